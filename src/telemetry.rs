@@ -9,7 +9,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// What to log and how.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct LogSettings {
     /// Levels, in general and by module: `info`, `info,raincheck=debug`.
     pub filter: String,
     /// One JSON object a line instead of text.
@@ -17,7 +17,7 @@ pub struct Settings {
 }
 
 /// Starts logging. Call it once and first: earlier events are lost.
-pub fn init(settings: &Settings) -> Result<(), String> {
+pub fn init(settings: &LogSettings) -> Result<(), String> {
     let filter: Targets = settings
         .filter
         .replace(' ', "")

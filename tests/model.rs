@@ -16,7 +16,7 @@ use raincheck::clock::System;
 use raincheck::store::Store;
 use raincheck::store::embedded::Embedded;
 use raincheck::store::memory::Memory;
-use raincheck::store::redis::{Namespace, Options, Redis};
+use raincheck::store::redis::{Namespace, Redis, RedisOptions};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -107,7 +107,7 @@ fn the_redis_store_is_as_the_model() {
     let server = RedisServer::start();
     let runtime = runtime();
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-    let options = Options::new(server.url(), Namespace::parse("model").unwrap());
+    let options = RedisOptions::new(server.url(), Namespace::parse("model").unwrap());
     let store = runtime
         .block_on(Redis::open(&options, &tasks, &stop))
         .unwrap();

@@ -43,20 +43,20 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Probes {
     listener: TcpListener,
-    answers: Arc<Answers>,
+    answers: Arc<ProbeService>,
 }
 
 #[derive(Debug)]
-struct Answers {
+struct ProbeService {
     health: Arc<Health>,
     drain: Drain,
-    token: Option<Token>,
+    token: Option<DrainToken>,
 }
 
 /// The secret in the path of a drain request. A client that knows it can stop the process.
-pub struct Token(Box<[u8]>);
+pub struct DrainToken(Box<[u8]>);
 
-impl Token {
+impl DrainToken {
     pub fn new(text: &str) -> Self {
         Self(text.as_bytes().into())
     }
@@ -67,7 +67,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for DrainToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")
     }
@@ -78,11 +78,11 @@ impl Probes {
         address: SocketAddr,
         health: Arc<Health>,
         drain: Drain,
-        token: Option<Token>,
+        token: Option<DrainToken>,
     ) -> io::Result<Self> {
         Ok(Self {
             listener: TcpListener::bind(address).await?,
-            answers: Arc::new(Answers {
+            answers: Arc::new(ProbeService {
                 health,
                 drain,
                 token,
@@ -152,7 +152,7 @@ fn make_room(silent: &mut VecDeque<Weak<Visitor>>, new: &Arc<Visitor>) {
 
 /// The request, by its method and path.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum ProbeRequest {
     Live,
     Ready,
     Drain,
@@ -160,7 +160,7 @@ enum Asked {
     Nothing,
 }
 
-impl Answers {
+impl ProbeService {
     async fn speak(self: Arc<Self>, stream: TcpStream, visitor: &Visitor) {
         let service = service_fn(|request: Request<Incoming>| {
             visitor.has_asked.store(true, Ordering::Relaxed);
@@ -182,8 +182,8 @@ impl Answers {
     /// Answers one request. If the future is dropped, a drain that it has started goes on.
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         match self.asked(request.method(), request.uri().path()) {
-            Asked::Live => json(StatusCode::OK, r#"{"live":true}"#.into()),
-            Asked::Ready => {
+            ProbeRequest::Live => json(StatusCode::OK, r#"{"live":true}"#.into()),
+            ProbeRequest::Ready => {
                 let readiness = self.health.readiness();
                 let status = if readiness.ready {
                     StatusCode::OK
@@ -192,33 +192,33 @@ impl Answers {
                 };
                 json(status, readiness.json)
             }
-            Asked::Drain => {
+            ProbeRequest::Drain => {
                 info!("asked to drain");
                 self.drain.ask();
                 self.drain.done().await;
                 json(StatusCode::OK, r#"{"drained":true}"#.into())
             }
-            Asked::WrongMethod => {
+            ProbeRequest::WrongMethod => {
                 let mut response = json(StatusCode::METHOD_NOT_ALLOWED, "{}".into());
                 let headers = response.headers_mut();
                 headers.insert(ALLOW, HeaderValue::from_static("GET"));
                 response
             }
-            Asked::Nothing => json(StatusCode::NOT_FOUND, "{}".into()),
+            ProbeRequest::Nothing => json(StatusCode::NOT_FOUND, "{}".into()),
         }
     }
 
-    fn asked(&self, method: &Method, path: &str) -> Asked {
+    fn asked(&self, method: &Method, path: &str) -> ProbeRequest {
         let asked = match path {
-            "/livez" => Asked::Live,
-            "/readyz" => Asked::Ready,
-            path if self.is_drain(path) => Asked::Drain,
-            _ => return Asked::Nothing,
+            "/livez" => ProbeRequest::Live,
+            "/readyz" => ProbeRequest::Ready,
+            path if self.is_drain(path) => ProbeRequest::Drain,
+            _ => return ProbeRequest::Nothing,
         };
         if method == Method::GET {
             asked
         } else {
-            Asked::WrongMethod
+            ProbeRequest::WrongMethod
         }
     }
 
@@ -244,11 +244,11 @@ fn json(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
 
-    fn asked(token: Option<&str>, method: &Method, path: &str) -> Asked {
-        let answers = Answers {
+    fn asked(token: Option<&str>, method: &Method, path: &str) -> ProbeRequest {
+        let answers = ProbeService {
             health: Arc::new(Health::new(false)),
             drain: Drain::default(),
-            token: token.map(Token::new),
+            token: token.map(DrainToken::new),
         };
         answers.asked(method, path)
     }
@@ -256,9 +256,9 @@ mod tests {
     #[test]
     fn three_paths_are_served() {
         let get = |path| asked(Some("correct-horse-battery"), &Method::GET, path);
-        assert_eq!(get("/livez"), Asked::Live);
-        assert_eq!(get("/readyz"), Asked::Ready);
-        assert_eq!(get("/drain/correct-horse-battery"), Asked::Drain);
+        assert_eq!(get("/livez"), ProbeRequest::Live);
+        assert_eq!(get("/readyz"), ProbeRequest::Ready);
+        assert_eq!(get("/drain/correct-horse-battery"), ProbeRequest::Drain);
         for path in [
             "/",
             "/livez/",
@@ -270,22 +270,25 @@ mod tests {
             "/drain/correct-horse-battery/",
             "/drain//correct-horse-battery",
         ] {
-            assert_eq!(get(path), Asked::Nothing, "{path}");
+            assert_eq!(get(path), ProbeRequest::Nothing, "{path}");
         }
     }
 
     #[test]
     fn without_a_token_there_is_no_drain() {
-        assert_eq!(asked(None, &Method::GET, "/drain/"), Asked::Nothing);
-        assert_eq!(asked(None, &Method::GET, "/drain/x"), Asked::Nothing);
+        assert_eq!(asked(None, &Method::GET, "/drain/"), ProbeRequest::Nothing);
+        assert_eq!(asked(None, &Method::GET, "/drain/x"), ProbeRequest::Nothing);
     }
 
     /// A wrong token must look the same whatever the method is.
     #[test]
     fn other_methods_are_refused_where_there_is_something() {
         let post = |path| asked(Some("correct-horse-battery"), &Method::POST, path);
-        assert_eq!(post("/livez"), Asked::WrongMethod);
-        assert_eq!(post("/drain/correct-horse-battery"), Asked::WrongMethod);
-        assert_eq!(post("/drain/wrong"), Asked::Nothing);
+        assert_eq!(post("/livez"), ProbeRequest::WrongMethod);
+        assert_eq!(
+            post("/drain/correct-horse-battery"),
+            ProbeRequest::WrongMethod
+        );
+        assert_eq!(post("/drain/wrong"), ProbeRequest::Nothing);
     }
 }

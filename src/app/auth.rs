@@ -10,7 +10,7 @@ use crate::auth::fetch::KeysAddress;
 use crate::auth::issuer::{self, IssuerSettings};
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
-use crate::config::{Config, Jwt};
+use crate::config::{Config, JwtSettings};
 use crate::tls::client::{self, Files};
 
 /// What asks the clients who they are. `None`: nobody is asked. The one client of a pipe is whoever started us.
@@ -45,7 +45,7 @@ fn issuers(config: &Config) -> Result<Vec<IssuerSettings>, AppError> {
     issuers.collect()
 }
 
-fn settings(jwt: &Jwt) -> Result<IssuerSettings, String> {
+fn settings(jwt: &JwtSettings) -> Result<IssuerSettings, String> {
     let tls = match jwt.jwks.scheme_str() {
         Some("https") => {
             let files = Files {

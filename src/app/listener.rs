@@ -37,8 +37,8 @@ impl ListenerKind {
 
 /// Binds the HTTP listener. Also returns its TLS configuration, which can be reloaded.
 pub(super) async fn bind(
-    listen: &config::Listen,
-    limits: &config::Limits,
+    listen: &config::ListenSettings,
+    limits: &config::LimitSettings,
 ) -> Result<(ListenerKind, Option<Arc<Kept<ServerConfig>>>), AppError> {
     let tls = match &listen.tls {
         Some(files) => {

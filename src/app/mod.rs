@@ -31,16 +31,16 @@ pub use upstream::settings as upstream_settings;
 
 use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
-use crate::admin::server::{Probes, Token};
+use crate::admin::server::{DrainToken, Probes};
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
+use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::legacy::agreed::Agreed;
-use crate::downstream::legacy::carried::Carried;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
 use crate::downstream::way::RequestWay;
@@ -50,9 +50,9 @@ use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
-use crate::store::patience::Patience;
+use crate::store::patience::StorePatience;
 use crate::store::quota::{Allowance, Quotas};
-use crate::store::{Health as StoreHealth, Store, record};
+use crate::store::{Store, StoreHealth, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls::kept::Kept;
@@ -156,7 +156,7 @@ impl App {
             room,
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
-            carried: Carried::default(),
+            calls: CallRegistry::default(),
             pushes: Arc::default(),
             notes,
             deliveries: Arc::default(),
@@ -298,7 +298,7 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
 
 /// Where tasks are kept, and what is kept for clients beside them.
 fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Ledger, KeyValue) {
-    let patience = Patience {
+    let patience = StorePatience {
         read: config.store.read_patience,
         create: config.store.create_patience,
     };
@@ -307,7 +307,7 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
     (ledger, notes)
 }
 
-fn quotas(limits: &config::Limits) -> Quotas {
+fn quotas(limits: &config::LimitSettings) -> Quotas {
     let allowance = |quota: config::Quota| Allowance {
         entries: quota.entries as u64,
         bytes: quota.bytes,
@@ -321,7 +321,7 @@ fn companion(config: &Config) -> Option<Companion> {
 }
 
 /// What TLS to the wrapped server is made from.
-type ClientTls = Arc<Kept<ClientConfig>>;
+type UpstreamTlsConfig = Arc<Kept<ClientConfig>>;
 
 /// The wrapped server, and what TLS to it is made from.
 fn wrap(
@@ -329,7 +329,7 @@ fn wrap(
     open_files: Option<u64>,
     callers: &Callers,
     services: &TaskTracker,
-) -> Result<(Arc<Upstream>, Option<ClientTls>), AppError> {
+) -> Result<(Arc<Upstream>, Option<UpstreamTlsConfig>), AppError> {
     let mut settings = upstream_settings(config).map_err(AppError)?;
     settings.known_file.clone_from(&config.upstream.known_file);
     settings.anonymous = *callers.anonymous().as_bytes();
@@ -376,15 +376,15 @@ async fn keep_keys(auth: Option<Arc<Authenticator>>, health: Arc<Health>) {
 }
 
 async fn probes(
-    admin: &config::Admin,
-    drain: &config::Drain,
+    admin: &config::AdminSettings,
+    drain: &config::DrainSettings,
     health: &Arc<Health>,
     shared: &Drain,
 ) -> Result<Option<Probes>, AppError> {
     let Some(address) = admin.probes else {
         return Ok(None);
     };
-    let token = drain.token.as_ref().map(|t| Token::new(t.expose()));
+    let token = drain.token.as_ref().map(|t| DrainToken::new(t.expose()));
     let bound = Probes::bind(address, Arc::clone(health), shared.clone(), token).await;
     bound.map(Some).map_err(|error| {
         AppError(format!(

@@ -14,7 +14,7 @@ use crate::config::{self, Config, Location, SealKey, Secret};
 use crate::store::Store;
 use crate::store::embedded::{Embedded, FileState, seal_key};
 use crate::store::memory::Memory;
-use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
+use crate::store::redis::{Namespace, Redis, RedisOptions, RedisTls, Wait};
 use crate::store::seal::Sealer;
 
 pub(super) async fn open(
@@ -103,10 +103,10 @@ pub async fn check(config: &Config) -> Result<FileState, AppError> {
     })
 }
 
-fn options(config: &Config, url: &Secret, namespace: &str) -> Result<Options, AppError> {
+fn options(config: &Config, url: &Secret, namespace: &str) -> Result<RedisOptions, AppError> {
     let namespace = Namespace::parse(namespace)
         .ok_or_else(|| AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into()))?;
-    Ok(Options {
+    Ok(RedisOptions {
         allow_eviction: config.store.allow_eviction,
         serves: Some(config.upstream.server.service()),
         tls: certificates(&config.store.tls)?,
@@ -115,12 +115,12 @@ fn options(config: &Config, url: &Secret, namespace: &str) -> Result<Options, Ap
             aof: config.store.wait.aof,
             timeout: config.store.wait.timeout,
         }),
-        ..Options::new(url.expose(), namespace)
+        ..RedisOptions::new(url.expose(), namespace)
     })
 }
 
 /// Reads the TLS files for Redis. The store checks their content.
-fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
+fn certificates(files: &config::StoreTls) -> Result<RedisTls, AppError> {
     let read = |setting: &str, path: &std::path::Path| {
         std::fs::read(path).map_err(|error| {
             let path = path.display();
@@ -134,7 +134,7 @@ fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
         let certificate = read("certificate", &files.certificate)?;
         Ok((certificate, read("key", &files.key)?))
     });
-    Ok(Tls {
+    Ok(RedisTls {
         roots: roots.transpose()?,
         identity: identity.transpose()?,
     })

@@ -70,7 +70,7 @@ fn files(tls: &config::UpstreamTls) -> Files {
     }
 }
 
-fn program(command: &config::Command) -> Program {
+fn program(command: &config::WrappedCommand) -> Program {
     let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
     let arguments = command
         .arguments

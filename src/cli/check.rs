@@ -4,19 +4,21 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::table::{duration, printable, table};
 use super::warnings::{name, warnings};
 use crate::app::{AppError, check_auth, check_store};
-use crate::config::{Companion, Config, Location, Telemetry, TransportChoice, Wrapped};
+use crate::config::{
+    CompanionSettings, Config, Location, TelemetrySettings, TransportChoice, Wrapped,
+};
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
 
-pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
+pub(super) fn check(config: &Config) -> Result<ExitCode, CommandFailure> {
     let runtime = runtime()?;
     let (inspection, store, auth) = runtime
         .block_on(async { tokio::join!(inspect(config), check_store(config), check_auth(config)) });
@@ -40,8 +42,8 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
 }
 
 /// Silences the log of failed connections, because the report names the reason.
-pub(super) fn telemetry(settings: &Telemetry) -> Telemetry {
-    Telemetry {
+pub(super) fn telemetry(settings: &TelemetrySettings) -> TelemetrySettings {
+    TelemetrySettings {
         log: format!("raincheck::upstream::http::connect=error,{}", settings.log),
         ..settings.clone()
     }
@@ -196,7 +198,7 @@ fn recovery(config: &Config) -> String {
 }
 
 /// What clients without Tasks get for long calls.
-fn tickets(companion: &Companion) -> String {
+fn tickets(companion: &CompanionSettings) -> String {
     let millis = companion.fallback_after.as_millis();
     let after = duration(u64::try_from(millis).unwrap_or(u64::MAX));
     format!("a client without Tasks gets a ticket after {after}")

@@ -12,10 +12,10 @@ use std::process::Command;
 use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 
 #[derive(Debug, Args)]
-pub(super) struct Line {
+pub(super) struct ChildArgs {
     /// The soft limit of open files, where raincheck has raised its own
     #[arg(long)]
     open_files: Option<u64>,
@@ -26,18 +26,18 @@ pub(super) struct Line {
 }
 
 /// Executes the program. Returns only if that fails, with the exit code of shells for such a failure.
-pub(super) fn become_it(line: &Line) -> Failure {
+pub(super) fn become_it(line: &ChildArgs) -> CommandFailure {
     let Some((program, arguments)) = line.command.split_first() else {
-        return Failure::usage("no command");
+        return CommandFailure::usage("no command");
     };
     if let Err(error) = tie_to(line.parent) {
-        return Failure::runtime(format!("not started: {error}"));
+        return CommandFailure::runtime(format!("not started: {error}"));
     }
     if let Err(error) = line.open_files.map_or(Ok(()), limit_files) {
-        return Failure::runtime(format!("not started: {error}"));
+        return CommandFailure::runtime(format!("not started: {error}"));
     }
     let error = Command::new(program).args(arguments).exec();
-    Failure {
+    CommandFailure {
         code: if error.kind() == io::ErrorKind::NotFound {
             127
         } else {

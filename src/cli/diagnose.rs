@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use hyper::header::AUTHORIZATION;
 
 use super::table::{duration, printable};
-use crate::config::{Command, Config, Wrapped};
+use crate::config::{Config, Wrapped, WrappedCommand};
 use crate::mcp::error::Reason;
 use crate::mcp::json::Object;
 use crate::mcp::result;
@@ -189,7 +189,7 @@ fn ended(status: ExitStatus, lived: Duration, words: &str, server: &Wrapped) -> 
 }
 
 /// The message of `raincheck __child` if it could not run the program.
-fn not_run(status: ExitStatus, words: &str, command: &Command) -> Option<String> {
+fn not_run(status: ExitStatus, words: &str, command: &WrappedCommand) -> Option<String> {
     let start = format!("raincheck: {} cannot be run: ", command.program);
     let why = without_number(words.strip_prefix(&start)?);
     let advice = match status.code()? {

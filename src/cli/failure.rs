@@ -6,12 +6,12 @@ use crate::config::ConfigError;
 
 /// Why a command failed: one line for stderr, and the exit code.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CommandFailure {
     pub(super) code: u8,
     pub(super) text: String,
 }
 
-impl Failure {
+impl CommandFailure {
     /// A mistake on the command line or in the configuration.
     pub(super) fn usage(text: impl Into<String>) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Failure {
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandFailure {
     fn from(error: ConfigError) -> Self {
         Self::usage(error.to_string())
     }

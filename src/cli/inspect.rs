@@ -110,7 +110,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::cli::demo::server::Server;
+    use crate::cli::demo::server::DemoServer;
     use crate::config::load::{Flags, load};
 
     fn config(upstream: String) -> Config {
@@ -125,7 +125,7 @@ mod tests {
     #[tokio::test]
     async fn a_legacy_server_is_asked() {
         let stop = CancellationToken::new();
-        let server = Server::start(&TaskTracker::new(), stop).await.unwrap();
+        let server = DemoServer::start(&TaskTracker::new(), stop).await.unwrap();
         let found = inspect(&config(server.url())).await.unwrap();
         assert_eq!(found.era, Era::Legacy);
         assert_eq!(found.server.as_deref(), Some("slow-server 1.0"));

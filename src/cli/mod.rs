@@ -24,13 +24,13 @@ mod table;
 mod warnings;
 mod wrap;
 
-use failure::{Failure, complain};
+use failure::{CommandFailure, complain};
 use process::log;
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
 #[derive(Debug, Parser)]
 #[command(name = "raincheck", version, arg_required_else_help = true)]
-struct Line {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -38,23 +38,23 @@ struct Line {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve in front of an MCP server until told to stop
-    Run(Settings),
+    Run(ServeArgs),
     /// Be the wrapped server for the one client that launches this command: MCP on standard input
     /// and output
     Stdio(OneClient),
     /// Let a client's settings launch raincheck in front of one of their servers
-    Wrap(wrap::Line),
+    Wrap(wrap::WrapArgs),
     /// Say what the configuration means and whether the server answers; exit code 0 or 1
-    Check(Settings),
+    Check(ServeArgs),
     /// Become the server to wrap, and end with the raincheck that asked for it
     #[command(name = "__child", hide = true)]
-    Child(child::Line),
+    Child(child::ChildArgs),
     /// Show in this terminal what a task is: a slow server, the proxy and a client, in 15 seconds
     Demo,
 }
 
 #[derive(Debug, Args)]
-struct Settings {
+struct ServeArgs {
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -120,8 +120,8 @@ struct Common {
     command: Vec<String>,
 }
 
-impl Settings {
-    fn load(self) -> Result<Config, Failure> {
+impl ServeArgs {
+    fn load(self) -> Result<Config, CommandFailure> {
         self.common.load(Flags {
             listen: self.listen,
             store: self.store,
@@ -131,7 +131,7 @@ impl Settings {
 }
 
 impl OneClient {
-    fn load(self) -> Result<Config, Failure> {
+    fn load(self) -> Result<Config, CommandFailure> {
         self.common.load(Flags {
             store: self.store,
             for_one_client: true,
@@ -141,7 +141,7 @@ impl OneClient {
 }
 
 impl Common {
-    fn load(self, others: Flags) -> Result<Config, Failure> {
+    fn load(self, others: Flags) -> Result<Config, CommandFailure> {
         let flags = Flags {
             config: self.config,
             upstream: self.upstream,
@@ -156,7 +156,7 @@ impl Common {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let line = match Line::try_parse() {
+    let line = match CommandLine::try_parse() {
         Ok(line) => line,
         Err(error) => return refuse(&error),
     };
@@ -169,7 +169,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
     if let Command::Child(line) = command {
         return Err(child::become_it(&line));
     }
@@ -202,16 +202,17 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
 /// Keeps the memory and the environment of this process from other processes of the same user (the wrapped program is
 /// one), and from crash dumps. A program that this process executes, like `__child`, starts without this protection.
 #[cfg(target_os = "linux")]
-fn keep_private() -> Result<(), Failure> {
+fn keep_private() -> Result<(), CommandFailure> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|error| Failure::runtime(format!("this process cannot be kept private: {error}")))
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
+        CommandFailure::runtime(format!("this process cannot be kept private: {error}"))
+    })
 }
 
 /// Other systems have no such call: there the system decides what other processes may read.
 #[cfg(not(target_os = "linux"))]
-fn keep_private() -> Result<(), Failure> {
+fn keep_private() -> Result<(), CommandFailure> {
     Ok(())
 }
 
@@ -270,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Line::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
@@ -298,7 +299,7 @@ mod tests {
             ),
         ] {
             let words = ["raincheck"].iter().chain(line);
-            let error = Line::try_parse_from(words).unwrap_err();
+            let error = CommandLine::try_parse_from(words).unwrap_err();
             assert_eq!(one_line(&error), expected);
         }
     }

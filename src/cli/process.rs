@@ -1,20 +1,20 @@
 //! The threads and the log that every command needs.
 
-use super::failure::Failure;
-use crate::config::{LogFormat, Telemetry};
+use super::failure::CommandFailure;
+use crate::config::{LogFormat, TelemetrySettings};
 use crate::telemetry;
 
-pub(super) fn log(settings: &Telemetry) -> Result<(), Failure> {
-    telemetry::init(&telemetry::Settings {
+pub(super) fn log(settings: &TelemetrySettings) -> Result<(), CommandFailure> {
+    telemetry::init(&telemetry::LogSettings {
         filter: settings.log.clone(),
         json: settings.format == LogFormat::Json,
     })
-    .map_err(Failure::usage)
+    .map_err(CommandFailure::usage)
 }
 
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|e| Failure::runtime(format!("no threads to run on: {e}")))
+        .map_err(|e| CommandFailure::runtime(format!("no threads to run on: {e}")))
 }

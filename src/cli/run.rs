@@ -7,26 +7,26 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::process::runtime;
 use super::sighup::Sighup;
 use crate::app::App;
 use crate::config::Config;
 
-pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
+pub(super) fn run(config: Config) -> Result<ExitCode, CommandFailure> {
     #[cfg(feature = "failpoints")]
-    crate::failpoint::arm().map_err(Failure::usage)?;
+    crate::failpoint::arm().map_err(CommandFailure::usage)?;
     let open_files = raise_file_limit();
     runtime()?.block_on(async {
         // The handlers come first, because the default handler of a signal would kill the process.
-        let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
-        let mut sighup = Sighup::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
+        let mut stop = StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {e}")))?;
+        let mut sighup = Sighup::new().map_err(|e| CommandFailure::runtime(format!("no signals: {e}")))?;
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
         let app = App::build(config, open_files)
             .await
-            .map_err(|e| Failure::runtime(e.to_string()))?;
+            .map_err(|e| CommandFailure::runtime(e.to_string()))?;
         if let Some(address) = app.address() {
             info!(%address, %path, %upstream, "serving");
         }
@@ -39,7 +39,7 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         tokio::pin!(serving);
         let hung_up = sighup.handle(&reload);
         let signal = tokio::select! {
-            () = &mut serving => return Err(Failure::runtime("stopped serving on its own")),
+            () = &mut serving => return Err(CommandFailure::runtime("stopped serving on its own")),
             signal = stop.asked() => signal,
             signal = hung_up => signal,
         };
@@ -48,7 +48,7 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         tokio::select! {
             () = &mut serving => info!("drained"),
             signal = stop.asked() => {
-                return Err(Failure::runtime(format!("stopped by a second {signal}, not drained")));
+                return Err(CommandFailure::runtime(format!("stopped by a second {signal}, not drained")));
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -68,12 +68,12 @@ pub(super) fn raise_file_limit() -> Option<u64> {
 }
 
 /// The signals that stop the process: TERM from an orchestrator, INT from a person.
-pub(super) struct Stop {
+pub(super) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Stop {
+impl StopSignals {
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

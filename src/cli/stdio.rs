@@ -6,28 +6,29 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::process::runtime;
-use super::run::{Stop, raise_file_limit};
+use super::run::{StopSignals, raise_file_limit};
 use crate::app::App;
 use crate::config::Config;
 
 /// The longest drain: clients wait about this long after they close our input, and then kill the process.
 const GRACE: Duration = Duration::from_millis(1_500);
 
-pub(super) fn serve(mut config: Config) -> Result<ExitCode, Failure> {
+pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {
     let open_files = raise_file_limit();
     // No load balancer must hear of the drain first, and no other client waits.
     config.drain.delay = Duration::ZERO;
     config.drain.grace = config.drain.grace.min(GRACE);
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
+        let mut stop =
+            StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {e}")))?;
         let (shutdown, ended) = (CancellationToken::new(), CancellationToken::new());
         let upstream = config.upstream.server.to_string();
         let app = App::build_stdio(config, open_files, ended.clone())
             .await
-            .map_err(|e| Failure::runtime(e.to_string()))?;
+            .map_err(|e| CommandFailure::runtime(e.to_string()))?;
         info!(%upstream, "serving one client");
         let serving = app.serve(shutdown.clone());
         tokio::pin!(serving);

@@ -6,20 +6,23 @@ use hyper::Uri;
 
 use super::file;
 use super::problem::Problem;
-use super::settings::{Auth, Jwt};
+use super::settings::{AuthSettings, JwtSettings};
 use crate::auth::algorithm::Algorithm;
 
-pub(super) fn auth(written: file::Auth) -> Result<Auth, Problem> {
+pub(super) fn auth(written: file::Auth) -> Result<AuthSettings, Problem> {
     let mut jwt = Vec::with_capacity(written.jwt.len());
     for (place, issuer) in written.jwt.into_iter().enumerate() {
         let checked = issuer_of_tokens(issuer, &format!("auth.jwt.{place}"))?;
-        if jwt.iter().any(|other: &Jwt| other.issuer == checked.issuer) {
+        if jwt
+            .iter()
+            .any(|other: &JwtSettings| other.issuer == checked.issuer)
+        {
             let text = "is the issuer of another [[auth.jwt]]; write each issuer once";
             return Err(Problem::new(format!("auth.jwt.{place}.issuer"), text));
         }
         jwt.push(checked);
     }
-    let auth = Auth {
+    let auth = AuthSettings {
         allow_anonymous: written.allow_anonymous,
         tokens_file: written.tokens_file.map(Into::into),
         jwt,
@@ -34,7 +37,7 @@ pub(super) fn auth(written: file::Auth) -> Result<Auth, Problem> {
     Ok(auth)
 }
 
-fn issuer_of_tokens(written: file::Jwt, key: &str) -> Result<Jwt, Problem> {
+fn issuer_of_tokens(written: file::Jwt, key: &str) -> Result<JwtSettings, Problem> {
     let refused = |setting: &str, text: String| Problem::new(format!("{key}.{setting}"), text);
     let missing = |setting: &str, text: &str| refused(setting, format!("not set; {text}"));
     let issuer = written.issuer.filter(|issuer| !issuer.is_empty());
@@ -80,7 +83,7 @@ fn issuer_of_tokens(written: file::Jwt, key: &str) -> Result<Jwt, Problem> {
             "only counts where jwks begins with \"https\"".into(),
         ));
     }
-    Ok(Jwt {
+    Ok(JwtSettings {
         issuer,
         jwks,
         audience: written.audience,

@@ -14,8 +14,9 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
-    Admin, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks, Quota,
-    Replica, SessionUse, Telemetry, TransportChoice, Upstream,
+    AdminSettings, Config, DrainSettings, EraChoice, LimitSettings, ListenSettings, Location,
+    LogFormat, NativeTasks, Quota, ReplicaSettings, SessionUse, TelemetrySettings, TransportChoice,
+    UpstreamSettings,
 };
 use super::{auth, companion, file, rules, store, unused, wrapped};
 
@@ -27,7 +28,7 @@ impl Config {
         for_one_client: bool,
     ) -> Result<Self, Problem> {
         let unused = unused::settings(&file);
-        let listen = Listen::try_from(file.listen)?;
+        let listen = ListenSettings::try_from(file.listen)?;
         let mut upstream = wrapped::upstream(&file.upstream, environment)?;
         upstream.known_file = known_file(&upstream, host);
         let admin = admin(file.admin, &listen)?;
@@ -45,8 +46,8 @@ impl Config {
             drain: drain(file.drain, &admin)?,
             admin,
             auth: auth::auth(file.auth)?,
-            limits: Limits::try_from(file.limits)?,
-            telemetry: Telemetry::try_from(file.telemetry)?,
+            limits: LimitSettings::try_from(file.limits)?,
+            telemetry: TelemetrySettings::try_from(file.telemetry)?,
             listen,
             upstream,
             unused,
@@ -54,7 +55,7 @@ impl Config {
     }
 }
 
-impl TryFrom<file::Listen> for Listen {
+impl TryFrom<file::Listen> for ListenSettings {
     type Error = Problem;
 
     fn try_from(file: file::Listen) -> Result<Self, Problem> {
@@ -133,14 +134,18 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 /// A file for each pair of upstream and listen address, so that two rainchecks on one laptop do
 /// not meet.
-fn usual_file(listen: &Listen, upstream: &Upstream, host: &Host) -> Option<PathBuf> {
+fn usual_file(
+    listen: &ListenSettings,
+    upstream: &UpstreamSettings,
+    host: &Host,
+) -> Option<PathBuf> {
     let text = format!("{} {}", upstream.server.identity(), listen.address);
     state_file(&text, host)
 }
 
 /// Files for each pair of upstream and working directory: a client that is started again in its project
 /// finds the tasks of the server that it wraps there.
-fn usual_slots(upstream: &Upstream, host: &Host) -> Location {
+fn usual_slots(upstream: &UpstreamSettings, host: &Host) -> Location {
     let directory = host
         .working_directory
         .as_deref()
@@ -161,7 +166,7 @@ fn state_file(text: &str, host: &Host) -> Option<PathBuf> {
 }
 
 /// A file for each server and what it is given: another account may be told other things.
-fn known_file(upstream: &Upstream, host: &Host) -> Option<PathBuf> {
+fn known_file(upstream: &UpstreamSettings, host: &Host) -> Option<PathBuf> {
     let mut text = upstream.server.identity();
     let mut add = |word: &str| {
         text.push('\0');
@@ -191,7 +196,7 @@ fn known_file(upstream: &Upstream, host: &Host) -> Option<PathBuf> {
     Some(directory.join(format!("raincheck/{name:016x}.known.json")))
 }
 
-fn replica(file: file::Replica, host: &Host) -> Result<Replica, Problem> {
+fn replica(file: file::Replica, host: &Host) -> Result<ReplicaSettings, Problem> {
     if file.lease < LEASE_MIN {
         return Err(Problem::new(
             "replica.lease",
@@ -208,13 +213,13 @@ fn replica(file: file::Replica, host: &Host) -> Result<Replica, Problem> {
             "write a name without spaces and slashes, such as \"web-0\"",
         ));
     }
-    Ok(Replica {
+    Ok(ReplicaSettings {
         id,
         lease: file.lease,
     })
 }
 
-fn admin(file: file::Admin, listen: &Listen) -> Result<Admin, Problem> {
+fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Problem> {
     let refused = |text: String| Problem::new("admin.probes", text);
     let probes = file.probes.map(|text| {
         address(&text).ok_or_else(|| {
@@ -229,13 +234,13 @@ fn admin(file: file::Admin, listen: &Listen) -> Result<Admin, Problem> {
             "has the port of listen.address; write another one, such as \"0.0.0.0:8441\"".into(),
         ));
     }
-    Ok(Admin {
+    Ok(AdminSettings {
         probes,
         ready_needs_store: file.ready_needs_store,
     })
 }
 
-fn drain(file: file::Drain, admin: &Admin) -> Result<Drain, Problem> {
+fn drain(file: file::Drain, admin: &AdminSettings) -> Result<DrainSettings, Problem> {
     // The text is not quoted: whoever knows it can stop us.
     let refused = |text: &str| Problem::new("drain.token", text);
     if let Some(token) = &file.token {
@@ -259,14 +264,14 @@ fn drain(file: file::Drain, admin: &Admin) -> Result<Drain, Problem> {
             ));
         }
     }
-    Ok(Drain {
+    Ok(DrainSettings {
         delay: file.delay,
         grace: file.grace,
         token: file.token,
     })
 }
 
-impl TryFrom<file::Limits> for Limits {
+impl TryFrom<file::Limits> for LimitSettings {
     type Error = Problem;
 
     fn try_from(file: file::Limits) -> Result<Self, Problem> {
@@ -314,7 +319,7 @@ impl TryFrom<file::Limits> for Limits {
     }
 }
 
-impl TryFrom<file::Telemetry> for Telemetry {
+impl TryFrom<file::Telemetry> for TelemetrySettings {
     type Error = Problem;
 
     fn try_from(file: file::Telemetry) -> Result<Self, Problem> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::problem::Problem;
-use super::settings::Tls;
+use super::settings::CertificateFiles;
 
 /// The largest limit: beyond any machine, and within the range of a semaphore.
 pub(super) const PERMITS_MAX: usize = 1_000_000;
@@ -22,7 +22,7 @@ pub(super) fn tls(
     section: &str,
     certificate: Option<String>,
     key: Option<String>,
-) -> Result<Option<Tls>, Problem> {
+) -> Result<Option<CertificateFiles>, Problem> {
     let missing = |what: &str, other: &str| {
         Problem::new(
             format!("{section}.{what}"),
@@ -31,7 +31,7 @@ pub(super) fn tls(
     };
     match (certificate, key) {
         (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => Ok(Some(Tls {
+        (Some(certificate), Some(key)) => Ok(Some(CertificateFiles {
             certificate: certificate.into(),
             key: key.into(),
         })),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::file;
 use super::problem::Problem;
-use super::settings::Companion;
+use super::settings::CompanionSettings;
 use crate::task::policy::Rule;
 
 pub(super) const PREFIX: &str = "raincheck_";
@@ -12,7 +12,7 @@ pub(super) const PREFIX: &str = "raincheck_";
 /// Clients show names of 64 characters at most, and often their own prefix before them.
 const PREFIX_MAX: usize = 24;
 
-pub(super) fn companion(tasks: &file::Terms) -> Result<Option<Companion>, Problem> {
+pub(super) fn companion(tasks: &file::Terms) -> Result<Option<CompanionSettings>, Problem> {
     let prefix = tasks.companion_prefix.as_deref().unwrap_or(PREFIX);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(is_plain) {
@@ -22,7 +22,7 @@ pub(super) fn companion(tasks: &file::Terms) -> Result<Option<Companion>, Proble
         return Err(Problem::new("tasks.companion_prefix", text));
     }
     let usual = Duration::from_millis(Rule::default().fallback_after_ms);
-    let companion = Companion {
+    let companion = CompanionSettings {
         prefix: prefix.to_owned(),
         fallback_after: tasks.fallback_after.unwrap_or(usual),
     };

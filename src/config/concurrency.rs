@@ -25,7 +25,7 @@ pub(super) fn in_all(file: &file::Upstream) -> Result<Option<Limit>, Problem> {
 /// What `[tasks]` says holds for each tool by itself.
 pub(super) fn of_each_tool(
     tasks: &file::Terms,
-    tools: &[file::Tool],
+    tools: &[file::ToolRule],
 ) -> Result<Option<Concurrency>, Problem> {
     let key = "tasks";
     match tasks.concurrency {
@@ -34,7 +34,7 @@ pub(super) fn of_each_tool(
             Ok(Some(Concurrency::EachTool(limit)))
         }
         // A queue for entries that have a limit and say nothing of theirs.
-        None if tasks.queue.is_some() && !tools.iter().any(file::Tool::is_limited) => {
+        None if tasks.queue.is_some() && !tools.iter().any(file::ToolRule::is_limited) => {
             Err(unused(key))
         }
         None => Ok(None),

@@ -19,7 +19,7 @@ pub(super) struct File {
     pub(super) upstream: Upstream,
     pub(super) store: Store,
     pub(super) tasks: Terms,
-    pub(super) tools: Vec<Tool>,
+    pub(super) tools: Vec<ToolRule>,
     pub(super) replica: Replica,
     pub(super) drain: Drain,
     pub(super) admin: Admin,
@@ -204,7 +204,7 @@ pub(super) struct Terms {
     pub(super) mode: Option<Mode>,
     #[serde(deserialize_with = "optional")]
     pub(super) grace_window: Option<Duration>,
-    /// Of all tools together: no [`Tool`] has it.
+    /// Of all tools together: no [`ToolRule`] has it.
     #[serde(deserialize_with = "optional")]
     pub(super) companion_tools: Option<bool>,
     /// The same.
@@ -244,7 +244,7 @@ pub(super) struct Terms {
 /// serde cannot both flatten a struct and refuse unknown keys.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Tool {
+pub(super) struct ToolRule {
     #[serde(deserialize_with = "names")]
     pub(super) name: Vec<String>,
     #[serde(deserialize_with = "optional")]
@@ -281,7 +281,7 @@ pub(super) struct Tool {
     attach_window: Option<Duration>,
 }
 
-impl Tool {
+impl ToolRule {
     pub(super) fn is_limited(&self) -> bool {
         self.concurrency.is_some()
     }

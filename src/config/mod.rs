@@ -25,10 +25,11 @@ mod wrapped;
 
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
-pub use server::{Command, Wrapped};
+pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
-    Admin, Auth, Companion, Config, Drain, EraChoice, Header, Jwt, Limits, Listen, Location,
-    LogFormat, NativeTasks, Quota, Replica, SessionUse, Store, StoreTls, Telemetry, Tls,
-    TransportChoice, Upstream, UpstreamTls, Wait,
+    AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, Config, DrainSettings,
+    EraChoice, Header, JwtSettings, LimitSettings, ListenSettings, Location, LogFormat,
+    NativeTasks, Quota, ReplicaSettings, SessionUse, StoreSettings, StoreTls, TelemetrySettings,
+    TransportChoice, UpstreamSettings, UpstreamTls, WaitSettings,
 };
 pub use unix::Socket;

@@ -7,13 +7,13 @@ use super::{concurrency, file};
 use crate::task::glob::Glob;
 use crate::task::policy::{Mode, Rule, Rules};
 
-pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::Tool>) -> Result<Rules, Problem> {
+pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::ToolRule>) -> Result<Rules, Problem> {
     let base = Rule {
         concurrency: concurrency::of_each_tool(tasks, &tools)?,
         attach_window_ms: attach_window(tasks, tasks),
         ..Rule::default()
     };
-    let attaches_somewhere = tools.iter().any(file::Tool::attaches);
+    let attaches_somewhere = tools.iter().any(file::ToolRule::attaches);
     if !attaches_somewhere && base.attach_window_ms.is_none() {
         no_window(tasks, "tasks")?;
     }

@@ -16,12 +16,12 @@ pub enum Wrapped {
     /// `http` or `https`, with a host, without credentials.
     Url(Uri),
     Unix(Socket),
-    Command(Command),
+    Command(WrappedCommand),
 }
 
 /// A program that speaks MCP over its standard input and output. No shell is asked to run it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct WrappedCommand {
     pub program: String,
     pub arguments: Vec<Secret>,
     /// All that the program sees of any environment.

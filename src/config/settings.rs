@@ -17,17 +17,17 @@ use crate::task::policy::{Limit, Rules};
 /// Everything that can be set, and is right.
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub listen: Listen,
-    pub upstream: Upstream,
-    pub store: Store,
+    pub listen: ListenSettings,
+    pub upstream: UpstreamSettings,
+    pub store: StoreSettings,
     pub rules: Rules,
-    pub companion: Option<Companion>,
-    pub replica: Replica,
-    pub drain: Drain,
-    pub admin: Admin,
-    pub auth: Auth,
-    pub limits: Limits,
-    pub telemetry: Telemetry,
+    pub companion: Option<CompanionSettings>,
+    pub replica: ReplicaSettings,
+    pub drain: DrainSettings,
+    pub admin: AdminSettings,
+    pub auth: AuthSettings,
+    pub limits: LimitSettings,
+    pub telemetry: TelemetrySettings,
     /// What is set and does nothing where it stands: the setting, and why.
     pub unused: Vec<(&'static str, &'static str)>,
 }
@@ -83,7 +83,7 @@ impl Config {
 
 /// Where clients reach us.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenSettings {
     pub address: SocketAddr,
     /// Starts with `/`.
     pub path: String,
@@ -96,10 +96,10 @@ pub struct Listen {
     pub allowed_origins: Vec<String>,
     /// What they say of a request's way is believed.
     pub trusted_proxies: Vec<IpNet>,
-    pub tls: Option<Tls>,
+    pub tls: Option<CertificateFiles>,
 }
 
-impl Listen {
+impl ListenSettings {
     pub fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
@@ -107,14 +107,14 @@ impl Listen {
 
 /// The files of the server certificate, PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
+pub struct CertificateFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
 
 /// The wrapped server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Upstream {
+pub struct UpstreamSettings {
     pub server: Wrapped,
     pub transport: TransportChoice,
     pub tls: UpstreamTls,
@@ -173,7 +173,7 @@ pub struct UpstreamTls {
     /// Trusted instead of the machine's roots.
     pub roots: Option<PathBuf>,
     /// Who we are.
-    pub identity: Option<Tls>,
+    pub identity: Option<CertificateFiles>,
 }
 
 /// Which era the wrapped server speaks.
@@ -196,7 +196,7 @@ pub enum SessionUse {
 
 /// Where tasks live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Store {
+pub struct StoreSettings {
     pub location: Location,
     /// How long `tasks/get`, `tasks/update` and `tasks/cancel` wait for a store that is away.
     pub read_patience: Duration,
@@ -208,7 +208,7 @@ pub struct Store {
     /// What was sealed under it can still be read.
     pub seal_key_previous: Option<SealKey>,
     pub tls: StoreTls,
-    pub wait: Wait,
+    pub wait: WaitSettings,
 }
 
 /// The files for TLS to Redis, PEM.
@@ -217,12 +217,12 @@ pub struct StoreTls {
     /// Trusted instead of the machine's roots.
     pub roots: Option<PathBuf>,
     /// Who we are.
-    pub identity: Option<Tls>,
+    pub identity: Option<CertificateFiles>,
 }
 
 /// What Redis must have done with a task before it counts as kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wait {
+pub struct WaitSettings {
     /// So many replicas have it.
     pub replicas: usize,
     /// It is synced to the append-only file.
@@ -231,7 +231,7 @@ pub struct Wait {
     pub timeout: Duration,
 }
 
-impl Wait {
+impl WaitSettings {
     pub fn is_on(&self) -> bool {
         self.replicas > 0 || self.aof
     }
@@ -253,7 +253,7 @@ pub enum Location {
 
 /// Tools of our own, by which clients without Tasks follow calls that take long.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Companion {
+pub struct CompanionSettings {
     /// Before the names of all of them, where the server has a tool of one of the names.
     pub prefix: String,
     /// After so long a client without Tasks gets a ticket, where no `[[tools]]` says otherwise.
@@ -262,14 +262,14 @@ pub struct Companion {
 
 /// This replica among others on one store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replica {
+pub struct ReplicaSettings {
     pub id: String,
     pub lease: Duration,
 }
 
 /// How it stops.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drain {
+pub struct DrainSettings {
     /// Accepts and serves as usual for so long after the signal.
     pub delay: Duration,
     /// Then calls get so long to end.
@@ -280,7 +280,7 @@ pub struct Drain {
 
 /// What operators and orchestrators ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Admin {
+pub struct AdminSettings {
     /// Where probes are answered, if at all. Off loopback is fine: nothing else is served there.
     pub probes: Option<SocketAddr>,
     /// Not ready while the store is away, also after it was reached.
@@ -289,17 +289,17 @@ pub struct Admin {
 
 /// Who may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Auth {
+pub struct AuthSettings {
     pub allow_anonymous: bool,
     /// The names of clients and the hashes of their tokens.
     pub tokens_file: Option<PathBuf>,
     /// The issuers of tokens that count.
-    pub jwt: Vec<Jwt>,
+    pub jwt: Vec<JwtSettings>,
 }
 
 /// An issuer of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Jwt {
+pub struct JwtSettings {
     /// The claim `iss`, exactly.
     pub issuer: String,
     /// Where its keys are: https, or on loopback.
@@ -315,7 +315,7 @@ pub struct Jwt {
     pub roots: Option<PathBuf>,
 }
 
-impl Auth {
+impl AuthSettings {
     /// Whether a client must say who it is.
     pub fn asks(&self) -> bool {
         self.tokens_file.is_some() || !self.jwt.is_empty()
@@ -323,7 +323,7 @@ impl Auth {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct LimitSettings {
     pub body_bytes_max: usize,
     /// Of requests that are read and answers that are written, together.
     pub buffer_bytes_max: usize,
@@ -344,7 +344,7 @@ pub struct Quota {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Telemetry {
+pub struct TelemetrySettings {
     /// Levels, in general and by module: `info`, `info,raincheck=debug`.
     pub log: String,
     pub format: LogFormat,

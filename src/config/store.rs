@@ -6,13 +6,13 @@ use super::common::{positive, tls};
 use super::file;
 use super::problem::Problem;
 use super::secret::{SealKey, Secret};
-use super::settings::{Location, Store, StoreTls, Wait};
+use super::settings::{Location, StoreSettings, StoreTls, WaitSettings};
 
 /// Where tasks live and what is asked of it. `usual` is where they live if nothing is said.
 pub(super) fn store(
     file: file::Store,
     usual: impl FnOnce() -> Option<Location>,
-) -> Result<Store, Problem> {
+) -> Result<StoreSettings, Problem> {
     let refused = |text: &str| Problem::new("store.url", text);
     let over_tls = file
         .url
@@ -61,7 +61,7 @@ pub(super) fn store(
             "only counts where store.url begins with \"rediss\"",
         ));
     }
-    let wait = Wait {
+    let wait = WaitSettings {
         replicas: file.wait_replicas,
         aof: file.wait_aof,
         timeout: file.wait_timeout,
@@ -71,7 +71,7 @@ pub(super) fn store(
         return Err(Problem::new("store.wait_replicas", text));
     }
     positive("store.wait_timeout", wait.timeout)?;
-    Ok(Store {
+    Ok(StoreSettings {
         location,
         tls,
         wait,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::companion::PREFIX;
-use super::file::{File, Store, Terms, Tool};
+use super::file::{File, Store, Terms, ToolRule};
 use crate::task::policy::Rule;
 
 /// Each with the reason. A setting at its default says nothing.
@@ -59,11 +59,11 @@ fn of_store(store: &Store) -> [Checked; 5] {
     ]
 }
 
-fn of_tasks(tasks: &Terms, tools: &[Tool]) -> [Checked; 2] {
+fn of_tasks(tasks: &Terms, tools: &[ToolRule]) -> [Checked; 2] {
     let has_companion = tasks.companion_tools == Some(true);
     let usual = Duration::from_millis(Rule::default().fallback_after_ms);
     let fallback = tasks.fallback_after.is_some_and(|it| it != usual);
-    let fallback = fallback || tools.iter().any(Tool::follows_patience);
+    let fallback = fallback || tools.iter().any(ToolRule::follows_patience);
     let prefix = tasks.companion_prefix.as_deref();
     [
         (

@@ -8,15 +8,15 @@ use super::common::{PERMITS_MAX, positive, tls};
 use super::headers::{forwarded, headers};
 use super::problem::Problem;
 use super::secret::Secret;
-use super::server::{Command, Wrapped};
-use super::settings::{EraChoice, TransportChoice, Upstream, UpstreamTls};
+use super::server::{Wrapped, WrappedCommand};
+use super::settings::{EraChoice, TransportChoice, UpstreamSettings, UpstreamTls};
 use super::unix::Socket;
 use super::{concurrency, file};
 
 pub(super) fn upstream(
     file: &file::Upstream,
     environment: &[(String, String)],
-) -> Result<Upstream, Problem> {
+) -> Result<UpstreamSettings, Problem> {
     let server = server(file, environment)?;
     if file.transport == TransportChoice::Sse && file.era == EraChoice::Modern {
         return Err(refused(
@@ -41,7 +41,7 @@ pub(super) fn upstream(
     // On loopback each replica has a server of its own, as in a sidecar; a program is its own, too.
     let usual = matches!(server, Wrapped::Url(_)) && !server.is_local();
     let shared = file.shared.unwrap_or(usual);
-    Ok(Upstream {
+    Ok(UpstreamSettings {
         tls: client_tls(file, &server)?,
         headers: headers(&file.headers)?,
         forward_headers: forwarded(&file.forward_headers)?,
@@ -190,7 +190,10 @@ fn address_only(file: &file::Upstream) -> Result<(), Problem> {
     }
 }
 
-fn command(file: &file::Upstream, environment: &[(String, String)]) -> Result<Command, Problem> {
+fn command(
+    file: &file::Upstream,
+    environment: &[(String, String)],
+) -> Result<WrappedCommand, Problem> {
     let (program, arguments) = file
         .command
         .split_first()
@@ -206,7 +209,7 @@ fn command(file: &file::Upstream, environment: &[(String, String)]) -> Result<Co
     if file.command.iter().any(|word| word.contains('\0')) {
         return Err(refused("command", "holds a zero byte"));
     }
-    Ok(Command {
+    Ok(WrappedCommand {
         program: program.to_owned(),
         arguments: arguments.iter().map(Secret::new).collect(),
         environment: variables(file, environment)?,

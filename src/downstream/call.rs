@@ -38,10 +38,20 @@ pub(super) struct Asked<'a> {
 
 /// Carries the request, or joins the call that it is, and answers as it goes.
 pub(super) async fn carry(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
-    if let Some(response) = come_back(front, asked).await {
-        return response;
-    }
     let id = asked.modern.request.id;
+    match returned(asked) {
+        Returned::Not => {}
+        Returned::Unreadable => return Rpc::error(id.get(), &unknown_state()).into_response(),
+        Returned::To(retry) => {
+            let outcome = front.runner.rejoin(*retry).await;
+            // A modern server has states of its own, which may look like raincheck's.
+            let may_be_the_servers = asked.spec.era == Era::Modern;
+            if !may_be_the_servers || !matches!(outcome, RetryOutcome::Unknown) {
+                return retried(asked, outcome).await;
+            }
+        }
+    }
+    // The client waits from now on, also for a call that another request began.
     let heartbeat = heartbeat(asked.modern, asked.spec.rule);
     match claims::begin(front, asked.spec.claim, call(asked)).await {
         Ok(client) => {
@@ -50,7 +60,7 @@ pub(super) async fn carry(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
             } else {
                 Rpc::answer
             };
-            respond((id.to_owned(), words), client, heartbeat, asked.by).await
+            respond((asked, words), client, heartbeat).await
         }
         Err(why) => claims::refused(id, &why).into_response(),
     }
@@ -115,53 +125,56 @@ fn param_headers(headers: &HeaderMap) -> ClientHeaders {
         .collect()
 }
 
-/// Answers a request that comes back with the state of a parked call. A modern server has states of
-/// its own, which may look like ours: what no call of ours is named by is the server's.
-async fn come_back(front: &Shared, asked: &Asked<'_>) -> Option<Response<Body>> {
-    let request = &asked.modern.request;
-    let may_be_the_servers = asked.spec.era == Era::Modern;
-    if !request.params.contains("requestState")
-        || (may_be_the_servers && !has_state_of_ours(request))
-    {
-        return None;
-    }
-    let id = request.id;
-    let Some(comeback) = comeback(asked) else {
-        return Some(Rpc::error(id.get(), &unknown_state()).into_response());
-    };
-    Some(match front.runner.rejoin(comeback).await {
-        RetryOutcome::Unknown if may_be_the_servers => return None,
-        RetryOutcome::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
-        RetryOutcome::Answer(answer) => Rpc::call_answer(id.get(), answer).into_response(),
-        RetryOutcome::Refused(error) => Rpc::error(id.get(), &error).into_response(),
-        RetryOutcome::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
-        RetryOutcome::Busy => Rpc::busy(id.get()).into_response(),
-        RetryOutcome::Follow(client) => {
-            let heartbeat = heartbeat(asked.modern, asked.spec.rule);
-            let answered = (id.to_owned(), Rpc::call_answer as ToRpc);
-            respond(answered, client, heartbeat, asked.by).await
-        }
-    })
+/// Whether a request comes back to a parked call.
+enum Returned {
+    Not,
+    /// The request has a state or answers that no parked call can have.
+    Unreadable,
+    To(Box<ClientRetry>),
 }
 
-fn comeback(asked: &Asked<'_>) -> Option<ClientRetry> {
+fn returned(asked: &Asked<'_>) -> Returned {
     let request = &asked.modern.request;
+    let is_the_servers = asked.spec.era == Era::Modern && !has_state_of_ours(request);
+    if !request.params.contains("requestState") || is_the_servers {
+        return Returned::Not;
+    }
     let state = request.params.get_str("requestState");
     let answers = match request.params.get("inputResponses") {
         None => Some(BTreeMap::new()),
         Some(raw) => input::responses_of(raw),
     };
-    Some(ClientRetry {
-        id: state.as_deref().and_then(read_state)?,
+    let (Some(id), Some(answers)) = (state.as_deref().and_then(read_state), answers) else {
+        return Returned::Unreadable;
+    };
+    Returned::To(Box::new(ClientRetry {
+        id,
         caller: asked.by.caller,
         digest: digest(request),
-        answers: answers?,
+        answers,
         from: Forwarded {
             credentials: asked.by.credentials.clone(),
             headers: Arc::clone(&asked.client_headers),
         },
         heard_by: heard_by(asked),
-    })
+    }))
+}
+
+/// Answers a request that came back to a parked call.
+async fn retried(asked: &Asked<'_>, outcome: RetryOutcome) -> Response<Body> {
+    let id = asked.modern.request.id.get();
+    let rpc = match outcome {
+        RetryOutcome::Unknown => Rpc::error(id, &unknown_state()),
+        RetryOutcome::Answer(answer) => Rpc::call_answer(id, answer),
+        RetryOutcome::Refused(error) => Rpc::error(id, &error),
+        RetryOutcome::StoreUnavailable => Rpc::store_unavailable(id),
+        RetryOutcome::Busy => Rpc::busy(id),
+        RetryOutcome::Follow(client) => {
+            let heartbeat = heartbeat(asked.modern, asked.spec.rule);
+            return respond((asked, Rpc::call_answer), client, heartbeat).await;
+        }
+    };
+    rpc.into_response()
 }
 
 fn heard_by(asked: &Asked<'_>) -> NotifyBy {
@@ -187,12 +200,12 @@ type ToRpc = fn(&str, CallAnswer) -> Rpc;
 
 /// Responds with the answer of a call, however long it takes.
 async fn respond(
-    (id, to_rpc): (Box<RawValue>, ToRpc),
+    (asked, to_rpc): (&Asked<'_>, ToRpc),
     client: CallSubscriber,
     heartbeat: Option<Keepalive>,
-    by: &Requester,
 ) -> Response<Body> {
-    let patience = by.head_patience(patience::MODERN);
+    let patience = asked.by.head_patience(patience::MODERN);
+    let id = asked.modern.request.id.to_owned();
     let source = CallEvents { id, to_rpc, client };
     stream::respond(source, Some(patience), heartbeat).await
 }

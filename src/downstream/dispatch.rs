@@ -131,8 +131,8 @@ async fn modern(
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
-    if let Some(refusal) = front.refuses_headers(&parts.headers) {
-        return refusal;
+    if let Err(error) = front.check_headers(&parts.headers) {
+        return response::refusal(StatusCode::BAD_REQUEST, &error);
     }
     let modern = match message.modern(&parts.headers) {
         Ok(ModernMessage::Request(modern)) => modern,

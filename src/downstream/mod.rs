@@ -3,12 +3,12 @@
 mod body;
 mod call;
 pub mod calls;
-mod cancels;
 mod claims;
 pub mod companion;
 mod discover;
 mod dispatch;
 mod door;
+mod edited;
 pub mod facade;
 pub mod inbound;
 mod intake;

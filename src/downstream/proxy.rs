@@ -7,13 +7,13 @@ use hyper::http::request::Parts;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::calls::registry::CallRegistry;
 use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
 use super::facade::state::Facade;
 use super::inbound::access::Names;
 use super::inbound::requester::Requester;
 use super::legacy::agreed::Agreed;
-use super::legacy::carried::Carried;
 use super::legacy::pushes::Pushes;
 use super::stand_ins::StandIns;
 use super::tasks::v2025::deliveries::Deliveries;
@@ -60,8 +60,8 @@ pub struct Front {
     pub closing: CancellationToken,
     /// The answers that pass through now.
     pub passing: TaskTracker,
-    /// The calls of legacy clients that are carried here, by the clients' ids.
-    pub carried: Carried,
+    /// The calls of legacy sessions that run here, by the clients' ids.
+    pub calls: CallRegistry,
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
     /// What is kept for clients beside their tasks.
@@ -70,7 +70,7 @@ pub struct Front {
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
     pub agreed: Agreed,
-    /// The calls of legacy clients that run here and outlive a dropped connection.
+    /// The logs of calls that run here and outlive a dropped connection.
     pub resumable: Arc<ResumableCalls>,
     pub facade: Facade,
     pub stand_ins: StandIns,

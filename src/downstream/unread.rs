@@ -2,39 +2,34 @@
 //! because the server could read in them the very call that the rule refuses.
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
-use hyper::{Response, StatusCode};
 
-use super::body::Body;
 use super::inbound::request::Inbound;
-use super::outbound::response;
 use super::proxy::Front;
 use crate::mcp::error::RpcError;
 
 impl Front {
-    /// The refusal of a message of a modern client, whose body is checked where it is read.
-    pub(super) fn refuses_headers(&self, headers: &HeaderMap) -> Option<Response<Body>> {
-        if !self.settings.reads_all {
-            return None;
+    /// Checks the headers of a message of a modern client. Its body is checked where it is read.
+    pub(super) fn check_headers(&self, headers: &HeaderMap) -> Result<(), RpcError> {
+        if self.settings.reads_all {
+            check_headers(headers)
+        } else {
+            Ok(())
         }
-        refusal(check_headers(headers))
     }
 
-    /// The refusal of a message of a legacy client, which would be passed on as it is.
-    pub(super) fn refuses_message(
+    /// Checks a message of a legacy client, which would be passed on as it is.
+    pub(super) fn check_message(
         &self,
         headers: &HeaderMap,
         message: &Inbound<'_>,
-    ) -> Option<Response<Body>> {
-        if !self.settings.reads_all {
-            return None;
+    ) -> Result<(), RpcError> {
+        self.check_headers(headers)?;
+        if self.settings.reads_all {
+            message.check_on_session()
+        } else {
+            Ok(())
         }
-        refusal(check_headers(headers).and_then(|()| message.check_on_session()))
     }
-}
-
-fn refusal(checked: Result<(), RpcError>) -> Option<Response<Body>> {
-    let error = checked.err()?;
-    Some(response::refusal(StatusCode::BAD_REQUEST, &error))
 }
 
 /// The body is read as UTF-8 here. Many servers decode it as the headers say, some of them from

@@ -102,7 +102,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
                 let mut members = Vec::with_capacity(6);
-                while let Some(Key(key)) = map.next_key()? {
+                while let Some(MemberName(key)) = map.next_key()? {
                     members.push((key, map.next_value()?));
                 }
                 Ok(Object { members })
@@ -126,21 +126,21 @@ fn is_folded_beyond_ascii(key: &str, name: &str) -> bool {
 }
 
 /// A member name, borrowed where it has no escapes.
-struct Key<'a>(Cow<'a, str>);
+struct MemberName<'a>(Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Key<'de> {
+impl<'de> Deserialize<'de> for MemberName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text;
         impl<'de> Visitor<'de> for Text {
-            type Value = Key<'de>;
+            type Value = MemberName<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(text)))
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<MemberName<'de>, E> {
+                Ok(MemberName(Cow::Borrowed(text)))
             }
-            fn visit_str<E>(self, text: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(text.to_owned())))
+            fn visit_str<E>(self, text: &str) -> Result<MemberName<'de>, E> {
+                Ok(MemberName(Cow::Owned(text.to_owned())))
             }
         }
         deserializer.deserialize_str(Text)
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Key<'de> {
 
 /// A raw value as a string; `None` if it is not one.
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Key<'_>>(raw.get())
+    serde_json::from_str::<MemberName<'_>>(raw.get())
         .ok()
         .map(|key| key.0)
 }

@@ -11,11 +11,11 @@ use crate::task::id::{Caller, TaskId};
 /// The registry of the carried tasks.
 #[derive(Debug, Default)]
 pub(super) struct CarriedTasks {
-    by_id: Mutex<HashMap<TaskId, Vec<Entry>>>,
+    by_id: Mutex<HashMap<TaskId, Vec<CarriedEntry>>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CarriedEntry {
     caller: Caller,
     stop: Arc<Notify>,
 }
@@ -34,7 +34,7 @@ impl CarriedTasks {
     /// would take the task for forgotten.
     pub(super) fn enter(self: &Arc<Self>, id: TaskId, caller: Caller) -> CarriedTask {
         let stop = Arc::new(Notify::new());
-        let entry = Entry {
+        let entry = CarriedEntry {
             caller,
             stop: Arc::clone(&stop),
         };
@@ -60,7 +60,7 @@ impl CarriedTasks {
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Entry>>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<CarriedEntry>>> {
         self.by_id.lock()
     }
 }

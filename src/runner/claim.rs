@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::call::{CallSpec, NotAdmitted};
-use super::carrier::{Begun, Carrier, RecordTerms};
+use super::carrier::{Carrier, ClaimedRecord, RecordTerms};
 use super::responder::CallSubscriber;
 use super::state::Runner;
 use super::terms::FollowTerms;
@@ -234,7 +234,7 @@ impl Runner {
 }
 
 enum Begin {
-    Made(Box<Begun>),
+    Made(Box<ClaimedRecord>),
     Taken,
 }
 

@@ -20,7 +20,7 @@ use crate::store::ledger::{Loaded, NotApplied, Tried};
 use crate::store::seal::SealedField;
 use crate::store::{Dead, StoreError};
 use crate::task::id::TaskId;
-use crate::task::machine::{OwnerEvent, Takeover, TaskEvent};
+use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent};
 use crate::task::recovery::{Finder, RecoveryStep, decide};
 use crate::task::state::{Reach, Task};
 use crate::upstream::{Exchange, Forwarded};
@@ -116,7 +116,7 @@ impl Runner {
         let custody = Custody::of(self, &loaded.task);
         // Without the claim another replica carries the call, on the same session: this one must not close
         // the session.
-        if let Some(claimed) = self.claim(&loaded, Takeover::Resume).await {
+        if let Some(claimed) = self.claim(&loaded, TakeoverMode::Resume).await {
             exchange.control.hold();
             info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
             let runner = Arc::clone(self);
@@ -141,9 +141,9 @@ impl Runner {
         let custody = Custody::of(self, &loaded.task);
         let admittance = self.admission.queue(&loaded.task.name);
         let takeover = if admittance.is_queued() {
-            Takeover::Queue
+            TakeoverMode::Queue
         } else {
-            Takeover::Dispatch
+            TakeoverMode::Dispatch
         };
         let Some(claimed) = self.claim(&loaded, takeover).await else {
             return Ok(());
@@ -184,7 +184,7 @@ impl Runner {
         });
     }
 
-    async fn claim(&self, loaded: &Loaded, takeover: Takeover) -> Option<Loaded> {
+    async fn claim(&self, loaded: &Loaded, takeover: TakeoverMode) -> Option<Loaded> {
         let event = TaskEvent::Claimed {
             fence: loaded.task.fence,
             by: self.incarnation.clone(),

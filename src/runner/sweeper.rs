@@ -30,7 +30,7 @@ const DUE_MAX: usize = 256;
 const PASSED_MAX: usize = 1024;
 
 /// What a sweep remembers of the sweeps before it.
-struct Memory {
+struct SweepHistory {
     /// When the sweeper last went through this replica's own index.
     reconciled: Instant,
     /// The lost owners that were logged.
@@ -60,7 +60,7 @@ impl Runner {
 
     pub(super) async fn sweep_until_halted(self: Arc<Self>) {
         let mut beats = self.liveness.subscribe();
-        let mut memory = Memory {
+        let mut memory = SweepHistory {
             reconciled: Instant::now(),
             known: BTreeSet::new(),
             passed: 0,
@@ -82,7 +82,7 @@ impl Runner {
         self.halt.run_until_cancelled(work).await;
     }
 
-    async fn sweep(self: &Arc<Self>, memory: &mut Memory) -> Result<(), StoreError> {
+    async fn sweep(self: &Arc<Self>, memory: &mut SweepHistory) -> Result<(), StoreError> {
         // A part of the store may fail by itself (a slot of a cluster, a right that was taken away). The
         // other steps are done all the same.
         let mut swept = self.recover_all(&mut memory.known).await;

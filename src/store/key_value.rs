@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Store;
 use super::error::StoreError;
 use super::kv::Name;
-use super::patience::{Patience, patiently};
+use super::patience::{StorePatience, patiently};
 use crate::clock::Clock;
 
 /// The values and logs of one store, with patience.
@@ -20,11 +20,11 @@ use crate::clock::Clock;
 pub struct KeyValue {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    patience: Patience,
+    patience: StorePatience,
 }
 
 impl KeyValue {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, patience: Patience) -> Self {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, patience: StorePatience) -> Self {
         Self {
             store,
             clock,

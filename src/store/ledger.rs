@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::error::StoreError;
-use super::patience::{Patience, patiently};
+use super::patience::{StorePatience, patiently};
 use super::quota::{Allowance, OverQuota, Quotas};
 use super::{Changes, Commit, Nonce, Store, Stored, Version, Write, record};
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ const SHORT_ERROR: usize = 1024;
 pub struct Ledger {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    patience: Patience,
+    patience: StorePatience,
     nonces: Arc<Nonces>,
     /// The format that every living replica reads.
     format: Arc<AtomicU32>,
@@ -95,7 +95,7 @@ impl From<StoreError> for NotApplied {
 }
 
 impl Ledger {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, patience: Patience) -> Self {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, patience: StorePatience) -> Self {
         let (process, _) = uuid::Uuid::new_v4().as_u64_pair();
         let count = AtomicU64::new(0);
         Self {

@@ -112,7 +112,7 @@ pub struct Dead {
 
 /// Whether the store keeps what it is given, as far as it knows by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
+pub enum StoreHealth {
     Good,
     /// The store works and may lose tasks. Holds the reason, one sentence for the operator.
     Degraded(&'static str),
@@ -120,7 +120,7 @@ pub enum Health {
 
 /// A committed change of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct TaskChange {
     pub id: TaskId,
     pub revision: Revision,
 }
@@ -135,7 +135,7 @@ pub struct Changes {
 /// What [`Changes::next`] saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeEvent {
-    Changed(Change),
+    Changed(TaskChange),
     /// Some changes were lost: the follower must read the records again that it watches.
     Missed,
     /// The store was closed; no change follows.
@@ -243,7 +243,7 @@ pub trait Store: kv::KvStore {
     fn changes(&self) -> Changes;
 
     /// The health as of the last check; does not wait.
-    fn health(&self) -> Health {
-        Health::Good
+    fn health(&self) -> StoreHealth {
+        StoreHealth::Good
     }
 }

@@ -8,7 +8,7 @@ use super::error::StoreError;
 
 /// How long a call is repeated while the store does not answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct StorePatience {
     /// For reads and changes of what exists.
     pub read: Duration,
     /// For creates. Shorter, because the client can still be refused.

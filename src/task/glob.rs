@@ -10,11 +10,11 @@ use std::str::Chars;
 #[derive(Debug, Clone)]
 pub struct Glob {
     /// One for each way through the groups in braces.
-    alternatives: Vec<Vec<Token>>,
+    alternatives: Vec<Vec<GlobToken>>,
 }
 
 #[derive(Debug, Clone)]
-enum Token {
+enum GlobToken {
     Literal(char),
     /// `?`
     One,
@@ -64,19 +64,22 @@ impl Glob {
 }
 
 /// Reads up to the end, or up to the `,` or `}` that ends this part of a group.
-fn sequence(rest: &mut Peekable<Chars<'_>>, in_group: bool) -> Result<Vec<Vec<Token>>, GlobError> {
+fn sequence(
+    rest: &mut Peekable<Chars<'_>>,
+    in_group: bool,
+) -> Result<Vec<Vec<GlobToken>>, GlobError> {
     let mut alternatives = vec![Vec::new()];
     while let Some(c) = rest.next_if(|c| *c != '}' && !(in_group && *c == ',')) {
         let token = match c {
-            '*' => Token::Any,
-            '?' => Token::One,
+            '*' => GlobToken::Any,
+            '?' => GlobToken::One,
             '[' => class(rest)?,
-            '\\' => Token::Literal(rest.next().ok_or(GlobError::DanglingEscape)?),
+            '\\' => GlobToken::Literal(rest.next().ok_or(GlobError::DanglingEscape)?),
             '{' => {
                 alternatives = product(&alternatives, &group(rest)?)?;
                 continue;
             }
-            literal => Token::Literal(literal),
+            literal => GlobToken::Literal(literal),
         };
         for tokens in &mut alternatives {
             tokens.push(token.clone());
@@ -86,7 +89,7 @@ fn sequence(rest: &mut Peekable<Chars<'_>>, in_group: bool) -> Result<Vec<Vec<To
 }
 
 /// Reads behind `{` up to its `}`.
-fn group(rest: &mut Peekable<Chars<'_>>) -> Result<Vec<Vec<Token>>, GlobError> {
+fn group(rest: &mut Peekable<Chars<'_>>) -> Result<Vec<Vec<GlobToken>>, GlobError> {
     let mut all = Vec::new();
     loop {
         all.append(&mut sequence(rest, true)?);
@@ -98,7 +101,10 @@ fn group(rest: &mut Peekable<Chars<'_>>) -> Result<Vec<Vec<Token>>, GlobError> {
     }
 }
 
-fn product(starts: &[Vec<Token>], ends: &[Vec<Token>]) -> Result<Vec<Vec<Token>>, GlobError> {
+fn product(
+    starts: &[Vec<GlobToken>],
+    ends: &[Vec<GlobToken>],
+) -> Result<Vec<Vec<GlobToken>>, GlobError> {
     if starts.len().saturating_mul(ends.len()) > ALTERNATIVES_MAX {
         return Err(GlobError::TooManyAlternatives);
     }
@@ -110,13 +116,13 @@ fn product(starts: &[Vec<Token>], ends: &[Vec<Token>]) -> Result<Vec<Vec<Token>>
 }
 
 /// Reads behind `[` up to its `]`. A `]` that comes first, and a `-` at an end, stand for themselves.
-fn class(rest: &mut Peekable<Chars<'_>>) -> Result<Token, GlobError> {
+fn class(rest: &mut Peekable<Chars<'_>>) -> Result<GlobToken, GlobError> {
     let negated = rest.next_if(|c| matches!(c, '!' | '^')).is_some();
     let mut ranges = Vec::new();
     loop {
         let first = rest.next().ok_or(GlobError::UnclosedClass)?;
         if first == ']' && !ranges.is_empty() {
-            return Ok(Token::Class { negated, ranges });
+            return Ok(GlobToken::Class { negated, ranges });
         }
         let mut ahead = rest.clone();
         let last = match (ahead.next(), ahead.next()) {
@@ -133,7 +139,7 @@ fn class(rest: &mut Peekable<Chars<'_>>) -> Result<Token, GlobError> {
     }
 }
 
-impl Token {
+impl GlobToken {
     fn accepts(&self, c: char) -> bool {
         match self {
             Self::Literal(literal) => *literal == c,
@@ -147,12 +153,12 @@ impl Token {
 }
 
 /// After a mismatch only the last `*` takes one character more: an earlier one would take no more than it needs.
-fn matches(tokens: &[Token], name: &str) -> bool {
+fn matches(tokens: &[GlobToken], name: &str) -> bool {
     let (mut tokens, mut rest) = (tokens, name.chars());
-    let mut last_any: Option<(&[Token], Chars<'_>)> = None;
+    let mut last_any: Option<(&[GlobToken], Chars<'_>)> = None;
     loop {
         match tokens.split_first() {
-            Some((Token::Any, behind)) => {
+            Some((GlobToken::Any, behind)) => {
                 last_any = Some((behind, rest.clone()));
                 tokens = behind;
                 continue;

@@ -86,9 +86,9 @@ mod tests {
 
     use super::*;
 
-    struct Directory(PathBuf);
+    struct CertificateDirectory(PathBuf);
 
-    impl Directory {
+    impl CertificateDirectory {
         fn new() -> Self {
             static NEXT: AtomicUsize = AtomicUsize::new(0);
             let place = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    impl Drop for Directory {
+    impl Drop for CertificateDirectory {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_certificate_and_its_key() {
-        let directory = Directory::new();
+        let directory = CertificateDirectory::new();
         let (certificate, key) = pair();
         let certificate = directory.file("c.pem", &certificate);
         let key = directory.file("k.pem", &key);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_of_the_file_that_is_wrong() {
-        let directory = Directory::new();
+        let directory = CertificateDirectory::new();
         let (certificate, key) = pair();
         let good = directory.file("c.pem", &certificate);
         let good_key = directory.file("k.pem", &key);

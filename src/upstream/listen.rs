@@ -18,7 +18,8 @@ use crate::upstream::heard::{Messages, ResponseKind, ServerMessage};
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::message::note;
-use crate::upstream::sessions::pool::{SessionKey, SessionLease, SessionPool};
+use crate::upstream::pool::SessionKey;
+use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
 use crate::upstream::translate;
 use crate::upstream::wanted::{WantedChanges, is_change};
 
@@ -48,7 +49,7 @@ pub(super) struct ListenRequest {
 
 pub(super) fn listen(
     origin: Arc<Origin>,
-    sessions: Arc<SessionPool>,
+    sessions: Arc<HttpSessionPool>,
     era: Option<Era>,
     wish: ListenRequest,
 ) -> Listening {
@@ -71,7 +72,7 @@ pub(super) fn listen(
 
 struct HttpSubscription {
     origin: Arc<Origin>,
-    sessions: Arc<SessionPool>,
+    sessions: Arc<HttpSessionPool>,
     era: Option<Era>,
     wish: ListenRequest,
     source: Option<OpenStream>,
@@ -199,10 +200,7 @@ impl HttpSubscription {
     }
 
     async fn open_legacy(&mut self) -> Option<()> {
-        let key = SessionKey {
-            caller: self.wish.caller,
-            capabilities: "{}".into(),
-        };
+        let key = SessionKey::new(Era::Legacy, self.wish.caller, "{}");
         let lease = self
             .sessions
             .open(&key, self.wish.credentials.as_ref())

@@ -16,6 +16,7 @@ mod message;
 mod no_session;
 mod obstacle;
 mod pin;
+mod pool;
 mod port;
 pub mod reconnect;
 pub mod relay;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
-use crate::upstream::channel::{LineLimits, LineServer, LineSource, Sharing};
+use crate::upstream::channel::{LineServer, LineSource};
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::{Found, Undecided};
@@ -20,8 +20,9 @@ use crate::upstream::http::Http;
 use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::no_session::NoSession;
+use crate::upstream::pool::{PoolLimits, SessionKey, Sharing};
 use crate::upstream::port::{Exchange, Outgoing};
-use crate::upstream::sessions::pool::{SessionKey, SessionPool};
+use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::settings::{SessionMode, Settings, Transport};
 use crate::upstream::sse::Dialer;
 use crate::upstream::stdio::child::Nursery;
@@ -38,7 +39,7 @@ pub(super) enum Server {
 #[derive(Debug)]
 pub(super) struct HttpServer {
     pub(super) origin: Arc<Origin>,
-    pub(super) sessions: Arc<SessionPool>,
+    pub(super) sessions: Arc<HttpSessionPool>,
     /// Those of legacy clients that raincheck uses, too.
     pub(super) client_sessions: Arc<ClientSessions>,
     /// As configured, or as found out. Until then Streamable HTTP is spoken.
@@ -56,7 +57,7 @@ enum HttpTransport {
 #[derive(Debug)]
 struct Dialling {
     url: Uri,
-    limits: LineLimits,
+    limits: PoolLimits,
     services: TaskTracker,
 }
 
@@ -83,13 +84,11 @@ impl Server {
             bytes_max: settings.message_bytes_max,
             stop: CancellationToken::new(),
         };
-        let limits = LineLimits {
-            lines_max: settings.children_max,
+        let limits = PoolLimits {
+            sessions_max: settings.children_max,
+            setting: "children_max",
             wait: settings.session_wait,
-            sharing: match settings.session {
-                SessionMode::Pool => Sharing::UntilAsked,
-                SessionMode::Caller => Sharing::Always,
-            },
+            sharing: sharing(settings, Sharing::UntilAsked),
         };
         let channels = LineServer::new(LineSource::Program(nursery), limits);
         Ok(Self::Program(channels))
@@ -147,22 +146,18 @@ impl HttpServer {
         let http = Http::new(connector, settings.headers.clone(), services.clone());
         let origin = Origin::new(&url, http, settings).ok_or(UrlError::Scheme)?;
         let origin = Arc::new(origin);
-        let sessions = SessionPool::new(
+        let limits = |pooled| PoolLimits {
+            sessions_max: settings.sessions_max,
+            setting: "sessions_max",
+            wait: settings.session_wait,
+            sharing: sharing(settings, pooled),
+        };
+        let sessions = HttpSessionPool::new(
             Arc::clone(&origin),
-            settings.session,
-            settings.sessions_max,
-            settings.session_wait,
+            limits(Sharing::Never),
             services.clone(),
         );
         let client_sessions = ClientSessions::new(Arc::clone(&origin), services.clone());
-        let limits = LineLimits {
-            lines_max: settings.sessions_max,
-            wait: settings.session_wait,
-            sharing: match settings.session {
-                SessionMode::Pool => Sharing::AtTheLimit,
-                SessionMode::Caller => Sharing::Always,
-            },
-        };
         let web = Self {
             origin,
             sessions,
@@ -170,7 +165,7 @@ impl HttpServer {
             transport: OnceLock::new(),
             dialling: Dialling {
                 url,
-                limits,
+                limits: limits(Sharing::AtTheLimit),
                 services,
             },
         };
@@ -232,10 +227,7 @@ impl HttpServer {
 
     async fn find_old(&self, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
         // A key that is no caller's: the credentials of one must not serve another.
-        let nobody = SessionKey {
-            caller: Uuid::new_v4().into_bytes(),
-            capabilities: "{}".into(),
-        };
+        let nobody = SessionKey::new(Era::Legacy, Uuid::new_v4().into_bytes(), "{}");
         match self.sessions.open(&nobody, credentials).await {
             Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
@@ -269,5 +261,13 @@ impl HttpServer {
         tracing::info!("the upstream speaks HTTP+SSE (2024-11-05)");
         self.speaks_sse(dialer);
         Ok(Era::Legacy)
+    }
+}
+
+/// Which calls share a session, where `pooled` says so for sessions that hold no state.
+fn sharing(settings: &Settings, pooled: Sharing) -> Sharing {
+    match settings.session {
+        SessionMode::Pool => pooled,
+        SessionMode::Caller => Sharing::Always,
     }
 }

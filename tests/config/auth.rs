@@ -22,14 +22,12 @@ fn issuer(line: &str) -> String {
         "audience = 'https://tools.example/mcp'",
     ];
     let name = line.split(' ').next().unwrap();
-    let mut text = String::from("[[auth.jwt]]\n");
-    for kept in lines
+    let kept = lines
         .iter()
-        .filter(|kept| !kept.starts_with(&format!("{name} ")))
-    {
-        text += &format!("{kept}\n");
-    }
-    text + line.strip_suffix(" =").map_or(line, |_| "") + "\n"
+        .filter(|kept| !kept.starts_with(&format!("{name} ")));
+    let kept: Vec<&str> = kept.copied().collect();
+    let own = if line.ends_with(" =") { "" } else { line };
+    format!("[[auth.jwt]]\n{}\n{own}\n", kept.join("\n"))
 }
 
 #[test]
@@ -54,6 +52,10 @@ fn an_issuer_is_named_exactly() {
     ] {
         from_file(&issuer(&format!("jwks = '{local}'")));
     }
+}
+
+#[test]
+fn what_is_wrong_with_an_issuer_is_said() {
     for (line, expected) in [
         (
             "issuer =",

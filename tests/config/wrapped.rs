@@ -1,10 +1,14 @@
 //! The wrapped server: an address or a program.
 
-use raincheck::config::{Command, Secret, TransportChoice, Wrapped};
+use raincheck::config::{Secret, TransportChoice, Wrapped, WrappedCommand};
 
 use super::*;
 
-fn program(file: &str, words: &[&str], environment: &[(&str, &str)]) -> Result<Command, String> {
+fn program(
+    file: &str,
+    words: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<WrappedCommand, String> {
     let flags = Flags {
         command: words.iter().map(|word| (*word).to_owned()).collect(),
         ..Flags::default()
@@ -16,7 +20,7 @@ fn program(file: &str, words: &[&str], environment: &[(&str, &str)]) -> Result<C
     }
 }
 
-fn exposed(command: &Command) -> Vec<&str> {
+fn exposed(command: &WrappedCommand) -> Vec<&str> {
     command.arguments.iter().map(Secret::expose).collect()
 }
 

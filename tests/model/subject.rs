@@ -9,9 +9,9 @@ use raincheck::clock::{Clock, Manual, System};
 use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::store::Store;
 use raincheck::store::ledger::{Ledger, Loaded, NotApplied};
-use raincheck::store::patience::Patience;
+use raincheck::store::patience::StorePatience;
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
-use raincheck::task::machine::{Effect, OwnerEvent, Rejected, Takeover, TaskEvent};
+use raincheck::task::machine::{Effect, OwnerEvent, Rejected, TakeoverMode, TaskEvent};
 use raincheck::task::policy::OnOwnerLost;
 use raincheck::task::state::{self, Outcome, Payload, Progress, QuestionStage, Reach};
 use serde_json::value::RawValue;
@@ -47,7 +47,7 @@ impl Subject {
         let store = Faulty::new(store);
         // Close to the real time, by which Redis expires; turned ahead by minutes at most.
         let clock = Arc::new(Manual::at(System.now_ms()));
-        let patience = Patience {
+        let patience = StorePatience {
             read: Duration::from_secs(5),
             create: Duration::from_secs(5),
         };
@@ -167,9 +167,9 @@ impl Subject {
             Op::Resumable => owner(OwnerEvent::Resumable("sealed".into())),
             Op::Release => owner(OwnerEvent::Released),
             Op::Repeat => owner(OwnerEvent::Repeated),
-            Op::Resume { by } => claimed(by, Takeover::Resume),
-            Op::Dispatch { by } => claimed(by, Takeover::Dispatch),
-            Op::Queue { by } => claimed(by, Takeover::Queue),
+            Op::Resume { by } => claimed(by, TakeoverMode::Resume),
+            Op::Dispatch { by } => claimed(by, TakeoverMode::Dispatch),
+            Op::Queue { by } => claimed(by, TakeoverMode::Queue),
             Op::Turn => owner(OwnerEvent::Dispatched),
             Op::Abandon => TaskEvent::Abandoned {
                 fence: now.fence,

@@ -11,7 +11,7 @@ use raincheck::store::Store;
 use raincheck::store::key_value::KeyValue;
 use raincheck::store::ledger::Ledger;
 use raincheck::store::memory::Memory;
-use raincheck::store::patience::Patience;
+use raincheck::store::patience::StorePatience;
 use raincheck::store::seal::Sealer;
 use raincheck::task::id::{Caller, Incarnation};
 use raincheck::task::policy::{OnOwnerLost, Plan, Rule, Rules};
@@ -81,7 +81,7 @@ impl Surroundings {
             commits: Mutex::new(self.dice.below(7)),
         });
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let patience = Patience {
+        let patience = StorePatience {
             read: Duration::from_secs(2),
             create: Duration::from_secs(1),
         };

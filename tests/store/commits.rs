@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use raincheck::store::{Change, ChangeEvent, Commit, Write};
+use raincheck::store::{ChangeEvent, Commit, TaskChange, Write};
 use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 use tokio::task::JoinSet;
 
@@ -226,7 +226,7 @@ pub(crate) async fn changes_are_seen_in_order_and_creations_are_not(rig: &Rig) {
                 .await
                 .unwrap(),
         );
-        expected.push(ChangeEvent::Changed(Change {
+        expected.push(ChangeEvent::Changed(TaskChange {
             id: write.id,
             revision: Revision(revision + 1),
         }));

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use raincheck::store::redis::{Namespace, Options, Redis};
-use raincheck::store::{Change, ChangeEvent, Store as _, StoreError};
+use raincheck::store::redis::{Namespace, Redis, RedisOptions};
+use raincheck::store::{ChangeEvent, Store as _, StoreError, TaskChange};
 use raincheck::task::id::Revision;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -65,7 +65,7 @@ async fn a_store_that_lost_everything_is_used_again_and_followers_are_told() {
     done(store.commit(&create).await.unwrap());
     assert_eq!(next(&mut changes).await, ChangeEvent::Missed);
     done(store.commit(&update(&create, 1, "on")).await.unwrap());
-    let change = Change {
+    let change = TaskChange {
         id: create.id,
         revision: Revision(2),
     };
@@ -83,7 +83,7 @@ async fn a_follower_that_was_cut_off_goes_on_where_it_was() {
     let first = update(&create, 1, "on");
     done(store.commit(&first).await.unwrap());
     let seen = |revision| {
-        ChangeEvent::Changed(Change {
+        ChangeEvent::Changed(TaskChange {
             id: create.id,
             revision: Revision(revision),
         })
@@ -118,7 +118,7 @@ async fn a_forgotten_script_is_sent_again() {
 async fn the_follower_ends_with_the_store_or_when_told_to() {
     let server = RedisServer::start();
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-    let options = Options::new(server.url(), Namespace::parse("ns").unwrap());
+    let options = RedisOptions::new(server.url(), Namespace::parse("ns").unwrap());
     let dropped = Redis::open(&options, &tasks, &stop).await.unwrap();
     let stopped = Redis::open(&options, &tasks, &stop).await.unwrap();
     assert_eq!(tasks.len(), 2);
@@ -148,7 +148,7 @@ async fn a_follower_is_told_when_the_log_was_trimmed_past_it() {
     write = update(&write, 1, "on");
     done(store.commit(&write).await.unwrap());
     let seen = |id, revision| {
-        ChangeEvent::Changed(Change {
+        ChangeEvent::Changed(TaskChange {
             id,
             revision: Revision(revision),
         })

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
-use raincheck::store::{Change, ChangeEvent, Store as _, StoreError};
+use raincheck::store::redis::{Namespace, Redis, RedisOpenError, RedisOptions};
+use raincheck::store::{ChangeEvent, Store as _, StoreError, TaskChange};
 use raincheck::task::id::{Incarnation, Revision};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,7 +52,7 @@ async fn a_clusters_tasks_are_on_all_nodes_and_every_replica_finds_them() {
     let mut told: Vec<_> = writes.iter().map(|write| write.id).collect();
     while !told.is_empty() {
         match next(&mut changes).await {
-            ChangeEvent::Changed(Change { id, revision }) => {
+            ChangeEvent::Changed(TaskChange { id, revision }) => {
                 assert_eq!(revision, Revision(2));
                 let at = told.iter().position(|other| *other == id);
                 told.swap_remove(at.expect("told twice, or of another task"));
@@ -151,7 +151,7 @@ async fn after_a_failover_the_new_primary_is_used_and_followed() {
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     let again = commit_at_last(&store, &write);
     assert_eq!(done(again.await), 2);
-    let change = Change {
+    let change = TaskChange {
         id: create.id,
         revision: Revision(2),
     };
@@ -171,20 +171,26 @@ async fn what_does_not_fit_is_said_in_one_line() {
     let server = RedisServer::start();
     let wrong = fleet.url().replace("/main", "/other");
     let refused = open(&wrong, "ns").await.unwrap_err();
-    assert!(matches!(&refused, OpenError::NoSuchPrimary { primary } if primary == "other"));
+    assert!(matches!(&refused, RedisOpenError::NoSuchPrimary { primary } if primary == "other"));
     let refused = open("redis-sentinel://127.0.0.1:1/main", "ns")
         .await
         .unwrap_err();
     assert!(
-        matches!(refused, OpenError::Sentinels { .. }),
+        matches!(refused, RedisOpenError::Sentinels { .. }),
         "{refused:?}"
     );
     let refused = open("redis-cluster://127.0.0.1:1", "ns").await.unwrap_err();
-    assert!(matches!(refused, OpenError::Nodes { .. }), "{refused:?}");
+    assert!(
+        matches!(refused, RedisOpenError::Nodes { .. }),
+        "{refused:?}"
+    );
     drop((fleet, server));
     let cluster = Cluster::start();
     let refused = open(&cluster.nodes[0].url(), "ns").await.unwrap_err();
-    assert!(matches!(refused, OpenError::Cluster { .. }), "{refused:?}");
+    assert!(
+        matches!(refused, RedisOpenError::Cluster { .. }),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -196,11 +202,14 @@ async fn the_number_of_buckets_is_written_once() {
     assert_eq!(buckets, "1");
     ask::<()>(&mut raw, &["HSET", "{ns:meta}", "buckets", "64"]);
     let refused = open(&server.url(), "ns").await.unwrap_err();
-    assert!(matches!(refused, OpenError::Buckets { .. }), "{refused:?}");
+    assert!(
+        matches!(refused, RedisOpenError::Buckets { .. }),
+        "{refused:?}"
+    );
 }
 
-async fn open(url: &str, namespace: &str) -> Result<Redis, OpenError> {
-    let options = Options::new(url, Namespace::parse(namespace).unwrap());
+async fn open(url: &str, namespace: &str) -> Result<Redis, RedisOpenError> {
+    let options = RedisOptions::new(url, Namespace::parse(namespace).unwrap());
     Redis::open(&options, &TaskTracker::new(), &CancellationToken::new()).await
 }
 

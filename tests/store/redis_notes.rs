@@ -8,7 +8,7 @@ use bytes::Bytes;
 use raincheck::clock::{Clock as _, System};
 use raincheck::store::key_value::KeyValue;
 use raincheck::store::kv::{ENTRIES_MAX, Kind, KvStore as _, Name};
-use raincheck::store::patience::Patience;
+use raincheck::store::patience::StorePatience;
 use raincheck::store::{Store as _, StoreError, Write};
 use raincheck::task::id::Caller;
 use redis::aio::MultiplexedConnection;
@@ -218,7 +218,7 @@ async fn a_notebook_waits_for_a_store_that_comes_back_and_no_longer() {
     let store = redis_store(&server.url(), "ns").await;
     let notebook = |patience| {
         let store = Arc::clone(&store);
-        let patience = Patience {
+        let patience = StorePatience {
             read: patience,
             create: patience,
         };

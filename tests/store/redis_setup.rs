@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
-use raincheck::store::{Health, Store as _};
+use raincheck::store::redis::{Namespace, Redis, RedisOpenError, RedisOptions};
+use raincheck::store::{Store as _, StoreHealth};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -17,11 +17,13 @@ async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
     let server = RedisServer::with(&["--maxmemory-policy", "volatile-lru"]);
     let mut options = options(&server.url());
     let refused = open(&options).await.unwrap_err();
-    assert!(matches!(&refused, OpenError::Eviction { policy, .. } if policy == "volatile-lru"));
+    assert!(
+        matches!(&refused, RedisOpenError::Eviction { policy, .. } if policy == "volatile-lru")
+    );
     assert!(refused.to_string().contains("noeviction"), "{refused}");
     options.allow_eviction = true;
     let store = open(&options).await.unwrap();
-    assert_eq!(store.health(), Health::Good);
+    assert_eq!(store.health(), StoreHealth::Good);
 }
 
 #[tokio::test]
@@ -36,7 +38,7 @@ async fn a_policy_that_is_changed_later_is_noticed_and_so_is_its_repair() {
         set.arg("SET").arg("maxmemory-policy").arg(policy);
         set.exec_async(&mut raw).await.unwrap();
         let what = format!("{policy} is good: {good}");
-        let noticed = async || (store.health() == Health::Good) == good;
+        let noticed = async || (store.health() == StoreHealth::Good) == good;
         eventually(PATIENCE, &what, noticed).await;
     }
 }
@@ -91,7 +93,10 @@ async fn whoever_only_looks_takes_no_namespace_and_is_told_whose_it_is() {
     Redis::dry_run(&options).await.unwrap();
     options.serves = Some("billing, 2026-07-28".into());
     let refused = Redis::dry_run(&options).await.unwrap_err();
-    assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
+    assert!(
+        matches!(refused, RedisOpenError::Foreign { .. }),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -140,11 +145,11 @@ impl Tight {
     }
 }
 
-fn options(url: &str) -> Options {
-    Options::new(url, Namespace::parse("ns").unwrap())
+fn options(url: &str) -> RedisOptions {
+    RedisOptions::new(url, Namespace::parse("ns").unwrap())
 }
 
-async fn open(options: &Options) -> Result<Arc<Redis>, OpenError> {
+async fn open(options: &RedisOptions) -> Result<Arc<Redis>, RedisOpenError> {
     Redis::open(options, &TaskTracker::new(), &CancellationToken::new())
         .await
         .map(Arc::new)

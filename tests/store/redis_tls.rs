@@ -1,7 +1,7 @@
 //! TLS to Redis: whom we trust, and who we are.
 
 use raincheck::store::Store as _;
-use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
+use raincheck::store::redis::{Namespace, Redis, RedisOpenError, RedisOptions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -15,7 +15,7 @@ async fn tls_works_for_whom_we_trust_and_only_for_them() {
     let mut options = options(&server.url);
     let refused = open(&options).await.unwrap_err();
     assert!(
-        matches!(refused, OpenError::Unreachable { .. }),
+        matches!(refused, RedisOpenError::Unreachable { .. }),
         "{refused:?}"
     );
     options.tls.roots = Some(Authority::new().roots().into());
@@ -36,7 +36,7 @@ async fn a_server_that_asks_who_we_are_is_shown_our_certificate() {
     options.tls.roots = Some(server.authority.roots().into());
     let refused = open(&options).await.unwrap_err();
     assert!(
-        matches!(refused, OpenError::Unreachable { .. }),
+        matches!(refused, RedisOpenError::Unreachable { .. }),
         "{refused:?}"
     );
     let stranger = Authority::new().issue();
@@ -48,10 +48,10 @@ async fn a_server_that_asks_who_we_are_is_shown_our_certificate() {
     done(store.commit(&create_until(hour())).await.unwrap());
 }
 
-fn options(url: &str) -> Options {
-    Options::new(url, Namespace::parse("ns").unwrap())
+fn options(url: &str) -> RedisOptions {
+    RedisOptions::new(url, Namespace::parse("ns").unwrap())
 }
 
-async fn open(options: &Options) -> Result<Redis, OpenError> {
+async fn open(options: &RedisOptions) -> Result<Redis, RedisOpenError> {
     Redis::open(options, &TaskTracker::new(), &CancellationToken::new()).await
 }

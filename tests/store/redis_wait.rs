@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use raincheck::store::redis::{Namespace, OpenError, Options, Redis, Wait};
+use raincheck::store::redis::{Namespace, Redis, RedisOpenError, RedisOptions, Wait};
 use raincheck::store::{Store as _, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -75,7 +75,7 @@ async fn what_the_server_cannot_wait_for_is_refused_at_the_start() {
     assert!(
         matches!(
             refused,
-            OpenError::WaitReplicas {
+            RedisOpenError::WaitReplicas {
                 connected: 0,
                 wanted: 1,
                 ..
@@ -86,7 +86,10 @@ async fn what_the_server_cannot_wait_for_is_refused_at_the_start() {
     // Either it has no WAITAOF, or it has no file: without one it could never be synced.
     options.wait = Some(wait(0, true));
     let refused = open(&options).await.unwrap_err();
-    assert!(matches!(refused, OpenError::WaitAof { .. }), "{refused:?}");
+    assert!(
+        matches!(refused, RedisOpenError::WaitAof { .. }),
+        "{refused:?}"
+    );
     assert!(refused.to_string().contains("store.wait_aof"), "{refused}");
 }
 
@@ -107,10 +110,10 @@ fn wait(replicas: usize, aof: bool) -> Wait {
     }
 }
 
-fn options(server: &RedisServer) -> Options {
-    Options::new(server.url(), Namespace::parse("ns").unwrap())
+fn options(server: &RedisServer) -> RedisOptions {
+    RedisOptions::new(server.url(), Namespace::parse("ns").unwrap())
 }
 
-async fn open(options: &Options) -> Result<Redis, OpenError> {
+async fn open(options: &RedisOptions) -> Result<Redis, RedisOpenError> {
     Redis::open(options, &TaskTracker::new(), &CancellationToken::new()).await
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use raincheck::clock::{Clock, Manual, System};
 use raincheck::store::embedded::Embedded;
 use raincheck::store::memory::Memory;
-use raincheck::store::redis::{Namespace, Options, Redis};
+use raincheck::store::redis::{Namespace, Redis, RedisOptions};
 use raincheck::store::{Commit, Nonce, Store, Stored, Version, Write};
 use raincheck::task::id::{Caller, Revision, TaskId};
 use tokio_util::sync::CancellationToken;
@@ -135,7 +135,7 @@ impl Rig {
 }
 
 pub(crate) async fn redis_store(url: &str, namespace: &str) -> Arc<Redis> {
-    let options = Options::new(url, Namespace::parse(namespace).unwrap());
+    let options = RedisOptions::new(url, Namespace::parse(namespace).unwrap());
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     Arc::new(Redis::open(&options, &tasks, &stop).await.unwrap())
 }

@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::state::State;
+use super::state::DemoState;
 
 /// What a running tool may do.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) state: Arc<State>,
+pub(super) struct DemoCall {
+    pub(super) state: Arc<DemoState>,
     pub(super) session: String,
     pub(super) progress_token: Value,
     pub(super) events: mpsc::Sender<String>,
 }
 
-impl Call {
+impl DemoCall {
     /// Reports progress, if the client asked for it.
     pub(super) async fn progress(&self, progress: u64, total: u64, message: &str) {
         if !self.progress_token.is_null() {

@@ -18,11 +18,11 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// Where it speaks to.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct DemoClient {
     address: SocketAddr,
 }
 
-impl Client {
+impl DemoClient {
     pub(super) fn new(address: SocketAddr) -> Self {
         Self { address }
     }
@@ -156,13 +156,13 @@ mod tests {
     async fn an_error_is_one_line_with_the_method() {
         let tracker = tokio_util::task::TaskTracker::new();
         let stop = tokio_util::sync::CancellationToken::new();
-        let server = super::super::server::Server::start(&tracker, stop)
+        let server = super::super::server::DemoServer::start(&tracker, stop)
             .await
             .unwrap();
         let address = server.url().parse::<hyper::Uri>().unwrap();
         let address = address.authority().unwrap().as_str().parse().unwrap();
         assert_eq!(
-            Client::new(address).discover().await.unwrap_err(),
+            DemoClient::new(address).discover().await.unwrap_err(),
             "server/discover: -32601 Method not found"
         );
     }

@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::client::Client;
-use self::server::Server;
+use self::client::DemoClient;
+use self::server::DemoServer;
 use self::terminal::Terminal;
 use self::wire::at;
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::process::{log, runtime};
 use crate::app::App;
 use crate::config::Config;
@@ -30,7 +30,7 @@ mod wire;
 /// Nothing in the demo takes longer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-pub(super) fn demo() -> Result<ExitCode, Failure> {
+pub(super) fn demo() -> Result<ExitCode, CommandFailure> {
     runtime()?.block_on(async {
         let tracker = TaskTracker::new();
         let stop = CancellationToken::new();
@@ -44,24 +44,24 @@ pub(super) fn demo() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn tell(tracker: &TaskTracker, stop: &CancellationToken) -> Result<(), Failure> {
-    let server = Server::start(tracker, stop.child_token())
+async fn tell(tracker: &TaskTracker, stop: &CancellationToken) -> Result<(), CommandFailure> {
+    let server = DemoServer::start(tracker, stop.child_token())
         .await
-        .map_err(|e| Failure::runtime(format!("no loopback port to listen on: {e}")))?;
+        .map_err(|e| CommandFailure::runtime(format!("no loopback port to listen on: {e}")))?;
     let config = config(&server.url())?;
     log(&config.telemetry)?;
     let app = App::build(config, None)
         .await
-        .map_err(|e| Failure::runtime(e.to_string()))?;
+        .map_err(|e| CommandFailure::runtime(e.to_string()))?;
     let address = app
         .address()
-        .ok_or_else(|| Failure::runtime("the demo has no address"))?;
+        .ok_or_else(|| CommandFailure::runtime("the demo has no address"))?;
     let shutdown = stop.child_token();
     tracker.spawn(async move { app.serve(shutdown).await });
 
     let mut story = Story {
         terminal: Terminal::new(),
-        client: Client::new(address),
+        client: DemoClient::new(address),
         server,
     };
     let terminal = &story.terminal;
@@ -77,11 +77,11 @@ async fn tell(tracker: &TaskTracker, stop: &CancellationToken) -> Result<(), Fai
     story
         .tell()
         .await
-        .map_err(|text| Failure::runtime(format!("the demo went wrong: {text}")))
+        .map_err(|text| CommandFailure::runtime(format!("the demo went wrong: {text}")))
 }
 
 /// Fast, so that the whole demo is: a task after 300 ms, polled every 200 ms.
-fn config(upstream: &str) -> Result<Config, Failure> {
+fn config(upstream: &str) -> Result<Config, CommandFailure> {
     let flags = Flags {
         upstream: Some(upstream.to_owned()),
         listen: Some("127.0.0.1:0".into()),
@@ -101,8 +101,8 @@ fn config(upstream: &str) -> Result<Config, Failure> {
 
 struct Story {
     terminal: Terminal,
-    client: Client,
-    server: Server,
+    client: DemoClient,
+    server: DemoServer,
 }
 
 impl Story {

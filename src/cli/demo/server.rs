@@ -24,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::call::Call;
-use super::state::State;
+use super::call::DemoCall;
+use super::state::DemoState;
 use super::tools;
-use super::wire::{Body, at, error, json_body, plain, result, take, with_type};
+use super::wire::{DemoBody, at, error, json_body, plain, result, take, with_type};
 use crate::lock::Mutex;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -37,12 +37,12 @@ const EVENTS_MAX: usize = 16;
 
 /// The server while it runs.
 #[derive(Debug)]
-pub(in crate::cli) struct Server {
+pub(in crate::cli) struct DemoServer {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<DemoState>,
 }
 
-impl Server {
+impl DemoServer {
     /// Serves on a loopback port of the system's choice until `stop`.
     pub(in crate::cli) async fn start(
         tracker: &TaskTracker,
@@ -50,7 +50,7 @@ impl Server {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let state = Arc::new(State {
+        let state = Arc::new(DemoState {
             sessions: Mutex::default(),
             calls: Mutex::default(),
             questions: Mutex::default(),
@@ -74,7 +74,7 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, state: Arc<State>) {
+async fn accept(listener: TcpListener, state: Arc<DemoState>) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -98,7 +98,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-async fn answer(state: &Arc<State>, request: Request<Incoming>) -> Response<Body> {
+async fn answer(state: &Arc<DemoState>, request: Request<Incoming>) -> Response<DemoBody> {
     let session = request
         .headers()
         .get(&SESSION)
@@ -126,7 +126,11 @@ async fn answer(state: &Arc<State>, request: Request<Incoming>) -> Response<Body
 }
 
 /// One message of the client.
-fn received(state: &Arc<State>, session: Option<String>, mut message: Value) -> Response<Body> {
+fn received(
+    state: &Arc<DemoState>,
+    session: Option<String>,
+    mut message: Value,
+) -> Response<DemoBody> {
     let method = at(&message, "/method")
         .as_str()
         .unwrap_or_default()
@@ -169,7 +173,7 @@ fn received(state: &Arc<State>, session: Option<String>, mut message: Value) -> 
     }
 }
 
-fn initialize(state: &State, id: &Value) -> Response<Body> {
+fn initialize(state: &DemoState, id: &Value) -> Response<DemoBody> {
     let session = Uuid::new_v4().simple().to_string();
     let mut response = json_body(&result(
         id,
@@ -187,12 +191,12 @@ fn initialize(state: &State, id: &Value) -> Response<Body> {
 }
 
 /// Starts the tool and answers with the stream of what it says.
-fn call(state: &Arc<State>, session: String, id: &Value, params: Value) -> Response<Body> {
+fn call(state: &Arc<DemoState>, session: String, id: &Value, params: Value) -> Response<DemoBody> {
     let (events, queue) = mpsc::channel(EVENTS_MAX);
     let cancel = state.stop.child_token();
     let key = (session.clone(), id.to_string());
     state.calls.lock().insert(key.clone(), cancel.clone());
-    let call = Call {
+    let call = DemoCall {
         state: Arc::clone(state),
         session,
         progress_token: at(&params, "/_meta/progressToken").clone(),
@@ -226,7 +230,11 @@ mod tests {
     use super::*;
 
     /// One message as a legacy client; the session header and the body.
-    async fn post(server: &Server, session: &str, message: Value) -> (StatusCode, String, String) {
+    async fn post(
+        server: &DemoServer,
+        session: &str,
+        message: Value,
+    ) -> (StatusCode, String, String) {
         let (mut sender, connection) = client::handshake(TokioIo::new(
             tokio::net::TcpStream::connect(server.address)
                 .await
@@ -249,8 +257,8 @@ mod tests {
         (status, session, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    async fn started() -> (Server, String) {
-        let server = Server::start(&TaskTracker::new(), CancellationToken::new())
+    async fn started() -> (DemoServer, String) {
+        let server = DemoServer::start(&TaskTracker::new(), CancellationToken::new())
             .await
             .unwrap();
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}});

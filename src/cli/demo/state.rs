@@ -10,13 +10,13 @@ use tokio_util::task::TaskTracker;
 use crate::lock::Mutex;
 
 /// A session and a JSON-RPC id in it, as JSON.
-pub(super) type Key = (String, String);
+pub(super) type RequestKey = (String, String);
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct DemoState {
     pub(super) sessions: Mutex<HashSet<String>>,
-    pub(super) calls: Mutex<HashMap<Key, CancellationToken>>,
-    pub(super) questions: Mutex<HashMap<Key, oneshot::Sender<Value>>>,
+    pub(super) calls: Mutex<HashMap<RequestKey, CancellationToken>>,
+    pub(super) questions: Mutex<HashMap<RequestKey, oneshot::Sender<Value>>>,
     /// How many calls were cancelled by a notification.
     pub(super) cancelled: watch::Sender<usize>,
     pub(super) tracker: TaskTracker,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::call::Call;
+use super::call::DemoCall;
 use super::wire::at;
 
 /// The result of `tools/list`.
@@ -34,7 +34,7 @@ pub(super) fn list() -> Value {
 }
 
 /// The result of `tools/call`.
-pub(super) async fn run(call: &Call, params: &Value) -> Value {
+pub(super) async fn run(call: &DemoCall, params: &Value) -> Value {
     let arguments = at(params, "/arguments");
     match at(params, "/name").as_str() {
         Some("build_report") => build_report(call, arguments).await,
@@ -44,7 +44,7 @@ pub(super) async fn run(call: &Call, params: &Value) -> Value {
     }
 }
 
-async fn build_report(call: &Call, arguments: &Value) -> Value {
+async fn build_report(call: &DemoCall, arguments: &Value) -> Value {
     let steps = at(arguments, "/steps")
         .as_u64()
         .unwrap_or(4)
@@ -60,7 +60,7 @@ async fn build_report(call: &Call, arguments: &Value) -> Value {
     text(&format!("The report has {steps} chapters."))
 }
 
-async fn ask_name(call: &Call) -> Value {
+async fn ask_name(call: &DemoCall) -> Value {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let answer = call
         .ask(json!({

@@ -9,7 +9,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
-pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(super) type DemoBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// What is at a JSON pointer; `null` where nothing is.
 pub(super) fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
@@ -32,20 +32,20 @@ pub(super) fn error(id: &Value, code: i64, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 }
 
-pub(super) fn json_body(message: &Value) -> Response<Body> {
+pub(super) fn json_body(message: &Value) -> Response<DemoBody> {
     let body = Full::new(Bytes::from(message.to_string())).boxed_unsync();
     with_type(StatusCode::OK, "application/json", body)
 }
 
-pub(super) fn plain(status: StatusCode) -> Response<Body> {
+pub(super) fn plain(status: StatusCode) -> Response<DemoBody> {
     with_type(status, "text/plain", Full::default().boxed_unsync())
 }
 
 pub(super) fn with_type(
     status: StatusCode,
     content_type: &'static str,
-    body: Body,
-) -> Response<Body> {
+    body: DemoBody,
+) -> Response<DemoBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let value = HeaderValue::from_static(content_type);

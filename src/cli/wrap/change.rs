@@ -1,7 +1,7 @@
 //! What shall become of a settings file.
 
 /// What shall become of the file.
-pub(super) enum Change {
+pub(super) enum FileChange {
     /// Nothing, for this reason.
     None(&'static str),
     Text {

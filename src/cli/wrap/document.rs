@@ -4,7 +4,7 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstNode, CstObject, CstObjectProp, CstRootNode};
 
 use super::super::table::printable;
-use super::entry::{Entry, member};
+use super::entry::{ServerEntry, member};
 
 /// JSON with the comments and trailing commas that editors allow in their settings.
 pub(super) struct Document {
@@ -20,7 +20,7 @@ pub(super) struct Wanted<'a> {
 }
 
 /// A server under its name.
-pub(super) type Named = (String, Entry);
+pub(super) type Named = (String, ServerEntry);
 
 /// Where Claude Code keeps the servers of one user in one folder, by the folder's path.
 const PROJECTS: &str = "projects";
@@ -101,7 +101,7 @@ impl Document {
             .collect())
     }
 
-    pub(super) fn entry(&self, wanted: Wanted<'_>) -> Result<Entry, String> {
+    pub(super) fn entry(&self, wanted: Wanted<'_>) -> Result<ServerEntry, String> {
         let entries = self.entries(wanted.project)?;
         let is_it = |(own, _): &&Named| own == wanted.name;
         let mut named = entries.iter().filter(is_it);
@@ -131,7 +131,7 @@ impl Document {
     }
 
     /// The text with other bytes in place of one server's.
-    pub(super) fn with(&self, entry: &Entry, text: &str) -> Option<String> {
+    pub(super) fn with(&self, entry: &ServerEntry, text: &str) -> Option<String> {
         let all = self.text();
         let old = entry.text();
         let from = start(&entry.node());
@@ -159,7 +159,8 @@ fn places(object: &CstObject) -> Option<Vec<CstObjectProp>> {
 }
 
 fn read(members: &[CstObjectProp]) -> Vec<Named> {
-    let one = |prop: &CstObjectProp| Some((prop.decoded_name()?, Entry::new(prop.object_value()?)));
+    let one =
+        |prop: &CstObjectProp| Some((prop.decoded_name()?, ServerEntry::new(prop.object_value()?)));
     members.iter().filter_map(one).collect()
 }
 

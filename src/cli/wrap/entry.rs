@@ -5,15 +5,15 @@ use std::path::Path;
 
 use jsonc_parser::cst::{CstInputValue, CstNode, CstObject, CstObjectProp};
 
-use super::options::Options;
+use super::options::LaunchOptions;
 use crate::config::load::{Flags, load};
 
 #[derive(Clone)]
-pub(super) struct Entry(CstObject);
+pub(super) struct ServerEntry(CstObject);
 
 /// How a client reaches a server. Prints without what may be secret: arguments, paths, queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Server {
+pub(super) enum ServerSpec {
     Program {
         command: String,
         arguments: Vec<String>,
@@ -33,9 +33,9 @@ pub(super) struct Launch {
 }
 
 pub(super) enum Runs {
-    Plain(Server),
+    Plain(ServerSpec),
     /// By raincheck, with the server that its arguments name.
-    Wrapped(Option<Server>),
+    Wrapped(Option<ServerSpec>),
     Unknown,
 }
 
@@ -51,7 +51,7 @@ pub(super) const HEADERS: &str = "HEADERS__";
 /// Members with which a client signs in by itself. Nobody does that for a program it launches.
 const SIGN_IN: [&str; 4] = ["auth", "authProviderType", "headersHelper", "oauth"];
 
-impl Entry {
+impl ServerEntry {
     pub(super) fn new(object: CstObject) -> Self {
         Self(object)
     }
@@ -77,18 +77,20 @@ impl Entry {
             return if is_ours {
                 Runs::Wrapped(behind(&arguments).or_else(|| self.address()))
             } else {
-                Runs::Plain(Server::Program { command, arguments })
+                Runs::Plain(ServerSpec::Program { command, arguments })
             };
         }
         let address = self.address_member().and_then(|name| self.word(name));
-        address.map_or(Runs::Unknown, |url| Runs::Plain(Server::Address { url }))
+        address.map_or(Runs::Unknown, |url| {
+            Runs::Plain(ServerSpec::Address { url })
+        })
     }
 
     /// Edits the entry so that raincheck is launched, and returns what to tell the user.
-    pub(super) fn wrap(&self, server: &Server, launch: &Launch) -> Result<Vec<String>, String> {
+    pub(super) fn wrap(&self, server: &ServerSpec, launch: &Launch) -> Result<Vec<String>, String> {
         match server {
-            Server::Program { command, .. } => Ok(self.wrap_program(command, launch)),
-            Server::Address { url } => self.wrap_address(url, launch),
+            ServerSpec::Program { command, .. } => Ok(self.wrap_program(command, launch)),
+            ServerSpec::Address { url } => self.wrap_address(url, launch),
         }
     }
 
@@ -174,15 +176,19 @@ impl Entry {
     }
 
     /// What raincheck would say of these settings when the client starts it.
-    pub(super) fn verify(&self, server: &Server, options: &Options) -> Result<(), String> {
+    pub(super) fn verify(
+        &self,
+        server: &ServerSpec,
+        options: &LaunchOptions,
+    ) -> Result<(), String> {
         let (upstream, command) = match server {
-            Server::Program { command, arguments } => {
+            ServerSpec::Program { command, arguments } => {
                 let all = [std::slice::from_ref(command), arguments].concat();
                 (None, all)
             }
             // Only the client knows what it puts there.
-            Server::Address { url } if url.contains("${") => return Ok(()),
-            Server::Address { url } => (Some(url.clone()), Vec::new()),
+            ServerSpec::Address { url } if url.contains("${") => return Ok(()),
+            ServerSpec::Address { url } => (Some(url.clone()), Vec::new()),
         };
         let flags = Flags {
             config: options.config.clone(),
@@ -199,9 +205,9 @@ impl Entry {
     }
 
     /// The address that raincheck finds in its environment.
-    fn address(&self) -> Option<Server> {
+    fn address(&self) -> Option<ServerSpec> {
         let url = self.variable(URL)?;
-        Some(Server::Address { url })
+        Some(ServerSpec::Address { url })
     }
 
     /// What the client's address is called.
@@ -292,7 +298,7 @@ impl Entry {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program { command, .. } => f.write_str(command),
@@ -314,16 +320,16 @@ pub(super) fn member(object: &CstObject, name: &str) -> Option<CstObjectProp> {
 }
 
 /// The server that a `raincheck stdio` was given.
-fn behind(arguments: &[String]) -> Option<Server> {
+fn behind(arguments: &[String]) -> Option<ServerSpec> {
     let ours = arguments.iter().position(|word| word == "--");
     let (ours, theirs) = arguments.split_at_checked(ours.unwrap_or(arguments.len()))?;
     if let Some((command, arguments)) = theirs.split_first().and_then(|it| it.1.split_first()) {
         let (command, arguments) = (command.clone(), arguments.to_vec());
-        return Some(Server::Program { command, arguments });
+        return Some(ServerSpec::Program { command, arguments });
     }
     let at = ours.iter().position(|word| word == "--upstream")?;
     let url = ours.get(at + 1)?.clone();
-    Some(Server::Address { url })
+    Some(ServerSpec::Address { url })
 }
 
 /// The middle of a variable's name that sets a header. A dash is an underscore there.

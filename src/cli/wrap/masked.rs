@@ -63,7 +63,7 @@ fn mask_value(value: &CstNode) {
 /// The words of a command line.
 fn mask_words(list: &CstNode) {
     let words = list.as_array().map(|list| list.elements());
-    let mut place = Place::default();
+    let mut place = ArgumentPosition::default();
     for word in words.unwrap_or_default() {
         let Some(text) = string(&word) else {
             continue;
@@ -75,7 +75,7 @@ fn mask_words(list: &CstNode) {
 
 /// Where in a command line a word stands.
 #[derive(Default)]
-struct Place {
+struct ArgumentPosition {
     part: Part,
     /// A word that is no option was shown.
     has_named: bool,
@@ -97,7 +97,7 @@ enum Part {
 /// Options of launchers that have no value, or one that is no secret.
 const FLAGS: [&str; 5] = ["-y", "--yes", "-m", "-i", "--rm"];
 
-impl Place {
+impl ArgumentPosition {
     fn next(&mut self, word: &str) -> String {
         match std::mem::replace(&mut self.part, Part::Theirs) {
             Part::First if word == "stdio" => {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::table::{printable, table};
 use crate::config::load::{allowed_variables, environment};
 
@@ -22,15 +22,15 @@ mod program;
 mod undo;
 mod unwrapped;
 
-use change::Change;
+use change::FileChange;
 use difference::difference;
 use document::{Document, Named, Wanted, shown};
 use entry::{Launch, Runs};
 use file::SettingsFile;
-use options::Options;
+use options::LaunchOptions;
 
 #[derive(Debug, Args)]
-pub(super) struct Line {
+pub(super) struct WrapArgs {
     #[arg(help = "A JSON file with mcpServers or servers, such as .mcp.json or .vscode/mcp.json")]
     file: PathBuf,
     #[arg(help = "The server to wrap; without it, the servers in the file are listed")]
@@ -48,10 +48,10 @@ pub(super) struct Line {
     #[arg(long, conflicts_with = "yes", help = "Show the change, make none")]
     dry_run: bool,
     #[command(flatten)]
-    options: Options,
+    options: LaunchOptions,
 }
 
-pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
+pub(super) fn wrap(line: &WrapArgs) -> Result<ExitCode, CommandFailure> {
     let file = SettingsFile::read(&line.file).map_err(|why| located(&line.file, &why))?;
     if let Some(kind) = line.file.extension().filter(|kind| !is_json(kind)) {
         let kind = printable(&kind.to_string_lossy().to_uppercase());
@@ -64,7 +64,7 @@ pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
     let project = project.as_deref();
     let Some(name) = &line.name else {
         if line.undo {
-            return Err(Failure::usage("--undo needs the name of a server"));
+            return Err(CommandFailure::usage("--undo needs the name of a server"));
         }
         return list(&file, project).map_err(|why| located(&line.file, &why));
     };
@@ -75,11 +75,11 @@ pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
         wrapped(&file, wanted, &line.options)
     };
     match change.map_err(|why| located(&line.file, &why))? {
-        Change::None(why) => {
+        FileChange::None(why) => {
             say(&format!("{}: {}\n", shown(name), why));
             Ok(ExitCode::SUCCESS)
         }
-        Change::Text { text, notes } => apply(line, &file, &text, &notes),
+        FileChange::Text { text, notes } => apply(line, &file, &text, &notes),
     }
 }
 
@@ -97,7 +97,11 @@ fn is_json(ending: &OsStr) -> bool {
         .any(|other| ending.eq_ignore_ascii_case(other))
 }
 
-fn wrapped(file: &SettingsFile, wanted: Wanted<'_>, options: &Options) -> Result<Change, String> {
+fn wrapped(
+    file: &SettingsFile,
+    wanted: Wanted<'_>,
+    options: &LaunchOptions,
+) -> Result<FileChange, String> {
     let document = Document::parse(&file.text)?;
     let (name, entry) = (wanted.name, document.entry(wanted)?);
     let server = match entry.runs() {
@@ -105,11 +109,11 @@ fn wrapped(file: &SettingsFile, wanted: Wanted<'_>, options: &Options) -> Result
         Runs::Wrapped(_) => {
             let is_changed = entry.allow_variables();
             if !is_changed.map_err(|why| format!("{}: {why}", shown(name)))? {
-                return Ok(Change::None("runs through raincheck already"));
+                return Ok(FileChange::None("runs through raincheck already"));
             }
             let note = "it runs through raincheck already, which kept these variables from it";
             let (text, notes) = (document.text(), vec![note.to_owned()]);
-            return Ok(Change::Text { text, notes });
+            return Ok(FileChange::Text { text, notes });
         }
         Runs::Unknown => {
             let text = "has neither a command nor a url, so there is nothing to wrap";
@@ -133,11 +137,11 @@ fn wrapped(file: &SettingsFile, wanted: Wanted<'_>, options: &Options) -> Result
         })
         .map_err(|why| format!("{}: {why}", shown(name)))?;
     let text = document.text();
-    Ok(Change::Text { text, notes })
+    Ok(FileChange::Text { text, notes })
 }
 
 /// The options as the client will pass them. It starts raincheck in a directory of its own choice.
-fn arguments(options: &Options) -> Result<Vec<String>, String> {
+fn arguments(options: &LaunchOptions) -> Result<Vec<String>, String> {
     let mut arguments = Vec::new();
     if let Some(path) = &options.config {
         let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -161,11 +165,11 @@ fn arguments(options: &Options) -> Result<Vec<String>, String> {
 }
 
 fn apply(
-    line: &Line,
+    line: &WrapArgs,
     file: &SettingsFile,
     text: &str,
     notes: &[String],
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, CommandFailure> {
     let shown = difference(file, text).map_err(|why| located(&line.file, &why))?;
     say(&shown);
     for note in notes {
@@ -179,7 +183,7 @@ fn apply(
     }
     let backup = file
         .replace(text)
-        .map_err(|why| Failure::runtime(format!("{}: {why}", line.file.display())))?;
+        .map_err(|why| CommandFailure::runtime(format!("{}: {why}", line.file.display())))?;
     say(&format!(
         "{} is changed, {} is as it was. Restart the client, or let it read its servers anew.\n",
         line.file.display(),
@@ -191,13 +195,13 @@ fn apply(
 /// An answer is one word.
 const ANSWER_MAX: u64 = 64;
 
-fn agreed(file: &Path) -> Result<bool, Failure> {
+fn agreed(file: &Path) -> Result<bool, CommandFailure> {
     let stdin = io::stdin().lock();
     if !stdin.is_terminal() {
         let text = "not changed: there is no terminal to ask on, and no --yes";
-        return Err(Failure::usage(format!("{}: {text}", file.display())));
+        return Err(CommandFailure::usage(format!("{}: {text}", file.display())));
     }
-    say(&format!("Change {}? [y/N] ", file.display()));
+    say(&format!("FileChange {}? [y/N] ", file.display()));
     let mut answer = String::new();
     // Whoever closes the terminal has not said yes.
     let _ = stdin.take(ANSWER_MAX).read_line(&mut answer);
@@ -232,8 +236,8 @@ fn row((name, entry): &Named, whose: &str) -> [String; 4] {
     [name, server, state.to_owned(), printable(whose)]
 }
 
-fn located(file: &Path, why: &str) -> Failure {
-    Failure::runtime(format!("{}: {why}", file.display()))
+fn located(file: &Path, why: &str) -> CommandFailure {
+    CommandFailure::runtime(format!("{}: {why}", file.display()))
 }
 
 /// A reader that went away (`| head`) is no reason to fail.

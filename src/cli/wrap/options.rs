@@ -6,7 +6,7 @@ use clap::Args;
 
 /// What the client shall launch raincheck with.
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct LaunchOptions {
     #[arg(
         long,
         value_name = "URL",

@@ -1,17 +1,17 @@
 //! The way back: one server as it was before it was wrapped, and what was changed since as it is now.
 
-use super::change::Change;
+use super::change::FileChange;
 use super::document::{Document, Wanted, shown};
-use super::entry::{Entry, Runs, Server};
+use super::entry::{Runs, ServerEntry, ServerSpec};
 use super::file::SettingsFile;
 
-pub(super) fn change(file: &SettingsFile, wanted: Wanted<'_>) -> Result<Change, String> {
+pub(super) fn change(file: &SettingsFile, wanted: Wanted<'_>) -> Result<FileChange, String> {
     let document = Document::parse(&file.text)?;
     let entry = document.entry(wanted)?;
     let behind = match entry.runs() {
         Runs::Wrapped(behind) => behind,
         Runs::Plain(_) | Runs::Unknown => {
-            return Ok(Change::None("does not run through raincheck"));
+            return Ok(FileChange::None("does not run through raincheck"));
         }
     };
     let backups = file.backups();
@@ -39,13 +39,13 @@ pub(super) fn change(file: &SettingsFile, wanted: Wanted<'_>) -> Result<Change, 
         (document.with(&entry, &before.entry.text()), vec![note])
     };
     let text = text.ok_or("cannot be edited")?;
-    Ok(Change::Text { text, notes })
+    Ok(FileChange::Text { text, notes })
 }
 
 /// A server as it ran without raincheck.
 struct Earlier {
-    entry: Entry,
-    server: Server,
+    entry: ServerEntry,
+    server: ServerSpec,
     /// What the entry is a part of.
     _document: Document,
 }
@@ -65,7 +65,7 @@ fn plain(text: &str, wanted: Wanted<'_>) -> Option<Earlier> {
 
 impl Earlier {
     /// Its text, if it is `wrapped` when it is wrapped the same way: nothing else was changed since.
-    fn becomes(self, wrapped: &Entry) -> Option<String> {
+    fn becomes(self, wrapped: &ServerEntry) -> Option<String> {
         let before = self.entry.text();
         self.entry.wrap(&self.server, &wrapped.launch()).ok()?;
         (self.entry.text() == wrapped.text()).then_some(before)

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use jsonc_parser::cst::CstInputValue;
 
-use super::entry::{ENV_ALLOW, Entry, HEADERS, Launch, Server, UPSTREAM, URL, member, variable};
+use super::entry::{
+    ENV_ALLOW, HEADERS, Launch, ServerEntry, ServerSpec, UPSTREAM, URL, member, variable,
+};
 use crate::config::load::allowed_variables;
 
-impl Entry {
+impl ServerEntry {
     /// What this entry launches in front of its server.
     pub(super) fn launch(&self) -> Launch {
         let arguments = self.arguments();
@@ -66,13 +68,13 @@ impl Entry {
 
     /// Edits the entry so that its client launches or reaches `server` itself, with names that
     /// wrapping does not keep as `before` has them. Returns what to tell the user.
-    pub(super) fn unwrap(&self, server: &Server, before: Option<&Self>) -> Option<String> {
+    pub(super) fn unwrap(&self, server: &ServerSpec, before: Option<&Self>) -> Option<String> {
         match server {
-            Server::Program { command, .. } => {
+            ServerSpec::Program { command, .. } => {
                 self.unwrap_program(command);
                 None
             }
-            Server::Address { url } => self.unwrap_address(url, before),
+            ServerSpec::Address { url } => self.unwrap_address(url, before),
         }
     }
 

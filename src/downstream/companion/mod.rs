@@ -6,11 +6,11 @@
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
-use super::body::Body;
-use super::call::{self, Asked};
-use super::inbound::requester::Requester;
-use super::outbound::response::Rpc;
-use super::proxy::Shared;
+use crate::downstream::body::Body;
+use crate::downstream::call::{self, Asked};
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;

@@ -9,15 +9,15 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::outbound::patience;
-use super::super::outbound::response::Rpc;
-use super::super::outbound::stream::respond;
-use super::super::proxy::Shared;
-use super::super::tasks::service::{CallerTasks, CancelOutcome, TaskError};
 use super::answers;
 use super::desk::Desk;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::patience;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::outbound::stream::respond;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::service::{CallerTasks, CancelOutcome, TaskError};
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
 use crate::mcp::result;
@@ -67,19 +67,19 @@ impl Refused {
 }
 
 /// A call of one of our tools, and how it is answered.
-pub(in super::super) struct Asked<'a> {
-    pub(in super::super) tool: CompanionTool,
-    pub(in super::super) id: &'a RawValue,
-    pub(in super::super) arguments: Option<&'a RawValue>,
+pub(in crate::downstream) struct Asked<'a> {
+    pub(in crate::downstream) tool: CompanionTool,
+    pub(in crate::downstream) id: &'a RawValue,
+    pub(in crate::downstream) arguments: Option<&'a RawValue>,
     /// The client reads event streams, whatever they carry.
-    pub(in super::super) streams: bool,
-    pub(in super::super) headers: &'a HeaderMap,
-    pub(in super::super) words: fn(&str, CallAnswer) -> Rpc,
+    pub(in crate::downstream) streams: bool,
+    pub(in crate::downstream) headers: &'a HeaderMap,
+    pub(in crate::downstream) words: fn(&str, CallAnswer) -> Rpc,
 }
 
 impl Desk<'_> {
     /// Calls one of the companion tools. Dropped before it resolves, what was committed stays.
-    pub(in super::super) async fn respond(&self, asked: Asked<'_>) -> Response<Body> {
+    pub(in crate::downstream) async fn respond(&self, asked: Asked<'_>) -> Response<Body> {
         let clerk = Clerk {
             front: Shared::clone(self.front),
             by: self.by.clone(),

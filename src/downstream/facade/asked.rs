@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::patience::Patience;
 use super::session::Session;
 use super::words;
-use crate::downstream::companion::desk::Desk;
+use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::idempotency;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
-use crate::downstream::tasks::v2025::{Edit, Sent};
+use crate::downstream::tasks::v2025::Sent;
 use crate::downstream::tools;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::params;
@@ -43,7 +43,7 @@ pub(super) struct Asked {
     progress_token: Option<Box<RawValue>>,
     pub(super) rule: Rule,
     /// What raincheck says in the answer beside the server.
-    pub(super) edit: Option<Edit>,
+    pub(super) edit: Option<AnswerEdit>,
     /// When the call is given up, whatever it waits for.
     pub(super) deadline: Instant,
     /// When its client is given a ticket in place of the answer.
@@ -103,16 +103,17 @@ impl Asked {
         })
     }
 
-    pub(super) fn edited(self, edit: Option<Edit>) -> Self {
+    pub(super) fn edited(self, edit: Option<AnswerEdit>) -> Self {
         Self { edit, ..self }
     }
 
-    /// Its client has a ticket of that desk when its patience is over.
-    pub(super) fn with_tickets(mut self, desk: &Desk<'_>) -> Self {
-        let name = self.name.as_deref().unwrap_or_default();
-        self.patience = Patience::of(&self.rule, desk);
-        self.repeatable = desk.is_repeatable(name) && self.front.settings.trust_annotations;
-        self
+    /// `ticket`: what the client gets when its patience is over.
+    pub(super) fn with(self, ticket: Option<Announce>, repeatable: bool) -> Self {
+        Self {
+            patience: ticket.and_then(|ticket| Patience::of(&self.rule, ticket)),
+            repeatable,
+            ..self
+        }
     }
 
     /// As a call that becomes a task.

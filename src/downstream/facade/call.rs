@@ -7,18 +7,16 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
 
-use super::super::cancels;
-use super::super::outbound::response::Rpc;
-use super::super::proxy::Shared;
 use super::asked::Asked;
-use super::session::Session;
-use super::table::{Entered, Refused};
-use super::{companion, words};
+use super::conversation::Conversation;
+use super::words;
+use crate::downstream::calls::cancel::cancelled;
+use crate::downstream::calls::registry::CallKind;
+use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::send::notify;
 use crate::downstream::outbound::stream::ResponseEvent;
-use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::input;
 use crate::mcp::result::{self, ResultType};
 use crate::runner::pauses::Pauses;
@@ -36,67 +34,50 @@ const ROUNDS_MAX: usize = 16;
 const LOOK: Duration = Duration::from_secs(16);
 
 impl Asked {
-    /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped
-    /// before, the call runs on, as legacy calls do.
+    /// Begins the request in a job of its own. The events end with the answer, or without one where the client
+    /// cancels. If the receiver is dropped before, the request runs on, as legacy requests do.
     pub(super) fn begin(self) -> Result<mpsc::Receiver<ResponseEvent>, Rpc> {
         let front = Arc::clone(&self.front);
-        let cancelled = CancellationToken::new();
-        let running = Arc::clone(&front.facade.running);
-        let key = self.session.key();
-        let id = self.id.get();
-        let entered = match running.enter(key, id, cancelled.clone()) {
-            Ok(entered) => entered,
-            Err(Refused::SameId) => {
-                let error = RpcError::invalid_request("Invalid request: this id is in use");
-                return Err(Rpc::error(id, &error));
-            }
-            Err(Refused::Full) => return Err(Rpc::busy(id)),
-        };
-        let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
-        front.passing.spawn(self.run(said, cancelled, entered));
+        let (key, id) = (self.session.key(), self.id.get());
+        let entered = front.calls.enter(CallKind::AtModernServer, key, id);
+        let call = entered.map_err(|why| why.answer(id))?;
+        let (events, receiver) = mpsc::channel(MESSAGES_MAX + 1);
+        front.passing.spawn(self.run(Conversation { events, call }));
         Ok(receiver)
     }
 
-    async fn run(
-        mut self,
-        said: mpsc::Sender<ResponseEvent>,
-        cancelled: CancellationToken,
-        _entered: Entered<CancellationToken>,
-    ) {
+    async fn run(mut self, client: Conversation) {
         // So that no message takes its room. None where the client left at once.
-        let answer = said.clone().try_reserve_owned().ok();
+        let answer = client.events.clone().try_reserve_owned().ok();
         self.param_headers = self.mirrored().await;
-        let cancelled_elsewhere = cancels::told(&self.front, self.session.key(), &self.id);
+        let session = Some(self.session.key());
+        let cancelled = cancelled(&self.front, &client.call, session, &self.id);
         let session_ended = self.session_ended();
-        let legs = Box::pin(self.legs(&said));
+        let legs = Box::pin(self.legs(&client));
         // Whatever is dropped here is to the server as if its client had hung up.
         let ended = tokio::select! {
             biased;
-            () = cancelled.cancelled() => None,
-            () = cancelled_elsewhere => None,
+            () = cancelled => None,
             () = session_ended => None,
             ended = legs => Some(ended),
         };
         if let (Some(mut rpc), Some(answer)) = (ended, answer) {
             if let Some(edit) = &self.edit {
-                rpc.json = edit.apply(rpc.json);
-            }
-            if &*self.method == "tools/list" {
-                rpc.json = companion::listed(&self, rpc.json).await;
+                rpc.json = edit.apply(rpc.json).await;
             }
             answer.send(ResponseEvent::Answer(rpc.on_session()));
         }
     }
 
     /// From the first leg to the answer.
-    async fn legs(&self, said: &mpsc::Sender<ResponseEvent>) -> Rpc {
+    async fn legs(&self, client: &Conversation) -> Rpc {
         let id = self.id.get();
         let invalid = || Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
         let mut retry = None;
         let mut rounds = 0;
         let mut pauses = Pauses::default();
         loop {
-            let result = match self.leg(said, retry.take()).await {
+            let result = match self.leg(client, retry.take()).await {
                 Ok(result) => result,
                 Err(rpc) => return rpc,
             };
@@ -119,7 +100,7 @@ impl Asked {
                 self.pause(pauses.longer()).await.map(|()| "{}".to_owned())
             } else if rounds < ROUNDS_MAX {
                 rounds += 1;
-                Box::pin(self.ask(said, &result, &asked.requests)).await
+                Box::pin(self.ask(client, &result, &asked.requests)).await
             } else {
                 return Rpc::failure(id, invalid());
             };
@@ -156,7 +137,7 @@ impl Asked {
     /// One request to the server: its result, or what the client is answered instead.
     async fn leg(
         &self,
-        said: &mpsc::Sender<ResponseEvent>,
+        conversation: &Conversation,
         retry: Option<Retry>,
     ) -> Result<Box<RawValue>, Rpc> {
         let id = self.id.get();
@@ -174,7 +155,7 @@ impl Asked {
         loop {
             match client.next().await {
                 Some(Reply::Relay(notification)) => {
-                    notify(said, notification, &mut is_slow).await;
+                    notify(&conversation.events, notification, &mut is_slow).await;
                 }
                 Some(Reply::Answer(answer)) => {
                     client.into_guard().announce();
@@ -210,10 +191,4 @@ impl Asked {
             }
         }
     }
-}
-
-/// The client waits no more for its request of this id. `false`: it does not run here.
-pub(super) fn cancel(front: &Shared, session: &Session, id: &RawValue) -> bool {
-    let running = front.facade.running.take(session.key(), id.get());
-    running.map(|running| running.cancel()).is_some()
 }

@@ -1,64 +1,38 @@
-//! A call with a key, or of a rule that attaches: it has a record, whose questions are put to whoever
-//! waits for it, and goes its way as any such call of a legacy session.
+//! A call with a key, or of a rule that attaches: it has a record, whose questions are put to every client that waits
+//! for it, and is carried like any such call of a legacy session.
 
 use hyper::{HeaderMap, Response};
 
-use super::super::body::Body;
-use super::super::companion::desk::Desk;
-use super::super::inbound::idempotency;
-use super::super::inbound::requester::Requester;
-use super::super::legacy::calls::{Carry, carry};
-use super::super::outbound::response::Rpc;
-use super::super::proxy::Shared;
 use super::asked::Asked;
-use super::session::Session;
 use super::words;
-use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::downstream::body::Body;
+use crate::downstream::inbound::idempotency;
+use crate::downstream::legacy::calls::{Carry, carry};
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::request::Request;
+use crate::runner::claim::CallClaim;
 use crate::runner::responder::CallAnswer;
 
 const METHOD: &str = "tools/call";
 
-/// `None`: it stands for nothing but itself.
 pub(super) async fn answer(
     front: &Shared,
-    (by, headers): (&Requester, &HeaderMap),
-    session: &Session,
+    headers: &HeaderMap,
     request: &Request<'_>,
-    desk: Option<&Desk<'_>>,
-) -> Option<Response<Body>> {
-    if request.method != METHOD {
-        return None;
-    }
-    let name = request.params.get_str("name")?;
-    let rule = front.rules.for_tool(&name).0;
-    if !idempotency::may_claim(request, by, rule) {
-        return None;
-    }
-    let refuse = |error: &RpcError| {
-        let refused = Rpc::error(request.id.get(), error).on_session();
-        Some(refused.into_response())
-    };
-    let claim = match idempotency::claim_of_legacy(request, by, rule) {
-        Ok(claim) => claim?,
-        Err(error) => return refuse(&error),
-    };
-    let mut asked = match Asked::new(front, (by, headers), session.clone(), request) {
-        Ok(asked) => asked,
-        Err(error) => return refuse(&error),
-    };
-    if let Some(desk) = desk {
-        asked = asked.with_tickets(desk);
-    }
+    (asked, claim): (Asked, CallClaim),
+) -> Response<Body> {
+    let (by, session) = (asked.by.clone(), asked.session.key());
     let call = asked.joined(idempotency::digest(request)).await;
     let how = Carry {
-        by,
+        by: &by,
         headers,
         request,
-        session: Some(session.key()),
+        session: Some(session),
         words: answer_in_words,
     };
-    Some(carry(front, &how, (Some(claim), call)).await)
+    carry(front, &how, (Some(claim), call)).await
 }
 
 fn answer_in_words(id: &str, answer: CallAnswer) -> Rpc {

@@ -7,13 +7,13 @@ use hyper::Response;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::outbound::response::Rpc;
-use super::super::proxy::Shared;
-use super::super::tasks::v2025::Edit;
 use super::session::{Entry, NotBegun, Session};
 use super::words;
+use crate::downstream::body::Body;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, is_object, raw};
@@ -39,9 +39,8 @@ pub(super) async fn answer(
     match begin(front, by, request).await {
         Ok((session, result)) => {
             let mut rpc = Rpc::result(request.id.get(), &result);
-            if let Some(edit) = Edit::of(front, by, request) {
-                rpc.json = edit.apply(rpc.json);
-            }
+            let edit = AnswerEdit::of_initialize(front, by, request);
+            rpc.json = edit.apply(rpc.json).await;
             let mut response = rpc.into_response();
             if let Ok(id) = HeaderValue::try_from(&*session.id) {
                 response.headers_mut().insert(SESSION_ID, id);

@@ -10,17 +10,18 @@ use hyper::Response;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::legacy::pushes::{Pushed, SessionKey};
-use super::super::outbound::keepalive::comments;
-use super::super::outbound::response;
-use super::super::proxy::Shared;
-use super::super::subscriptions::at_server::{
-    Change, LISTS, RESOURCES, ServerSubscription, Subscriber,
-};
 use super::session::Session;
 use super::words;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::legacy::pushes::Pushed;
+use crate::downstream::outbound::keepalive::comments;
+use crate::downstream::outbound::response;
+use crate::downstream::proxy::Shared;
+use crate::downstream::subscriptions::at_server::{
+    Change, LISTS, RESOURCES, ServerSubscription, Subscriber,
+};
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::sse;
 

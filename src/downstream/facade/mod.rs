@@ -8,15 +8,18 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
-use super::body::Body;
-use super::inbound::request::LegacyMessage;
-use super::inbound::requester::Requester;
-use super::inbound::route::call::{CallRoute, route_task};
-use super::inbound::route::is_translated;
-use super::outbound::response::{self, Rpc, undecided};
-use super::proxy::Shared;
-use super::tasks::v2025::{self, Edit};
-use super::{calls::resumable, cancels, outbound::patience as head_patience, tools};
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancel;
+use crate::downstream::companion::desk::Desk;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::request::LegacyMessage;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::ours::{OursRoute, SessionOp, Translation, route_ours};
+use crate::downstream::inbound::route::session::TaskQuestion;
+use crate::downstream::outbound::response::{self, Rpc, undecided};
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::v2025;
+use crate::downstream::{calls::resumable, companion, outbound::patience as head_patience, tools};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -27,7 +30,7 @@ use crate::mcp::version::Era;
 mod asked;
 mod call;
 mod claimed;
-mod companion;
+mod conversation;
 mod handshake;
 mod hear;
 mod patience;
@@ -36,7 +39,6 @@ mod round;
 mod session;
 pub(super) mod state;
 mod stays;
-mod table;
 mod words;
 
 use asked::Asked;
@@ -93,10 +95,7 @@ pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Resp
     if let Err(error) = session.end(front).await {
         return Unfound::from(error).into_response(None);
     }
-    for running in front.facade.running.take_all(session.key()) {
-        running.cancel();
-    }
-    front.carried.end(session.key());
+    front.calls.end(session.key());
     front.facade.note_change(&session);
     response::empty(StatusCode::OK)
 }
@@ -137,14 +136,7 @@ pub(super) async fn post(
                 Err(unfound) => return unfound.into_response(None),
             };
             if let Some(id) = message.cancels() {
-                if front.carried.cancel(session.key(), id) {
-                    return response::empty(StatusCode::ACCEPTED);
-                }
-                let runs_here = call::cancel(front, &session, id);
-                let is_held_here = resumable::cancelled(front, by, id);
-                if !runs_here && !is_held_here {
-                    cancels::pass_on(front, session.key(), id);
-                }
+                cancel(front, session.key(), id);
             }
             response::empty(StatusCode::ACCEPTED)
         }
@@ -153,8 +145,8 @@ pub(super) async fn post(
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(None),
             };
-            if let Some(taken) = v2025::answered(front, by, &parts.headers, id, message).await {
-                return taken;
+            if let Some(question) = TaskQuestion::of(id) {
+                return v2025::take_answer(front, by, &parts.headers, &question, message).await;
             }
             match questions::answer(front, &session, id, body.clone()).await {
                 Ok(()) => response::empty(StatusCode::ACCEPTED),
@@ -169,6 +161,7 @@ pub(super) async fn post(
     }
 }
 
+/// Does with a request what the route says.
 async fn answer(
     front: &Shared,
     by: &Requester,
@@ -177,98 +170,91 @@ async fn answer(
     request: &Request<'_>,
 ) -> Response<Body> {
     let id = request.id.get();
-    let desk = Box::pin(companion::desk(front, by, &session, request)).await;
-    if let Some(desk) = &desk
-        && let Some(answer) = Box::pin(companion::answer(desk, request, headers)).await
-    {
-        return answer;
-    }
-    if let Some(response) = Box::pin(tasks(front, by, headers, &session, request)).await {
-        return response;
-    }
-    let claimed = claimed::answer(front, (by, headers), &session, request, desk.as_ref());
-    if let Some(response) = Box::pin(claimed).await {
-        return response;
-    }
-    let done = match &*request.method {
-        "ping" => Ok(()),
-        "logging/setLevel" => set_level(front, &session, &request.params).await,
-        "resources/subscribe" => subscribe(front, &session, &request.params, true).await,
-        "resources/unsubscribe" => subscribe(front, &session, &request.params, false).await,
-        method if is_translated(method) => {
-            let edit = session.has_tasks().then(|| Edit::of(front, by, request));
-            let begun = Asked::new(front, (by, headers), session, request)
-                .map_err(|error| Rpc::error(id, &error))
-                .map(|asked| match &desk {
-                    Some(desk) => asked.with_tickets(desk),
-                    None => asked,
-                })
-                .and_then(|asked| asked.edited(edit.flatten()).begin());
-            let held = resumable::ResumableCall::of(
-                front,
-                by,
-                headers,
-                request.id,
-                method,
-                &request.params,
-            );
-            return match begun {
-                Ok(events) => {
-                    resumable::respond(front, by, held, events, head_patience::LEGACY).await
+    let speaks_of_tasks = session.has_tasks();
+    let mut known = v2025::known_of_calls(front, headers, request, speaks_of_tasks);
+    let mut is_no_task_here = false;
+    loop {
+        match route_ours(request, by, &known, is_no_task_here) {
+            OursRoute::Ask(question) => {
+                let capabilities = session.entry.capabilities.get();
+                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
+                if let Err(error) = Box::pin(asking).await {
+                    return undecided(request.id, error);
                 }
-                Err(refused) => refused.on_session().into_response(),
-            };
+            }
+            OursRoute::Refuse(error) => {
+                return Rpc::error(id, &error).on_session().into_response();
+            }
+            OursRoute::Companion(tool, names, companion) => {
+                let desk = Desk::of(front, by, companion, names);
+                let calling = companion::call(&desk, tool, request, headers);
+                return Box::pin(calling).await;
+            }
+            OursRoute::Task(op) => {
+                let answered = v2025::answer(front, by, request, op).await;
+                if !front.settings.pass_native_tasks || answered.is_known() {
+                    return answered.into_response();
+                }
+                is_no_task_here = true;
+            }
+            OursRoute::Session(op) => {
+                return changed(request, change(front, &session, op, &request.params).await);
+            }
+            OursRoute::MakeTask(spec) => {
+                return match Asked::new(front, (by, headers), session, request) {
+                    Ok(asked) => {
+                        let sent = Box::pin(asked.sent()).await;
+                        Box::pin(v2025::make_task(front, by, request, *spec, sent)).await
+                    }
+                    Err(error) => Rpc::error(id, &error).on_session().into_response(),
+                };
+            }
+            OursRoute::Translate(how) => {
+                let translating = translate(front, (by, headers), session, request, how);
+                return Box::pin(translating).await;
+            }
         }
-        _ => {
-            let unknown = Rpc::error(id, &RpcError::method_not_found());
-            return unknown.on_session().into_response();
-        }
-    };
-    match done {
-        Ok(()) => Rpc::result(id, "{}").into_response(),
-        Err(Undone::Refused(message)) => Rpc::error(id, &RpcError::invalid_params(message))
-            .on_session()
-            .into_response(),
-        Err(Undone::Unfound(unfound)) => unfound.into_response(Some(request.id)),
     }
 }
 
-/// What is of the tasks of 2025-11-25.
-async fn tasks(
+/// Sends a request to the server in the words of its revision, and responds with what comes back.
+async fn translate(
+    front: &Shared,
+    (by, headers): (&Requester, &HeaderMap),
+    session: Session,
+    request: &Request<'_>,
+    how: Translation,
+) -> Response<Body> {
+    let refuse = |rpc: Rpc| rpc.on_session().into_response();
+    let edit = edit_of_answer(front, by, &session, request);
+    let asked = match Asked::new(front, (by, headers), session, request) {
+        Ok(asked) => asked.with(how.ticket, how.repeatable).edited(edit),
+        Err(error) => return refuse(Rpc::error(request.id.get(), &error)),
+    };
+    if let Some(claim) = how.claim {
+        return claimed::answer(front, headers, request, (asked, claim)).await;
+    }
+    let events = match asked.begin() {
+        Ok(events) => events,
+        Err(refused) => return refuse(refused),
+    };
+    let (method, params) = (&request.method, &request.params);
+    let held = resumable::ResumableCall::of(front, by, headers, request.id, method, params);
+    resumable::respond(front, by, held, events, head_patience::LEGACY).await
+}
+
+fn edit_of_answer(
     front: &Shared,
     by: &Requester,
-    headers: &HeaderMap,
     session: &Session,
     request: &Request<'_>,
-) -> Option<Response<Body>> {
-    if !session.has_tasks() {
+) -> Option<AnswerEdit> {
+    if request.method != "tools/list" {
         return None;
     }
-    if request.method != "tools/call" {
-        return v2025::answer(front, by, request).await;
-    }
-    let mut known = v2025::known_of_calls(front, request, true);
-    loop {
-        match route_task(request, by, &known) {
-            CallRoute::Ask(question) => {
-                let capabilities = session.entry.capabilities.get();
-                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
-                if let Err(error) = asking.await {
-                    return Some(undecided(request.id, error));
-                }
-            }
-            CallRoute::Refuse(error) => {
-                let refused = Rpc::error(request.id.get(), &error).on_session();
-                return Some(refused.into_response());
-            }
-            CallRoute::Task(spec) => {
-                let asked = Asked::new(front, (by, headers), session.clone(), request).ok()?;
-                let sent = Some(asked.sent().await);
-                return v2025::make_task(front, by, request, *spec, sent).await;
-            }
-            CallRoute::Pass | CallRoute::Companion(..) | CallRoute::Carry(_) => return None,
-        }
-    }
+    let capabilities = session.entry.capabilities.get();
+    let ours = front.companion.as_ref().map(|_| capabilities);
+    AnswerEdit::of_tools(front, by, request, session.has_tasks(), ours)
 }
 
 /// Why a session was not changed.
@@ -281,6 +267,32 @@ enum Undone {
 impl From<Unfound> for Undone {
     fn from(unfound: Unfound) -> Self {
         Self::Unfound(unfound)
+    }
+}
+
+/// Does what a client asks of its session.
+async fn change(
+    front: &Shared,
+    session: &Session,
+    op: SessionOp,
+    params: &Object<'_>,
+) -> Result<(), Undone> {
+    match op {
+        SessionOp::Ping => Ok(()),
+        SessionOp::SetLogLevel => set_level(front, session, params).await,
+        SessionOp::Subscribe => subscribe(front, session, params, true).await,
+        SessionOp::Unsubscribe => subscribe(front, session, params, false).await,
+    }
+}
+
+fn changed(request: &Request<'_>, done: Result<(), Undone>) -> Response<Body> {
+    let id = request.id.get();
+    match done {
+        Ok(()) => Rpc::result(id, "{}").into_response(),
+        Err(Undone::Refused(message)) => Rpc::error(id, &RpcError::invalid_params(message))
+            .on_session()
+            .into_response(),
+        Err(Undone::Unfound(unfound)) => unfound.into_response(Some(request.id)),
     }
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::downstream::companion::desk::Desk;
 use crate::runner::Announce;
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
 
@@ -17,14 +16,14 @@ pub(super) struct Patience {
 
 impl Patience {
     /// From now on. `None`: the call is waited for however long it takes.
-    pub(super) fn of(rule: &Rule, desk: &Desk<'_>) -> Option<Self> {
+    pub(super) fn of(rule: &Rule, announce: Announce) -> Option<Self> {
         // Questions are put to the client while it waits.
         let Plan::Auto { window_ms, .. } = with_companion(rule, InputWhen::BeforeTask) else {
             return None;
         };
         Some(Self {
             until: Instant::now() + Duration::from_millis(window_ms),
-            announce: desk.announce(),
+            announce,
         })
     }
 

@@ -11,19 +11,21 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
-use super::super::legacy::pushes::{Pushes, SessionKey};
-use super::super::proxy::Shared;
 use super::asked::Asked;
+use super::conversation::Conversation;
 use super::session::Session;
-use super::state::Answered;
 use super::words;
+use crate::downstream::calls::registry::AnswerPath;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::legacy::pushes::Pushes;
 use crate::downstream::outbound::send::send;
 use crate::downstream::outbound::stream::ResponseEvent;
+use crate::downstream::proxy::Shared;
 use crate::lock::Mutex;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
 use crate::mcp::input::{self, Kind};
-use crate::mcp::json::{Object, Writer, raw};
+use crate::mcp::json::{Object, Writer, quote, raw};
 use crate::store::StoreError;
 use crate::store::kv::Kind as Note;
 
@@ -73,13 +75,13 @@ impl Given {
 /// the answers, and those that were `given` are there.
 pub(super) async fn put(
     asked: &Asked,
-    said: &mpsc::Sender<ResponseEvent>,
+    client: &Conversation,
     requests: &[(Box<str>, Box<RawValue>)],
     given: &Given,
 ) -> Result<String, Unanswered> {
     let putting = requests
         .iter()
-        .map(|(key, request)| put_one(asked, said, (key, request), given));
+        .map(|(key, request)| put_one(asked, client, (key, request), given));
     let answers = try_join_all(putting).await?;
     let mut out = Writer::object();
     for ((key, _), answer) in requests.iter().zip(answers) {
@@ -90,7 +92,7 @@ pub(super) async fn put(
 
 async fn put_one(
     asked: &Asked,
-    said: &mpsc::Sender<ResponseEvent>,
+    client: &Conversation,
     (key, request): (&str, &RawValue),
     given: &Given,
 ) -> Result<Box<RawValue>, Unanswered> {
@@ -108,16 +110,15 @@ async fn put_one(
     let number = Uuid::new_v4().simple().to_string();
     let id = name(front, session, &number);
     let (sender, answered) = oneshot::channel();
-    // Full, it is found as another replica's answer is.
-    let waiting = front.facade.waiting.enter(session.key(), &id, sender);
+    client.call.asks(&quote(&id), AnswerPath::Session(sender));
     let version = &session.entry.version;
     let question = words::question(&id, &number, version, &method, object.get("params"));
     // A client that left its stream may still read the session's.
-    let is_said = asked.by.reads_events && send(said, question.clone()).await;
+    let is_said = asked.by.reads_events && send(&client.events, question.clone()).await;
     let mut open = Open {
         pushes: &front.pushes,
         key: session.key(),
-        said,
+        said: &client.events,
         id: &id,
         question,
         pushed_on: None,
@@ -129,7 +130,6 @@ async fn put_one(
     let patience = asked.rule.input_timeout_ms;
     let patience = Duration::from_millis(patience.unwrap_or(asked.rule.max_duration_ms));
     let waited = tokio::time::timeout(patience, wait(front, session, &mut open, answered)).await;
-    drop(waiting);
     let Ok(answer) = waited else {
         return no_answer(kind);
     };
@@ -233,8 +233,8 @@ async fn wait(
     front: &Shared,
     session: &Session,
     open: &mut Open<'_>,
-    mut answered: oneshot::Receiver<Answered>,
-) -> Answered {
+    mut answered: oneshot::Receiver<Bytes>,
+) -> Bytes {
     let note = session.note(Note::Answer, &["answer", open.id]);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -265,19 +265,20 @@ pub(super) async fn answer(
     id: &RawValue,
     text: Bytes,
 ) -> Result<(), StoreError> {
-    let id = crate::mcp::json::string(id).unwrap_or_default();
+    let asked = id;
+    let id = crate::mcp::json::string(asked).unwrap_or_default();
     let number = id.strip_prefix(PREFIX).and_then(|id| id.split_once('.'));
     // What nobody asked leaves nothing in the store.
     let is_asked = number.is_some_and(|(number, _)| *id == *name(front, session, number));
     if !is_asked || text.len() > ANSWER_BYTES_MAX {
         return Ok(());
     }
-    let text = match front.facade.waiting.take(session.key(), &id) {
-        Some(waiting) => match waiting.send(text) {
+    let text = match front.calls.take_question(session.key(), asked) {
+        Some((_, AnswerPath::Session(waiting))) => match waiting.send(text) {
             Ok(()) => return Ok(()),
             Err(text) => text,
         },
-        None => text,
+        Some((_, AnswerPath::Carrier(_))) | None => text,
     };
     let note = session.note(Note::Answer, &["answer", &id]);
     // The first answer counts.

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::outbound::response::Rpc;
 use super::asked::Asked;
+use super::conversation::Conversation;
 use super::questions::{self, Given, Unanswered};
-use crate::downstream::outbound::stream::ResponseEvent;
+use crate::downstream::outbound::response::Rpc;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::id::TaskId;
@@ -31,14 +30,14 @@ impl Asked {
     /// What the client answers; else what its request is answered with.
     pub(super) async fn ask(
         &self,
-        said: &mpsc::Sender<ResponseEvent>,
+        client: &Conversation,
         result: &RawValue,
         requests: &[(Box<str>, Box<RawValue>)],
     ) -> Result<String, Rpc> {
         let id = self.id.get();
         let failed = |reason| Rpc::failure(id, Failure::new(reason, SideEffect::Unknown));
         let given = Given::default();
-        let putting = questions::put(self, said, requests, &given);
+        let putting = questions::put(self, client, requests, &given);
         // Before the ticket is there, an answer counts.
         let ticket = tokio::select! {
             biased;

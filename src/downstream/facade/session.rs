@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::legacy::pushes::SessionKey;
-use super::super::outbound::response::{self, Rpc};
-use super::super::proxy::Shared;
 use super::stays;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::response::{self, Rpc};
+use crate::downstream::proxy::Shared;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, LEGACY_NEWEST};

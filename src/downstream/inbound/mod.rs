@@ -6,3 +6,4 @@ pub(super) mod idempotency;
 pub(super) mod request;
 pub(super) mod requester;
 pub(super) mod route;
+pub(super) mod session_key;

@@ -8,7 +8,7 @@ use hyper::http::request::Parts;
 
 use crate::auth::callers::Callers;
 use crate::auth::identity::Identity;
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
 

@@ -6,8 +6,8 @@ use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 
-use super::super::inbound::requester::Requester;
-use super::pushes::SessionKey;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;

@@ -10,14 +10,14 @@ use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
-use super::super::body::Body;
-use super::super::inbound::request::LegacyMessage;
-use super::super::inbound::requester::Requester;
-use super::super::proxy::Shared;
-use super::super::tasks::v2025::Edit;
-use super::super::{calls::resumable, facade, pass};
 use super::on_http::{held_call, pass_on};
 use super::{lines, stream};
+use crate::downstream::body::Body;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::request::LegacyMessage;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::proxy::Shared;
+use crate::downstream::{calls::resumable, facade, pass};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::version::Era;
@@ -31,13 +31,13 @@ pub(super) async fn post(
     parts: Parts,
     body: &Bytes,
     message: &LegacyMessage<'_>,
-    edit: Option<Edit>,
+    edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
     let again = edit.clone();
     let response = match held_call(front, by, &parts.headers, message) {
         // Of a session that began at another replica, or before a restart.
         Some(call) => resumable::post(front, by, parts.clone(), body.clone(), call).await,
-        None => pass_on(front, by, parts.clone(), body.clone(), edit).await,
+        None => pass_on(front, parts.clone(), body.clone(), edit).await,
     };
     if matches!(response.body(), Body::Events(_)) {
         // Our own words: the server may have said none yet.

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::outbound::response;
-use super::super::proxy::Shared;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::proxy::Shared;
 use crate::mcp::headers::SESSION_ID;
 use crate::upstream::client_session::ClientSession;
 use crate::upstream::http::RequestBody;
@@ -18,22 +15,22 @@ use crate::upstream::http::RequestBody;
 /// How long the server may take to end it.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Answers at once where calls that became tasks run on the session, and ends it behind them: servers
-/// cancel what runs on a session that ends. `None`: nothing is needed of it.
-pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Option<Response<Body>> {
+/// Ends the session behind the calls that became tasks and run on it: servers cancel what runs on a session that
+/// ends. False where no such call runs on the session.
+pub(super) fn begin(front: &Shared, by: &Requester, parts: &Parts) -> bool {
     if !parts.headers.contains_key(SESSION_ID) {
-        return None;
+        return false;
     }
     let caller = *by.caller.as_bytes();
-    let session = front.upstream.client_session(&parts.headers, caller)?;
-    if !session.is_needed() {
-        return None;
-    }
+    let session = front.upstream.client_session(&parts.headers, caller);
+    let Some(session) = session.filter(ClientSession::is_needed) else {
+        return false;
+    };
     if session.begin_to_end() {
         let job = end(Arc::clone(front), parts.clone(), session);
         front.runner.attend(job);
     }
-    Some(response::empty(StatusCode::OK))
+    true
 }
 
 /// Waits for the calls, which have a time limit, and ends the session.

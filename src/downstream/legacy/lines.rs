@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::super::body::Body;
-use super::super::inbound::request::{LegacyMessage, Unclear};
-use super::super::inbound::requester::Requester;
-use super::super::outbound::response::{self, Rpc, undecided};
-use super::super::outbound::stream::{ResponseEvent, ResponseSource};
-use super::super::proxy::Shared;
-use super::super::tasks::v2025::Edit;
-use super::super::{calls::resumable, facade, outbound::patience};
 use super::stream::{Place, Source, read};
+use crate::downstream::body::Body;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::request::{LegacyMessage, Unclear};
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::{self, Rpc, undecided};
+use crate::downstream::outbound::stream::{ResponseEvent, ResponseSource};
+use crate::downstream::proxy::Shared;
+use crate::downstream::{calls::resumable, facade, outbound::patience};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -63,7 +65,7 @@ pub(super) async fn post(
     parts: &Parts,
     body: &Bytes,
     message: &LegacyMessage<'_>,
-    edit: Option<Edit>,
+    edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
     let text = std::str::from_utf8(body).unwrap_or_default();
     let request = match message {
@@ -113,7 +115,7 @@ pub(super) async fn post(
     // A drain waits for the answer.
     let _passing = front.passing.token();
     if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
-        let (response, is_refused) = initialize(front, by, &asked, edit.as_ref()).await;
+        let (response, is_refused) = initialize(front, by, &asked, edit.as_deref()).await;
         if is_refused && facade::turns_out_to_serve(front, by, &parts.headers).await {
             return Box::pin(facade::post(front, by, parts, body, message)).await;
         }
@@ -131,6 +133,7 @@ pub(super) async fn post(
     let source = LineAnswer {
         said,
         edit,
+        editing: None,
         // A resumable call has a job, for which a drain waits.
         _passing: call.is_none().then(|| front.passing.token()),
     };
@@ -142,7 +145,7 @@ async fn initialize(
     front: &Shared,
     by: &Requester,
     asked: &Asked<'_>,
-    edit: Option<&Edit>,
+    edit: Option<&AnswerEdit>,
 ) -> (Response<Body>, bool) {
     let caller = *by.caller.as_bytes();
     let credentials = by.credentials.as_ref();
@@ -173,7 +176,10 @@ async fn initialize(
             return (Rpc::failure(asked.id.get(), failure).into_response(), false);
         }
     };
-    let said = edited(edit, answer);
+    let said = match edit {
+        Some(edit) => edit.apply(answer).await,
+        None => answer,
+    };
     let mut response = Rpc::passed(said.clone()).into_response();
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
@@ -269,13 +275,6 @@ fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
     }
 }
 
-fn edited(edit: Option<&Edit>, answer: String) -> String {
-    match edit {
-        Some(edit) => edit.apply(answer),
-        None => answer,
-    }
-}
-
 /// The call that a request is, if it can be held.
 fn held_call(
     front: &Shared,
@@ -297,19 +296,40 @@ fn held_call(
 /// What a server over a line says about one request.
 struct LineAnswer {
     said: mpsc::Receiver<Said>,
-    edit: Option<Edit>,
+    edit: Option<Box<AnswerEdit>>,
+    /// The answer, while it is edited.
+    editing: Option<BoxFuture<'static, String>>,
     /// A drain waits for the answer.
     _passing: Option<TaskTrackerToken>,
 }
 
 impl ResponseSource for LineAnswer {
     async fn next(&mut self) -> Option<ResponseEvent> {
-        Some(match self.said.recv().await? {
-            Said::Message(message) => ResponseEvent::Message(message),
-            Said::Answer(answer) => {
-                let answer = edited(self.edit.as_ref(), answer);
-                ResponseEvent::Answer(Rpc::passed(answer))
+        loop {
+            if let Some(editing) = &mut self.editing {
+                let answer = Rpc::passed(editing.await);
+                self.editing = None;
+                return Some(ResponseEvent::Answer(answer));
             }
-        })
+            let said = self.said.recv().await;
+            match (said, self.edit.take()) {
+                (Some(Said::Message(message)), edit) => {
+                    self.edit = edit;
+                    return Some(ResponseEvent::Message(message));
+                }
+                (Some(Said::Answer(answer)), Some(edit)) => {
+                    let editing = async move { edit.apply(answer).await };
+                    self.editing = Some(editing.boxed());
+                }
+                (Some(Said::Answer(answer)), None) => {
+                    return Some(ResponseEvent::Answer(Rpc::passed(answer)));
+                }
+                (None, Some(edit)) => {
+                    let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);
+                    return Some(ResponseEvent::Answer(edit.failed(failure)));
+                }
+                (None, None) => return None,
+            }
+        }
     }
 }

@@ -4,21 +4,22 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
-use super::body::Body;
-use super::calls::resumable;
-use super::inbound::request::{Inbound, LegacyMessage};
-use super::inbound::requester::Requester;
-use super::inbound::route::session::{SessionRoute, route_session};
-use super::outbound::response;
-use super::proxy::Shared;
-use super::related::forget_length;
-use super::tasks::v2025;
-use super::tasks::v2025::Edit;
-use super::{facade, pass};
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancel;
+use crate::downstream::calls::registry::Cancelled;
+use crate::downstream::calls::resumable;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::request::{Inbound, LegacyMessage};
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::session::{SessionRoute, route_session};
+use crate::downstream::outbound::response::{self, undecided};
+use crate::downstream::proxy::Shared;
+use crate::downstream::related::forget_length;
+use crate::downstream::tasks::v2025;
+use crate::downstream::{facade, pass};
 
 pub mod agreed;
 pub(super) mod calls;
-pub mod carried;
 mod contact;
 mod leaving;
 mod lines;
@@ -28,6 +29,7 @@ mod stream;
 
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::Era;
+use calls::DecidedCall;
 use on_http::{held_call, pass_on};
 
 /// A message, whose body was read.
@@ -38,8 +40,8 @@ pub(super) async fn post(
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
-    if let Some(refusal) = front.refuses_message(&parts.headers, &message) {
-        return refusal;
+    if let Err(error) = front.check_message(&parts.headers, &message) {
+        return response::refusal(StatusCode::BAD_REQUEST, &error);
     }
     let mut parts = front.agreed.completed(by, parts);
     let message = message.legacy();
@@ -64,34 +66,49 @@ async fn on_session(
         return Box::pin(facade::post(front, by, &parts, body, message)).await;
     }
     v2025::complete_version(&mut parts, message);
-    let headers = &parts.headers;
-    let speaks_of_tasks = v2025::speaks(headers);
-    let (answered, edit) = match route_session(message, by, speaks_of_tasks) {
-        SessionRoute::Initialize(request) => (None, Edit::of(front, by, request)),
-        SessionRoute::Tools(request) => {
-            let edit = speaks_of_tasks.then(|| Edit::of(front, by, request));
-            let edit = edit.flatten();
-            let listing = calls::tools(front, by, (&parts, body), request, edit.as_ref());
-            (Box::pin(listing).await, edit)
+    let speaks_of_tasks = v2025::speaks(&parts.headers);
+    let mut edit = None;
+    match route_session(message, by, speaks_of_tasks) {
+        SessionRoute::Pass => {}
+        SessionRoute::Initialize(request) => {
+            edit = Some(Box::new(AnswerEdit::of_initialize(front, by, request)));
         }
-        SessionRoute::Call(request) => (
-            Box::pin(calls::answer(front, by, headers, request)).await,
-            None,
-        ),
-        SessionRoute::Task(request) => (v2025::answer(front, by, request).await, None),
+        SessionRoute::Tools(request) => {
+            let editing = calls::edit_of_tools(front, by, request, speaks_of_tasks);
+            edit = Box::pin(editing).await.map(Box::new);
+        }
+        SessionRoute::Call(request) => {
+            let headers = &parts.headers;
+            match Box::pin(calls::decide(front, by, headers, request)).await {
+                Ok(DecidedCall::Pass) => {}
+                Ok(DecidedCall::Answer(op, pin)) => {
+                    let answering = calls::answer(front, by, headers, request, (op, pin));
+                    return Box::pin(answering).await;
+                }
+                Err(error) => return undecided(request.id, error),
+            }
+        }
+        SessionRoute::Task(request, op) => {
+            let answered = v2025::answer(front, by, request, op).await;
+            if !front.settings.pass_native_tasks || answered.is_known() {
+                return answered.into_response();
+            }
+        }
         SessionRoute::Cancel(id) => {
-            let session = by.session;
-            let is_ours = session.is_some_and(|session| front.carried.cancel(session, id));
-            (is_ours.then(|| response::empty(StatusCode::ACCEPTED)), None)
+            let cancelled = by.session.map(|session| cancel(front, session, id));
+            if cancelled == Some(Cancelled::Carried) {
+                return response::empty(StatusCode::ACCEPTED);
+            }
+        }
+        SessionRoute::TaskAnswer(question, message) => {
+            let taking = v2025::take_answer(front, by, &parts.headers, &question, message);
+            return Box::pin(taking).await;
         }
         SessionRoute::Answer(id, message) => {
-            let answering = calls::answered(front, by, headers, (id, message));
-            (Box::pin(answering).await, None)
+            if calls::take_answer(front, by, id, message) {
+                return response::empty(StatusCode::ACCEPTED);
+            }
         }
-        SessionRoute::Pass => (None, None),
-    };
-    if let Some(answered) = answered {
-        return answered;
     }
     if !front.upstream.is_decided() || contact::may_be_refused(front, known, &parts, message) {
         return Box::pin(contact::post(front, by, parts, body, message, edit)).await;
@@ -99,7 +116,7 @@ async fn on_session(
     if front.upstream.speaks_http() {
         return match held_call(front, by, &parts.headers, message) {
             Some(call) => resumable::post(front, by, parts, body.clone(), call).await,
-            None => pass_on(front, by, parts, body.clone(), edit).await,
+            None => pass_on(front, parts, body.clone(), edit).await,
         };
     }
     lines::post(front, by, &parts, body, message, edit).await
@@ -120,8 +137,8 @@ fn end(front: &Shared, by: &Requester, parts: &Parts) {
 pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
     let by = &front.requester(&parts, Era::Legacy);
     let parts = front.agreed.completed(by, parts);
-    if let Some(replayed) = resumable::resume(front, by, &parts).await {
-        return replayed;
+    if let Some(last) = resumable::last_event(&parts) {
+        return Box::pin(resumable::resume(front, by, &parts, last)).await;
     }
     let is_get = parts.method == Method::GET;
     let response = other_answer(front, by, parts).await;
@@ -141,10 +158,8 @@ async fn other_answer(front: &Shared, by: &Requester, parts: Parts) -> Response<
         }
         return Box::pin(contact::other(front, by, parts)).await;
     }
-    if parts.method == Method::DELETE
-        && let Some(answered) = leaving::answer(front, by, &parts)
-    {
-        return answered;
+    if parts.method == Method::DELETE && leaving::begin(front, by, &parts) {
+        return response::empty(StatusCode::OK);
     }
     if !front.upstream.speaks_http() {
         return lines::answer(front, by, &parts);

@@ -5,21 +5,20 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
 use crate::downstream::body::Body;
+use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
-use crate::downstream::tasks::v2025::Edit;
-use crate::downstream::{calls::resumable, cancels, pass, tasks::v2025};
+use crate::downstream::{calls::resumable, pass};
 
 pub(super) async fn pass_on(
     front: &Shared,
-    by: &Requester,
     parts: Parts,
     body: Bytes,
-    edit: Option<Edit>,
+    edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
     match edit {
-        Some(edit) => Box::pin(v2025::relay(front, by, parts, body, edit)).await,
+        Some(edit) => Box::pin(edit.pass(parts, body)).await,
         None => pass::bytes(front, parts, body).await,
     }
 }
@@ -40,12 +39,6 @@ pub(super) fn held_call(
             &asked.method,
             &asked.params,
         );
-    }
-    if let Some(id) = message.cancels()
-        && !resumable::cancelled(front, by, id)
-        && let Some(session) = by.session
-    {
-        cancels::pass_on(front, session, id);
     }
     None
 }

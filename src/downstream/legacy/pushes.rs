@@ -4,12 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-use hyper::HeaderMap;
 use tokio::sync::Notify;
 
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
-use crate::mcp::headers::SESSION_ID;
-use crate::task::id::Caller;
 use crate::task::state::Digest;
 
 /// Messages that wait for the reader of one stream.
@@ -17,27 +15,6 @@ const MESSAGES_MAX: usize = 64;
 
 /// So many of the last messages of one stream are not said again on it.
 const SAID_MAX: usize = 256;
-
-/// A session of one caller, by the id that it has on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::downstream) struct SessionKey([u8; 16]);
-
-impl SessionKey {
-    pub(in crate::downstream) fn of(caller: &Caller, session_id: &str) -> Self {
-        let caller = uuid::Uuid::from_bytes(*caller.as_bytes()).to_string();
-        Self(*Digest::of(&[&caller, session_id]).as_bytes())
-    }
-
-    /// `None`: the request names no session.
-    pub(in crate::downstream) fn named(caller: &Caller, headers: &HeaderMap) -> Option<Self> {
-        let id = headers.get(SESSION_ID)?.to_str().ok()?;
-        Some(Self::of(caller, id))
-    }
-
-    pub(in crate::downstream) fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
 
 /// All of this process.
 #[derive(Debug, Default)]
@@ -169,6 +146,7 @@ impl Drop for Pushed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::id::Caller;
 
     fn key() -> SessionKey {
         SessionKey::of(&Caller::from_bytes([1; 16]), "s")

@@ -11,13 +11,14 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::outbound::keepalive::comments;
-use super::super::outbound::response;
-use super::super::pass;
-use super::super::proxy::Shared;
-use super::pushes::{Pushed, Pushes, SessionKey};
+use super::pushes::{Pushed, Pushes};
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::keepalive::comments;
+use crate::downstream::outbound::response;
+use crate::downstream::pass;
+use crate::downstream::proxy::Shared;
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::sse;
 use crate::mcp::version::LEGACY_NEWEST;

@@ -5,7 +5,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::Response;
 use hyper::header::CONTENT_TYPE;
 
-use super::super::body::Body;
+use crate::downstream::body::Body;
 use crate::mcp::json::{Object, is_object, set};
 use crate::mcp::sse::Decoder;
 

@@ -5,10 +5,10 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
 
-use super::super::inbound::request::Inbound;
-use super::super::inbound::requester::Piped;
-use super::super::proxy::Shared;
-use super::super::tools;
+use crate::downstream::inbound::request::Inbound;
+use crate::downstream::inbound::requester::Piped;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tools;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
 use crate::mcp::version::Era;

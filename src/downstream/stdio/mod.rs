@@ -4,7 +4,6 @@
 //! Each line in is what an HTTP client would post, each message that would come back is a line out.
 
 use std::io;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -15,11 +14,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::dispatch::post;
-use super::inbound::request::Inbound;
-use super::outbound::response::Rpc;
-use super::proxy::Front;
-use crate::lock::Mutex;
+use crate::downstream::calls::registry::CallEntry;
+use crate::downstream::dispatch::post;
+use crate::downstream::inbound::request::Inbound;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Front;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;
 
@@ -60,10 +60,9 @@ impl Lines {
         let client = Arc::new(Client {
             front,
             out,
-            running: Mutex::default(),
+            key: SessionKey::unnamed(),
             session: Session::default(),
             sign_in: Once::new(),
-            taken: AtomicU64::new(0),
             requests: TaskTracker::new(),
             gone: CancellationToken::new(),
         });
@@ -133,13 +132,13 @@ impl Client {
             let _ = self.gone.run_until_cancelled(told).await;
             // To a modern server that is the cancel; many legacy ones never answer what was
             // cancelled.
-            if let Some(running) = cancels.and_then(|id| self.running().remove(&id)) {
-                running.cancelled.cancel();
+            if let Some(id) = cancels {
+                self.front.calls.cancel(self.key, &id);
             }
             return;
         };
-        let (number, cancelled) = match self.register(&id) {
-            Ok(registered) => registered,
+        let entry = match self.register(&id) {
+            Ok(entry) => entry,
             Err(error) => {
                 self.say(Rpc::error(&id, &error).json).await;
                 return;
@@ -147,14 +146,13 @@ impl Client {
         };
         let this = Arc::clone(self);
         self.requests.spawn(async move {
-            let asked = Box::pin(this.ask(&letter, &id, number));
+            let asked = Box::pin(this.ask(&letter, &id, &entry));
             // Dropped, it is to the call as if its client had hung up.
             tokio::select! {
                 () = asked => {}
-                () = cancelled.cancelled() => {}
+                () = entry.cancelled() => {}
                 () = this.gone.cancelled() => {}
             }
-            this.is_over(&id, number);
         });
     }
 
@@ -177,14 +175,14 @@ impl Client {
         drop(response);
     }
 
-    async fn ask(&self, letter: &Letter, id: &str, number: u64) {
+    async fn ask(&self, letter: &Letter, id: &str, entry: &CallEntry) {
         let (heard, resumable) = match letter.era {
             Era::Modern => {
                 let message = Inbound::read(&letter.text);
                 let headers = letter.modern_headers(&self.front, &message).await;
                 let parts = parts(Method::POST, headers);
                 let response = post(&self.front, parts, &letter.text, message).await;
-                let over = |_: &str| self.is_over(id, number);
+                let over = |_: &str| entry.leave();
                 (self.relay(response, Some(id), over).await, None)
             }
             Era::Legacy => {
@@ -192,7 +190,7 @@ impl Client {
                 let is_handshake = letter.method.as_deref() == Some("initialize");
                 // Before the client hears of it: it goes on at once.
                 let agree = |answer: &str| {
-                    self.is_over(id, number);
+                    entry.leave();
                     if is_handshake {
                         self.session.agreed(answer, letter, named.clone());
                     }
@@ -211,7 +209,7 @@ impl Client {
             return;
         }
         let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);
-        self.is_over(id, number);
+        entry.leave();
         self.say(Rpc::failure(id, failure).json).await;
     }
 }

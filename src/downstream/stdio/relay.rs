@@ -6,11 +6,11 @@ use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper::header::HeaderValue;
 use hyper::{Method, Response, StatusCode};
 
-use super::super::body::Body;
-use super::super::{legacy, outbound::response};
 use super::answer::{MESSAGE_BYTES_MAX, is_answer, is_stream, named};
 use super::client::Client;
 use super::letter::parts;
+use crate::downstream::body::Body;
+use crate::downstream::{legacy, outbound::response};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::sse::Decoder;
 use crate::upstream::reconnect::{PAUSE, Reconnect};

@@ -11,13 +11,13 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use tokio::sync::Notify;
 
-use super::super::body::Body;
-use super::super::dispatch;
-use super::super::inbound::request::Inbound;
-use super::super::legacy;
-use super::super::proxy::Shared;
 use super::answer::answer_to;
 use super::letter::{Letter, parts, plain_headers};
+use crate::downstream::body::Body;
+use crate::downstream::dispatch;
+use crate::downstream::inbound::request::Inbound;
+use crate::downstream::legacy;
+use crate::downstream::proxy::Shared;
 use crate::lock::Mutex;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::record_terms::{Begun, RecordTerms, Unfollowed};
+use super::record_terms::{ClaimedRecord, RecordTerms, Unfollowed};
 use super::{Audience, CallStage, Carrier};
 use crate::store::ledger::NotCreated;
 
@@ -14,7 +14,7 @@ impl Carrier {
     pub(in crate::runner) async fn run_claim(
         mut self,
         terms: RecordTerms,
-        begun: oneshot::Sender<Result<Begun, NotCreated>>,
+        begun: oneshot::Sender<Result<ClaimedRecord, NotCreated>>,
     ) {
         if let Err(why) = self.record(Vec::new(), terms).await {
             let _ = begun.send(Err(why));
@@ -27,7 +27,7 @@ impl Carrier {
         let (maker, unauthorized) = oneshot::channel();
         self.audience = Audience::Maker(maker);
         // A client that went away meanwhile drops what it is sent, received or not.
-        let _ = begun.send(Ok(Begun {
+        let _ = begun.send(Ok(ClaimedRecord {
             loaded,
             unauthorized,
             unfollowed: Unfollowed::new(Arc::clone(&self.runner), &terms),

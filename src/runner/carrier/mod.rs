@@ -48,7 +48,7 @@ mod window;
 
 use dispatch::{Arrival, Dispatch, LegOrigin};
 use pending::PendingProgress;
-pub(super) use record_terms::{Begun, RecordTerms};
+pub(super) use record_terms::{ClaimedRecord, RecordTerms};
 use stage::{CallStage, PlainCall, RecordedCall};
 use timers::{Timer, Timers};
 
@@ -83,7 +83,7 @@ enum Flow {
 }
 
 /// What the loop woke for.
-enum Woke {
+enum Wakeup {
     /// The grace period of a drain is over.
     Halted,
     /// The client went away before it was told anything.
@@ -268,20 +268,20 @@ impl Carrier {
 
     async fn step(&mut self) -> Flow {
         match self.wake().await {
-            Woke::Halted => self.on_halted().await,
-            Woke::Gone => self.on_gone().await,
-            Woke::Stopped => self.on_stopped().await,
-            Woke::Changed => self.on_change().await,
-            Woke::Draining => self.on_draining().await,
-            Woke::Leg(Arrival::Permits(permits)) => self.on_permits(permits).await,
-            Woke::Leg(Arrival::Event(Some(event))) => self.on_upstream(event).await,
-            Woke::Leg(Arrival::Event(None)) => {
+            Wakeup::Halted => self.on_halted().await,
+            Wakeup::Gone => self.on_gone().await,
+            Wakeup::Stopped => self.on_stopped().await,
+            Wakeup::Changed => self.on_change().await,
+            Wakeup::Draining => self.on_draining().await,
+            Wakeup::Leg(Arrival::Permits(permits)) => self.on_permits(permits).await,
+            Wakeup::Leg(Arrival::Event(Some(event))) => self.on_upstream(event).await,
+            Wakeup::Leg(Arrival::Event(None)) => {
                 let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
                 self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
                     .await
             }
-            Woke::Answered(answered) => self.on_answered(answered).await,
-            Woke::Timer(timer) => self.on_timer(timer).await,
+            Wakeup::Answered(answered) => self.on_answered(answered).await,
+            Wakeup::Timer(timer) => self.on_timer(timer).await,
         }
     }
 
@@ -303,7 +303,7 @@ impl Carrier {
 
     /// Waits for what comes first. Each branch is cancel safe: the exchange's stream, the queue, the
     /// watch and the cell lose nothing when another branch wins.
-    async fn wake(&mut self) -> Woke {
+    async fn wake(&mut self) -> Wakeup {
         if let CallStage::Recorded(recorded) = &self.stage {
             // The shared clock may have moved.
             let due = recorded.due(self.runner.ledger.now_ms());
@@ -323,15 +323,15 @@ impl Carrier {
         };
         tokio::select! {
             biased;
-            () = self.runner.halt.cancelled() => Woke::Halted,
-            () = gone(presence) => Woke::Gone,
-            () = stopped(custody) => Woke::Stopped,
-            () = changed(custody) => Woke::Changed,
-            () = self.runner.draining.cancelled(), if may_hand_over => Woke::Draining,
-            arrival = self.dispatch.next() => Woke::Leg(arrival),
-            answered = next_answer(answers) => Woke::Answered(answered),
+            () = self.runner.halt.cancelled() => Wakeup::Halted,
+            () = gone(presence) => Wakeup::Gone,
+            () = stopped(custody) => Wakeup::Stopped,
+            () = changed(custody) => Wakeup::Changed,
+            () = self.runner.draining.cancelled(), if may_hand_over => Wakeup::Draining,
+            arrival = self.dispatch.next() => Wakeup::Leg(arrival),
+            answered = next_answer(answers) => Wakeup::Answered(answered),
             () = tokio::time::sleep_until(until) => {
-                Woke::Timer(self.timers.expire(Instant::now().max(until)))
+                Wakeup::Timer(self.timers.expire(Instant::now().max(until)))
             }
         }
     }

@@ -37,7 +37,7 @@ impl RecordTerms {
 /// A claimed call whose record is made. Dropped before the client follows the record, the client went away:
 /// the call is treated like any call that its last client left.
 #[derive(Debug)]
-pub(in crate::runner) struct Begun {
+pub(in crate::runner) struct ClaimedRecord {
     pub(super) loaded: Loaded,
     /// Tells that the server refused the caller's credentials, in the server's words, which no record
     /// keeps.
@@ -45,7 +45,7 @@ pub(in crate::runner) struct Begun {
     pub(super) unfollowed: Unfollowed,
 }
 
-impl Begun {
+impl ClaimedRecord {
     /// For a client that follows the record from now on.
     pub(in crate::runner) fn followed(self) -> (Loaded, oneshot::Receiver<UpstreamError>) {
         self.unfollowed.defuse();

@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 
 /// Why the embedded store could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum EmbeddedOpenError {
     #[error(
         "{} is in use by another raincheck{}: a store file belongs to one process, give this one \
          its own with --store redb:PATH",
@@ -38,7 +38,7 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
+impl EmbeddedOpenError {
     pub(super) fn unreadable(
         path: &Path,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -150,16 +150,16 @@ impl FileClaim {
         let _ = std::fs::remove_file(&self.pid_file);
     }
 
-    pub(super) fn explain(&self, error: DatabaseError) -> OpenError {
+    pub(super) fn explain(&self, error: DatabaseError) -> EmbeddedOpenError {
         if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
             let pid = std::fs::read_to_string(&self.pid_file).ok();
             let holder = pid.and_then(|text| text.trim().parse().ok());
-            OpenError::InUse {
+            EmbeddedOpenError::InUse {
                 path: self.path.clone(),
                 holder,
             }
         } else {
-            OpenError::unreadable(&self.path, error)
+            EmbeddedOpenError::unreadable(&self.path, error)
         }
     }
 }

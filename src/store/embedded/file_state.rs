@@ -10,14 +10,14 @@ use std::path::Path;
 use redb::DatabaseError;
 use uuid::Uuid;
 
-use super::file::{FileClaim, FileState, OpenError, exposed};
+use super::file::{EmbeddedOpenError, FileClaim, FileState, exposed};
 use super::{Embedded, tables};
 
 impl Embedded {
     /// Whether the file can be opened, or created if it does not exist. Holds the file's lock for a moment,
     /// shared with other checks.
-    pub fn file_state(path: &Path) -> Result<FileState, OpenError> {
-        let unwritable = |cause| OpenError::Unwritable {
+    pub fn file_state(path: &Path) -> Result<FileState, EmbeddedOpenError> {
+        let unwritable = |cause| EmbeddedOpenError::Unwritable {
             path: path.into(),
             cause,
         };
@@ -43,16 +43,16 @@ impl Embedded {
         match redb::Builder::new().open_read_only(path) {
             Ok(database) => match tables::is_of_this_format(&database) {
                 Ok(true) => Ok(FileState::Free),
-                Ok(false) => Err(OpenError::Format(path.into())),
-                Err(error) => Err(OpenError::unreadable(path, error)),
+                Ok(false) => Err(EmbeddedOpenError::Format(path.into())),
+                Err(error) => Err(EmbeddedOpenError::unreadable(path, error)),
             },
             // The file was not closed cleanly. A start repairs it; this check must not change it.
             Err(DatabaseError::RepairAborted) => Ok(FileState::Free),
             Err(error) => match FileClaim::new(path).explain(error) {
-                OpenError::InUse { holder, .. } => Ok(FileState::InUse(holder)),
-                error @ (OpenError::Format(_)
-                | OpenError::Unwritable { .. }
-                | OpenError::Unreadable { .. }) => Err(error),
+                EmbeddedOpenError::InUse { holder, .. } => Ok(FileState::InUse(holder)),
+                error @ (EmbeddedOpenError::Format(_)
+                | EmbeddedOpenError::Unwritable { .. }
+                | EmbeddedOpenError::Unreadable { .. }) => Err(error),
             },
         }
     }
@@ -83,9 +83,9 @@ mod tests {
     use super::*;
     use crate::clock::System;
 
-    struct Directory(PathBuf);
+    struct TempDirectory(PathBuf);
 
-    impl Directory {
+    impl TempDirectory {
         fn new() -> Self {
             let path = std::env::temp_dir().join(format!("raincheck-look-{}", Uuid::new_v4()));
             std::fs::create_dir(&path).unwrap();
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    impl Drop for Directory {
+    impl Drop for TempDirectory {
         fn drop(&mut self) {
             std::fs::remove_dir_all(&self.0).unwrap();
         }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_file_that_can_be_made_is_not_made() {
-        let directory = Directory::new();
+        let directory = TempDirectory::new();
         let file = directory.0.join("deep/down/x.redb");
         assert_eq!(Embedded::file_state(&file).unwrap(), FileState::Free);
         assert!(directory.is_empty());
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_a_start_could_not_open_is_said() {
-        let directory = Directory::new();
+        let directory = TempDirectory::new();
         let file = directory.0.join("x.redb");
         std::fs::write(&file, [0x78; 8192]).unwrap();
         // Whose it is and who may open it comes first.
@@ -138,15 +138,21 @@ mod tests {
             &directory.0,
         ] {
             let error = Embedded::file_state(path).unwrap_err();
-            assert!(matches!(error, OpenError::Unwritable { .. }), "{error}");
+            assert!(
+                matches!(error, EmbeddedOpenError::Unwritable { .. }),
+                "{error}"
+            );
         }
         let error = Embedded::file_state(&file).unwrap_err();
-        assert!(matches!(error, OpenError::Unreadable { .. }), "{error}");
+        assert!(
+            matches!(error, EmbeddedOpenError::Unreadable { .. }),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_file_in_use_is_left_alone() {
-        let directory = Directory::new();
+        let directory = TempDirectory::new();
         let file = directory.0.join("x.redb");
         let store = Embedded::open(&file, Arc::new(System)).unwrap();
         let me = std::process::id();

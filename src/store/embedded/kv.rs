@@ -8,7 +8,7 @@ use super::Embedded;
 use super::kv_tables::{KvEdit, key};
 use super::pieces::whole;
 use super::rows::{ENTRIES, PIECES, VALUES};
-use super::tables::Edit;
+use super::tables::TableEdit;
 use super::writer::WriteJob;
 use crate::store::error::StoreError;
 use crate::store::kv::{KvStore, Name};
@@ -36,7 +36,7 @@ impl KvStore for Embedded {
             value,
             expires_ms,
         };
-        self.edit(Edit::Kv(put)).await
+        self.edit(TableEdit::Kv(put)).await
     }
 
     async fn replace(
@@ -63,7 +63,7 @@ impl KvStore for Embedded {
     }
 
     async fn remove(&self, name: Name) -> Result<(), StoreError> {
-        self.edit(Edit::Kv(KvEdit::Remove { name })).await
+        self.edit(TableEdit::Kv(KvEdit::Remove { name })).await
     }
 
     async fn append(
@@ -79,11 +79,11 @@ impl KvStore for Embedded {
             entry,
             expires_ms,
         };
-        self.edit(Edit::Kv(append)).await
+        self.edit(TableEdit::Kv(append)).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
-        self.edit(Edit::Kv(KvEdit::Trim { log, first })).await
+        self.edit(TableEdit::Kv(KvEdit::Trim { log, first })).await
     }
 
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {

@@ -24,10 +24,10 @@ use crate::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use file::{DatabaseFile, FileClaim};
 use handle::{DatabaseHandle, unavailable};
-use tables::Edit;
-use writer::{WriteJob, Writer};
+use tables::TableEdit;
+use writer::{DatabaseWriter, WriteJob};
 
-pub use file::{FileState, OpenError};
+pub use file::{EmbeddedOpenError, FileState};
 pub use key::{callers_key, seal_key, shared_key};
 
 mod file;
@@ -65,14 +65,14 @@ pub struct Embedded {
 impl Embedded {
     /// Opens or creates the file (mode 0600, missing directories 0700). Call this before serving, because
     /// it blocks while redb repairs the file after a crash.
-    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, EmbeddedOpenError> {
         let claim = FileClaim::new(path);
         let file = DatabaseFile::new(path);
         let mut database = file.open().map_err(|error| claim.explain(error))?;
         claim.write_pid();
         if claim.file_bytes() >= file::LARGE {
             let compacted = tables::compact(&mut database, clock.now_ms());
-            compacted.map_err(|error| OpenError::unreadable(path, error))?;
+            compacted.map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         }
         Self::start(database, clock, path, move || file.open(), Some(claim))
     }
@@ -84,13 +84,13 @@ impl Embedded {
         others: &[PathBuf],
         caller_key: &[u8; 32],
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, EmbeddedOpenError> {
         let claim = FileClaim::new(path);
         let file = DatabaseFile::new(path);
         let database = file.open().map_err(|error| claim.explain(error))?;
         claim.write_pid();
         tables::prepare(&database, caller_key)
-            .map_err(|error| OpenError::unreadable(path, error))?;
+            .map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         for other in others.iter().filter(|other| other.exists()) {
             if let Err(error) = merge::merge(&database, other, caller_key) {
                 tracing::warn!(file = %other.display(), %error, "the tasks of an earlier process cannot be read");
@@ -102,11 +102,11 @@ impl Embedded {
     /// A store without a file and without fsync, for property tests, which would wait for the disk.
     /// Under a paused tokio clock its writes time out, because they wait for a thread: tests with a paused
     /// clock use the memory store.
-    pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, EmbeddedOpenError> {
         let path = Path::new("(memory)");
         let database = redb::Builder::new()
             .create_with_backend(InMemoryBackend::new())
-            .map_err(|error| OpenError::unreadable(path, error))?;
+            .map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         // Without a file there is nothing to open again.
         let lost = || Err(StorageError::PreviousIo.into());
         Self::start(database, clock, path, lost, None)
@@ -118,18 +118,18 @@ impl Embedded {
         path: &Path,
         reopen: impl FnMut() -> Result<Database, redb::DatabaseError> + Send + 'static,
         claim: Option<FileClaim>,
-    ) -> Result<Self, OpenError> {
-        let key = random_bytes().map_err(|error| OpenError::unreadable(path, error))?;
+    ) -> Result<Self, EmbeddedOpenError> {
+        let key = random_bytes().map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         let caller_key = tables::prepare(&database, &key)
-            .map_err(|error| OpenError::unreadable(path, error))?
-            .ok_or_else(|| OpenError::Format(path.into()))?;
+            .map_err(|error| EmbeddedOpenError::unreadable(path, error))?
+            .ok_or_else(|| EmbeddedOpenError::Format(path.into()))?;
         // Only one process can hold the file, so every incarnation that it names has ended.
-        let earlier: BTreeSet<Incarnation> =
-            read::incarnations(&database).map_err(|error| OpenError::unreadable(path, error))?;
+        let earlier: BTreeSet<Incarnation> = read::incarnations(&database)
+            .map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         let database = Arc::new(DatabaseHandle::new(database));
         let (jobs, receiver) = mpsc::channel(QUEUE);
         let (sender, changes) = broadcast::channel(LOG_LENGTH);
-        let writer = Writer {
+        let writer = DatabaseWriter {
             database: Arc::clone(&database),
             clock: Arc::clone(&clock),
             changes: sender,
@@ -140,7 +140,7 @@ impl Embedded {
         let thread = std::thread::Builder::new()
             .name("raincheck-store".into())
             .spawn(move || writer.run(receiver))
-            .map_err(|error| OpenError::unreadable(path, error))?;
+            .map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         Ok(Self {
             clock,
             database,
@@ -187,8 +187,9 @@ impl Embedded {
         }
     }
 
-    async fn edit(&self, edit: Edit) -> Result<(), StoreError> {
-        self.write(|answer| WriteJob::Edit { edit, answer }).await
+    async fn edit(&self, edit: TableEdit) -> Result<(), StoreError> {
+        self.write(|answer| WriteJob::TableEdit { edit, answer })
+            .await
     }
 
     /// Reads on a blocking thread, so that a large value does not hold up the executor.
@@ -249,7 +250,7 @@ impl Store for Embedded {
         result: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
-        self.edit(Edit::PutResult {
+        self.edit(TableEdit::PutResult {
             id,
             fence,
             result,
@@ -286,7 +287,7 @@ impl Store for Embedded {
         id: TaskId,
         incarnation: Option<&Incarnation>,
     ) -> Result<(), StoreError> {
-        self.edit(Edit::Forget {
+        self.edit(TableEdit::Forget {
             id,
             incarnation: incarnation.cloned(),
         })
@@ -312,7 +313,7 @@ impl Store for Embedded {
             .database
             .read(|database| read::anything_expired(database, now_ms));
         if expired.unwrap_or(true) {
-            self.edit(Edit::Sweep { now_ms }).await?;
+            self.edit(TableEdit::Sweep { now_ms }).await?;
         }
         Ok(beat)
     }

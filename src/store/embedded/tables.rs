@@ -102,7 +102,7 @@ pub(super) fn is_of_this_format(database: &ReadOnlyDatabase) -> Result<bool, red
 
 /// A change that cannot conflict.
 #[derive(Debug)]
-pub(super) enum Edit {
+pub(super) enum TableEdit {
     PutResult {
         id: TaskId,
         fence: Fence,
@@ -171,9 +171,9 @@ impl<'t> Tables<'t> {
         }
     }
 
-    pub(super) fn edit(&mut self, edit: &Edit, now_ms: u64) -> Result<(), redb::Error> {
+    pub(super) fn edit(&mut self, edit: &TableEdit, now_ms: u64) -> Result<(), redb::Error> {
         match edit {
-            Edit::PutResult {
+            TableEdit::PutResult {
                 id,
                 fence,
                 result,
@@ -186,14 +186,14 @@ impl<'t> Tables<'t> {
                 self.result_expiry
                     .insert((*expires_ms, id.as_bytes(), fence.0), ())?;
             }
-            Edit::Forget { id, incarnation } => {
+            TableEdit::Forget { id, incarnation } => {
                 self.remove_due(*id)?;
                 if let Some(incarnation) = incarnation {
                     self.index.remove((incarnation.as_str(), id.as_bytes()))?;
                 }
             }
-            Edit::Kv(edit) => self.kv.edit(edit, now_ms)?,
-            Edit::Sweep { now_ms } => self.sweep(*now_ms)?,
+            TableEdit::Kv(edit) => self.kv.edit(edit, now_ms)?,
+            TableEdit::Sweep { now_ms } => self.sweep(*now_ms)?,
         }
         Ok(())
     }

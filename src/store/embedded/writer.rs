@@ -12,11 +12,11 @@ use tracing::warn;
 
 use super::super::error::StoreError;
 use super::super::kv::Name;
-use super::super::{Change, ChangeEvent, Commit, Write};
+use super::super::{ChangeEvent, Commit, TaskChange, Write};
 use super::file::{FileClaim, LARGE};
 use super::handle::{DatabaseHandle, failed, unavailable};
 use super::kv_tables::ClaimOutcome;
-use super::tables::{Edit, Tables, compact};
+use super::tables::{TableEdit, Tables, compact};
 use crate::clock::Clock;
 
 type JobAnswer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -27,8 +27,8 @@ pub(super) enum WriteJob {
         write: Box<Write>,
         answer: JobAnswer<Commit>,
     },
-    Edit {
-        edit: Edit,
+    TableEdit {
+        edit: TableEdit,
         answer: JobAnswer<()>,
     },
     Claim {
@@ -47,7 +47,7 @@ pub(super) enum WriteJob {
 }
 
 /// The state of the writer thread.
-pub(super) struct Writer {
+pub(super) struct DatabaseWriter {
     pub(super) database: Arc<DatabaseHandle>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) changes: broadcast::Sender<ChangeEvent>,
@@ -57,7 +57,7 @@ pub(super) struct Writer {
     pub(super) reclaimable: u64,
 }
 
-impl Writer {
+impl DatabaseWriter {
     /// Writes until the last sender is gone and all jobs are done.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<WriteJob>) {
         let mut batch = Vec::with_capacity(BATCH);
@@ -132,7 +132,7 @@ impl Writer {
             (WriteJob::Commit { write, answer }, JobOutcome::Commit { commit, written }) => {
                 if let (Commit::Done(revision), true, Some(_)) = (&commit, written, write.expected)
                 {
-                    let change = Change {
+                    let change = TaskChange {
                         id: write.id,
                         revision: *revision,
                     };
@@ -140,7 +140,7 @@ impl Writer {
                 }
                 let _ = answer.send(Ok(commit));
             }
-            (WriteJob::Edit { answer, .. }, _) => {
+            (WriteJob::TableEdit { answer, .. }, _) => {
                 let _ = answer.send(Ok(()));
             }
             (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(stands)) => {
@@ -180,9 +180,9 @@ impl Writer {
     }
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for DatabaseWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Writer")
+        f.write_str("DatabaseWriter")
     }
 }
 
@@ -190,7 +190,7 @@ impl WriteJob {
     fn refuse(self, error: StoreError) {
         match self {
             Self::Commit { answer, .. } => drop(answer.send(Err(error))),
-            Self::Edit { answer, .. } => drop(answer.send(Err(error))),
+            Self::TableEdit { answer, .. } => drop(answer.send(Err(error))),
             Self::Claim { answer, .. } => drop(answer.send(Err(error))),
             Self::Replace { answer, .. } => drop(answer.send(Err(error))),
         }
@@ -236,7 +236,7 @@ fn write(
                     changed |= written;
                     JobOutcome::Commit { commit, written }
                 }
-                WriteJob::Edit { edit, .. } => {
+                WriteJob::TableEdit { edit, .. } => {
                     tables.edit(edit, now_ms)?;
                     changed = true;
                     JobOutcome::Edited

@@ -16,7 +16,7 @@ use super::error::StoreError;
 use super::leases::Leases;
 use super::random::random_bytes;
 use super::{
-    Beat, Change, ChangeEvent, Changes, Commit, LOG_LENGTH, Store, Stored, Version, Write,
+    Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, Store, Stored, TaskChange, Version, Write,
 };
 use crate::clock::Clock;
 use crate::lock::Mutex;
@@ -33,7 +33,7 @@ mod kv_state;
 pub struct Memory {
     clock: Arc<dyn Clock>,
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     kv: Mutex<KvState>,
     changes: broadcast::Sender<ChangeEvent>,
     caller_key: Mutex<Option<[u8; 32]>>,
@@ -58,7 +58,7 @@ impl Memory {
     }
 
     /// The state after a sweep of what has expired.
-    fn current(&self) -> MutexGuard<'_, State> {
+    fn current(&self) -> MutexGuard<'_, MemoryState> {
         let mut state = self.state.lock();
         state.sweep(self.clock.now_ms());
         state
@@ -87,7 +87,7 @@ impl Store for Memory {
         }
         state.apply(write, revision);
         if write.expected.is_some() {
-            let change = Change {
+            let change = TaskChange {
                 id: write.id,
                 revision,
             };
@@ -216,8 +216,8 @@ impl Store for Memory {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    records: HashMap<TaskId, Entry>,
+struct MemoryState {
+    records: HashMap<TaskId, MemoryRecord>,
     results: BTreeMap<(TaskId, Fence), (u64, Bytes)>,
     index: BTreeMap<Incarnation, BTreeSet<TaskId>>,
     due: BTreeSet<(u64, TaskId)>,
@@ -230,20 +230,20 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct MemoryRecord {
     stored: Stored,
     request: Option<Bytes>,
     expires_ms: u64,
     due_ms: Option<u64>,
 }
 
-impl Entry {
+impl MemoryRecord {
     fn bytes(&self) -> usize {
         self.stored.record.len() + self.request.as_ref().map_or(0, Bytes::len)
     }
 }
 
-impl State {
+impl MemoryState {
     /// The revision that this write creates, or its outcome if it changes nothing.
     fn next_revision(&self, write: &Write) -> Result<Revision, Commit> {
         let found = self.records.get(&write.id).map(|entry| &entry.stored);
@@ -268,7 +268,7 @@ impl State {
                 .or_default()
                 .insert(write.id);
         }
-        let entry = Entry {
+        let entry = MemoryRecord {
             stored: stored(write, revision),
             request,
             expires_ms: write.expires_ms,
@@ -304,7 +304,7 @@ impl State {
         }
     }
 
-    fn remove_record(&mut self, id: TaskId) -> Option<Entry> {
+    fn remove_record(&mut self, id: TaskId) -> Option<MemoryRecord> {
         let entry = self.records.remove(&id)?;
         self.bytes -= entry.bytes();
         self.expiry.remove(&(entry.expires_ms, id, None));

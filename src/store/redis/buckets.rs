@@ -18,7 +18,7 @@ use super::super::ChangeEvent;
 use super::super::error::StoreError;
 use super::keys::Keys;
 use super::link::Link;
-use super::log::{self, COUNT, Edge, Position};
+use super::log::{self, COUNT, Edge, LogPosition};
 
 /// The follower of all logs.
 pub(super) struct Buckets {
@@ -35,9 +35,9 @@ pub(super) struct Buckets {
 #[derive(Clone, Copy, Default)]
 struct Mark {
     /// The last entry seen.
-    last: Position,
+    last: LogPosition,
     /// A gap may follow this entry.
-    unsure: Option<Position>,
+    unsure: Option<LogPosition>,
     /// The last read of this log failed.
     is_down: bool,
 }
@@ -225,7 +225,7 @@ async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<ChangeEvent>, M
     Ok((told, mark))
 }
 
-async fn end(link: &Link, log: &str, edge: Edge) -> Result<Option<Position>, StoreError> {
+async fn end(link: &Link, log: &str, edge: Edge) -> Result<Option<LogPosition>, StoreError> {
     let reply: StreamRangeReply = link.query(log, &log::edge(log, edge)).await?;
     Ok(log::position(&reply))
 }

@@ -7,21 +7,21 @@ use futures_util::future::join_all;
 use redis::{RedisResult, Value};
 
 use super::address::Template;
-use super::connector::Connector;
-use super::error::OpenError;
-use super::map::{Map, Server, most_common};
+use super::connector::RedisConnector;
+use super::error::RedisOpenError;
+use super::map::{Map, RedisServer, most_common};
 
 /// A range of slots and the address of its primary.
 type Range = (u16, u16, (String, u16));
 
 /// The slot map that most of the answering nodes report.
 pub(super) async fn find(
-    connector: &Connector,
+    connector: &RedisConnector,
     seeds: &[(String, u16)],
     at: &Template,
-    known: &[Arc<Server>],
-) -> Result<Map, OpenError> {
-    let mut asked: Vec<Arc<Server>> = known.to_vec();
+    known: &[Arc<RedisServer>],
+) -> Result<Map, RedisOpenError> {
+    let mut asked: Vec<Arc<RedisServer>> = known.to_vec();
     for (host, port) in seeds {
         let seed = connector.server(&at.url(host, *port), 0)?;
         if !asked.iter().any(|server| server.is(&seed)) {
@@ -38,7 +38,11 @@ pub(super) async fn find(
         }
     }
     let Some(ranges) = most_common(drawn) else {
-        return Err(cause.map_or(OpenError::NoSlots, |cause| OpenError::Nodes { cause }));
+        return Err(
+            cause.map_or(RedisOpenError::NoSlots, |cause| RedisOpenError::Nodes {
+                cause,
+            }),
+        );
     };
     let addresses: BTreeSet<_> = ranges.iter().map(|(_, _, address)| address).collect();
     let addresses: Vec<_> = addresses.into_iter().collect();
@@ -47,7 +51,7 @@ pub(super) async fn find(
         let same = known.iter().find(|known| known.is(&server));
         Ok(same.map_or_else(|| Arc::new(server), Arc::clone))
     });
-    let servers = servers.collect::<Result<Vec<_>, OpenError>>()?;
+    let servers = servers.collect::<Result<Vec<_>, RedisOpenError>>()?;
     let place = |address| addresses.iter().position(|other| *other == address);
     let ranges = ranges
         .iter()
@@ -58,7 +62,7 @@ pub(super) async fn find(
     })
 }
 
-async fn ask(connector: &Connector, server: &Server) -> RedisResult<Option<Vec<Range>>> {
+async fn ask(connector: &RedisConnector, server: &RedisServer) -> RedisResult<Option<Vec<Range>>> {
     let kept = server.kept().take();
     let mut connection = match kept {
         Some(kept) => kept,

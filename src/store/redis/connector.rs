@@ -10,41 +10,43 @@ use redis::{
     RedisResult, TlsCertificates,
 };
 
-use super::error::OpenError;
-use super::map::Server;
+use super::error::RedisOpenError;
+use super::map::RedisServer;
 use crate::lock::Mutex;
 
 /// Certificates for the connection to Redis, in PEM.
 #[derive(Clone, Default)]
-pub struct Tls {
+pub struct RedisTls {
     /// Trusted instead of the machine's roots.
     pub roots: Option<Vec<u8>>,
     /// The certificate chain and key that we present.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for RedisTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls")
+        f.write_str("RedisTls")
     }
 }
 
 /// Makes connections to the servers of one store.
-pub(super) struct Connector {
-    tls: Tls,
+pub(super) struct RedisConnector {
+    tls: RedisTls,
 }
 
-impl Connector {
-    pub(super) fn new(tls: Tls) -> Self {
+impl RedisConnector {
+    pub(super) fn new(tls: RedisTls) -> Self {
         // Redis-rs uses the process's default provider. An earlier call has installed the same one.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         Self { tls }
     }
 
     /// Does not connect.
-    pub(super) fn server(&self, url: &str, generation: u64) -> Result<Server, OpenError> {
+    pub(super) fn server(&self, url: &str, generation: u64) -> Result<RedisServer, RedisOpenError> {
         // The library's own text could quote the URL, and with it the password.
-        let info = url.into_connection_info().map_err(|_| OpenError::Url)?;
+        let info = url
+            .into_connection_info()
+            .map_err(|_| RedisOpenError::Url)?;
         let keepalive = TcpKeepalive::new()
             .with_time(Duration::from_secs(15))
             .with_interval(Duration::from_secs(5))
@@ -58,11 +60,12 @@ impl Connector {
         let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
         let name = info.addr().to_string();
         let client = if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            Client::build_with_tls(info, self.certificates()).map_err(OpenError::Certificates)?
+            Client::build_with_tls(info, self.certificates())
+                .map_err(RedisOpenError::Certificates)?
         } else {
-            Client::open(info).map_err(|_| OpenError::Url)?
+            Client::open(info).map_err(|_| RedisOpenError::Url)?
         };
-        Ok(Server {
+        Ok(RedisServer {
             name,
             generation,
             client,

@@ -6,17 +6,17 @@ use redis::aio::MultiplexedConnection;
 
 use super::Redis;
 use super::address::Target;
-use super::connector::Connector;
-use super::error::OpenError;
+use super::connector::RedisConnector;
+use super::error::RedisOpenError;
 use super::keys::{self, Keys};
-use super::open::{Options, examine_servers};
+use super::open::{RedisOptions, examine_servers};
 use super::topology::Topology;
 
 impl Redis {
     /// Whether a store could be opened.
-    pub async fn dry_run(options: &Options) -> Result<(), OpenError> {
-        let target = Target::parse(&options.url).ok_or(OpenError::Url)?;
-        let topology = Topology::find(target, Connector::new(options.tls.clone())).await?;
+    pub async fn dry_run(options: &RedisOptions) -> Result<(), RedisOpenError> {
+        let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
+        let topology = Topology::find(target, RedisConnector::new(options.tls.clone())).await?;
         let buckets = if topology.is_cluster() {
             keys::BUCKETS
         } else {
@@ -29,7 +29,7 @@ impl Redis {
         if let Some(theirs) = namespace_field(&mut connection, &server, &keys, "buckets").await?
             && theirs != buckets
         {
-            return Err(OpenError::Buckets {
+            return Err(RedisOpenError::Buckets {
                 namespace,
                 theirs,
                 ours: buckets,
@@ -39,7 +39,7 @@ impl Redis {
             return Ok(());
         };
         match namespace_field(&mut connection, &server, &keys, "serves").await? {
-            Some(theirs) if theirs != *ours => Err(OpenError::Foreign {
+            Some(theirs) if theirs != *ours => Err(RedisOpenError::Foreign {
                 namespace,
                 meta: keys.meta().to_owned(),
                 theirs,
@@ -56,11 +56,11 @@ async fn namespace_field(
     server: &str,
     keys: &Keys,
     field: &str,
-) -> Result<Option<String>, OpenError> {
+) -> Result<Option<String>, RedisOpenError> {
     let mut get = redis::cmd("HGET");
     get.arg(keys.meta()).arg(field);
     let found = get.query_async(connection).await;
-    found.map_err(|cause| OpenError::Unreachable {
+    found.map_err(|cause| RedisOpenError::Unreachable {
         server: server.to_owned(),
         cause,
     })

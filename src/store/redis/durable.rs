@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::super::error::StoreError;
 use super::keys::slot_of;
 use super::link::{Link, Script, fault, is_unknown};
-use super::map::Server;
+use super::map::RedisServer;
 use super::topology::Topology;
 
 /// The confirmation that a durable write waits for.
@@ -112,7 +112,7 @@ pub(super) struct Worker {
 impl Worker {
     /// May be dropped at any point. The writes on their way are in doubt then.
     pub(super) async fn run(mut self) {
-        let mut gathered: HashMap<String, (Arc<Server>, Vec<PendingWrite>)> = HashMap::new();
+        let mut gathered: HashMap<String, (Arc<RedisServer>, Vec<PendingWrite>)> = HashMap::new();
         let mut busy = HashSet::new();
         let mut running = FuturesUnordered::new();
         loop {
@@ -152,7 +152,7 @@ async fn perform(
     link: &Link,
     topology: &Topology,
     wait: Wait,
-    server: Arc<Server>,
+    server: Arc<RedisServer>,
     jobs: Vec<PendingWrite>,
 ) -> String {
     let (commands, answers): (Vec<_>, Vec<_>) = jobs

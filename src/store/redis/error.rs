@@ -7,7 +7,7 @@ use crate::store::error::StoreError;
 
 /// Why a Redis store could not be opened, one line for each reason. `server` never holds a password.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum RedisOpenError {
     #[error(
         "the Redis URL is not valid: write redis://host, redis+unix:///path, \
          redis-sentinel://host,host/name or redis-cluster://host,host (with rediss for TLS)"

@@ -14,7 +14,7 @@ use tracing::warn;
 use super::super::ChangeEvent;
 use super::connector::CONNECT_TIMEOUT;
 use super::link::fault;
-use super::log::{self, COUNT, Edge, Position};
+use super::log::{self, COUNT, Edge, LogPosition};
 use super::topology::Topology;
 
 /// The follower of the log of the only bucket.
@@ -22,7 +22,7 @@ pub(super) struct Follower {
     pub(super) topology: Arc<Topology>,
     pub(super) log: String,
     /// The last entry seen.
-    pub(super) last: Position,
+    pub(super) last: LogPosition,
     pub(super) changes: broadcast::Sender<ChangeEvent>,
 }
 
@@ -117,7 +117,7 @@ impl Follower {
     async fn check(
         &mut self,
         connection: &mut MultiplexedConnection,
-        seen: Position,
+        seen: LogPosition,
     ) -> RedisResult<()> {
         let mut ends = [None; 2];
         for (end, edge) in ends.iter_mut().zip([Edge::First, Edge::Last]) {

@@ -7,7 +7,7 @@ use redis::InfoDict;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::super::Health;
+use super::super::StoreHealth;
 use super::link::Link;
 use super::topology::Topology;
 
@@ -17,7 +17,7 @@ pub(super) struct PolicyWatch {
     pub(super) topology: Arc<Topology>,
     pub(super) allow_eviction: bool,
     pub(super) every: Duration,
-    pub(super) health: watch::Sender<Health>,
+    pub(super) health: watch::Sender<StoreHealth>,
 }
 
 impl PolicyWatch {
@@ -34,8 +34,8 @@ impl PolicyWatch {
             let before = self.health.send_replace(now);
             match (before == now, now) {
                 (true, _) => {}
-                (false, Health::Good) => info!("Redis keeps tasks again"),
-                (false, Health::Degraded(why)) => warn!("{why}"),
+                (false, StoreHealth::Good) => info!("Redis keeps tasks again"),
+                (false, StoreHealth::Degraded(why)) => warn!("{why}"),
             }
         }
     }
@@ -44,19 +44,19 @@ impl PolicyWatch {
 impl PolicyWatch {
     /// The health, or `None` if not every server answered. One server that evicts is enough for `Degraded`; `Good` needs
     /// the answers of all servers.
-    async fn look(&self) -> Option<Health> {
+    async fn look(&self) -> Option<StoreHealth> {
         let mut all_told = true;
         for server in &self.topology.map().servers {
             let mut command = redis::cmd("INFO");
             command.arg("memory");
             let info = self.link.ask::<InfoDict>(server, &command).await.ok();
             match info.and_then(|info| info.get::<String>(POLICY)) {
-                Some(policy) if policy != SAFE => return Some(Health::Degraded(EVICTS)),
+                Some(policy) if policy != SAFE => return Some(StoreHealth::Degraded(EVICTS)),
                 Some(_) => {}
                 None => all_told = false,
             }
         }
-        all_told.then_some(Health::Good)
+        all_told.then_some(StoreHealth::Good)
     }
 }
 

@@ -19,7 +19,7 @@ use super::super::error::{StoreError, StoreRefusal};
 use super::address::host_and_port;
 use super::connector::CONNECT_TIMEOUT;
 use super::keys::slot_of;
-use super::map::Server;
+use super::map::RedisServer;
 use super::topology::Topology;
 use crate::lock::Mutex;
 
@@ -53,7 +53,7 @@ impl Link {
     /// Sends a command once, to this server. For commands without a key.
     pub(super) async fn ask<T: FromRedisValue>(
         &self,
-        server: &Server,
+        server: &RedisServer,
         command: &Cmd,
     ) -> RedisResult<T> {
         let sent = async { command.query_async(&mut self.manager(server)?).await };
@@ -64,7 +64,7 @@ impl Link {
     /// Sends commands once, to this server, with no other command between them. Each command has its own answer.
     pub(super) async fn batch(
         &self,
-        server: &Server,
+        server: &RedisServer,
         pipeline: &Pipeline,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let sent = async { pipeline.query_async(&mut self.manager(server)?).await };
@@ -108,7 +108,7 @@ impl Link {
     }
 
     /// The node that MOVED or ASK names. An address without a host means the host that was asked.
-    fn redirected(&self, error: &RedisError, asked: &Server) -> Option<Arc<Server>> {
+    fn redirected(&self, error: &RedisError, asked: &RedisServer) -> Option<Arc<RedisServer>> {
         let (address, _) = error.redirect_node()?;
         let (host, port) = address.rsplit_once(':')?;
         let port = port.parse().ok()?;
@@ -118,7 +118,7 @@ impl Link {
     }
 
     /// The connection to a server. A new connection closes those to servers that are no longer in use.
-    fn manager(&self, server: &Server) -> RedisResult<ConnectionManager> {
+    fn manager(&self, server: &RedisServer) -> RedisResult<ConnectionManager> {
         let mut managers = self.managers.lock();
         let key = (server.name.clone(), server.generation);
         if let Some((manager, _)) = managers.get(&key) {
@@ -126,8 +126,9 @@ impl Link {
         }
         let map = self.topology.map();
         managers.retain(|(name, generation), _| {
-            let used =
-                |server: &Arc<Server>| server.name == *name && server.generation == *generation;
+            let used = |server: &Arc<RedisServer>| {
+                server.name == *name && server.generation == *generation
+            };
             map.servers.iter().any(used)
         });
         let made = manager(&server.client, self.timeout)?;
@@ -137,7 +138,7 @@ impl Link {
 
     /// Drops the connection to a server that refuses our credentials. The library does not reconnect after such a
     /// refusal, so the next command opens a new connection.
-    fn renew(&self, server: &Server) {
+    fn renew(&self, server: &RedisServer) {
         let mut managers = self.managers.lock();
         let now = Instant::now();
         managers.retain(|(name, generation), (_, since)| {

@@ -3,21 +3,21 @@
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{Cmd, from_redis_value_ref};
 
-use super::super::{Change, ChangeEvent, LOG_LENGTH};
+use super::super::{ChangeEvent, LOG_LENGTH, TaskChange};
 use crate::task::id::{Revision, TaskId};
 
 /// The id of a log entry: milliseconds and a count within them, in that order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Position(u64, u64);
+pub(super) struct LogPosition(u64, u64);
 
-impl Position {
+impl LogPosition {
     fn parse(text: &str) -> Option<Self> {
         let (ms, count) = text.split_once('-')?;
         Some(Self(ms.parse().ok()?, count.parse().ok()?))
     }
 }
 
-impl std::fmt::Display for Position {
+impl std::fmt::Display for LogPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.0, self.1)
     }
@@ -40,9 +40,9 @@ pub(super) fn edge(log: &str, edge: Edge) -> Cmd {
     command
 }
 
-pub(super) fn position(reply: &StreamRangeReply) -> Option<Position> {
+pub(super) fn position(reply: &StreamRangeReply) -> Option<LogPosition> {
     let entry = reply.ids.first()?;
-    Position::parse(&entry.id)
+    LogPosition::parse(&entry.id)
 }
 
 /// The result of [`check_gap`].
@@ -50,21 +50,21 @@ pub(super) fn position(reply: &StreamRangeReply) -> Option<Position> {
 pub(super) struct GapCheck {
     pub(super) missed: bool,
     /// The position to continue from.
-    pub(super) from: Position,
+    pub(super) from: LogPosition,
 }
 
 /// Whether a follower missed entries, by the current ends of the log. `seen` is the last entry that was surely read
 /// without a gap; `last` is the follower's position.
 pub(super) fn check_gap(
-    ends: Option<(Position, Position)>,
-    seen: Position,
-    last: Position,
+    ends: Option<(LogPosition, LogPosition)>,
+    seen: LogPosition,
+    last: LogPosition,
 ) -> GapCheck {
     let Some((first, end)) = ends else {
         // Nothing was ever logged, or the log was lost with everything in it.
         return GapCheck {
-            missed: seen != Position::default(),
-            from: Position::default(),
+            missed: seen != LogPosition::default(),
+            from: LogPosition::default(),
         };
     };
     if end < last {
@@ -75,7 +75,7 @@ pub(super) fn check_gap(
         };
     }
     GapCheck {
-        missed: seen < first && seen != Position::default(),
+        missed: seen < first && seen != LogPosition::default(),
         from: last,
     }
 }
@@ -83,24 +83,24 @@ pub(super) fn check_gap(
 /// The changes in an answer to XREAD, and the position of the last one.
 pub(super) fn entries(
     reply: Option<StreamReadReply>,
-    last: Position,
-) -> (Vec<ChangeEvent>, Position) {
+    last: LogPosition,
+) -> (Vec<ChangeEvent>, LogPosition) {
     let mut last = last;
     let entries = reply
         .into_iter()
         .flat_map(|reply| reply.keys)
         .flat_map(|key| key.ids);
     let seen = entries.map(|entry| {
-        last = Position::parse(&entry.id).unwrap_or(last);
+        last = LogPosition::parse(&entry.id).unwrap_or(last);
         // An unreadable entry tells that something changed, but not what.
         change(&entry).map_or(ChangeEvent::Missed, ChangeEvent::Changed)
     });
     (seen.collect(), last)
 }
 
-fn change(entry: &StreamId) -> Option<Change> {
+fn change(entry: &StreamId) -> Option<TaskChange> {
     let field = |name| from_redis_value_ref::<String>(entry.map.get(name)?).ok();
-    Some(Change {
+    Some(TaskChange {
         id: TaskId::parse(&field("i")?)?,
         revision: Revision(field("r")?.parse().ok()?),
     })
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_follower_is_told_of_a_gap_and_only_then() {
-        let at = |ms| Position(ms, 0);
-        let none = Position::default();
+        let at = |ms| LogPosition(ms, 0);
+        let none = LogPosition::default();
         let verdict = |missed, from| GapCheck { missed, from };
         // Nothing there, nothing seen; then lost.
         assert_eq!(check_gap(None, none, none), verdict(false, none));

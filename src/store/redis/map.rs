@@ -9,7 +9,7 @@ use super::keys::SLOTS;
 use crate::lock::Mutex;
 
 /// One Redis server.
-pub(super) struct Server {
+pub(super) struct RedisServer {
     /// Its address, which identifies it in logs and in the map.
     pub(super) name: String,
     /// A new generation means: connect again, although the name is the same.
@@ -21,35 +21,35 @@ pub(super) struct Server {
 
 /// The servers and their slots.
 pub(super) struct Map {
-    pub(super) servers: Vec<Arc<Server>>,
+    pub(super) servers: Vec<Arc<RedisServer>>,
     /// First slot, last slot, and the index of their server in `servers`.
     pub(super) ranges: Vec<(u16, u16, usize)>,
 }
 
 impl Map {
     /// One server holds all slots.
-    pub(super) fn of_one(server: Server) -> Self {
+    pub(super) fn of_one(server: RedisServer) -> Self {
         Self {
             servers: vec![Arc::new(server)],
             ranges: vec![(0, SLOTS - 1, 0)],
         }
     }
 
-    pub(super) fn server_of(&self, slot: u16) -> Option<&Arc<Server>> {
+    pub(super) fn server_of(&self, slot: u16) -> Option<&Arc<RedisServer>> {
         let holds = |range: &&(u16, u16, usize)| (range.0..=range.1).contains(&slot);
         let (_, _, server) = self.ranges.iter().find(holds)?;
         self.servers.get(*server)
     }
 
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        let same = |(a, b): (&Arc<Server>, &Arc<Server>)| a.is(b);
+        let same = |(a, b): (&Arc<RedisServer>, &Arc<RedisServer>)| a.is(b);
         self.ranges == other.ranges
             && self.servers.len() == other.servers.len()
             && self.servers.iter().zip(&other.servers).all(same)
     }
 }
 
-impl Server {
+impl RedisServer {
     pub(super) fn kept(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
         self.kept.lock()
     }

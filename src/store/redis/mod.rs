@@ -22,11 +22,13 @@ use tokio_util::task::TaskTracker;
 
 use super::error::StoreError;
 use super::random::random_bytes;
-use super::{Beat, ChangeEvent, Changes, Commit, Dead, Health, LOG_LENGTH, Store, Stored, Write};
+use super::{
+    Beat, ChangeEvent, Changes, Commit, Dead, LOG_LENGTH, Store, StoreHealth, Stored, Write,
+};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use address::Target;
 use buckets::{Buckets, OwnWrites};
-use connector::Connector;
+use connector::RedisConnector;
 use durable::Durable;
 use follow::Follower;
 use health::PolicyWatch;
@@ -37,11 +39,11 @@ use replies::{UNREADABLE, get, outcome, parse_id, stored};
 use scripts::Scripts;
 use topology::Topology;
 
-pub use connector::Tls;
+pub use connector::RedisTls;
 pub use durable::Wait;
-pub use error::OpenError;
+pub use error::RedisOpenError;
 pub use keys::{Namespace, bucket_of};
-pub use open::Options;
+pub use open::RedisOptions;
 
 mod address;
 mod buckets;
@@ -83,7 +85,7 @@ pub struct Redis {
     changes: broadcast::Receiver<ChangeEvent>,
     /// On a cluster: the buckets that this replica wrote, whose logs are read at once.
     written: Option<Arc<OwnWrites>>,
-    health: watch::Receiver<Health>,
+    health: watch::Receiver<StoreHealth>,
     _upkeep: DropGuard,
 }
 
@@ -91,12 +93,12 @@ impl Redis {
     /// Connects, examines every server, and follows the change log on `tasks` until `stop` or until the store is
     /// dropped.
     pub async fn open(
-        options: &Options,
+        options: &RedisOptions,
         tasks: &TaskTracker,
         stop: &CancellationToken,
-    ) -> Result<Self, OpenError> {
-        let target = Target::parse(&options.url).ok_or(OpenError::Url)?;
-        let connector = Connector::new(options.tls.clone());
+    ) -> Result<Self, RedisOpenError> {
+        let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
+        let connector = RedisConnector::new(options.tls.clone());
         let topology = Arc::new(Topology::find(target, connector).await?);
         let is_cluster = topology.is_cluster();
         let buckets = if is_cluster { keys::BUCKETS } else { 1 };
@@ -107,13 +109,13 @@ impl Redis {
         // Read the end of the log before anybody subscribes, so that no change is lost in between.
         let (follow, written): (Following, _) = if is_cluster {
             let started = Buckets::start(Arc::clone(&link), keys.clone(), sender).await;
-            let (buckets, written) = started.map_err(OpenError::Log)?;
+            let (buckets, written) = started.map_err(RedisOpenError::Log)?;
             (Box::pin(buckets.run()), Some(written))
         } else {
             let log = keys.log(0);
             let end: Result<StreamRangeReply, _> =
                 link.query(&log, &log::edge(&log, Edge::Last)).await;
-            let last = log::position(&end.map_err(OpenError::Log)?).unwrap_or_default();
+            let last = log::position(&end.map_err(RedisOpenError::Log)?).unwrap_or_default();
             let follower = Follower {
                 topology: Arc::clone(&topology),
                 log,
@@ -122,7 +124,7 @@ impl Redis {
             };
             (Box::pin(follower.run()), None)
         };
-        let (sender, health) = watch::channel(Health::Good);
+        let (sender, health) = watch::channel(StoreHealth::Good);
         let policy_watch = PolicyWatch {
             link: Arc::clone(&link),
             topology: Arc::clone(&topology),
@@ -385,7 +387,7 @@ impl Store for Redis {
         Changes::new(self.changes.resubscribe())
     }
 
-    fn health(&self) -> Health {
+    fn health(&self) -> StoreHealth {
         *self.health.borrow()
     }
 }

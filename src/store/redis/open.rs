@@ -7,17 +7,17 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind};
 use tracing::warn;
 
-use super::connector::{Connector, Tls};
+use super::connector::{RedisConnector, RedisTls};
 use super::durable::Wait;
-use super::error::OpenError;
+use super::error::RedisOpenError;
 use super::health::{POLICY, SAFE};
 use super::keys::{Keys, Namespace, slot_of};
-use super::map::Server;
+use super::map::RedisServer;
 use super::topology::Topology;
 
 /// Where the store is, and what it must provide.
 #[derive(Clone)]
-pub struct Options {
+pub struct RedisOptions {
     /// One server (`redis://`, `rediss://` with TLS, `redis+unix:///path?db=0`), Sentinels
     /// (`redis-sentinel://host,host/name`) or a cluster (`redis-cluster://host,host`). May hold a
     /// password: never shown.
@@ -29,7 +29,7 @@ pub struct Options {
     /// Accept a server that may evict tasks.
     pub allow_eviction: bool,
     /// For `rediss://`: the certificates to trust instead of the machine's, and our own.
-    pub tls: Tls,
+    pub tls: RedisTls,
     /// How long one command may take before it is in doubt.
     pub command_timeout: Duration,
     /// The confirmation that durable writes wait for, or `None` for the server's answer alone.
@@ -38,14 +38,14 @@ pub struct Options {
     pub check_interval: Duration,
 }
 
-impl Options {
+impl RedisOptions {
     pub fn new(url: impl Into<String>, namespace: Namespace) -> Self {
         Self {
             url: url.into(),
             namespace,
             serves: None,
             allow_eviction: false,
-            tls: Tls::default(),
+            tls: RedisTls::default(),
             command_timeout: Duration::from_millis(500),
             wait: None,
             check_interval: Duration::from_mins(1),
@@ -53,9 +53,9 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("RedisOptions")
             .field("namespace", &self.namespace)
             .field("serves", &self.serves)
             .field("allow_eviction", &self.allow_eviction)
@@ -68,8 +68,8 @@ impl fmt::Debug for Options {
 pub(super) async fn examine_all(
     topology: &Topology,
     keys: &Keys,
-    options: &Options,
-) -> Result<(), OpenError> {
+    options: &RedisOptions,
+) -> Result<(), RedisOpenError> {
     let (mut connection, server) = examine_servers(topology, keys, options).await?;
     claim(&mut connection, &server, keys, options).await
 }
@@ -78,8 +78,8 @@ pub(super) async fn examine_all(
 pub(super) async fn examine_servers(
     topology: &Topology,
     keys: &Keys,
-    options: &Options,
-) -> Result<(MultiplexedConnection, String), OpenError> {
+    options: &RedisOptions,
+) -> Result<(MultiplexedConnection, String), RedisOpenError> {
     let map = topology.map();
     for server in &map.servers {
         let mut connection = connect(topology.connector(), server).await?;
@@ -97,17 +97,17 @@ pub(super) async fn examine_servers(
     }
     let server = map
         .server_of(slot_of(keys.meta()))
-        .ok_or(OpenError::NoSlots)?;
+        .ok_or(RedisOpenError::NoSlots)?;
     let connection = connect(topology.connector(), server).await?;
     Ok((connection, server.name.clone()))
 }
 
 /// Connects once, so that a wrong address or password is reported now and not at the first task.
 async fn connect(
-    connector: &Connector,
-    server: &Server,
-) -> Result<MultiplexedConnection, OpenError> {
-    let unreachable = |cause| OpenError::Unreachable {
+    connector: &RedisConnector,
+    server: &RedisServer,
+) -> Result<MultiplexedConnection, RedisOpenError> {
+    let unreachable = |cause| RedisOpenError::Unreachable {
         server: server.name.clone(),
         cause,
     };
@@ -126,9 +126,9 @@ async fn connect(
 async fn examine(
     connection: &mut MultiplexedConnection,
     server: &str,
-    options: &Options,
+    options: &RedisOptions,
     is_cluster: bool,
-) -> Result<(), OpenError> {
+) -> Result<(), RedisOpenError> {
     let server = server.to_owned();
     let info: InfoDict = match redis::cmd("INFO").query_async(connection).await {
         Ok(info) => info,
@@ -139,20 +139,20 @@ async fn examine(
             );
             return Ok(());
         }
-        Err(cause) => return Err(OpenError::Unreachable { server, cause }),
+        Err(cause) => return Err(RedisOpenError::Unreachable { server, cause }),
     };
     let version: String = info.get("redis_version").unwrap_or_default();
     if !new_enough(&version) {
-        return Err(OpenError::TooOld { server, version });
+        return Err(RedisOpenError::TooOld { server, version });
     }
     if !is_cluster && info.get::<u8>("cluster_enabled") == Some(1) {
-        return Err(OpenError::Cluster { server });
+        return Err(RedisOpenError::Cluster { server });
     }
     if info
         .get::<String>("role")
         .is_some_and(|role| role != "master")
     {
-        return Err(OpenError::Replica { server });
+        return Err(RedisOpenError::Replica { server });
     }
     // INFO has the policy too, and managed services deny CONFIG.
     check_policy(info.get(POLICY), server.clone(), options)?;
@@ -173,15 +173,15 @@ async fn examine(
 fn check_policy(
     policy: Option<String>,
     server: String,
-    options: &Options,
-) -> Result<(), OpenError> {
+    options: &RedisOptions,
+) -> Result<(), RedisOpenError> {
     match policy {
         Some(policy) if policy == SAFE => Ok(()),
         Some(policy) if options.allow_eviction => {
             warn!(server, policy, "Redis may evict tasks, as was allowed");
             Ok(())
         }
-        Some(policy) => Err(OpenError::Eviction { server, policy }),
+        Some(policy) => Err(RedisOpenError::Eviction { server, policy }),
         None => {
             warn!(
                 server,
@@ -196,13 +196,13 @@ fn check_policy(
 async fn try_scripts(
     connection: &mut MultiplexedConnection,
     server: &str,
-) -> Result<(), OpenError> {
+) -> Result<(), RedisOpenError> {
     let mut command = redis::cmd("EVAL");
     command.arg("return redis.call('TIME')").arg(0);
     command
         .exec_async(connection)
         .await
-        .map_err(|cause| OpenError::Scripts {
+        .map_err(|cause| RedisOpenError::Scripts {
             server: server.to_owned(),
             cause,
         })
@@ -213,14 +213,14 @@ async fn try_wait(
     connection: &mut MultiplexedConnection,
     server: &str,
     wait: Wait,
-) -> Result<(), OpenError> {
+) -> Result<(), RedisOpenError> {
     let server = server.to_owned();
     if wait.aof {
         // Nothing was written on this connection yet, so this returns at once or fails with the reason.
         let mut command = redis::cmd("WAITAOF");
         command.arg(1).arg(0).arg(1);
         if let Err(cause) = command.exec_async(connection).await {
-            return Err(OpenError::WaitAof { server, cause });
+            return Err(RedisOpenError::WaitAof { server, cause });
         }
     }
     if wait.replicas == 0 {
@@ -231,10 +231,10 @@ async fn try_wait(
     let connected = match info {
         Ok(info) => info.get("connected_slaves").unwrap_or_default(),
         Err(cause) if denied(&cause) => return Ok(()),
-        Err(cause) => return Err(OpenError::Unreachable { server, cause }),
+        Err(cause) => return Err(RedisOpenError::Unreachable { server, cause }),
     };
     if connected < wait.replicas {
-        return Err(OpenError::WaitReplicas {
+        return Err(RedisOpenError::WaitReplicas {
             server,
             connected,
             wanted: wait.replicas,
@@ -248,10 +248,10 @@ async fn claim(
     connection: &mut MultiplexedConnection,
     server: &str,
     keys: &Keys,
-    options: &Options,
-) -> Result<(), OpenError> {
+    options: &RedisOptions,
+) -> Result<(), RedisOpenError> {
     let namespace = options.namespace.clone();
-    let unreachable = |cause| OpenError::Unreachable {
+    let unreachable = |cause| RedisOpenError::Unreachable {
         server: server.to_owned(),
         cause,
     };
@@ -260,7 +260,7 @@ async fn claim(
         .await
         .map_err(unreachable)?;
     if theirs != ours {
-        return Err(OpenError::Buckets {
+        return Err(RedisOpenError::Buckets {
             namespace,
             theirs,
             ours,
@@ -273,7 +273,7 @@ async fn claim(
         .await
         .map_err(unreachable)?;
     if theirs != *ours {
-        return Err(OpenError::Foreign {
+        return Err(RedisOpenError::Foreign {
             namespace,
             meta: keys.meta().to_owned(),
             theirs,
@@ -340,8 +340,8 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         let namespace = Namespace::parse("ns").unwrap();
-        let options = Options::new("redis://:hunter2@127.0.0.1:x/", namespace);
-        let refused = Connector::new(Tls::default())
+        let options = RedisOptions::new("redis://:hunter2@127.0.0.1:x/", namespace);
+        let refused = RedisConnector::new(RedisTls::default())
             .server(&options.url, 0)
             .map(drop)
             .unwrap_err();

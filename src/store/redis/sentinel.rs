@@ -6,19 +6,19 @@ use futures_util::future::join_all;
 use redis::{ErrorKind, RedisResult, ServerErrorKind, Value};
 
 use super::address::Template;
-use super::connector::Connector;
-use super::error::OpenError;
-use super::map::{Map, Server, most_common};
+use super::connector::RedisConnector;
+use super::error::RedisOpenError;
+use super::map::{Map, RedisServer, most_common};
 
 /// The primary that most of the answering Sentinels name, if that server reports the role of a primary: during a
 /// failover Sentinels name a server that is not ready yet. The `known` server is not asked again.
 pub(super) async fn find(
-    connector: &Connector,
+    connector: &RedisConnector,
     sentinels: &[String],
     primary: &str,
     at: &Template,
-    known: Option<&Arc<Server>>,
-) -> Result<Map, OpenError> {
+    known: Option<&Arc<RedisServer>>,
+) -> Result<Map, RedisOpenError> {
     let asked = join_all(sentinels.iter().map(|url| ask(connector, url, primary))).await;
     let (mut named, mut cause) = (Vec::new(), None);
     for answer in asked {
@@ -31,8 +31,8 @@ pub(super) async fn find(
     let Some((host, port)) = most_common(named) else {
         let primary = primary.to_owned();
         return Err(match cause {
-            Some(cause) => OpenError::Sentinels { primary, cause },
-            None => OpenError::NoSuchPrimary { primary },
+            Some(cause) => RedisOpenError::Sentinels { primary, cause },
+            None => RedisOpenError::NoSuchPrimary { primary },
         });
     };
     let server = connector.server(&at.url(&host, port), 0)?;
@@ -40,7 +40,7 @@ pub(super) async fn find(
         return Ok(Map::of_one(server));
     }
     let name = || server.name.clone();
-    let unreachable = |cause| OpenError::Unreachable {
+    let unreachable = |cause| RedisOpenError::Unreachable {
         server: name(),
         cause,
     };
@@ -51,7 +51,7 @@ pub(super) async fn find(
     let role: RedisResult<Vec<Value>> = redis::cmd("ROLE").query_async(&mut connection).await;
     match role {
         Ok(role) if role.first() == Some(&Value::BulkString(b"master".to_vec())) => {}
-        Ok(_) => return Err(OpenError::Replica { server: name() }),
+        Ok(_) => return Err(RedisOpenError::Replica { server: name() }),
         // ROLE is denied. The first write will show it.
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => {}
         Err(cause) => return Err(unreachable(cause)),
@@ -60,10 +60,10 @@ pub(super) async fn find(
 }
 
 async fn ask(
-    connector: &Connector,
+    connector: &RedisConnector,
     url: &str,
     primary: &str,
-) -> Result<RedisResult<Option<(String, u16)>>, OpenError> {
+) -> Result<RedisResult<Option<(String, u16)>>, RedisOpenError> {
     let server = connector.server(url, 0)?;
     Ok(async {
         let mut connection = connector.connect(&server.client).await?;

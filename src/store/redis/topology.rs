@@ -11,15 +11,15 @@ use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use super::address::Target;
-use super::connector::Connector;
-use super::error::OpenError;
-use super::map::{Map, Server};
+use super::connector::RedisConnector;
+use super::error::RedisOpenError;
+use super::map::{Map, RedisServer};
 use super::{cluster, sentinel};
 
 /// The current map, and how to renew it.
 pub(super) struct Topology {
     target: Target,
-    connector: Connector,
+    connector: RedisConnector,
     map: watch::Sender<Arc<Map>>,
     /// A command failed in a way that does not fit the map.
     doubted: Notify,
@@ -27,7 +27,10 @@ pub(super) struct Topology {
 
 impl Topology {
     /// Finds the map once.
-    pub(super) async fn find(target: Target, connector: Connector) -> Result<Self, OpenError> {
+    pub(super) async fn find(
+        target: Target,
+        connector: RedisConnector,
+    ) -> Result<Self, RedisOpenError> {
         let map = match &target {
             Target::Single(url) => Map::of_one(connector.server(url, 0)?),
             Target::Sentinel {
@@ -49,7 +52,7 @@ impl Topology {
         matches!(self.target, Target::Cluster { .. })
     }
 
-    pub(super) fn connector(&self) -> &Connector {
+    pub(super) fn connector(&self) -> &RedisConnector {
         &self.connector
     }
 
@@ -63,7 +66,7 @@ impl Topology {
     }
 
     /// A server of the cluster by its address, as one of the nodes named it.
-    pub(super) fn named(&self, host: &str, port: u16) -> Option<Arc<Server>> {
+    pub(super) fn named(&self, host: &str, port: u16) -> Option<Arc<RedisServer>> {
         let Target::Cluster { at, .. } = &self.target else {
             return None;
         };
@@ -125,7 +128,7 @@ impl Topology {
         }
     }
 
-    async fn look(&self) -> Result<Map, OpenError> {
+    async fn look(&self) -> Result<Map, RedisOpenError> {
         match &self.target {
             // Only a new connection resolves the name again and finds the new primary behind it.
             Target::Single(url) => {

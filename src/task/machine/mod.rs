@@ -38,7 +38,7 @@ pub enum TaskEvent {
         fence: Fence,
         by: Incarnation,
         reach: Reach,
-        takeover: Takeover,
+        takeover: TakeoverMode,
     },
 }
 
@@ -53,7 +53,7 @@ pub enum CancelReason {
 
 /// How a finder carries a lost owner's call on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takeover {
+pub enum TakeoverMode {
     /// The finder fetches the answer of the call, which still runs at the server.
     Resume,
     /// The finder dispatches the call: for the first time, or again where that is safe.
@@ -211,14 +211,14 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
     Ok(Step { task: next, effect })
 }
 
-fn take_over(task: &mut Task, takeover: Takeover) -> Option<Effect> {
+fn take_over(task: &mut Task, takeover: TakeoverMode) -> Option<Effect> {
     match takeover {
-        Takeover::Resume => Some(Effect::Resume),
-        Takeover::Dispatch => {
+        TakeoverMode::Resume => Some(Effect::Resume),
+        TakeoverMode::Dispatch => {
             dispatch(task);
             Some(Effect::Dispatch)
         }
-        Takeover::Queue => {
+        TakeoverMode::Queue => {
             queue(task);
             None
         }

@@ -54,7 +54,7 @@ pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
 /// The alphabet of the histories. What an event says may depend on the task it meets, as it does
 /// in life: an answer is given to a question that was seen.
 #[derive(Debug, Clone, Copy)]
-enum Letter {
+enum Symbol {
     Ask,
     AskRound,
     AskNothing,
@@ -79,32 +79,32 @@ enum Letter {
     Turn,
 }
 
-const ALPHABET: [Letter; 22] = [
-    Letter::Ask,
-    Letter::AskRound,
-    Letter::AskNothing,
-    Letter::AnswerFirst,
-    Letter::AnswerAll,
-    Letter::AnswerUnknown,
-    Letter::Deliver,
-    Letter::Progress,
-    Letter::Complete,
-    Letter::Fail,
-    Letter::Cancel,
-    Letter::Tick,
-    Letter::Announce,
-    Letter::LateOwner,
-    Letter::Abandon,
-    Letter::Told,
-    Letter::Resumable,
-    Letter::Release,
-    Letter::Adopt,
-    Letter::Rerun,
-    Letter::Requeue,
-    Letter::Turn,
+const ALPHABET: [Symbol; 22] = [
+    Symbol::Ask,
+    Symbol::AskRound,
+    Symbol::AskNothing,
+    Symbol::AnswerFirst,
+    Symbol::AnswerAll,
+    Symbol::AnswerUnknown,
+    Symbol::Deliver,
+    Symbol::Progress,
+    Symbol::Complete,
+    Symbol::Fail,
+    Symbol::Cancel,
+    Symbol::Tick,
+    Symbol::Announce,
+    Symbol::LateOwner,
+    Symbol::Abandon,
+    Symbol::Told,
+    Symbol::Resumable,
+    Symbol::Release,
+    Symbol::Adopt,
+    Symbol::Rerun,
+    Symbol::Requeue,
+    Symbol::Turn,
 ];
 
-impl Letter {
+impl Symbol {
     fn event(self, task: &Task) -> TaskEvent {
         let owner = |event| TaskEvent::Owner(task.fence, event);
         let answers = |keys: Vec<Box<str>>| TaskEvent::Answered {
@@ -171,9 +171,9 @@ impl Letter {
             Self::Told => owner(OwnerEvent::Told),
             Self::Resumable => owner(OwnerEvent::Resumable("sealed".into())),
             Self::Release => owner(OwnerEvent::Released),
-            Self::Adopt => claimed(task, Takeover::Resume),
-            Self::Rerun => claimed(task, Takeover::Dispatch),
-            Self::Requeue => claimed(task, Takeover::Queue),
+            Self::Adopt => claimed(task, TakeoverMode::Resume),
+            Self::Rerun => claimed(task, TakeoverMode::Dispatch),
+            Self::Requeue => claimed(task, TakeoverMode::Queue),
             Self::Turn => owner(OwnerEvent::Dispatched),
         }
     }
@@ -191,7 +191,7 @@ fn run_questions(task: &Task) -> usize {
         .count()
 }
 
-fn claimed(task: &Task, takeover: Takeover) -> TaskEvent {
+fn claimed(task: &Task, takeover: TakeoverMode) -> TaskEvent {
     TaskEvent::Claimed {
         fence: task.fence,
         by: Incarnation::from_text("c/3"),
@@ -221,7 +221,7 @@ fn walk(task: &Task, seen: &Seen, now_ms: u64, left: u32) -> u64 {
     let mut walked = 0;
     for letter in ALPHABET {
         // The last tick falls after the deadline.
-        let now_ms = if matches!(letter, Letter::Tick) {
+        let now_ms = if matches!(letter, Symbol::Tick) {
             now_ms + 400
         } else {
             now_ms + 1
@@ -246,12 +246,12 @@ fn walk(task: &Task, seen: &Seen, now_ms: u64, left: u32) -> u64 {
     walked
 }
 
-fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Letter, seen: &Seen) -> Seen {
+fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Symbol, seen: &Seen) -> Seen {
     let context = || format!("{letter:?}: {before:#?} -> {next:#?}");
     let mut seen = seen.clone();
     // A terminal state never changes; only the debt to tell the server is paid.
     if before.is_ended() {
-        assert!(matches!(letter, Letter::Told), "{}", context());
+        assert!(matches!(letter, Symbol::Told), "{}", context());
         assert_eq!(before.status(), next.status(), "{}", context());
         assert_eq!(before.updated_ms, next.updated_ms, "{}", context());
     } else {
@@ -305,7 +305,7 @@ fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Letter, see
         assert!(!next.must_tell, "{}", context());
     }
     // Whoever takes over has a fence of its own, and the one before is heard no more.
-    if matches!(letter, Letter::Adopt | Letter::Rerun | Letter::Requeue) {
+    if matches!(letter, Symbol::Adopt | Symbol::Rerun | Symbol::Requeue) {
         assert!(next.fence > before.fence && !next.released);
         let late = TaskEvent::Owner(before.fence, OwnerEvent::Released);
         assert_eq!(step(next, late, NOW).unwrap_err(), Rejected::NotOwner);
@@ -369,7 +369,7 @@ fn a_late_owner_changes_nothing() {
 fn an_unanswered_question_ends_the_task_at_its_own_deadline() {
     let asked = step(
         &task(Leg::Sent(1), true),
-        Letter::Ask.event(&task(Leg::Sent(1), true)),
+        Symbol::Ask.event(&task(Leg::Sent(1), true)),
         NOW,
     );
     let asked = asked.unwrap().task;
@@ -383,7 +383,7 @@ fn an_unanswered_question_ends_the_task_at_its_own_deadline() {
 #[test]
 fn the_same_retry_repeats_and_another_does_not() {
     let start = task(Leg::Sent(1), false);
-    let asked = step(&start, Letter::Ask.event(&start), NOW).unwrap().task;
+    let asked = step(&start, Symbol::Ask.event(&start), NOW).unwrap().task;
     let with = |answer: &str| BTreeMap::from([(Box::from("q1"), raw(answer))]);
     assert!(repeats(&asked, &with("{\"a\":1}")));
     let by = Incarnation::from_text("b/2");
@@ -410,9 +410,9 @@ fn the_same_retry_repeats_and_another_does_not() {
 fn questions_are_bounded_over_a_life() {
     let mut task = task(Leg::Sent(1), true);
     for _ in 0..QUESTIONS_MAX {
-        task = step(&task, Letter::Ask.event(&task), NOW).unwrap().task;
+        task = step(&task, Symbol::Ask.event(&task), NOW).unwrap().task;
     }
-    let refused = step(&task, Letter::Ask.event(&task), NOW).unwrap_err();
+    let refused = step(&task, Symbol::Ask.event(&task), NOW).unwrap_err();
     assert_eq!(refused, Rejected::TooManyQuestions);
 }
 

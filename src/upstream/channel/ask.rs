@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::upstream::channel::event::LineEvent;
-use crate::upstream::channel::shared::{MayAsk, SharedLine};
+use crate::upstream::channel::shared::SharedLine;
 use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::pool::MayAsk;
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 

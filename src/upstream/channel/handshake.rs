@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, string};
+use crate::mcp::version::Era;
 use crate::upstream::channel::ask::ask;
 use crate::upstream::channel::event::LineEvent;
 use crate::upstream::channel::shared::SharedLine;
@@ -15,18 +16,19 @@ use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
 use crate::upstream::no_session::NoSession;
+use crate::upstream::pool::SessionKey;
 use crate::upstream::port::UpstreamError;
 
 /// How long a server's handshake may take: `npx -y` may have to fetch it first.
 pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
 
-/// The line, once a legacy server has agreed on it; a modern one need not.
+/// The line, after the handshake with a legacy server; a modern server has none.
 pub(super) async fn agreed(
     line: Arc<SharedLine>,
-    capabilities: Option<Arc<str>>,
+    key: &SessionKey,
 ) -> Result<Arc<SharedLine>, NoSession> {
-    if let Some(capabilities) = capabilities {
-        let shaken = timeout(START_PATIENCE, handshake(&line, &capabilities)).await;
+    if key.era == Era::Legacy {
+        let shaken = timeout(START_PATIENCE, handshake(&line, &key.declared)).await;
         let shaken = shaken.unwrap_or(Err(NoSession::Failed(UNREACHABLE)));
         if let Err(why) = shaken {
             line.close();
@@ -37,9 +39,9 @@ pub(super) async fn agreed(
 }
 
 /// A legacy server is told who we are, and says who it is.
-async fn handshake(line: &Arc<SharedLine>, capabilities: &str) -> Result<(), NoSession> {
+async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), NoSession> {
     let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
-    let result = match ask(line, "initialize", &initialize::params(capabilities)).await {
+    let result = match ask(line, "initialize", &initialize::params(declared)).await {
         LineEvent::Result(result) => result,
         LineEvent::Error(error) => {
             return Err(NoSession::Error(UpstreamError::in_message(error)));

@@ -28,10 +28,9 @@ mod state;
 mod subscription;
 pub(super) mod writer;
 
-use crate::upstream::channel::pool::{LineKey, LinePool};
-pub(super) use crate::upstream::channel::pool::{LineLimits, Sharing};
+use crate::upstream::channel::pool::LinePool;
 use crate::upstream::channel::session::Session;
-use crate::upstream::channel::shared::{MayAsk, SharedLine};
+use crate::upstream::channel::shared::SharedLine;
 pub(super) use crate::upstream::channel::source::LineSource;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -44,6 +43,7 @@ use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::listen::{ListenRequest, Listening};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::obstacle::Obstacle;
+use crate::upstream::pool::{MayAsk, PoolLimits, SessionKey};
 
 /// Between looks at what is unused or broken.
 const ROUND: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub(super) struct LineServer {
 
 impl LineServer {
     /// No line is started before it is needed. Must be called inside a runtime.
-    pub(super) fn new(source: LineSource, limits: LineLimits) -> Arc<Self> {
+    pub(super) fn new(source: LineSource, limits: PoolLimits) -> Arc<Self> {
         let pool = Arc::new(LinePool::new(source, limits));
         let stop = pool.source.stop().clone();
         let keeping = evict_idle(Arc::clone(&pool), stop);
@@ -129,9 +129,9 @@ impl LineServer {
         let line = if let Some(line) = self.pool.any_of(caller) {
             line
         } else {
-            let key = LineKey::new(Era::Legacy, caller, capabilities);
+            let key = SessionKey::legacy(caller, capabilities);
             let held = self.pool.get(&key, MayAsk::Never, credentials).await?;
-            held.line
+            held.session
         };
         let described = line.described.get().cloned();
         let silent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
@@ -202,8 +202,7 @@ async fn evict_idle(pool: Arc<LinePool>, stop: CancellationToken) {
     let mut round = tokio::time::interval(ROUND);
     round.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(round.tick()).await.is_some() {
-        pool.close_unused(pool::IDLE);
-        pool.sessions.close_unused();
+        pool.close_unused();
         if pool.source.is_to_be_tried()
             && let Some(Ok(era)) = stop.run_until_cancelled(probe::probe(&pool)).await
         {

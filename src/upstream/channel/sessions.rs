@@ -51,8 +51,8 @@ impl LineSessions {
         (session.caller == caller && session.is_open()).then(|| Arc::clone(session))
     }
 
-    /// Ends the one that was unused for longest, if that is long enough.
-    pub(super) fn make_room(&self) {
+    /// Ends the session that was unused for longest, if that is long enough. False where there is none.
+    pub(super) fn make_room(&self) -> bool {
         let by_id = self.by_id();
         let open = by_id.values().filter(|session| session.is_open());
         let idle = open.filter_map(|session| Some((session.idle_since()?, session)));
@@ -63,7 +63,9 @@ impl LineSessions {
         {
             info!("a session that its client does not use makes room for another line");
             session.close();
+            return true;
         }
+        false
     }
 
     /// Ends those whose clients are silent for too long, and forgets those that have ended.

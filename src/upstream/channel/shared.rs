@@ -28,6 +28,7 @@ use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::heard::ServerMessage;
 use crate::upstream::message::{ambiguous, cancelled, question, response};
+use crate::upstream::pool::{MayAsk, PooledSession, Questions};
 use crate::upstream::request_id::RequestId;
 
 /// Notifications and questions that wait for the caller of the request; the answer has a place of
@@ -98,30 +99,6 @@ impl SharedLine {
         self.table().is_open
     }
 
-    /// A call on it has asked its client something and is not over.
-    pub(in crate::upstream) fn is_asking(&self) -> bool {
-        let table = self.table();
-        table.inflight.requests().any(|pending| pending.has_asked)
-    }
-
-    /// A question on it may come from a call that was given up. A server to which nothing was
-    /// declared asks nothing.
-    pub(in crate::upstream) fn is_doubtful(&self) -> bool {
-        &*self.capabilities != "{}" && self.table().inflight.is_doubtful(Instant::now())
-    }
-
-    /// Since when it is unused; `None` while it is used.
-    pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
-        let table = self.table();
-        let is_used = !table.inflight.is_empty() || table.listeners > 0;
-        (!is_used).then_some(table.used)
-    }
-
-    /// No question on it could be that of a call before.
-    pub(in crate::upstream) fn is_free(&self) -> bool {
-        self.table().inflight.is_free(Instant::now())
-    }
-
     /// Takes no more requests and ends the line.
     pub(in crate::upstream) fn close(&self) {
         self.table().is_open = false;
@@ -175,7 +152,6 @@ impl SharedLine {
         let Some((pending, may_ask)) = table.inflight.remove(&id) else {
             return false;
         };
-        table.used = Instant::now();
         self.end_if_done(&table);
         let may_run = !pending.send_state.withdraw();
         if may_run && may_ask {
@@ -198,18 +174,11 @@ impl SharedLine {
         }
     }
 
-    /// The server's changes, until the listener is dropped.
-    pub(in crate::upstream) fn listen(self: &Arc<Self>) -> Option<LineListening> {
-        let mut table = self.table();
-        if !table.is_open {
-            return None;
-        }
-        let notices = table.notices.as_ref()?.subscribe();
-        table.listeners += 1;
-        Some(LineListening {
-            notices,
-            line: Arc::clone(self),
-        })
+    /// What the server says that names no request. `None` where the line has ended.
+    pub(in crate::upstream) fn notices(&self) -> Option<broadcast::Receiver<Arc<Notice>>> {
+        let table = self.table();
+        let notices = table.notices.as_ref().filter(|_| table.is_open)?;
+        Some(notices.subscribe())
     }
 
     fn on_answer(&self, id: &str, answer: impl FnOnce() -> LineEvent) {
@@ -230,7 +199,6 @@ impl SharedLine {
             }
             return;
         };
-        table.used = Instant::now();
         self.end_if_done(&table);
         drop(table);
         pending.send_state.settle();
@@ -304,6 +272,26 @@ impl SharedLine {
     }
 }
 
+impl PooledSession for SharedLine {
+    fn is_open(&self) -> bool {
+        Self::is_open(self)
+    }
+
+    fn questions(&self) -> Questions {
+        let (table, now) = (self.table(), Instant::now());
+        Questions {
+            may_come: !table.inflight.is_free(now),
+            has_asked: table.inflight.requests().any(|pending| pending.has_asked),
+            // A server to which nothing was declared asks nothing.
+            is_doubtful: &*self.capabilities != "{}" && table.inflight.is_doubtful(now),
+        }
+    }
+
+    fn close_unused(self: &Arc<Self>) {
+        self.close();
+    }
+}
+
 impl LineListener for SharedLine {
     fn heard(&self, message: ServerMessage, _text: &str) {
         match message {
@@ -336,7 +324,6 @@ impl LineListener for SharedLine {
         let is_it =
             |pending: &Pending| send_state.is_some_and(|it| Arc::ptr_eq(it, &pending.send_state));
         let refused = table.inflight.remove_where(is_it);
-        table.used = Instant::now();
         self.end_if_done(&table);
         drop(table);
         // A request has a send_state of its own.
@@ -370,13 +357,6 @@ impl LineListener for SharedLine {
             answer.send(LineEvent::Failed(Failure::new(reason, SideEffect::Unknown)));
         }
     }
-}
-
-/// Whether a request may ask the client something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum MayAsk {
-    Maybe,
-    Never,
 }
 
 /// One request under way. Dropped before its answer, the request is given up.
@@ -414,20 +394,6 @@ impl Drop for LineTicket {
                 .writer
                 .try_say(cancelled(&RequestId::number(self.id)));
         }
-    }
-}
-
-/// Hears the changes of the server that name no request. The line lives while somebody listens.
-pub(in crate::upstream) struct LineListening {
-    pub(in crate::upstream) notices: broadcast::Receiver<Arc<Notice>>,
-    pub(in crate::upstream) line: Arc<SharedLine>,
-}
-
-impl Drop for LineListening {
-    fn drop(&mut self) {
-        let mut table = self.line.table();
-        table.listeners = table.listeners.saturating_sub(1);
-        table.used = Instant::now();
     }
 }
 

@@ -76,14 +76,6 @@ impl LineSource {
         }
     }
 
-    /// The setting that says how many lines there may be.
-    pub(super) fn limit(&self) -> &'static str {
-        match self {
-            Self::Program(_) => "children_max",
-            Self::Sse(_) => "sessions_max",
-        }
-    }
-
     /// How long the end of all lines may take.
     pub(super) fn stop_patience(&self) -> Duration {
         match self {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tokio::sync::{broadcast, mpsc};
-use tokio::time::Instant;
 use tracing::debug;
 
 use crate::upstream::channel::event::{LineEvent, Notice};
@@ -16,11 +15,8 @@ const NOTICES_MAX: usize = 64;
 pub(super) struct LineState {
     pub(super) inflight: Inflight<u64, Pending>,
     pub(super) is_open: bool,
-    /// Listeners, which may have no request.
-    pub(super) listeners: usize,
     /// Gone with the line, so that listeners come to an end.
     pub(super) notices: Option<broadcast::Sender<Arc<Notice>>>,
-    pub(super) used: Instant,
     pub(super) ignored: u64,
 }
 
@@ -38,9 +34,7 @@ impl LineState {
         Self {
             inflight: Inflight::default(),
             is_open: true,
-            listeners: 0,
             notices: Some(broadcast::Sender::new(NOTICES_MAX)),
-            used: Instant::now(),
             ignored: 0,
         }
     }

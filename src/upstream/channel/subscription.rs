@@ -6,14 +6,16 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::value::RawValue;
+use tokio::sync::broadcast;
 
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::upstream::channel::ask::ask;
 use crate::upstream::channel::event::{LineEvent, Notice};
-use crate::upstream::channel::pool::{LineKey, LinePool};
-use crate::upstream::channel::shared::{LineListening, LineTicket, MayAsk, SharedLine};
+use crate::upstream::channel::pool::{HeldLine, LinePool};
+use crate::upstream::channel::shared::LineTicket;
 use crate::upstream::listen::{ListenEvent, ListenRequest, Listening};
+use crate::upstream::pool::{MayAsk, SessionKey};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 use crate::upstream::wanted::{WantedChanges, is_change};
@@ -38,16 +40,22 @@ struct LineSubscription {
     pool: Arc<LinePool>,
     era: Option<Era>,
     wish: ListenRequest,
-    source: Option<LineChanges>,
+    source: Option<OpenLine>,
     said: VecDeque<ListenEvent>,
     over: bool,
+}
+
+/// A line that is held while its changes are heard.
+struct OpenLine {
+    changes: LineChanges,
+    _held: HeldLine,
 }
 
 enum LineChanges {
     /// A subscription, which names itself in each notification.
     Modern(LineTicket),
-    /// Everything that the server says there, and what of it the listener wants.
-    Legacy(LineListening, WantedChanges),
+    /// Everything that the server says on the line, and what of it the listener wants.
+    Legacy(broadcast::Receiver<Arc<Notice>>, WantedChanges),
 }
 
 impl LineSubscription {
@@ -61,9 +69,9 @@ impl LineSubscription {
         if let Some(event) = self.said.pop_front() {
             return Some(event);
         }
-        let event = match &mut self.source {
+        let event = match self.source.as_mut().map(|line| &mut line.changes) {
             Some(LineChanges::Modern(ticket)) => hear_modern(ticket).await,
-            Some(LineChanges::Legacy(listener, wanted)) => hear_legacy(listener, wanted).await,
+            Some(LineChanges::Legacy(notices, wanted)) => hear_legacy(notices, wanted).await,
             None => None,
         };
         if event.is_none() {
@@ -73,18 +81,18 @@ impl LineSubscription {
         Some(event.unwrap_or(ListenEvent::Ended))
     }
 
-    async fn line(&self, key: &LineKey) -> Option<Arc<SharedLine>> {
+    async fn line(&self, key: &SessionKey) -> Option<HeldLine> {
         let credentials = self.wish.credentials.as_ref();
-        let held = self.pool.get(key, MayAsk::Never, credentials).await;
-        held.ok().map(|held| held.line)
+        self.pool.get(key, MayAsk::Never, credentials).await.ok()
     }
 
-    async fn open(&mut self) -> Option<LineChanges> {
+    async fn open(&mut self) -> Option<OpenLine> {
         let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
         match self.era? {
             Era::Modern => {
-                let key = LineKey::new(Era::Modern, self.wish.caller, &capabilities);
-                let mut ticket = self.line(&key).await?.open(MayAsk::Never)?;
+                let key = SessionKey::new(Era::Modern, self.wish.caller, "{}");
+                let held = self.line(&key).await?;
+                let mut ticket = held.session.open(MayAsk::Never)?;
                 ticket.cancel_on_drop = true;
                 let filter = [("notifications", &*self.wish.filter)];
                 let params = translate::own_params(&capabilities, &filter);
@@ -94,19 +102,23 @@ impl LineSubscription {
                     &params,
                 );
                 ticket.send(text).await;
-                Some(LineChanges::Modern(ticket))
+                Some(OpenLine {
+                    changes: LineChanges::Modern(ticket),
+                    _held: held,
+                })
             }
             Era::Legacy => {
-                let key = LineKey::new(Era::Legacy, self.wish.caller, &capabilities);
-                let line = self.line(&key).await?;
-                let listener = line.listen()?;
+                let key = SessionKey::legacy(self.wish.caller, &capabilities);
+                let held = self.line(&key).await?;
+                let line = &held.session;
+                let notices = line.notices()?;
                 let described = line.described.get()?;
                 let mut wanted = WantedChanges::of(&self.wish.filter, described.capabilities.get());
                 let mut taken = Vec::new();
                 for uri in wanted.uris.iter().flatten() {
                     let mut params = Writer::object();
                     params.str("uri", uri);
-                    let asked = ask(&line, "resources/subscribe", &params.end()).await;
+                    let asked = ask(line, "resources/subscribe", &params.end()).await;
                     if matches!(asked, LineEvent::Result(_)) {
                         taken.push(uri.clone());
                     }
@@ -114,7 +126,10 @@ impl LineSubscription {
                 wanted.uris = wanted.uris.map(|_| taken);
                 self.said
                     .push_back(ListenEvent::Acknowledged(wanted.honoured()));
-                Some(LineChanges::Legacy(listener, wanted))
+                Some(OpenLine {
+                    changes: LineChanges::Legacy(notices, wanted),
+                    _held: held,
+                })
             }
         }
     }
@@ -146,10 +161,13 @@ async fn hear_modern(ticket: &mut LineTicket) -> Option<ListenEvent> {
     }
 }
 
-async fn hear_legacy(listener: &mut LineListening, wanted: &WantedChanges) -> Option<ListenEvent> {
+async fn hear_legacy(
+    notices: &mut broadcast::Receiver<Arc<Notice>>,
+    wanted: &WantedChanges,
+) -> Option<ListenEvent> {
     loop {
         // A listener that was too slow starts anew, and so learns that something may have changed.
-        let notice = listener.notices.recv().await.ok()?;
+        let notice = notices.recv().await.ok()?;
         if wanted.hears(&notice.method, notice.params.as_deref()) {
             return Some(notification(&notice));
         }

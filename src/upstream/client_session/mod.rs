@@ -20,7 +20,7 @@ use crate::upstream::exchange::borrowed_line;
 use crate::upstream::pin::Pin;
 use crate::upstream::server::ServerTransport;
 use crate::upstream::sessions::pinned;
-use crate::upstream::sessions::pool::SessionPool;
+use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::sessions::session::{Identity, ServerSession};
 use crate::upstream::wrapped::Upstream;
 
@@ -43,7 +43,7 @@ pub struct ClientSession(SessionKind);
 enum SessionKind {
     Http {
         session: Arc<ServerSession>,
-        sessions: Arc<SessionPool>,
+        sessions: Arc<HttpSessionPool>,
         registry: Arc<ClientSessions>,
     },
     Line(Arc<Session>),

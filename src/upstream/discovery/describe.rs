@@ -16,9 +16,9 @@ use crate::upstream::discovery::remembered::NOBODY;
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::http::origin::FIRST_WORDS;
+use crate::upstream::pool::SessionKey;
 use crate::upstream::port::{Answer, Event, Outgoing};
 use crate::upstream::server::ServerTransport;
-use crate::upstream::sessions::pool::SessionKey;
 use crate::upstream::translate;
 use crate::upstream::wrapped::Upstream;
 
@@ -145,10 +145,7 @@ impl Upstream {
                 return described.await.map_err(DiscoverError::from);
             }
         };
-        let key = SessionKey {
-            caller,
-            capabilities: "{}".into(),
-        };
+        let key = SessionKey::new(Era::Legacy, caller, "{}");
         let lease = sessions.check_out(&key, credentials.as_ref()).await;
         let lease = lease.map_err(DiscoverError::from)?;
         let described = lease.session.described().cloned();

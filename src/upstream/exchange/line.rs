@@ -12,12 +12,13 @@ use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
 use crate::upstream::channel::ask::ask;
 use crate::upstream::channel::event::LineEvent;
-use crate::upstream::channel::pool::{HeldLine, LineClaim, LineKey, LinePool};
-use crate::upstream::channel::shared::{LineTicket, MayAsk, SharedLine};
+use crate::upstream::channel::pool::{HeldLine, LinePool};
+use crate::upstream::channel::shared::{LineTicket, SharedLine};
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::message::{log, may_ask, response};
 use crate::upstream::pin::Pinned;
+use crate::upstream::pool::{MayAsk, SessionKey};
 use crate::upstream::port::{
     Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, UpstreamError,
 };
@@ -35,7 +36,7 @@ pub(in crate::upstream) fn begin(pool: Arc<LinePool>, era: Era, request: Outgoin
     let underway = CurrentLine::default();
     let control = LineControl(Arc::clone(&underway));
     let transport = LineRequest {
-        key: LineKey::of(era, &request),
+        key: SessionKey::of(era, &request),
         pool,
         era,
         request,
@@ -75,14 +76,14 @@ struct LineRequest {
     pool: Arc<LinePool>,
     era: Era,
     request: Outgoing,
-    key: LineKey,
+    key: SessionKey,
     underway: CurrentLine,
 }
 
 /// A request under way. Dropped, its place on the line is free.
 struct OnLine {
     ticket: LineTicket,
-    _claim: Option<LineClaim>,
+    _held: HeldLine,
 }
 
 impl RequestTransport for LineRequest {
@@ -98,11 +99,12 @@ impl RequestTransport for LineRequest {
             MayAsk::Never
         };
         for _ in 0..LINES_MAX {
-            let HeldLine { line, claim } = self.line(asks).await?;
+            let held = self.line(asks).await?;
+            let line = &held.session;
             if self.era == Era::Legacy
                 && let Some(level) = &self.request.log_level
             {
-                set_log_level(&line, level).await;
+                set_log_level(line, level).await;
             }
             let Some(mut ticket) = line.open(asks) else {
                 continue;
@@ -117,12 +119,12 @@ impl RequestTransport for LineRequest {
             // A modern call is cancelled when its exchange is dropped; a legacy call runs on until
             // its control cancels it.
             ticket.cancel_on_drop = self.era == Era::Modern;
-            *self.underway.lock() = Some((Arc::clone(&line), ticket.id));
+            *self.underway.lock() = Some((Arc::clone(line), ticket.id));
             let text = translate::request(&id, &self.request.method, &params);
             ticket.send(text).await;
             return Ok(OnLine {
                 ticket,
-                _claim: claim,
+                _held: held,
             });
         }
         Err(failed(UNREACHABLE))
@@ -162,9 +164,9 @@ impl LineRequest {
             .request
             .pin
             .as_ref()
-            .and_then(|pin| pin.held(|line: &PinnedLine| Some(line.also())));
+            .and_then(|pin| pin.held(|line: &PinnedLine| Some(line.0.also())));
         if let Some(held) = pinned
-            && held.line.is_open()
+            && held.session.is_open()
         {
             return Ok(held);
         }
@@ -172,9 +174,8 @@ impl LineRequest {
         let held = self.pool.get(&self.key, asks, credentials).await?;
         Ok(match &self.request.pin {
             Some(pin) => {
-                let line = PinnedLine(held);
-                let also = line.also();
-                pin.hold(line);
+                let also = held.also();
+                pin.hold(PinnedLine(held));
                 also
             }
             None => held,
@@ -184,16 +185,6 @@ impl LineRequest {
 
 /// A line that several requests of one call use.
 struct PinnedLine(HeldLine);
-
-impl PinnedLine {
-    /// For one more request; the claim stays.
-    fn also(&self) -> HeldLine {
-        HeldLine {
-            line: Arc::clone(&self.0.line),
-            claim: None,
-        }
-    }
-}
 
 impl Pinned for PinnedLine {
     fn is_a_clients(&self) -> bool {

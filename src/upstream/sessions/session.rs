@@ -24,6 +24,7 @@ use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::initialize::Initialized;
+use crate::upstream::pool::{PooledSession, Questions};
 use crate::upstream::sessions::calls::SessionCalls;
 use crate::upstream::translate;
 
@@ -76,6 +77,21 @@ pub(in crate::upstream) trait Unasked: Any + fmt::Debug + Send + Sync {
     /// Hears what the server says on it, from here to the session's end. Resolves when the server
     /// has taken the request for it, or after a moment.
     async fn hear(&self, session: &Arc<ServerSession>);
+}
+
+impl PooledSession for ServerSession {
+    fn is_open(&self) -> bool {
+        !self.beside.ending.token().is_cancelled()
+    }
+
+    /// None are told apart: calls that may ask share a session only where that is configured.
+    fn questions(&self) -> Questions {
+        Questions::default()
+    }
+
+    fn close_unused(self: &Arc<Self>) {
+        self.close_soon();
+    }
 }
 
 /// How a client names its session, and itself.
@@ -372,7 +388,15 @@ impl ServerSession {
         }
     }
 
-    /// Ends it at the server, unless it was left to another process.
+    /// Ends the session here, and soon at the server, unless it was left to another process.
+    pub(in crate::upstream) fn close_soon(self: &Arc<Self>) {
+        self.beside.end();
+        let session = Arc::clone(self);
+        let closing = async move { session.close().await };
+        self.beside.services.spawn(closing);
+    }
+
+    /// Ends the session at the server, unless it was left to another process.
     pub(in crate::upstream) async fn close(&self) {
         self.beside.end();
         let Some(id) = &self.stamp.id else { return };

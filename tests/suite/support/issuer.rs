@@ -1,6 +1,7 @@
 //! An issuer of tokens: publishes its keys over HTTP, changes them, and signs what it is told to.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::rand::SystemRandom;
@@ -8,10 +9,9 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Config, PATIENCE, within};
+use super::Config;
 
 /// Whom its tokens are for.
 pub(crate) const AUDIENCE: &str = "https://tools.example/mcp";
@@ -29,7 +29,7 @@ struct Shared {
     key: Mutex<(String, Arc<EcdsaKeyPair>)>,
     /// What is answered instead of the keys.
     instead: Mutex<Option<String>>,
-    fetches: watch::Sender<u32>,
+    fetches: AtomicU32,
 }
 
 fn new_key(id: &str) -> (String, Arc<EcdsaKeyPair>) {
@@ -61,7 +61,7 @@ impl Issuer {
         let shared = Arc::new(Shared {
             key: Mutex::new(new_key("first")),
             instead: Mutex::default(),
-            fetches: watch::Sender::new(0),
+            fetches: AtomicU32::new(0),
         });
         let stop = CancellationToken::new();
         let serving = serve(listener, Arc::clone(&shared));
@@ -102,15 +102,7 @@ impl Issuer {
     }
 
     pub(crate) fn fetches(&self) -> u32 {
-        *self.shared.fetches.borrow()
-    }
-
-    pub(crate) async fn until_fetched(&self, times: u32) {
-        let mut fetches = self.shared.fetches.subscribe();
-        let fetched = fetches.wait_for(|seen| *seen >= times);
-        within(PATIENCE, "the keys are fetched", fetched)
-            .await
-            .unwrap();
+        self.shared.fetches.load(Ordering::Relaxed)
     }
 
     /// `Authorization` of a client, for an hour.
@@ -157,7 +149,7 @@ async fn answer(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
     }
-    shared.fetches.send_modify(|fetches| *fetches += 1);
+    shared.fetches.fetch_add(1, Ordering::Relaxed);
     let instead = shared.instead.lock().unwrap().clone();
     let response = instead.unwrap_or_else(|| {
         let (id, key) = shared.key.lock().unwrap().clone();

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Shared;
 use crate::downstream::tasks::v2025;
 use crate::mcp::envelope;

@@ -16,8 +16,9 @@ use super::owner::{CallLimits, LogOwner};
 use super::recent::RecentEvents;
 use super::registry::Registration;
 use super::writer::{LogWriter, RETRY};
-use crate::downstream::cancels;
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::calls::cancel::is_cancelled_elsewhere;
+use crate::downstream::calls::registry::CallKind;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::Keepalive;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Shared;
@@ -54,9 +55,13 @@ pub(super) fn begin(
 ) -> Result<Begun, BoxStream<'static, StreamItem>> {
     let (recent, shown) = watch::channel(RecentEvents::default());
     let session = call.session.key();
-    let registration = front
-        .resumable
-        .begin(log.name(), session, &call.id, shown.clone());
+    let entry = front
+        .calls
+        .enter(CallKind::Resumable, session, call.id.get());
+    let registration = entry.ok().and_then(|entry| {
+        let recent = shown.clone();
+        front.resumable.begin(log.name(), entry, recent)
+    });
     let Some(registration) = registration else {
         tracing::warn!("too many resumable calls: one more ends with its client's connection");
         return Err(source);
@@ -196,7 +201,7 @@ impl CallJob {
                     }
                     return Some(failed(&self.writer.owner().id, Reason::Deadline));
                 }
-                () = self.registration.cancelled.cancelled(), if !self.is_cancelled => {
+                () = self.registration.entry.cancelled(), if !self.is_cancelled => {
                     self.is_cancelled = true;
                     self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
                 }
@@ -221,8 +226,8 @@ impl CallJob {
             return Ok(());
         }
         let LogOwner { id, began_ms, .. } = self.writer.owner();
-        if cancels::is_told(&self.front, self.session, id, *began_ms).await? {
-            self.registration.cancelled.cancel();
+        if is_cancelled_elsewhere(&self.front, self.session, id, *began_ms).await? {
+            self.registration.entry.cancel();
         }
         Ok(())
     }

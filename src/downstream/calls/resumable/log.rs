@@ -197,11 +197,11 @@ impl EventLog {
 
         use crate::clock::{Clock, Manual};
         use crate::store::memory::Memory;
-        use crate::store::patience::Patience;
+        use crate::store::patience::StorePatience;
         use crate::task::id::Caller;
 
         let clock: Arc<dyn Clock> = Arc::new(Manual::at(0));
-        let patience = Patience {
+        let patience = StorePatience {
             read: Duration::ZERO,
             create: Duration::ZERO,
         };

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::downstream::body::Body;
@@ -53,31 +52,24 @@ use takeover::Takeover;
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The client says that it no longer waits for a request. `false`: no such call runs here.
-pub(in crate::downstream) fn cancelled(front: &Shared, by: &Requester, id: &RawValue) -> bool {
-    by.session
-        .is_some_and(|session| front.resumable.cancelled(session, id))
+/// The last event that a client has which comes back to a call: its id without the prefix. `None`: the client asks for
+/// something of the server's.
+pub(in crate::downstream) fn last_event(parts: &Parts) -> Option<&str> {
+    let id = parts.headers.get(LAST_EVENT_ID)?.to_str().ok()?;
+    id.strip_prefix(PREFIX)
+        .filter(|_| parts.method == Method::GET)
 }
 
-/// Responds to a client that comes back to a call, on any replica. `None`: the client asks for a stream of the
-/// server's.
+/// Responds to a client that comes back to a call behind this event, on any replica.
 pub(in crate::downstream) async fn resume(
     front: &Shared,
     by: &Requester,
     parts: &Parts,
-) -> Option<Response<Body>> {
-    if parts.method != Method::GET {
-        return None;
-    }
-    let last = parts.headers.get(LAST_EVENT_ID)?.to_str().ok()?;
-    let behind = last.strip_prefix(PREFIX)?;
-    Some(Box::pin(replay(front, by, parts, behind)).await)
-}
-
-async fn replay(front: &Shared, by: &Requester, parts: &Parts, behind: &str) -> Response<Body> {
+    last: &str,
+) -> Response<Body> {
     let headers = &parts.headers;
     let read = || {
-        let (call, number) = behind.split_once('/')?;
+        let (call, number) = last.split_once('/')?;
         Some((TaskId::parse(call)?, number.parse::<u64>().ok()?))
     };
     let (Some((call, number)), Some(session)) = (read(), CallerSession::of(by, headers)) else {

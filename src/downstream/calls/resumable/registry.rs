@@ -1,16 +1,14 @@
-//! The resumable calls that this replica carries.
+//! The resumable calls that this replica carries, by their logs.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, MutexGuard};
 
-use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_util::sync::CancellationToken;
 
 use super::large_answers::LargeAnswers;
 use super::recent::RecentEvents;
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::calls::registry::CallEntry;
 use crate::lock::Mutex;
 use crate::store::kv::Name;
 
@@ -20,14 +18,14 @@ const CALLS_MAX: usize = 1024;
 /// Memory for all answers that the store could not take yet.
 const ANSWERS_KIB_MAX: usize = 64 * 1024;
 
-/// The resumable calls of this process.
+/// The resumable calls of this process, by their logs. A cancel finds them in the registry of all calls.
 #[derive(Debug)]
 pub struct ResumableCalls {
     room: Arc<Semaphore>,
     answers: Arc<Semaphore>,
     /// The large answers that this process wrote into the store.
     pub(super) large_answers: LargeAnswers,
-    active: Mutex<HashMap<Name, ActiveCall>>,
+    active: Mutex<HashMap<Name, watch::Receiver<RecentEvents>>>,
 }
 
 impl Default for ResumableCalls {
@@ -41,26 +39,18 @@ impl Default for ResumableCalls {
     }
 }
 
-#[derive(Debug)]
-struct ActiveCall {
-    session: SessionKey,
-    request: Box<str>,
-    recent: watch::Receiver<RecentEvents>,
-    cancelled: CancellationToken,
-}
-
 /// One call in the registry. Dropped, the call leaves it.
 #[derive(Debug)]
 pub(super) struct Registration {
     calls: Arc<ResumableCalls>,
     name: Name,
-    /// Cancelled when the client says that it no longer waits for the answer.
-    pub(super) cancelled: CancellationToken,
+    /// The call by its session and id, which a cancel names.
+    pub(super) entry: CallEntry,
     _room: OwnedSemaphorePermit,
 }
 
 impl ResumableCalls {
-    fn active(&self) -> MutexGuard<'_, HashMap<Name, ActiveCall>> {
+    fn active(&self) -> MutexGuard<'_, HashMap<Name, watch::Receiver<RecentEvents>>> {
         self.active.lock()
     }
 
@@ -68,26 +58,18 @@ impl ResumableCalls {
     pub(super) fn begin(
         self: &Arc<Self>,
         name: Name,
-        session: SessionKey,
-        request: &RawValue,
+        entry: CallEntry,
         recent: watch::Receiver<RecentEvents>,
     ) -> Option<Registration> {
         let room = Arc::clone(&self.room).try_acquire_owned().ok()?;
-        let cancelled = CancellationToken::new();
-        let call = ActiveCall {
-            session,
-            request: request.get().into(),
-            recent,
-            cancelled: cancelled.clone(),
-        };
         match self.active().entry(name) {
             Entry::Occupied(_) => return None,
-            Entry::Vacant(place) => place.insert(call),
+            Entry::Vacant(place) => place.insert(recent),
         };
         Some(Registration {
             calls: Arc::clone(self),
             name,
-            cancelled,
+            entry,
             _room: room,
         })
     }
@@ -99,15 +81,7 @@ impl ResumableCalls {
 
     /// The newest events of that call, if it runs here.
     pub(super) fn find(&self, name: Name) -> Option<watch::Receiver<RecentEvents>> {
-        self.active().get(&name).map(|call| call.recent.clone())
-    }
-
-    /// The client says that it no longer waits for this request. `false`: no such call runs here.
-    pub(super) fn cancelled(&self, session: SessionKey, request: &RawValue) -> bool {
-        let active = self.active();
-        let mut of_session = active.values().filter(|call| call.session == session);
-        let found = of_session.find(|call| *call.request == *request.get());
-        found.map(|call| call.cancelled.cancel()).is_some()
+        self.active().get(&name).cloned()
     }
 
     /// Takes memory for an answer that waits for the store.
@@ -126,26 +100,26 @@ impl Drop for Registration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::downstream::calls::registry::{CallKind, CallRegistry, Cancelled};
+    use crate::downstream::inbound::session_key::SessionKey;
 
     #[test]
-    fn a_place_is_free_again_and_a_cancel_finds_its_call() {
+    fn a_log_has_one_call_and_its_place_is_free_again() {
         let calls = Arc::new(ResumableCalls::default());
-        let caller = crate::task::id::Caller::from_bytes([1; 16]);
-        let session = SessionKey::of(&caller, "s");
-        let id = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let registry = CallRegistry::default();
+        let session = SessionKey::unnamed();
+        let enter = || registry.enter(CallKind::Resumable, session, "1").unwrap();
         let name = Name::of(crate::store::kv::Kind::Events, &["x"]);
         let (_tail, receiver) = watch::channel(RecentEvents::default());
-        let registered = calls.begin(name, session, &id("1"), receiver).unwrap();
+        let registered = calls.begin(name, enter(), receiver).unwrap();
         assert!(calls.find(name).is_some() && calls.find_begun(name).is_none());
         let (_tail, receiver) = watch::channel(RecentEvents::default());
-        assert!(calls.begin(name, session, &id("1"), receiver).is_none());
-        assert!(!calls.cancelled(SessionKey::of(&caller, "other"), &id("1")));
-        assert!(!calls.cancelled(session, &id("\"1\"")));
-        assert!(!registered.cancelled.is_cancelled());
-        assert!(calls.cancelled(session, &id("1")));
-        assert!(registered.cancelled.is_cancelled());
+        assert!(calls.begin(name, enter(), receiver).is_none());
+        assert_eq!(registry.cancel(session, "1"), Cancelled::AtServer);
+        assert!(registered.entry.is_cancelled());
         drop(registered);
         assert!(calls.find(name).is_none());
+        assert_eq!(registry.cancel(session, "1"), Cancelled::Nothing);
         assert_eq!(calls.room.available_permits(), CALLS_MAX);
     }
 }

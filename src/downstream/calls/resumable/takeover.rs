@@ -15,6 +15,7 @@ use super::log::{EventLog, Rest};
 use super::owner::{LogOwner, SealedPoint, StoredOwner};
 use super::recent::RecentEvents;
 use super::writer::LogWriter;
+use crate::downstream::calls::registry::CallKind;
 use crate::downstream::proxy::Shared;
 use crate::mcp::error::Reason;
 use crate::mcp::headers::LAST_EVENT_ID;
@@ -78,10 +79,11 @@ impl Takeover {
         let (recent, shown) = watch::channel(RecentEvents::default());
         let key = self.session.key();
         // One takeover at a time on this replica, and then one of all replicas.
-        let registered = self
-            .front
-            .resumable
-            .begin(log.name(), key, &owner.id, shown);
+        let front = &self.front;
+        let entry = front.calls.enter(CallKind::Resumable, key, owner.id.get());
+        let registered = entry
+            .ok()
+            .and_then(|entry| front.resumable.begin(log.name(), entry, shown));
         let Some(registration) = registered else {
             return Ok(());
         };

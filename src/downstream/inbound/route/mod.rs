@@ -10,6 +10,7 @@ use crate::mcp::version::Era;
 
 pub(in crate::downstream) mod call;
 pub(in crate::downstream) mod modern;
+pub(in crate::downstream) mod ours;
 pub(in crate::downstream) mod session;
 
 /// What the server must be asked.
@@ -54,6 +55,27 @@ impl KnownTools {
 
     pub(in crate::downstream) fn get(&self, tool: &str) -> Option<&Tool> {
         self.listed()?.get(tool)
+    }
+}
+
+/// A request of 2025-11-25 about a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum TaskOp {
+    Get,
+    Cancel,
+    List,
+    Result,
+}
+
+impl TaskOp {
+    pub(in crate::downstream) fn of(method: &str) -> Option<Self> {
+        Some(match method {
+            "tasks/get" => Self::Get,
+            "tasks/cancel" => Self::Cancel,
+            "tasks/list" => Self::List,
+            "tasks/result" => Self::Result,
+            _ => return None,
+        })
     }
 }
 

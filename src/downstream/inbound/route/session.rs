@@ -1,29 +1,58 @@
-//! What of a legacy session raincheck reads: pure. All else passes to the server as it is.
+//! What becomes of a message on a session of the server's own: decided once from what the message says and from the
+//! revision that the session speaks. Pure.
 
 use serde_json::value::RawValue;
 
-use super::super::request::LegacyMessage;
-use super::super::requester::Requester;
-use crate::mcp::json::Object;
+use super::TaskOp;
+use crate::downstream::inbound::request::LegacyMessage;
+use crate::downstream::inbound::requester::Requester;
+use crate::mcp::json::{Object, string};
 use crate::mcp::request::Request;
+use crate::task::id::TaskId;
+use crate::task::view_2025;
 
 /// What raincheck has to do with a message.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(in crate::downstream) enum SessionRoute<'m, 'a> {
-    /// `initialize`: the answer says that there are tasks.
+    /// `initialize` passes, and the answer says that there are tasks.
     Initialize(&'m Request<'a>),
-    /// `tools/list`: the answer may say which tools run as tasks, and have our tools in it.
+    /// `tools/list` passes; the answer may say which tools run as tasks, and have our tools in it.
     Tools(&'m Request<'a>),
-    /// `tools/call`.
+    /// `tools/call`: [`route_call`](super::call::route_call) decides.
     Call(&'m Request<'a>),
-    /// `tasks/*`: about a task in the store, maybe.
-    Task(&'m Request<'a>),
-    /// The client waits for the request of this id no more.
+    /// A request about a task, which may be in the store.
+    Task(&'m Request<'a>, TaskOp),
+    /// The client no longer waits for the request with this id.
     Cancel(&'a RawValue),
-    /// To a question under this id, of a task or of a call that raincheck carries, maybe.
+    /// The answer to a question of a task.
+    TaskAnswer(TaskQuestion, &'m Object<'a>),
+    /// The answer to a question with this id, which a call may have asked that raincheck carries.
     Answer(&'a RawValue, &'m Object<'a>),
-    /// The server's own business.
+    /// The server answers.
     Pass,
+}
+
+/// A question of a task, as its id names it.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::downstream) struct TaskQuestion {
+    /// The id of the question on the wire.
+    pub(in crate::downstream) id: Box<str>,
+    pub(in crate::downstream) task: TaskId,
+    /// The input key.
+    pub(in crate::downstream) key: Box<str>,
+}
+
+impl TaskQuestion {
+    /// `None`: no question of a task has this id.
+    pub(in crate::downstream) fn of(id: &RawValue) -> Option<Self> {
+        let id = string(id)?;
+        let (task, key) = view_2025::question_of(&id)?;
+        Some(Self {
+            id: (&*id).into(),
+            task,
+            key: key.into(),
+        })
+    }
 }
 
 /// `speaks_of_tasks`: the session does, as revision 2025-11-25.
@@ -40,15 +69,18 @@ pub(in crate::downstream) fn route_session<'m, 'a>(
             }
             "tools/list" => SessionRoute::Tools(request),
             "tools/call" => SessionRoute::Call(request),
-            method if speaks_of_tasks && method.starts_with("tasks/") => {
-                SessionRoute::Task(request)
-            }
-            _ => SessionRoute::Pass,
+            method => match TaskOp::of(method).filter(|_| speaks_of_tasks) {
+                Some(op) => SessionRoute::Task(request, op),
+                None => SessionRoute::Pass,
+            },
         },
         LegacyMessage::Notification(..) => message
             .cancels()
             .map_or(SessionRoute::Pass, SessionRoute::Cancel),
-        LegacyMessage::Answer(id, message) => SessionRoute::Answer(id, message),
+        LegacyMessage::Answer(id, message) => match TaskQuestion::of(id) {
+            Some(question) => SessionRoute::TaskAnswer(question, message),
+            None => SessionRoute::Answer(id, message),
+        },
         LegacyMessage::Unclear(_) => SessionRoute::Pass,
     }
 }
@@ -60,7 +92,7 @@ mod tests {
     use crate::downstream::inbound::request::Inbound;
     use crate::mcp::version::Era;
 
-    fn decided(text: &str, has_session: bool, speaks_of_tasks: bool) -> &'static str {
+    fn decided(text: &str, has_session: bool, speaks_of_tasks: bool) -> String {
         let message = Inbound::read(text.as_bytes()).legacy();
         let mut head = hyper::Request::builder();
         if has_session {
@@ -69,56 +101,38 @@ mod tests {
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Legacy, false);
         match route_session(&message, &by, speaks_of_tasks) {
-            SessionRoute::Initialize(_) => "initialize",
-            SessionRoute::Tools(_) => "tools",
-            SessionRoute::Call(_) => "call",
-            SessionRoute::Task(_) => "task",
-            SessionRoute::Cancel(_) => "cancel",
-            SessionRoute::Answer(..) => "answer",
-            SessionRoute::Pass => "pass",
+            SessionRoute::Initialize(_) => "initialize".into(),
+            SessionRoute::Tools(_) => "tools".into(),
+            SessionRoute::Call(_) => "call".into(),
+            SessionRoute::Task(_, op) => format!("task {op:?}"),
+            SessionRoute::Cancel(_) => "cancel".into(),
+            SessionRoute::TaskAnswer(question, _) => format!("answer {}", question.key),
+            SessionRoute::Answer(..) => "answer".into(),
+            SessionRoute::Pass => "pass".into(),
         }
     }
 
     #[test]
     fn only_what_raincheck_has_to_do_with_is_read() {
+        let initialize = r#"{"id":1,"method":"initialize"}"#;
+        let cancelled = r#"{"method":"notifications/cancelled"}"#;
+        let initialized = r#"{"method":"notifications/initialized"}"#;
+        let cancel = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;
         for (text, has_session, speaks_of_tasks, expected) in [
-            (
-                r#"{"id":1,"method":"initialize"}"#,
-                false,
-                false,
-                "initialize",
-            ),
-            (r#"{"id":1,"method":"initialize"}"#, true, false, "pass"),
-            (
-                r#"{"id":1,"method":"initialize"}"#,
-                true,
-                true,
-                "initialize",
-            ),
+            (initialize, false, false, "initialize"),
+            (initialize, true, false, "pass"),
+            (initialize, true, true, "initialize"),
             (r#"{"id":1,"method":"tools/list"}"#, true, false, "tools"),
             (r#"{"id":1,"method":"tools/call"}"#, true, false, "call"),
-            (r#"{"id":1,"method":"tasks/get"}"#, true, true, "task"),
+            (r#"{"id":1,"method":"tasks/get"}"#, true, true, "task Get"),
             (r#"{"id":1,"method":"tasks/get"}"#, true, false, "pass"),
+            (r#"{"id":1,"method":"tasks/update"}"#, true, true, "pass"),
             (r#"{"id":1,"method":"ping"}"#, true, true, "pass"),
-            (
-                r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#,
-                true,
-                false,
-                "cancel",
-            ),
-            (
-                r#"{"method":"notifications/cancelled"}"#,
-                true,
-                false,
-                "pass",
-            ),
-            (
-                r#"{"method":"notifications/initialized"}"#,
-                true,
-                true,
-                "pass",
-            ),
+            (cancel, true, false, "cancel"),
+            (cancelled, true, false, "pass"),
+            (initialized, true, true, "pass"),
             (r#"{"id":1,"result":{}}"#, true, false, "answer"),
+            (r#"{"id":"q","result":{}}"#, true, false, "answer"),
             ("[]", true, true, "pass"),
         ] {
             let route = decided(text, has_session, speaks_of_tasks);

@@ -7,25 +7,23 @@ use std::time::Duration;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
-use uuid::Uuid;
 
-use super::super::super::body::Body;
-use super::super::super::companion::desk::Desk;
-use super::super::super::inbound::idempotency;
-use super::super::super::inbound::requester::Requester;
-use super::super::super::inbound::route::call::{CallRoute, CarrySpec, route_call};
-use super::super::super::outbound::response::{Rpc, undecided};
-use super::super::super::proxy::Shared;
-use super::super::super::tools;
-use super::super::super::{
-    calls::resumable, cancels, claims, companion, outbound::patience, tasks::v2025,
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancelled;
+use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
+use crate::downstream::companion::desk::Desk;
+use crate::downstream::inbound::idempotency;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::call::{
+    CallOp, CallRoute, CarrySpec, KnownSession, route_call,
 };
-use super::super::carried::{Carrying, Ids, Refused};
-use super::super::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::send::notify;
 use crate::downstream::outbound::stream::ResponseEvent;
-use crate::mcp::error::RpcError;
-use crate::mcp::headers::SESSION_ID;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tools;
+use crate::downstream::{calls::resumable, claims, companion, outbound::patience, tasks::v2025};
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::request::Request;
@@ -34,50 +32,74 @@ use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::policy::Rule;
+use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Outgoing, Pin};
 
 /// Messages that wait for a slow client.
 const MESSAGES_MAX: usize = 64;
 
-/// Does with a call what the route says. `None`: it passes.
+/// What was decided about a call.
+pub(in crate::downstream) enum DecidedCall<'k> {
+    Pass,
+    /// raincheck answers, and uses this session at the server.
+    Answer(CallOp<'k>, Option<Pin>),
+}
+
+/// Routes a call, and asks the server what the route needs to know. `Err`: the error in place of an answer.
+pub(in crate::downstream) async fn decide<'k>(
+    front: &'k Shared,
+    by: &Requester,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+) -> Result<DecidedCall<'k>, DiscoverError> {
+    let speaks_of_tasks = v2025::speaks(headers);
+    let mut known = v2025::known_of_calls(front, headers, request, speaks_of_tasks);
+    let mut pin = None;
+    loop {
+        match route_call(request, by, &known) {
+            CallRoute::Ask(question) => {
+                let capabilities = by.session_capabilities();
+                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
+                Box::pin(asking).await?;
+            }
+            CallRoute::AskSession => {
+                let caller = *by.caller.as_bytes();
+                let session = front.upstream.client_session(headers, caller);
+                pin = session.map(|session| session.pin());
+                known.session = match pin {
+                    Some(_) => KnownSession::Found,
+                    None => KnownSession::Unknown,
+                };
+            }
+            CallRoute::Pass => return Ok(DecidedCall::Pass),
+            CallRoute::Answer(op) => return Ok(DecidedCall::Answer(op, pin)),
+        }
+    }
+}
+
+/// Does with a call what the route says.
 pub(in crate::downstream) async fn answer(
     front: &Shared,
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
-) -> Option<Response<Body>> {
-    let mut known = v2025::known_of_calls(front, request, v2025::speaks(headers));
-    let spec = loop {
-        match route_call(request, by, &known) {
-            CallRoute::Ask(question) => {
-                let capabilities = by.session_capabilities();
-                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
-                if let Err(error) = Box::pin(asking).await {
-                    return Some(undecided(request.id, error));
-                }
-            }
-            CallRoute::Refuse(error) => {
-                let refused = Rpc::error(request.id.get(), &error).on_session();
-                return Some(refused.into_response());
-            }
-            CallRoute::Pass => return None,
-            CallRoute::Companion(tool, names, companion) => {
-                let desk = Desk::of(front, by, companion, names);
-                return Some(companion::call(&desk, tool, request, headers).await);
-            }
-            CallRoute::Task(spec) => {
-                let sent = v2025::on_session(front, by, headers, request);
-                return Box::pin(v2025::make_task(front, by, request, *spec, sent)).await;
-            }
-            CallRoute::Carry(spec) => break spec,
+    (op, pin): (CallOp<'_>, Option<Pin>),
+) -> Response<Body> {
+    let spec = match op {
+        CallOp::Refuse(error) => {
+            let refused = Rpc::error(request.id.get(), &error).on_session();
+            return refused.into_response();
         }
-    };
-    let pin = match pin(front, by, headers) {
-        Ok(pin) => pin,
-        // The server says so best.
-        Err(Unpinned::Unknown) => return None,
-        Err(Unpinned::Busy) if spec.claim.is_none() && !spec.is_limited => return None,
-        Err(Unpinned::Busy) => return Some(Rpc::busy(request.id.get()).into_response()),
+        CallOp::Busy => return Rpc::busy(request.id.get()).into_response(),
+        CallOp::Companion(tool, names, companion) => {
+            let desk = Desk::of(front, by, companion, names);
+            return companion::call(&desk, tool, request, headers).await;
+        }
+        CallOp::Task(spec) => {
+            let sent = v2025::on_session(front, by, headers, request, pin);
+            return Box::pin(v2025::make_task(front, by, request, *spec, sent)).await;
+        }
+        CallOp::Carry(spec) => spec,
     };
     let mut call = call(by, request, &spec, pin);
     call.outgoing.headers = front.upstream.client_headers(headers);
@@ -88,7 +110,7 @@ pub(in crate::downstream) async fn answer(
         session: by.session,
         words: Rpc::legacy_answer,
     };
-    Some(carry(front, &how, (spec.claim, call)).await)
+    carry(front, &how, (spec.claim, call)).await
 }
 
 /// A request that is carried, and how its client is spoken to.
@@ -108,20 +130,15 @@ pub(in crate::downstream) async fn carry(
     (claim, call): (Option<CallClaim>, CallSpec),
 ) -> Response<Body> {
     let request = how.request;
-    let nobodys = || SessionKey::of(&call.caller, &Uuid::new_v4().to_string());
-    let session = how.session.unwrap_or_else(nobodys);
-    let ids = if claim.is_some() {
-        Ids::MayRepeat
+    let session = how.session.unwrap_or_else(SessionKey::unnamed);
+    let kind = if claim.is_some() {
+        CallKind::Joined
     } else {
-        Ids::Differ
+        CallKind::Carried
     };
-    let carrying = match front.carried.enter(session, request.id, ids) {
-        Ok(carrying) => carrying,
-        Err(Refused::SameId) => {
-            let error = RpcError::invalid_request("Invalid request: this id is in use");
-            return Rpc::error(request.id.get(), &error).into_response();
-        }
-        Err(Refused::Full) => return Rpc::busy(request.id.get()).on_session().into_response(),
+    let entry = match front.calls.enter(kind, session, request.id.get()) {
+        Ok(entry) => entry,
+        Err(why) => return why.answer(request.id.get()).into_response(),
     };
     let (sender, said) = mpsc::channel(MESSAGES_MAX + 1);
     let saying = Saying {
@@ -135,7 +152,7 @@ pub(in crate::downstream) async fn carry(
         question_patience: question_patience(&call.rule),
     };
     let (tell, begun) = oneshot::channel();
-    let job = begin(Arc::clone(front), (claim, call), carrying, saying, tell);
+    let job = begin(Arc::clone(front), (claim, call), entry, saying, tell);
     front.passing.spawn(job);
     match begun.await {
         Ok(Ok(())) => {}
@@ -150,7 +167,7 @@ pub(in crate::downstream) async fn carry(
     resumable::respond(front, how.by, held, said, patience::LEGACY).await
 }
 
-/// For so long an answer may be waited for.
+/// How long an answer to a question may take.
 fn question_patience(rule: &Rule) -> Duration {
     Duration::from_millis(rule.input_timeout_ms.unwrap_or(rule.max_duration_ms))
 }
@@ -159,7 +176,7 @@ fn question_patience(rule: &Rule) -> Duration {
 async fn begin(
     front: Shared,
     (claim, call): (Option<CallClaim>, CallSpec),
-    carrying: Carrying,
+    entry: CallEntry,
     saying: Saying,
     begun: oneshot::Sender<Result<(), NotClaimed>>,
 ) {
@@ -167,44 +184,17 @@ async fn begin(
         Ok(client) => {
             let _ = begun.send(Ok(()));
             let (session, id) = (saying.session, saying.id.clone());
-            let cancelled = async {
-                match session {
-                    Some(session) => cancels::told(&front, session, &id).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = follow(client, carrying, saying) => {}
-                // Dropped, the client is gone, as if it had been cancelled here.
-                () = cancelled => {}
+                () = follow(client, &entry, saying) => {}
+                // The subscriber is dropped: to the carrier the client is gone, and it cancels the call.
+                () = cancelled(&front, &entry, session, &id) => {}
             }
         }
         Err(why) => {
             // Before the client hears it: it may use the id again.
-            drop(carrying);
+            drop(entry);
             let _ = begun.send(Err(why));
         }
-    }
-}
-
-/// Why there is no session for a call.
-enum Unpinned {
-    Unknown,
-    /// Too many are in use.
-    Busy,
-}
-
-/// The session that the call goes out on: the client's own, or any where servers have none.
-fn pin(front: &Shared, by: &Requester, headers: &HeaderMap) -> Result<Option<Pin>, Unpinned> {
-    if !headers.contains_key(SESSION_ID) {
-        return Ok(None);
-    }
-    let caller = *by.caller.as_bytes();
-    let session = front.upstream.client_session(headers, caller);
-    match session {
-        Some(session) => Ok(Some(session.pin())),
-        None if front.upstream.speaks_http() => Err(Unpinned::Busy),
-        None => Err(Unpinned::Unknown),
     }
 }
 
@@ -283,13 +273,11 @@ impl Saying {
 }
 
 /// Takes what is said to the client.
-async fn follow(mut client: CallSubscriber, carrying: Carrying, saying: Saying) {
+async fn follow(mut client: CallSubscriber, entry: &CallEntry, saying: Saying) {
     let mut is_slow = false;
     loop {
         let reply = tokio::select! {
             reply = client.next() => reply,
-            // Dropped, the client is gone, and the call is cancelled.
-            () = carrying.cancelled() => return,
             () = saying.left() => return,
         };
         match reply {
@@ -298,17 +286,16 @@ async fn follow(mut client: CallSubscriber, carrying: Carrying, saying: Saying) 
                 let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
                 let is_question = asked.is_some();
                 if let Some(id) = asked.filter(|_| saying.streams) {
-                    carrying.asks(id, client.answers());
+                    entry.asks(id.get(), AnswerPath::Carrier(client.answers()));
                 }
                 tokio::select! {
                     () = saying.say(message, is_question, &mut is_slow) => {}
-                    () = carrying.cancelled() => return,
                     () = saying.left() => return,
                 }
             }
             Some(Reply::Answer(answer)) => {
                 // Before the client hears it: it may use the id again.
-                drop(carrying);
+                entry.leave();
                 let rpc = (saying.words)(saying.id.get(), answer);
                 if let Some(room) = saying.answer {
                     room.send(ResponseEvent::Answer(rpc));

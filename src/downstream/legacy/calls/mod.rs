@@ -6,69 +6,65 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::http::request::Parts;
-use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::outbound::response;
-use super::super::proxy::Shared;
-use super::super::tasks::v2025::{self, Edit};
-use super::pushes::SessionKey;
+use crate::downstream::calls::registry::AnswerPath;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::proxy::Shared;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
+use crate::runner::responder::RelayedAnswer;
 use crate::upstream::Answer;
 
 mod call;
-mod list;
 
-pub(in crate::downstream) use call::{Carry, answer, carry};
-use list::Page;
+pub(in crate::downstream) use call::{Carry, DecidedCall, answer, carry, decide};
 
-/// The server's list of tools with ours in it. `None`: it passes.
-pub(super) async fn tools(
+/// How the answer to `tools/list` is edited. `None`: it passes as it is.
+pub(super) async fn edit_of_tools(
     front: &Shared,
     by: &Requester,
-    (parts, body): (&Parts, &Bytes),
     request: &Request<'_>,
-    edit: Option<&Edit>,
-) -> Option<Response<Body>> {
-    let companion = front.companion.as_ref().filter(|_| request.has_id())?;
-    let has_ours = is_decided(front, by).await;
-    companion.note_list(by.name(), has_ours);
-    if !has_ours {
-        return None;
-    }
-    let page = Page::of(front, by, request, edit.cloned());
-    if front.upstream.speaks_http() {
-        return Some(list::over_http(page, parts, body).await);
-    }
-    list::over_lines(page, parts, body, request).await
+    says_tasks: bool,
+) -> Option<AnswerEdit> {
+    let has_ours = match front.companion.as_ref().filter(|_| request.has_id()) {
+        Some(companion) => {
+            let has_ours = is_decided(front, by).await;
+            companion.note_list(by.name(), has_ours);
+            has_ours
+        }
+        None => false,
+    };
+    let ours = has_ours.then(|| by.session_capabilities());
+    AnswerEdit::of_tools(front, by, request, says_tasks, ours)
 }
 
-/// Takes the answer to a question of a task, or of a call that is carried here. `None`: it is for the server.
-pub(super) async fn answered(
+/// Takes the answer to a question of a call that is carried here. False where no such call asked the question: the
+/// answer is for the server.
+pub(super) fn take_answer(
     front: &Shared,
     by: &Requester,
-    headers: &HeaderMap,
-    (id, message): (&RawValue, &Object<'_>),
-) -> Option<Response<Body>> {
-    if let Some(taken) = v2025::answered(front, by, headers, id, message).await {
-        return Some(taken);
-    }
+    id: &RawValue,
+    message: &Object<'_>,
+) -> bool {
     let answer = match (message.get("result"), message.get("error")) {
         (Some(result), None) => Answer::Result(result.get().into()),
         (None, Some(error)) => Answer::Refused(error.get().into()),
-        _ => return None,
+        _ => return false,
     };
-    let session = by.session?;
-    if front.carried.answer(session, id, answer) {
-        return Some(response::empty(StatusCode::ACCEPTED));
+    let Some(session) = by.session else {
+        return false;
+    };
+    if let Some((id, AnswerPath::Carrier(answers))) = front.calls.take_question(session, id) {
+        // There is room for the answers to all questions that may be asked. An answer that comes too late is lost.
+        let id = Arc::from(id);
+        let _ = answers.try_send(RelayedAnswer { id, answer });
+        return true;
     }
-    passes(front, session, id);
-    None
+    tell_passed(front, session, id);
+    false
 }
 
 /// Whether it is decided how the server is spoken to, and so whether its list can be read. It is asked
@@ -81,9 +77,8 @@ async fn is_decided(front: &Shared, by: &Requester) -> bool {
     upstream.is_decided()
 }
 
-/// Nobody asked that here: another replica may carry the call that did. The client does not wait until
-/// that one is told.
-fn passes(front: &Shared, session: SessionKey, question: &RawValue) {
+/// Tells the replica that may carry the call which asked this question. The client does not wait for that.
+fn tell_passed(front: &Shared, session: SessionKey, question: &RawValue) {
     let may_be_anothers = front.companion.is_some() && front.upstream.speaks_http();
     if !may_be_anothers || front.runner.is_alone() {
         return;

@@ -10,11 +10,12 @@ use super::{delivery, progress};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::idempotency;
 use crate::downstream::inbound::requester::{ASKABLE, Requester};
-use crate::downstream::inbound::route::call::{KnownOfCalls, TaskSpec};
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::route::call::{KnownOfCalls, KnownSession, TaskSpec};
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Shared;
 use crate::downstream::{claims, tools};
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::created;
@@ -25,7 +26,7 @@ use crate::runner::{Announce, CallSpec};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Status;
-use crate::upstream::Outgoing;
+use crate::upstream::{Outgoing, Pin};
 
 /// A call as it goes to the server.
 #[derive(Debug)]
@@ -34,18 +35,16 @@ pub(in crate::downstream) struct Sent {
     pub(in crate::downstream) outgoing: Outgoing,
 }
 
-/// The call goes to the server on the client's own session. `None`: the server is to say that it
-/// knows no such session.
+/// The call as it goes to the server on the client's own session.
 pub(in crate::downstream) fn on_session(
     front: &Shared,
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
-) -> Option<Sent> {
-    let caller = *by.caller.as_bytes();
-    let session = front.upstream.client_session(headers, caller)?;
+    pin: Option<Pin>,
+) -> Sent {
     let outgoing = Outgoing {
-        caller,
+        caller: *by.caller.as_bytes(),
         credentials: by.credentials.clone(),
         method: request.method.as_ref().into(),
         params: request.params_text.into(),
@@ -58,17 +57,18 @@ pub(in crate::downstream) fn on_session(
         retry: None,
         answer_patience: None,
         native_task: false,
-        pin: Some(session.pin()),
+        pin,
     };
-    Some(Sent {
+    Sent {
         era: Era::Legacy,
         outgoing,
-    })
+    }
 }
 
 /// What is known for the route of a call. `speaks_of_tasks`: its session does.
 pub(in crate::downstream) fn known_of_calls<'k>(
     front: &'k Shared,
+    headers: &HeaderMap,
     request: &Request<'_>,
     speaks_of_tasks: bool,
 ) -> KnownOfCalls<'k> {
@@ -81,26 +81,21 @@ pub(in crate::downstream) fn known_of_calls<'k>(
         speaks_of_tasks,
         is_limited: front.runner.limits(&tool),
         requires_task: front.native_tools.requires_task(&tool),
+        names_session: headers.contains_key(SESSION_ID),
+        session: KnownSession::NotAsked,
         server: tools::known(front),
     }
 }
 
-/// Makes a task of a call. `sent`: how the call goes to the server. `None`: the call passes, and the server says
-/// that it knows no such session.
+/// Makes a task of a call. `sent`: how the call goes to the server.
 pub(in crate::downstream) async fn make_task(
     front: &Shared,
     by: &Requester,
     request: &Request<'_>,
     spec: TaskSpec,
-    sent: Option<Sent>,
-) -> Option<Response<Body>> {
+    Sent { era, mut outgoing }: Sent,
+) -> Response<Body> {
     let id = request.id.get();
-    let Some(Sent { era, mut outgoing }) = sent else {
-        // Passed on, the call would run without a task, and its key would stand for nothing.
-        let must_not_pass = spec.rule.require_tasks || spec.claim.is_some();
-        let must_not_pass = must_not_pass && front.upstream.speaks_http();
-        return must_not_pass.then(|| Rpc::busy(id).on_session().into_response());
-    };
     idempotency::hide_key(&mut outgoing);
     outgoing.native_task = spec.requires_task && era == Era::Legacy;
     outgoing.answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
@@ -122,10 +117,10 @@ pub(in crate::downstream) async fn make_task(
     };
     let (made, guard) = match make(front, by.session, (spec.claim, call), &request.params).await {
         Ok(made) => made,
-        Err(why) => return Some(why.answer(request.id).on_session().into_response()),
+        Err(why) => return why.answer(request.id).on_session().into_response(),
     };
     delivery::follow(front, by, made.id, Status::Working);
-    Some(Rpc::result(id, &made.created).guarded(Some(guard)))
+    Rpc::result(id, &made.created).guarded(Some(guard))
 }
 
 /// A task that was made.

@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use tokio::sync::Notify;
 
 use super::question;
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
 use crate::task::id::{Caller, TaskId};
 use crate::task::state::Status;

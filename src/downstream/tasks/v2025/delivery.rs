@@ -14,7 +14,7 @@ use super::progress;
 use super::question::Question;
 use super::question_stream::{RENEWAL, StreamKind};
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::COMMENT_PAUSE;
 use crate::downstream::proxy::Shared;
 use crate::mcp::envelope;

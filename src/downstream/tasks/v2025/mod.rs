@@ -11,17 +11,22 @@ use hyper::{HeaderMap, Response};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::TaskOp;
+use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::refusal::Refusal;
+use crate::downstream::tasks::service::TaskError;
+use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::LEGACY_NEWEST;
 
+mod advertised;
 mod call;
 pub mod deliveries;
 mod delivery;
-mod edit;
 pub mod native;
 mod progress;
 mod question;
@@ -30,22 +35,67 @@ mod questions;
 mod requests;
 mod result;
 
+pub(in crate::downstream) use advertised::Advertised;
 pub(in crate::downstream) use call::{Sent, known_of_calls, make_task, on_session};
-pub(in crate::downstream) use edit::{Edit, relay};
-pub(in crate::downstream) use questions::answered;
+pub(in crate::downstream) use questions::take_answer;
 
-/// The answer to a request about a task. `None`: the server answers the request.
+/// The response to a request about a task.
+pub(in crate::downstream) enum TaskResponse {
+    Known(Response<Body>),
+    /// The store does not know the task: the server may have tasks of its own.
+    Unknown(Rpc),
+}
+
+impl TaskResponse {
+    /// False where the server may have the task.
+    pub(in crate::downstream) fn is_known(&self) -> bool {
+        matches!(self, Self::Known(_))
+    }
+
+    /// The response where no server answers instead.
+    pub(in crate::downstream) fn into_response(self) -> Response<Body> {
+        match self {
+            Self::Known(response) => response,
+            Self::Unknown(rpc) => rpc.into_response(),
+        }
+    }
+
+    fn refused(id: &str, refusal: Refusal) -> Self {
+        let rpc = match refusal {
+            Refusal::Task(TaskError::Unknown) => {
+                let unknown = Rpc::error(id, &RpcError::unknown_task());
+                return Self::Unknown(unknown.on_session());
+            }
+            Refusal::Task(TaskError::StoreUnavailable) => Rpc::store_unavailable(id),
+            Refusal::Task(TaskError::Busy) => Rpc::busy(id),
+            Refusal::Request(error) => Rpc::error(id, &error).on_session(),
+        };
+        Self::Known(rpc.into_response())
+    }
+}
+
+/// Answers a request about a task.
 pub(in crate::downstream) async fn answer(
     front: &Shared,
     by: &Requester,
     request: &Request<'_>,
-) -> Option<Response<Body>> {
-    match &*request.method {
-        "tasks/get" | "tasks/cancel" | "tasks/list" => {
-            Box::pin(requests::answer(front, by, request)).await
+    op: TaskOp,
+) -> TaskResponse {
+    let (id, params) = (request.id, &request.params);
+    let result = match op {
+        TaskOp::Get => Box::pin(requests::get(front, by, params)).await,
+        TaskOp::Cancel => Box::pin(requests::cancel(front, by, params)).await,
+        TaskOp::List => Box::pin(requests::list(front, by, params)).await,
+        TaskOp::Result => {
+            return match Box::pin(result::wait_for(front, by, id, params)).await {
+                Ok(response) => TaskResponse::Known(response),
+                Err(refusal) => TaskResponse::refused(id.get(), refusal),
+            };
         }
-        "tasks/result" => Box::pin(result::answer(front, by, request)).await,
-        _ => None,
+    };
+    match result {
+        Ok(result) => TaskResponse::Known(Rpc::result(id.get(), &result).into_response()),
+        Err(refusal) => TaskResponse::refused(id.get(), refusal),
     }
 }
 

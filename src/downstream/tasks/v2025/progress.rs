@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Shared;
 use crate::mcp::envelope;
 use crate::mcp::json::{Object, Writer, raw};

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::store::kv::{Kind, Name};
 use crate::task::id::TaskId;
 

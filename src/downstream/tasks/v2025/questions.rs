@@ -3,48 +3,45 @@
 use std::collections::BTreeMap;
 
 use hyper::{HeaderMap, Response, StatusCode};
-use serde_json::value::RawValue;
 
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::session::TaskQuestion;
 use crate::downstream::outbound::response;
 use crate::downstream::proxy::Shared;
 use crate::downstream::tasks::service::{ANSWER_BYTES_MAX, TaskError};
 use crate::mcp::error::RpcError;
-use crate::mcp::json::{Object, string};
+use crate::mcp::json::Object;
 use crate::mcp::{input, tasks_2025};
 use crate::task::id::TaskId;
 use crate::task::state::Leg;
-use crate::task::view_2025;
 
-/// Takes an answer. `None`: the answer is for the server. An answer to no open question is taken and dropped,
-/// because JSON-RPC has no error for an answer.
-pub(in crate::downstream) async fn answered(
+/// Takes the answer to a question. An answer to no open question is taken and dropped, because JSON-RPC has no error
+/// for an answer.
+pub(in crate::downstream) async fn take_answer(
     front: &Shared,
     by: &Requester,
     headers: &HeaderMap,
-    id: &RawValue,
+    question: &TaskQuestion,
     message: &Object<'_>,
-) -> Option<Response<Body>> {
-    let name = string(id)?;
-    let (task, key) = view_2025::question_of(&name)?;
+) -> Response<Body> {
     let size: usize = message.iter().map(|(_, value)| value.get().len()).sum();
     if size > ANSWER_BYTES_MAX {
         let error = RpcError::invalid_request("Invalid request: the answer is too large");
-        return Some(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
+        return response::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error);
     }
     let cannot = message.get("error").is_some_and(input::cannot_be_asked);
     if let Some(session) = by.session
         && cannot
-        && front.carried.is_for_others(session, &name)
+        && front.calls.others_ask(session, &question.id)
     {
-        return Some(response::empty(StatusCode::ACCEPTED));
+        return response::empty(StatusCode::ACCEPTED);
     }
-    let taken = take(front, by, headers, (task, key), message).await;
-    Some(match taken {
+    let taken = take(front, by, headers, (question.task, &question.key), message).await;
+    match taken {
         Ok(()) => response::empty(StatusCode::ACCEPTED),
         Err(error) => response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
-    })
+    }
 }
 
 async fn take(

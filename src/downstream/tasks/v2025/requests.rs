@@ -1,50 +1,20 @@
 //! `tasks/get`, `tasks/cancel` and `tasks/list` of 2025-11-25.
 
-use hyper::Response;
-
 use super::delivery;
-use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Shared;
 use crate::downstream::tasks::cursor::{self, Position};
 use crate::downstream::tasks::refusal::{Refusal, task_id};
 use crate::downstream::tasks::service::{CancelOutcome, TaskError};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
-use crate::mcp::request::Request;
 use crate::task::view_2025;
 
-/// `None`: the task is unknown here, and the server may have tasks of its own.
-pub(super) async fn answer(
+pub(super) async fn get(
     front: &Shared,
     by: &Requester,
-    request: &Request<'_>,
-) -> Option<Response<Body>> {
-    let answered = match &*request.method {
-        "tasks/get" => get(front, by, &request.params).await,
-        "tasks/cancel" => cancel(front, by, &request.params).await,
-        _ => list(front, by, &request.params).await,
-    };
-    let rpc = match answered {
-        Ok(result) => Rpc::result(request.id.get(), &result),
-        Err(refusal) => refused(front, request.id.get(), refusal)?,
-    };
-    Some(rpc.into_response())
-}
-
-/// `None`: the server may know the task.
-pub(super) fn refused(front: &Shared, id: &str, refusal: Refusal) -> Option<Rpc> {
-    Some(match refusal {
-        Refusal::Task(TaskError::Unknown) if front.settings.pass_native_tasks => return None,
-        Refusal::Task(TaskError::Unknown) => Rpc::error(id, &RpcError::unknown_task()).on_session(),
-        Refusal::Task(TaskError::StoreUnavailable) => Rpc::store_unavailable(id),
-        Refusal::Task(TaskError::Busy) => Rpc::busy(id),
-        Refusal::Request(error) => Rpc::error(id, &error).on_session(),
-    })
-}
-
-async fn get(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+    params: &Object<'_>,
+) -> Result<String, Refusal> {
     let tasks = front.tasks_of(&by.caller);
     let task = tasks.get(task_id(params)?).await?.task;
     if task.is_ended() {
@@ -55,7 +25,11 @@ async fn get(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<Stri
     Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
 }
 
-async fn cancel(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+pub(super) async fn cancel(
+    front: &Shared,
+    by: &Requester,
+    params: &Object<'_>,
+) -> Result<String, Refusal> {
     let tasks = front.tasks_of(&by.caller);
     match tasks.cancel(task_id(params)?).await? {
         CancelOutcome::Cancelled(task) => {
@@ -70,7 +44,11 @@ async fn cancel(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<S
 }
 
 /// The caller's own tasks, page by page. A caller without tasks here may have some at the server.
-async fn list(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+pub(super) async fn list(
+    front: &Shared,
+    by: &Requester,
+    params: &Object<'_>,
+) -> Result<String, Refusal> {
     let has_others = front.settings.pass_native_tasks;
     if !by.has_credentials && has_others {
         return Err(TaskError::Unknown.into());

@@ -11,17 +11,17 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::question::Question;
 use super::question_stream::{RENEWAL, StreamKind};
-use super::{deliveries, delivery, progress, requests};
+use super::{deliveries, delivery, progress};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::{ResponseEvent, ResponseSource, respond};
 use crate::downstream::proxy::Shared;
 use crate::downstream::tasks::refusal::{Refusal, task_id};
 use crate::mcp::error::RpcError;
-use crate::mcp::request::Request;
+use crate::mcp::json::Object;
 use crate::mcp::tasks_2025;
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
@@ -36,29 +36,14 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// question.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// `None`: the task is unknown here, and the server may have tasks of its own.
-pub(super) async fn answer(
-    front: &Shared,
-    by: &Requester,
-    request: &Request<'_>,
-) -> Option<Response<Body>> {
-    let waited = match task_id(&request.params) {
-        Ok(task) => wait_for(front, by, request.id, task).await,
-        Err(refusal) => Err(refusal),
-    };
-    match waited {
-        Ok(response) => Some(response),
-        Err(refusal) => requests::refused(front, request.id.get(), refusal).map(Rpc::into_response),
-    }
-}
-
 /// Responds with the end of a task.
-async fn wait_for(
+pub(super) async fn wait_for(
     front: &Shared,
     by: &Requester,
     id: &RawValue,
-    task: TaskId,
+    params: &Object<'_>,
 ) -> Result<Response<Body>, Refusal> {
+    let task = task_id(params)?;
     let waiting = Waiting::begin(front, by, id, task).await?;
     let patience = by.reads_events.then(|| by.head_patience(patience::LEGACY));
     Ok(respond(waiting, patience, None).await)

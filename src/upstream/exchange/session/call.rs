@@ -15,11 +15,12 @@ use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::heard::{Messages, ServerMessage};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::message::{About, about, question, response};
+use crate::upstream::pool::SessionKey;
 use crate::upstream::port::{Event, Outgoing};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::calls::CallGuard;
 use crate::upstream::sessions::pinned;
-use crate::upstream::sessions::pool::{SessionKey, SessionLease, SessionPool};
+use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
 
 /// A resumed stream that says nothing for so long is asked for once more: some servers tell what was
 /// missed, and nothing of what comes after.
@@ -27,7 +28,7 @@ const RESUMED_SILENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct SessionCall {
     pub(super) origin: Arc<Origin>,
-    pub(super) sessions: Arc<SessionPool>,
+    pub(super) sessions: Arc<HttpSessionPool>,
     pub(super) request: Outgoing,
     pub(super) key: SessionKey,
     pub(super) lease: Option<SessionLease>,
@@ -186,7 +187,7 @@ impl SessionCall {
         method: &str,
         params: Option<Box<RawValue>>,
     ) -> Option<Event> {
-        let declared = Object::parse(&self.key.capabilities).unwrap_or_default();
+        let declared = Object::parse(&self.key.declared).unwrap_or_default();
         // What a client declared on its own session is between the server and it.
         let is_borrowed = self.is_borrowed();
         let may_ask = |kind: Kind| is_borrowed || declared.contains(kind.capability());

@@ -9,18 +9,19 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::lock::Mutex;
+use crate::mcp::version::Era;
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::exchange::session::call::{CallStream, SessionCall};
 use crate::upstream::exchange::session::control::{CallResumePoint, CallUnderway, SessionControl};
 use crate::upstream::exchange::session::merged::MergedEvents;
 use crate::upstream::exchange::{Driver, Phase};
 use crate::upstream::http::origin::Origin;
+use crate::upstream::pool::SessionKey;
 use crate::upstream::port::{Event, Exchange, Outgoing};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::calls;
 use crate::upstream::sessions::pinned;
-use crate::upstream::sessions::pool::{SessionKey, SessionPool};
-use crate::upstream::translate;
+use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::unfold::Unfold as _;
 
 mod call;
@@ -32,17 +33,14 @@ mod send;
 /// Begins one request; it is sent when the events are first polled.
 pub(in crate::upstream) fn begin(
     origin: &Arc<Origin>,
-    sessions: Arc<SessionPool>,
+    sessions: Arc<HttpSessionPool>,
     request: Outgoing,
 ) -> Exchange {
     let (taken, is_taken) = watch::channel(false);
     let (beside, said_beside) = calls::events();
     let ended = request.pin.as_ref().map(pinned::ended).unwrap_or_default();
     let call = SessionCall {
-        key: SessionKey {
-            caller: request.caller,
-            capabilities: translate::legacy_capabilities(&request.capabilities).into(),
-        },
+        key: SessionKey::of(Era::Legacy, &request),
         origin: Arc::clone(origin),
         sessions,
         request,
@@ -60,7 +58,7 @@ pub(in crate::upstream) fn begin(
 /// Carries on a call that another process sent, from where it says; nothing is sent but the
 /// request for the rest of its stream. `None`: not a resume point of ours.
 pub(in crate::upstream) fn adopt(
-    sessions: &Arc<SessionPool>,
+    sessions: &Arc<HttpSessionPool>,
     client_sessions: &ClientSessions,
     caller: [u8; 16],
     resume_point: &str,
@@ -68,17 +66,14 @@ pub(in crate::upstream) fn adopt(
     let point: CallResumePoint = serde_json::from_str(resume_point).ok()?;
     let event_id = HeaderValue::try_from(point.event).ok()?;
     let capabilities: Arc<str> = point.capabilities.into();
-    let key = SessionKey {
-        caller,
-        capabilities: Arc::clone(&capabilities),
-    };
+    let key = SessionKey::new(Era::Legacy, caller, Arc::clone(&capabilities));
     let (lease, ended) = if point.session.borrowed {
         let identity = point.session.identity(caller)?;
         let session = client_sessions.get(identity)?;
         let ended = session.ended();
         (sessions.borrow(session), ended)
     } else {
-        let lease = sessions.adopt(key.clone(), &point.session)?;
+        let lease = sessions.adopt(&key, &point.session)?;
         (lease, CancellationToken::new())
     };
     let underway = CallUnderway {
@@ -124,7 +119,7 @@ fn exchange(
     taken: watch::Receiver<bool>,
     ended: CancellationToken,
 ) -> Exchange {
-    let capabilities = Arc::clone(&call.key.capabilities);
+    let capabilities = Arc::clone(&call.key.declared);
     let underway = Arc::clone(&call.underway);
     let (answered, was_answered) = watch::channel(None);
     let patience = call.request.answer_patience;

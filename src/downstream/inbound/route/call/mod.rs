@@ -29,9 +29,19 @@ const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
 pub(in crate::downstream) enum CallRoute<'k> {
     /// The decision needs a word of the server.
     Ask(Question),
-    Refuse(RpcError),
+    /// The decision needs the client's session at the server.
+    AskSession,
     /// To the server, on the client's own session.
     Pass,
+    Answer(CallOp<'k>),
+}
+
+/// What raincheck does with a call that does not pass.
+#[derive(Debug)]
+pub(in crate::downstream) enum CallOp<'k> {
+    Refuse(RpcError),
+    /// The client's session cannot be used now, and the call must not pass.
+    Busy,
     /// One of our own tools, which have these names for this client.
     Companion(CompanionTool, CompanionNames, &'k Companion),
     /// A task from the start.
@@ -61,7 +71,7 @@ pub(in crate::downstream) struct CarrySpec<'k> {
     /// The server runs the tool as a task of its own, and in no other way.
     pub(in crate::downstream) requires_task: bool,
     /// The call must not go to the server before its turn.
-    pub(in crate::downstream) is_limited: bool,
+    is_limited: bool,
 }
 
 /// What is known of the server and of raincheck when a call is routed.
@@ -84,7 +94,40 @@ pub(in crate::downstream) struct KnownOfCalls<'k> {
     pub(in crate::downstream) is_limited: bool,
     /// Whether the server runs the tool as a task only, as a list that passed here said.
     pub(in crate::downstream) requires_task: Option<bool>,
+    /// The request names a session.
+    pub(in crate::downstream) names_session: bool,
+    /// The client's session at the server.
+    pub(in crate::downstream) session: KnownSession,
     pub(in crate::downstream) server: KnownServer,
+}
+
+/// What is known of the client's session at the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum KnownSession {
+    NotAsked,
+    /// raincheck can carry calls on the session.
+    Found,
+    /// raincheck knows no such session, or too many are in use.
+    Unknown,
+}
+
+#[cfg(test)]
+impl<'k> KnownOfCalls<'k> {
+    /// A session of an older revision, at a server of which nothing is known.
+    pub(in crate::downstream) fn new(rules: &'k Rules) -> Self {
+        Self {
+            rules,
+            keeps_native_tasks: false,
+            trusts_annotations: false,
+            companion: None,
+            speaks_of_tasks: false,
+            is_limited: false,
+            requires_task: Some(false),
+            names_session: true,
+            session: KnownSession::Found,
+            server: KnownServer::default(),
+        }
+    }
 }
 
 /// What becomes of a call on a session of the server's own.
@@ -93,18 +136,56 @@ pub(in crate::downstream) fn route_call<'k>(
     by: &Requester,
     known: &KnownOfCalls<'k>,
 ) -> CallRoute<'k> {
-    let decided = route_task(request, by, known);
-    if !matches!(decided, CallRoute::Pass) {
-        return decided;
+    match route_task(request, by, known) {
+        CallRoute::Pass => {}
+        CallRoute::Answer(CallOp::Task(spec)) => return task_on_session(spec, known),
+        decided @ (CallRoute::Ask(_) | CallRoute::AskSession | CallRoute::Answer(_)) => {
+            return decided;
+        }
     }
     if !known.speaks_of_tasks || !Wish::is_in(&request.params) {
-        return plain(request, by, known).unwrap_or_else(CallRoute::Refuse);
+        return plain(request, by, known).unwrap_or_else(refuse);
     }
     // A client that asks for a task which is not ours gets the server's, which no key stands for.
     if has_key(request, by) {
-        return CallRoute::Refuse(their_task_has_no_key());
+        return refuse(their_task_has_no_key());
     }
     CallRoute::Pass
+}
+
+fn refuse<'k>(error: RpcError) -> CallRoute<'k> {
+    CallRoute::Answer(CallOp::Refuse(error))
+}
+
+fn task_on_session<'k>(spec: Box<TaskSpec>, known: &KnownOfCalls<'k>) -> CallRoute<'k> {
+    // Passed on, the call would run without a task, and its key would stand for nothing.
+    let must_not_pass = spec.rule.require_tasks || spec.claim.is_some();
+    match known.session {
+        KnownSession::NotAsked => CallRoute::AskSession,
+        KnownSession::Found => CallRoute::Answer(CallOp::Task(spec)),
+        KnownSession::Unknown => not_on_session(must_not_pass, known),
+    }
+}
+
+fn carry_on_session<'k>(spec: Box<CarrySpec<'k>>, known: &KnownOfCalls<'k>) -> CallRoute<'k> {
+    let must_not_pass = spec.claim.is_some() || spec.is_limited;
+    match known.session {
+        KnownSession::NotAsked if known.names_session => CallRoute::AskSession,
+        KnownSession::Unknown if known.names_session => not_on_session(must_not_pass, known),
+        // A server without sessions gives its clients no id: any connection will do.
+        KnownSession::NotAsked | KnownSession::Found | KnownSession::Unknown => {
+            CallRoute::Answer(CallOp::Carry(spec))
+        }
+    }
+}
+
+/// The server says best that it does not know the session.
+fn not_on_session<'k>(must_not_pass: bool, known: &KnownOfCalls<'_>) -> CallRoute<'k> {
+    if must_not_pass && known.server.speaks_http {
+        CallRoute::Answer(CallOp::Busy)
+    } else {
+        CallRoute::Pass
+    }
 }
 
 /// What becomes of a call as far as it is about tasks of 2025-11-25. `Pass`: it is not.
@@ -113,7 +194,7 @@ pub(in crate::downstream) fn route_task<'k>(
     by: &Requester,
     known: &KnownOfCalls<'k>,
 ) -> CallRoute<'k> {
-    task(request, by, known).unwrap_or_else(CallRoute::Refuse)
+    task(request, by, known).unwrap_or_else(refuse)
 }
 
 fn task<'k>(
@@ -148,7 +229,7 @@ fn task<'k>(
     if rule.mode == Mode::Never && !requires_task {
         return Err(never_a_task());
     }
-    Ok(CallRoute::Task(Box::new(TaskSpec {
+    Ok(CallRoute::Answer(CallOp::Task(Box::new(TaskSpec {
         rule: Rule {
             retention_ms: retention_ms(wish, rule),
             ..rule.clone()
@@ -156,7 +237,7 @@ fn task<'k>(
         claim: claim_of_legacy(request, by, rule)?,
         repeatable: known.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
         requires_task,
-    })))
+    }))))
 }
 
 /// A call that asks for no task.
@@ -202,7 +283,8 @@ fn plain<'k>(
     if let Some((companion, names)) = &names
         && let Some(tool) = names.tool(&name)
     {
-        return Ok(CallRoute::Companion(tool, names.clone(), companion));
+        let companion = CallOp::Companion(tool, names.clone(), companion);
+        return Ok(CallRoute::Answer(companion));
     }
     let plan = match &names {
         Some(_) => with_companion(rule, InputWhen::InTask),
@@ -227,7 +309,7 @@ fn plain<'k>(
             takes_large_events: by.takes_large_events,
         })
     });
-    Ok(CallRoute::Carry(Box::new(CarrySpec {
+    let spec = CarrySpec {
         rule,
         plan,
         claim,
@@ -235,7 +317,8 @@ fn plain<'k>(
         repeatable: known.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
         requires_task,
         is_limited,
-    })))
+    };
+    Ok(carry_on_session(Box::new(spec), known))
 }
 
 /// Whether the server runs the tool as a task of its own only, which its client was not told. `None`: that must be

@@ -18,19 +18,14 @@ const KEYED_TASK: &str = r#"{"name":"t","task":{},"_meta":{"io.raincheck/idempot
 /// A session of 2025-11-25 at a server over HTTP.
 fn known(rules: &Rules) -> KnownOfCalls<'_> {
     KnownOfCalls {
-        rules,
-        keeps_native_tasks: false,
-        trusts_annotations: false,
-        companion: None,
         speaks_of_tasks: true,
-        is_limited: false,
-        requires_task: Some(false),
         server: KnownServer {
             era: Some(Era::Legacy),
             is_decided: true,
             speaks_http: true,
             tools: KnownTools::NotAsked,
         },
+        ..KnownOfCalls::new(rules)
     }
 }
 
@@ -47,14 +42,19 @@ fn decided(params: &str, known: &KnownOfCalls<'_>) -> String {
     let head = hyper::Request::builder().header("mcp-session-id", "s");
     let (parts, ()) = head.body(()).unwrap().into_parts();
     let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Legacy, false);
-    match route_call(&request, &by, known) {
-        CallRoute::Ask(question) => format!("ask {question:?}"),
-        CallRoute::Refuse(error) => format!("refuse {}", error.code),
-        CallRoute::Pass => "pass".into(),
-        CallRoute::Companion(tool, ..) => format!("companion {tool:?}"),
-        CallRoute::Task(spec) if spec.claim.is_some() => "task claimed".into(),
-        CallRoute::Task(_) => "task".into(),
-        CallRoute::Carry(spec) => {
+    let op = match route_call(&request, &by, known) {
+        CallRoute::Ask(question) => return format!("ask {question:?}"),
+        CallRoute::AskSession => return "ask session".into(),
+        CallRoute::Pass => return "pass".into(),
+        CallRoute::Answer(op) => op,
+    };
+    match op {
+        CallOp::Refuse(error) => format!("refuse {}", error.code),
+        CallOp::Busy => "busy".into(),
+        CallOp::Companion(tool, ..) => format!("companion {tool:?}"),
+        CallOp::Task(spec) if spec.claim.is_some() => "task claimed".into(),
+        CallOp::Task(_) => "task".into(),
+        CallOp::Carry(spec) => {
             let is = |is: bool, word| if is { word } else { "" };
             [
                 "carry",
@@ -176,6 +176,55 @@ fn a_call_is_carried_where_passing_could_not_keep_a_promise() {
     ] {
         assert_eq!(decided(params, known), expected, "{params}");
     }
+}
+
+#[test]
+fn a_call_on_a_session_that_is_not_known_passes_where_that_breaks_no_promise() {
+    let rules = Rules::default();
+    let limited = |session, names_session| KnownOfCalls {
+        is_limited: true,
+        session,
+        names_session,
+        ..asked(known(&rules))
+    };
+    let plain = |session| KnownOfCalls {
+        is_limited: false,
+        ..limited(session, true)
+    };
+    let mut over_lines = limited(KnownSession::Unknown, true);
+    over_lines.server.speaks_http = false;
+    for (params, known, expected) in [
+        (TASK, plain(KnownSession::NotAsked), "ask session"),
+        (TASK, plain(KnownSession::Unknown), "pass"),
+        (KEYED_TASK, plain(KnownSession::Unknown), "busy"),
+        (KEYED_TASK, over_lines.clone(), "pass"),
+        (PLAIN, plain(KnownSession::NotAsked), "pass"),
+        (KEYED, plain(KnownSession::NotAsked), "ask session"),
+        (KEYED, plain(KnownSession::Unknown), "busy"),
+        (PLAIN, limited(KnownSession::NotAsked, true), "ask session"),
+        (PLAIN, limited(KnownSession::NotAsked, false), "carry"),
+        (PLAIN, limited(KnownSession::Unknown, true), "busy"),
+        (PLAIN, over_lines.clone(), "pass"),
+    ] {
+        assert_eq!(
+            decided(params, &known),
+            expected,
+            "{params} {:?}",
+            known.session
+        );
+    }
+    let strict = Rules::new(
+        Rule {
+            require_tasks: true,
+            ..Rule::default()
+        },
+        Vec::new(),
+    );
+    let unknown = KnownOfCalls {
+        session: KnownSession::Unknown,
+        ..asked(known(&strict))
+    };
+    assert_eq!(decided(TASK, &unknown), "busy");
 }
 
 #[test]

@@ -1,0 +1,413 @@
+//! The calls of legacy sessions that run in this process, by session and JSON-RPC id: a cancel names the id of a
+//! call, and an answer names the id of a question that a call asked.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, MutexGuard};
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::response::Rpc;
+use crate::lock::Mutex;
+use crate::mcp::error::RpcError;
+use crate::mcp::json::{quote, string};
+use crate::runner::responder::RelayedAnswer;
+
+/// Calls of all sessions together, those among them that wait for their client. Resumable calls have a bound of
+/// their own.
+const CALLS_MAX: usize = 16 * 1024;
+
+/// Calls of one session to a modern server.
+const AT_MODERN_SERVER_MAX: usize = 256;
+
+/// Requests of the client on our standard input; more wait in the pipe.
+const PIPED_MAX: usize = 1024;
+
+/// What runs under the id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum CallKind {
+    /// raincheck carries the call on the client's own session, where the server knows it under another id.
+    Carried,
+    /// A carried call that several requests may join. A client that repeats its request to the letter uses the id
+    /// again.
+    Joined,
+    /// The server has the call under the client's id, and raincheck logs its events.
+    Resumable,
+    /// raincheck carries the call from a session of its own to a modern server.
+    AtModernServer,
+    /// Any request of the client on our standard input.
+    Piped,
+}
+
+impl CallKind {
+    /// Calls of this kind that one session may have at once. `None`: only all sessions together are bounded.
+    fn of_a_session_max(self) -> Option<usize> {
+        match self {
+            Self::AtModernServer => Some(AT_MODERN_SERVER_MAX),
+            Self::Piped => Some(PIPED_MAX),
+            Self::Carried | Self::Joined | Self::Resumable => None,
+        }
+    }
+}
+
+/// Where the client's answer to a question goes.
+#[derive(Debug)]
+pub(in crate::downstream) enum AnswerPath {
+    /// To the carrier of the call, which gives the answer to the server.
+    Carrier(mpsc::Sender<RelayedAnswer>),
+    /// To the call from a session of raincheck's own: the whole message.
+    Session(oneshot::Sender<Bytes>),
+}
+
+/// Why a call does not run here.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::downstream) enum NotEntered {
+    /// The session has a running call with that id.
+    SameId,
+    /// The session has too many calls, or all sessions together.
+    Full,
+}
+
+impl NotEntered {
+    /// What the client is told under the id of its request.
+    pub(in crate::downstream) fn answer(&self, id: &str) -> Rpc {
+        match self {
+            Self::SameId => {
+                let error = RpcError::invalid_request("Invalid request: this id is in use");
+                Rpc::error(id, &error)
+            }
+            Self::Full => Rpc::busy(id),
+        }
+    }
+}
+
+/// What a cancel found on this replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::downstream) enum Cancelled {
+    /// No call with that id.
+    Nothing,
+    /// A call that the server has under the same id: the server must hear of the cancel, too.
+    AtServer,
+    /// A call that raincheck carries, and cancels at the server.
+    Carried,
+}
+
+/// The calls of legacy sessions that run in this process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct CallRegistry {
+    calls: Arc<Mutex<Calls>>,
+    calls_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    /// By session, and by number in order of time.
+    of_sessions: HashMap<SessionKey, BTreeMap<u64, Call>>,
+    /// All calls but the resumable ones.
+    count: usize,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: Box<str>,
+    kind: CallKind,
+    cancelled: CancellationToken,
+    /// The questions that the client was asked, by their ids as JSON; bounded by the questions that one
+    /// call may ask.
+    questions: HashMap<Box<str>, AnswerPath>,
+}
+
+/// One call in the registry. Dropped, the call leaves it.
+#[derive(Debug)]
+pub(in crate::downstream) struct CallEntry {
+    registry: CallRegistry,
+    session: SessionKey,
+    number: u64,
+    cancelled: CancellationToken,
+}
+
+impl Default for CallRegistry {
+    fn default() -> Self {
+        Self::new(CALLS_MAX)
+    }
+}
+
+impl CallRegistry {
+    fn new(calls_max: usize) -> Self {
+        Self {
+            calls: Arc::default(),
+            calls_max,
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock()
+    }
+
+    /// Enters a call with the id of its request, as JSON.
+    pub(in crate::downstream) fn enter(
+        &self,
+        kind: CallKind,
+        session: SessionKey,
+        id: &str,
+    ) -> Result<CallEntry, NotEntered> {
+        let mut calls = self.calls();
+        let may_repeat = matches!(kind, CallKind::Joined | CallKind::Resumable);
+        if !may_repeat && calls.of_session(session).any(|call| call.has(id)) {
+            return Err(NotEntered::SameId);
+        }
+        if kind != CallKind::Resumable {
+            if calls.has_too_many(session, kind) || calls.count >= self.calls_max {
+                return Err(NotEntered::Full);
+            }
+            calls.count += 1;
+        }
+        calls.last += 1;
+        let (number, cancelled) = (calls.last, CancellationToken::new());
+        let call = Call {
+            id: id.into(),
+            kind,
+            cancelled: cancelled.clone(),
+            questions: HashMap::new(),
+        };
+        let of_session = calls.of_sessions.entry(session).or_default();
+        of_session.insert(number, call);
+        Ok(CallEntry {
+            registry: self.clone(),
+            session,
+            number,
+            cancelled,
+        })
+    }
+
+    /// Cancels every call of the session with that id.
+    pub(in crate::downstream) fn cancel(&self, session: SessionKey, id: &str) -> Cancelled {
+        let calls = self.calls();
+        let of_id = calls.of_session(session).filter(|call| *call.id == *id);
+        let cancelled = of_id.map(|call| {
+            call.cancelled.cancel();
+            match call.kind {
+                CallKind::Resumable => Cancelled::AtServer,
+                CallKind::Carried
+                | CallKind::Joined
+                | CallKind::AtModernServer
+                | CallKind::Piped => Cancelled::Carried,
+            }
+        });
+        cancelled.max().unwrap_or(Cancelled::Nothing)
+    }
+
+    /// Cancels every call of the session, which has ended.
+    pub(in crate::downstream) fn end(&self, session: SessionKey) {
+        for call in self.calls().of_session(session) {
+            call.cancelled.cancel();
+        }
+    }
+
+    /// Takes the question that the session answers: its id as it was asked, and where the answer goes. `None`: no
+    /// call that runs here asked it.
+    pub(in crate::downstream) fn take_question(
+        &self,
+        session: SessionKey,
+        id: &RawValue,
+    ) -> Option<(Box<str>, AnswerPath)> {
+        let mut calls = self.calls();
+        let found = calls.take_question(session, id.get());
+        found.or_else(|| {
+            // The client may escape a string in another way.
+            let plain = string(id).map(|text| quote(&text))?;
+            calls.take_question(session, &plain)
+        })
+    }
+
+    /// The client of this session cannot be asked that. True where a call of another session asked the same here,
+    /// and may still be answered.
+    pub(in crate::downstream) fn others_ask(&self, session: SessionKey, question: &str) -> bool {
+        let question = quote(question);
+        let mut calls = self.calls();
+        let of_session = calls.of_sessions.get_mut(&session);
+        for call in of_session.into_iter().flat_map(BTreeMap::values_mut) {
+            call.questions.remove(&*question);
+        }
+        let mut all = calls.of_sessions.values().flat_map(BTreeMap::values);
+        all.any(|call| call.questions.contains_key(&*question))
+    }
+}
+
+impl Calls {
+    fn of_session(&self, session: SessionKey) -> impl Iterator<Item = &Call> {
+        let of_session = self.of_sessions.get(&session);
+        of_session.into_iter().flat_map(BTreeMap::values)
+    }
+
+    fn take_question(&mut self, session: SessionKey, id: &str) -> Option<(Box<str>, AnswerPath)> {
+        let of_session = self.of_sessions.get_mut(&session)?;
+        let mut calls = of_session.values_mut();
+        calls.find_map(|call| call.questions.remove_entry(id))
+    }
+
+    fn has_too_many(&self, session: SessionKey, kind: CallKind) -> bool {
+        let of_kind = || self.of_session(session).filter(|call| call.kind == kind);
+        let most = kind.of_a_session_max();
+        most.is_some_and(|most| of_kind().count() >= most)
+    }
+
+    fn leave(&mut self, session: SessionKey, number: u64) {
+        if let Entry::Occupied(mut of_session) = self.of_sessions.entry(session)
+            && let Some(call) = of_session.get_mut().remove(&number)
+        {
+            if call.kind != CallKind::Resumable {
+                self.count -= 1;
+            }
+            if of_session.get().is_empty() {
+                of_session.remove();
+            }
+        }
+    }
+}
+
+impl Call {
+    /// Whether the call keeps others from this id. A client may use the id of a cancelled call again.
+    fn has(&self, id: &str) -> bool {
+        *self.id == *id && self.kind != CallKind::Resumable && !self.cancelled.is_cancelled()
+    }
+}
+
+impl CallEntry {
+    /// The client is asked this question, and its answer goes that way.
+    pub(in crate::downstream) fn asks(&self, question: &str, path: AnswerPath) {
+        let mut calls = self.registry.calls();
+        let of_session = calls.of_sessions.get_mut(&self.session);
+        if let Some(call) = of_session.and_then(|calls| calls.get_mut(&self.number)) {
+            call.questions.insert(question.into(), path);
+        }
+    }
+
+    /// Resolves when the client cancels the call. Cancel safe.
+    pub(in crate::downstream) async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
+    #[cfg(test)]
+    pub(in crate::downstream) fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+
+    /// The client cancelled the call through another replica.
+    pub(in crate::downstream) fn cancel(&self) {
+        self.cancelled.cancel();
+    }
+
+    /// Leaves the registry before the client hears the answer: the client may use the id again at once.
+    pub(in crate::downstream) fn leave(&self) {
+        self.registry.calls().leave(self.session, self.number);
+    }
+}
+
+impl Drop for CallEntry {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::json::raw;
+    use crate::task::id::Caller;
+
+    fn session(name: &str) -> SessionKey {
+        SessionKey::of(&Caller::from_bytes([1; 16]), name)
+    }
+
+    fn id(text: &str) -> Box<RawValue> {
+        raw(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn all_sessions_together_are_bounded() {
+        let calls = CallRegistry::new(2);
+        let enter = |kind, name| calls.enter(kind, session(name), "1");
+        let one = enter(CallKind::Carried, "a").unwrap();
+        let refused = enter(CallKind::Carried, "a").unwrap_err();
+        assert_eq!(refused, NotEntered::SameId);
+        let _two = enter(CallKind::Joined, "a").unwrap();
+        let refused = enter(CallKind::Carried, "b").unwrap_err();
+        assert_eq!(refused, NotEntered::Full);
+        let _resumable = enter(CallKind::Resumable, "b").unwrap();
+        drop(one);
+        let three = enter(CallKind::Carried, "b").unwrap();
+        assert_eq!(calls.cancel(session("b"), "1"), Cancelled::Carried);
+        drop(three);
+        assert_eq!(calls.cancel(session("b"), "1"), Cancelled::AtServer);
+        assert_eq!(calls.cancel(session("b"), "\"1\""), Cancelled::Nothing);
+    }
+
+    #[test]
+    fn one_session_at_a_modern_server_is_bounded() {
+        let calls = CallRegistry::default();
+        let enter =
+            |name, id: usize| calls.enter(CallKind::AtModernServer, session(name), &id.to_string());
+        let of_session = (0..AT_MODERN_SERVER_MAX).map(|id| enter("a", id).unwrap());
+        let of_session: Vec<_> = of_session.collect();
+        assert_eq!(enter("a", usize::MAX).unwrap_err(), NotEntered::Full);
+        let _other = enter("b", 0).unwrap();
+        // A call leaves once, however often it is said.
+        of_session[0].leave();
+        drop(of_session);
+        assert_eq!(calls.calls().count, 1);
+        assert_eq!(calls.calls().of_sessions.len(), 1);
+    }
+
+    #[test]
+    fn a_cancel_reaches_all_that_were_sent_with_the_id() {
+        let calls = CallRegistry::default();
+        let enter = || calls.enter(CallKind::Joined, session("a"), "1").unwrap();
+        let (one, two, three) = (enter(), enter(), enter());
+        drop(two);
+        assert_eq!(calls.cancel(session("b"), "1"), Cancelled::Nothing);
+        assert!(!one.is_cancelled());
+        assert_eq!(calls.cancel(session("a"), "1"), Cancelled::Carried);
+        assert!(one.is_cancelled() && three.is_cancelled());
+    }
+
+    #[test]
+    fn a_cancelled_call_takes_nothing_that_came_after_it_under_its_id() {
+        let calls = CallRegistry::default();
+        let enter = || calls.enter(CallKind::AtModernServer, session("a"), "1");
+        let older = enter().unwrap();
+        assert_eq!(calls.cancel(session("a"), "1"), Cancelled::Carried);
+        let newer = enter().unwrap();
+        drop(older);
+        assert_eq!(enter().unwrap_err(), NotEntered::SameId);
+        assert!(!newer.is_cancelled());
+        calls.end(session("a"));
+        assert!(newer.is_cancelled());
+    }
+
+    #[test]
+    fn an_answer_finds_the_question_of_its_session_once() {
+        let calls = CallRegistry::default();
+        let enter = |name| calls.enter(CallKind::Carried, session(name), "1").unwrap();
+        let (one, other) = (enter("a"), enter("b"));
+        let ask = |call: &CallEntry| {
+            let (sender, _) = oneshot::channel();
+            call.asks("\"q/1\"", AnswerPath::Session(sender));
+        };
+        ask(&one);
+        ask(&other);
+        assert!(calls.take_question(session("c"), &id("\"q/1\"")).is_none());
+        let (asked, _) = calls.take_question(session("a"), &id("\"q\\/1\"")).unwrap();
+        assert_eq!(&*asked, "\"q/1\"");
+        assert!(calls.take_question(session("a"), &id("\"q/1\"")).is_none());
+        assert!(calls.others_ask(session("a"), "q/1"));
+        drop(other);
+        assert!(!calls.others_ask(session("a"), "q/1"));
+        assert!(calls.take_question(session("b"), &id("\"q/1\"")).is_none());
+    }
+}

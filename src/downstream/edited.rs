@@ -1,0 +1,211 @@
+//! Passing a request on and editing its answer: `initialize` says that there are tasks, and `tools/list` says which
+//! tools run as tasks and has our tools in it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use http_body_util::Full;
+use hyper::header::CONTENT_LENGTH;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
+use tokio::time::Interval;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::body::Body;
+use super::inbound::requester::Requester;
+use super::outbound::keepalive::comments;
+use super::outbound::response::Rpc;
+use super::proxy::Shared;
+use super::tasks::v2025::Advertised;
+use super::{companion, pass};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::{Object, raw, set, string};
+use crate::mcp::request::Request;
+use crate::mcp::sse;
+use crate::upstream::http::RequestBody;
+use crate::upstream::relay::{Answering, Relayed, Said};
+
+/// How the answer to one request of a legacy client is edited.
+#[derive(Clone)]
+pub(super) struct AnswerEdit {
+    front: Shared,
+    by: Requester,
+    /// The id of the request.
+    id: Box<RawValue>,
+    is_initialize: bool,
+    /// What the answer says of tasks.
+    tasks: Option<Advertised>,
+    /// Our tools are in the list.
+    companion: Option<ToolsPage>,
+}
+
+/// A page of the list of tools.
+#[derive(Clone)]
+struct ToolsPage {
+    /// What the client can be asked, as JSON.
+    capabilities: Arc<str>,
+    /// The page may be the only one.
+    is_first: bool,
+}
+
+impl AnswerEdit {
+    pub(super) fn of_initialize(front: &Shared, by: &Requester, request: &Request<'_>) -> Self {
+        Self {
+            is_initialize: true,
+            tasks: Some(Advertised::in_capabilities(front, by)),
+            ..Self::none(front, by, request)
+        }
+    }
+
+    /// The edit of a list of tools. `says_tasks`: the client speaks 2025-11-25. `ours`: what a client that gets our
+    /// tools can be asked. `None`: the list stays as it is.
+    pub(super) fn of_tools(
+        front: &Shared,
+        by: &Requester,
+        request: &Request<'_>,
+        says_tasks: bool,
+        ours: Option<&str>,
+    ) -> Option<Self> {
+        if !says_tasks && ours.is_none() {
+            return None;
+        }
+        Some(Self {
+            tasks: says_tasks.then(|| Advertised::in_tools(front)),
+            companion: ours.map(|capabilities| ToolsPage {
+                capabilities: capabilities.into(),
+                is_first: !request.params.contains("cursor"),
+            }),
+            ..Self::none(front, by, request)
+        })
+    }
+
+    fn none(front: &Shared, by: &Requester, request: &Request<'_>) -> Self {
+        Self {
+            front: Arc::clone(front),
+            by: by.clone(),
+            id: request.id.to_owned(),
+            is_initialize: false,
+            tasks: None,
+            companion: None,
+        }
+    }
+
+    /// Edits a message of the server. Only the result of the request is changed.
+    pub(super) async fn apply(&self, message: String) -> String {
+        let Some(result) = self.result_in(&message) else {
+            return message;
+        };
+        let edited = self.tasks.as_ref().and_then(|tasks| tasks.edit(&result));
+        let mut result = edited.and_then(|text| raw(text).ok()).unwrap_or(result);
+        if let Some(page) = &self.companion {
+            let ToolsPage {
+                capabilities,
+                is_first,
+            } = page;
+            let (front, by) = (&self.front, &self.by);
+            result = companion::with_ours(front, by, capabilities, result, *is_first).await;
+        }
+        set(&message, "result", result.get()).unwrap_or(message)
+    }
+
+    /// `None`: the message is not the answer to the request, or is an error.
+    fn result_in(&self, message: &str) -> Option<Box<RawValue>> {
+        let message = Object::parse(message).ok()?;
+        let id = message.get("id")?;
+        // A string may be escaped in many ways.
+        let is_answer = id.get() == self.id.get() || string(id)? == string(&self.id)?;
+        let result = message.get("result").filter(|_| is_answer)?;
+        Some(result.to_owned())
+    }
+
+    /// Remembers the version that a session agreed on.
+    fn note(&self, head: &HeaderMap, message: &str) {
+        if self.is_initialize {
+            self.front.agreed.note(&self.by.caller, head, message);
+        }
+    }
+
+    /// The answer in place of one that broke off.
+    pub(super) fn failed(&self, failure: Failure) -> Rpc {
+        Rpc::failure(self.id.get(), failure)
+    }
+
+    /// Passes the request on over HTTP.
+    pub(super) async fn pass(self, parts: Parts, body: Bytes) -> Response<Body> {
+        let token = self.front.passing.token();
+        let bytes_max = self.front.rules.result_bytes_max();
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let body = RequestBody::Ready(Full::new(body));
+        let mut answering = match self.front.upstream.relay(parts, body, bytes_max).await {
+            Ok(Relayed::Answer(answering)) => answering,
+            Ok(Relayed::Passed(response)) => {
+                return response.map(|body| Body::Passed {
+                    begun: None,
+                    body,
+                    _answer: Some(token),
+                });
+            }
+            Err(failure) => return pass::unreachable_upstream(failure),
+        };
+        let mut head = answering.head.clone();
+        head.headers.remove(CONTENT_LENGTH);
+        if answering.is_stream() {
+            let stream = EditedStream {
+                edit: self,
+                head: head.headers.clone(),
+                answering,
+                beat: comments(),
+                _answer: token,
+            };
+            let events = stream::unfold(stream, |mut stream| async {
+                let event = stream.next().await?;
+                Some((event, stream))
+            });
+            return Response::from_parts(head, Body::Events(events.boxed()));
+        }
+        match answering.next().await {
+            Ok(Some(said)) => {
+                self.note(&head.headers, &said.text);
+                Response::from_parts(head, Body::ready(self.apply(said.text).await))
+            }
+            Ok(None) => {
+                let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
+                self.failed(failure).into_response()
+            }
+            Err(failure) => self.failed(failure).into_response(),
+        }
+    }
+}
+
+/// An answer that comes as events.
+struct EditedStream {
+    edit: AnswerEdit,
+    head: HeaderMap,
+    answering: Box<Answering>,
+    beat: Interval,
+    /// A drain waits for the answer.
+    _answer: TaskTrackerToken,
+}
+
+impl EditedStream {
+    /// `None` at the end. A stream that broke ends, as it would without raincheck.
+    async fn next(&mut self) -> Option<Bytes> {
+        let said = tokio::select! {
+            said = self.answering.next() => said.ok()??,
+            _ = self.beat.tick() => return Some(sse::COMMENT),
+        };
+        let Said { text, event_id } = said;
+        self.edit.note(&self.head, &text);
+        let event = if text.is_empty() {
+            Bytes::from_static(b"data: \n\n")
+        } else {
+            sse::event(&self.edit.apply(text).await)
+        };
+        Some(match event_id {
+            Some(id) => [format!("id: {id}\n").as_bytes(), &event].concat().into(),
+            None => event,
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! What raincheck says of tasks in two results of the server: `initialize` and `tools/list`. Pure.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::native::NativeTools;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::proxy::Shared;
+use crate::mcp::tasks_2025::{Support, with_capabilities, with_support};
+use crate::task::policy::{Mode, Rule, Rules};
+
+const CAPABILITIES: &str = r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#;
+
+/// A caller that cannot be told from others gets no list (2025-11-25, Tasks, Task Isolation).
+const CAPABILITIES_OF_NOBODY: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
+
+/// What a result says of tasks.
+#[derive(Debug, Clone)]
+pub(in crate::downstream) struct Advertised {
+    place: Place,
+    /// The server's own tasks are the client's business.
+    keep_own: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    /// In the result of `initialize`: these capabilities.
+    Capabilities(&'static str),
+    /// In the result of `tools/list`: for each tool.
+    Tools(Arc<Rules>, Arc<NativeTools>),
+}
+
+impl Advertised {
+    /// In the result of `initialize`.
+    pub(in crate::downstream) fn in_capabilities(front: &Shared, by: &Requester) -> Self {
+        let capabilities = if by.has_credentials {
+            CAPABILITIES
+        } else {
+            CAPABILITIES_OF_NOBODY
+        };
+        Self {
+            place: Place::Capabilities(capabilities),
+            keep_own: front.settings.pass_native_tasks,
+        }
+    }
+
+    /// In the result of `tools/list`.
+    pub(in crate::downstream) fn in_tools(front: &Shared) -> Self {
+        let (rules, native_tools) = (&front.rules, &front.native_tools);
+        Self {
+            place: Place::Tools(Arc::clone(rules), Arc::clone(native_tools)),
+            keep_own: front.settings.pass_native_tasks,
+        }
+    }
+
+    /// The edited result. `None`: the result stays as it is.
+    pub(in crate::downstream) fn edit(&self, result: &RawValue) -> Option<String> {
+        let result = result.get();
+        match &self.place {
+            Place::Capabilities(tasks) => with_capabilities(result, tasks, self.keep_own).ok()?,
+            Place::Tools(rules, native_tools) => with_support(result, |name, own| {
+                native_tools.note(name, own == Some("required"));
+                support(rules.for_tool(name).0, own, self.keep_own)
+            })
+            .ok(),
+        }
+    }
+}
+
+/// What a tool says of tasks, where the server says `own`.
+fn support(rule: &Rule, own: Option<&str>, keep_own: bool) -> Support {
+    match (rule.mode, own) {
+        (_, Some("optional" | "required")) if keep_own => Support::Untouched,
+        // Without a task the tool cannot be called at all.
+        (Mode::Never, Some("required")) => Support::Untouched,
+        (Mode::Never, _) => Support::Unsaid,
+        (Mode::Always | Mode::Auto, _) if rule.require_tasks => Support::Required,
+        (Mode::Always | Mode::Auto, _) => Support::Optional,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_tool_says_follows_the_policy() {
+        let rule = |mode, require_tasks| Rule {
+            mode,
+            require_tasks,
+            ..Rule::default()
+        };
+        for (mode, require_tasks, own, keep_own, says) in [
+            (Mode::Auto, false, None, false, Support::Optional),
+            (
+                Mode::Always,
+                false,
+                Some("forbidden"),
+                false,
+                Support::Optional,
+            ),
+            (
+                Mode::Always,
+                false,
+                Some("required"),
+                false,
+                Support::Optional,
+            ),
+            (Mode::Always, true, None, false, Support::Required),
+            (Mode::Never, false, Some("optional"), false, Support::Unsaid),
+            (
+                Mode::Never,
+                false,
+                Some("required"),
+                false,
+                Support::Untouched,
+            ),
+            (
+                Mode::Always,
+                false,
+                Some("optional"),
+                true,
+                Support::Untouched,
+            ),
+            (
+                Mode::Always,
+                false,
+                Some("forbidden"),
+                true,
+                Support::Optional,
+            ),
+        ] {
+            let found = support(&rule(mode, require_tasks), own, keep_own);
+            assert_eq!(found, says, "{mode:?} {require_tasks} {own:?} {keep_own}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The place of one session in the pool, and the right to use it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{OnceCell, OwnedSemaphorePermit};
+use tokio::time::Instant;
+
+use crate::lock::Mutex;
+use crate::upstream::pool::rule::{MayAsk, Questions, SessionState};
+
+/// A session that a pool can keep.
+pub(in crate::upstream) trait PooledSession:
+    fmt::Debug + Send + Sync + 'static
+{
+    /// Whether the session takes more requests.
+    fn is_open(&self) -> bool;
+
+    /// Which questions may come on the session.
+    fn questions(&self) -> Questions;
+
+    /// Ends the session, which no request uses: it takes none from here on.
+    fn close_unused(self: &Arc<Self>);
+}
+
+/// The place of one session, from before it is started.
+#[derive(Debug)]
+pub(super) struct Slot<S> {
+    pub(super) session: OnceCell<Arc<S>>,
+    users: AtomicUsize,
+    askers: AtomicUsize,
+    /// When the last user left.
+    used: Mutex<Instant>,
+    /// For the first who starts the session; and for as long as the session is kept, unless that keeps it itself.
+    pub(super) permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl<S: PooledSession> Slot<S> {
+    pub(super) fn new(permit: Option<OwnedSemaphorePermit>) -> Arc<Self> {
+        Arc::new(Self {
+            session: OnceCell::new(),
+            users: AtomicUsize::new(0),
+            askers: AtomicUsize::new(0),
+            used: Mutex::new(Instant::now()),
+            permit: Mutex::new(permit),
+        })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.session.get().is_some_and(|session| !session.is_open())
+    }
+
+    pub(super) fn state(&self) -> SessionState {
+        let session = self.session.get();
+        SessionState {
+            users: self.users.load(Ordering::Relaxed),
+            askers: self.askers.load(Ordering::Relaxed),
+            questions: session.map(|it| it.questions()).unwrap_or_default(),
+        }
+    }
+
+    /// The session, and since when no call uses it. `None` while it is used, or not there.
+    pub(super) fn unused(&self) -> Option<(Instant, &Arc<S>)> {
+        let session = self.session.get().filter(|session| session.is_open())?;
+        let is_used = self.users.load(Ordering::Relaxed) > 0;
+        (!is_used).then(|| (*self.used.lock(), session))
+    }
+}
+
+/// The right of one request to use a session. Dropped when the request is over.
+#[derive(Debug)]
+pub(super) struct SlotUse<S> {
+    pub(super) slot: Arc<Slot<S>>,
+    asks: MayAsk,
+}
+
+impl<S> SlotUse<S> {
+    pub(super) fn of(slot: &Arc<Slot<S>>, asks: MayAsk) -> Self {
+        slot.users.fetch_add(1, Ordering::Relaxed);
+        if asks == MayAsk::Maybe {
+            slot.askers.fetch_add(1, Ordering::Relaxed);
+        }
+        Self {
+            slot: Arc::clone(slot),
+            asks,
+        }
+    }
+}
+
+impl<S> Drop for SlotUse<S> {
+    fn drop(&mut self) {
+        *self.slot.used.lock() = Instant::now();
+        if self.asks == MayAsk::Maybe {
+            self.slot.askers.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.slot.users.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A session in use. Dropped when its request is over.
+#[derive(Debug)]
+pub(in crate::upstream) struct Held<S> {
+    pub(in crate::upstream) session: Arc<S>,
+    pub(super) slot: SlotUse<S>,
+}
+
+impl<S> Held<S> {
+    /// The same session for one more request of the same call, which may ask as that call may.
+    pub(in crate::upstream) fn also(&self) -> Self {
+        Self {
+            session: Arc::clone(&self.session),
+            slot: SlotUse::of(&self.slot.slot, MayAsk::Never),
+        }
+    }
+}

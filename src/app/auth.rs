@@ -69,7 +69,7 @@ fn settings(jwt: &JwtSettings) -> Result<IssuerSettings, String> {
 }
 
 /// Who may call, in words, for `raincheck check`. Fetches the keys of each issuer. Nothing: anybody who reaches the listener.
-pub async fn check(config: &Config) -> Vec<Result<String, AppError>> {
+pub async fn check(config: &Config) -> Vec<Result<String, String>> {
     let mut findings = Vec::new();
     match tokens(config, &Callers::new(&[0; 32])) {
         Ok(Some(tokens)) if tokens.len() == 1 => {
@@ -77,7 +77,7 @@ pub async fn check(config: &Config) -> Vec<Result<String, AppError>> {
         }
         Ok(Some(tokens)) => findings.push(Ok(format!("{} clients, by their tokens", tokens.len()))),
         Ok(None) => {}
-        Err(error) => findings.push(Err(error)),
+        Err(error) => findings.push(Err(error.to_string())),
     }
     match issuers(config) {
         Ok(issuers) => {
@@ -86,13 +86,13 @@ pub async fn check(config: &Config) -> Vec<Result<String, AppError>> {
                 let fetched = issuer::try_fetch(&issuer).await;
                 findings.push(match fetched {
                     Ok(keys) => Ok(format!("tokens of {name}, keys of use: {keys}")),
-                    Err(error) => Err(AppError(format!(
+                    Err(error) => Err(format!(
                         "tokens of {name}: its keys cannot be fetched: {error}"
-                    ))),
+                    )),
                 });
             }
         }
-        Err(error) => findings.push(Err(error)),
+        Err(error) => findings.push(Err(error.to_string())),
     }
     findings
 }

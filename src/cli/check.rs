@@ -9,7 +9,7 @@ use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::table::{duration, printable, table};
 use super::warnings::{name, warnings};
-use crate::app::{AppError, check_auth, check_store};
+use crate::app::{check_auth, check_store};
 use crate::config::{
     CompanionSettings, Config, Location, TelemetrySettings, TransportChoice, Wrapped,
 };
@@ -57,7 +57,7 @@ struct Report {
 /// The report, from all findings.
 fn report(
     config: &Config,
-    auth: Vec<Result<String, AppError>>,
+    auth: Vec<Result<String, String>>,
     certificate: Option<Result<(), String>>,
     store: Result<FileState, String>,
     inspection: Result<&Inspection, &str>,
@@ -66,8 +66,7 @@ fn report(
     let exposure = config.exposure().and_then(|()| config.circle());
     let exposure = exposure.map_err(|e| e.to_string());
     verdicts.push(("listen", exposure.map(|()| listening(config))));
-    let auth = auth.into_iter();
-    verdicts.extend(auth.map(|found| ("auth", found.map_err(|e| e.to_string()))));
+    verdicts.extend(auth.into_iter().map(|found| ("auth", found)));
     if let Some(certificate) = certificate {
         verdicts.push((
             "tls",

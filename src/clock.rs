@@ -1,6 +1,6 @@
-//! What time it is: a port, so that deadline and expiry tests own the time.
+//! The port to the clock. Tests of deadlines and expiry set the time themselves.
 //!
-//! Times are Unix milliseconds. Only [`System`] reads the wall.
+//! Times are Unix milliseconds. Only [`System`] reads the wall clock.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use crate::lock::Mutex;
 
 /// Stamps records and decides deadlines and expiry.
 pub trait Clock: Debug + Send + Sync {
-    /// Unix milliseconds. May step back when the wall clock is set back: whoever needs an order
-    /// takes the later of this and what was seen before.
+    /// The time in Unix milliseconds. It may step back when the wall clock is set back: a caller that needs
+    /// an order takes the later of this time and the time that it saw before.
     fn now_ms(&self) -> u64;
 }
 
-/// The machine's clock: right for the stores that only one process uses.
+/// The machine's clock, for stores that only one process uses.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;
 
@@ -34,8 +34,8 @@ impl Clock for System {
     }
 }
 
-/// Somebody else's clock, carried on by the local monotonic one: with Redis, what its last
-/// heartbeat told, so that replicas with wrong wall clocks agree on deadlines.
+/// The clock of another machine, continued by the local monotonic clock. With Redis it follows the time that
+/// the last heartbeat returned, so that replicas with wrong wall clocks agree on deadlines.
 #[derive(Debug)]
 pub struct Anchored {
     anchor: Mutex<(u64, Instant)>,
@@ -48,7 +48,7 @@ impl Anchored {
         }
     }
 
-    /// Takes over the time that was just told.
+    /// Sets the clock to a time that was just received.
     pub fn set(&self, now_ms: u64) {
         *self.anchor.lock() = (now_ms, Instant::now());
     }
@@ -61,7 +61,7 @@ impl Clock for Anchored {
     }
 }
 
-/// A clock that stands still until it is turned: for tests.
+/// A clock for tests. It stands still until the test changes it.
 #[derive(Debug)]
 pub struct Manual(AtomicU64);
 

@@ -1,11 +1,12 @@
-//! Where a build with the feature `failpoints` can be told to crash, to show that it may.
+//! Named places where a build with the feature `failpoints` can be told to crash. Tests crash at every place
+//! to show that no promise breaks.
 //!
-//! Such a build reads `RAINCHECK_CRASH=<point>:<n>` once, when it starts to serve, and aborts at
-//! the n-th time it comes by. Every other build has nothing here: a hit compiles to nothing.
+//! Such a build reads `RAINCHECK_CRASH=<point>:<n>` once, when it starts to serve, and aborts the n-th time
+//! that it passes the point. In every other build a hit compiles to nothing.
 
 macro_rules! points {
     ($($point:ident = $name:literal, $meaning:literal;)*) => {
-        /// Every point there is. Each is passed at one place of the source.
+        /// All failpoints. Each point is at one place of the source.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Point {
             $(#[doc = $meaning] $point,)*
@@ -14,7 +15,7 @@ macro_rules! points {
         impl Point {
             pub const ALL: &[Self] = &[$(Self::$point,)*];
 
-            /// As it is written in `RAINCHECK_CRASH`.
+            /// The name as it is written in `RAINCHECK_CRASH`.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$point => $name,)*
@@ -51,7 +52,7 @@ points! {
 #[cfg(feature = "failpoints")]
 pub use armed::{arm, hit};
 
-/// Nothing, without the feature.
+/// Does nothing without the feature.
 #[cfg(not(feature = "failpoints"))]
 #[inline]
 pub fn hit(_point: Point) {}
@@ -71,8 +72,8 @@ mod armed {
 
     static ARMED: OnceLock<Armed> = OnceLock::new();
 
-    /// Reads the environment. The error is what is wrong with it: a test that names no point must
-    /// not pass for one that never came to it.
+    /// Reads `RAINCHECK_CRASH`. An unknown point is an error, because a test with a misspelt point would look
+    /// like a test that never reached the point.
     pub fn arm() -> Result<(), String> {
         #[expect(
             clippy::disallowed_methods,
@@ -98,7 +99,7 @@ mod armed {
         })
     }
 
-    /// Aborts the process if it was told to crash here, this time. No destructor runs.
+    /// Aborts the process if it was told to crash at this pass of this point. No destructor runs.
     pub fn hit(point: Point) {
         if let Some(armed) = ARMED.get()
             && armed.point == point

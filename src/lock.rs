@@ -1,10 +1,10 @@
-//! A mutex that a panic does not poison: one call that panics ends as failed, and everybody else goes on.
+//! A mutex that a panic does not poison: the call that panics fails, and all other calls go on.
 
 use std::fmt;
 use std::sync::{MutexGuard, PoisonError};
 
-/// [`std::sync::Mutex`] without poisoning. What is changed under a lock is complete before anything can panic, so
-/// that a panic leaves nothing that others could trip over.
+/// [`std::sync::Mutex`] without poisoning. Every change under a lock is complete before anything can panic,
+/// so that a panic leaves no half-made change behind.
 #[derive(Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tikv_jemallocator::Jemalloc;
 
-/// What is freed after a burst goes back to the system: the C library's allocator keeps it in pieces.
+/// Jemalloc returns memory to the system after a burst; the C library's allocator would keep it in fragments.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

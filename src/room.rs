@@ -1,32 +1,32 @@
-//! HOW MUCH IS IN HAND: the bytes of requests that are read from clients and of answers that are
-//! written to them, all clients together.
+//! The budget of buffered bytes: the requests that are read from clients and the answers that are written to
+//! clients, for all clients together.
 //!
-//! Small bodies have a part of their own, so that whoever sends large ones does not stand in the way of
-//! everybody's calls. What is taken is given back when its [`Place`] is dropped.
+//! Small bodies have a part of the budget of their own, so that clients that send large bodies do not block
+//! the small requests of others. Dropping a [`BufferShare`] gives its bytes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// A body up to here is small, and so is the beginning of a larger one. An answer of this size lies in a
-/// connection's buffer, which has its own bound.
+/// A body of up to this size is small, and so is the beginning of a larger body. Small answers do not count,
+/// because they fit into a connection's buffer, which has its own bound.
 pub const SMALL: usize = 16 * 1024;
 
-/// All there is, for this process.
+/// The budget of this process.
 #[derive(Debug)]
-pub struct Room {
-    small: Space,
-    large: Space,
+pub struct BufferBudget {
+    small: BudgetPart,
+    large: BudgetPart,
 }
 
 #[derive(Debug)]
-struct Space {
+struct BudgetPart {
     max: usize,
     taken: AtomicUsize,
 }
 
-impl Space {
+impl BudgetPart {
     fn new(max: usize) -> Self {
         Self {
             max,
@@ -56,40 +56,41 @@ impl Space {
     }
 }
 
-/// A part of it that somebody has.
+/// A part of the budget that one body holds. Dropping it gives the bytes back.
 #[derive(Debug)]
-pub struct Place {
-    room: Arc<Room>,
+pub struct BufferShare {
+    room: Arc<BufferBudget>,
     small: usize,
     large: usize,
 }
 
-impl Room {
+impl BufferBudget {
     pub fn new(bytes_max: usize) -> Arc<Self> {
         let small = bytes_max / 4;
         Arc::new(Self {
-            small: Space::new(small),
-            large: Space::new(bytes_max - small),
+            small: BudgetPart::new(small),
+            large: BudgetPart::new(bytes_max - small),
         })
     }
 
-    /// A place for a body that will come.
-    pub fn enter(self: &Arc<Self>) -> Place {
-        Place {
+    /// An empty share, for a body that will arrive.
+    pub fn enter(self: &Arc<Self>) -> BufferShare {
+        BufferShare {
             room: Arc::clone(self),
             small: 0,
             large: 0,
         }
     }
 
-    /// Whether a body of that size could come now. Takes nothing: who only announces it has nothing of it.
+    /// Whether the budget has room for a body of this size now. Reserves nothing: a client that only
+    /// announces a body must not take room from others.
     pub fn has(&self, bytes: usize) -> bool {
-        let (small, large) = apart(bytes);
+        let (small, large) = split_size(bytes);
         self.small.has(small) && self.large.has(large)
     }
 
-    /// Counts what is there already. Nothing of a small one.
-    pub fn count(self: &Arc<Self>, bytes: usize) -> Option<Place> {
+    /// Counts a body that is in memory already, even beyond the bound. Small bodies are not counted.
+    pub fn count(self: &Arc<Self>, bytes: usize) -> Option<BufferShare> {
         if bytes <= SMALL {
             return None;
         }
@@ -99,9 +100,9 @@ impl Room {
         Some(place)
     }
 
-    /// Bytes for a client, which keep their place for as long as they live. What was done to have them is
-    /// done, so that they may take as much again as requests may; beyond that there is no room: `None`.
-    pub fn lend(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
+    /// Counts an answer for as long as its bytes live. The work for an answer is already done, so answers may
+    /// exceed the bound up to twice its size; beyond that there is no room: `None`.
+    pub fn count_answer(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
         if bytes.len() <= SMALL {
             return Some(bytes);
         }
@@ -111,19 +112,20 @@ impl Room {
         }
         let mut place = self.enter();
         place.large = bytes.len();
-        Some(place.hold(bytes))
+        Some(place.tie_to(bytes))
     }
 
-    /// More is in hand than may come: whoever does not take what is theirs must go sooner.
+    /// Whether more is buffered than requests alone may take. Then clients that do not read their answers are
+    /// disconnected sooner.
     pub fn is_short(&self) -> bool {
         self.large.taken() > self.large.max
     }
 }
 
-impl Place {
-    /// Covers a body of that size, or as much of it as was covered before: then there is no room.
-    pub fn cover(&mut self, bytes: usize) -> bool {
-        let (small, large) = apart(bytes);
+impl BufferShare {
+    /// Grows the share to a body of this size. False: there is no room, and the share keeps what it had.
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
+        let (small, large) = split_size(bytes);
         let room = &self.room;
         if let more @ 1.. = small.saturating_sub(self.small) {
             if !room.small.try_take(more, room.small.max) {
@@ -140,35 +142,35 @@ impl Place {
         true
     }
 
-    /// The same bytes, with their place.
-    pub fn hold(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Held {
+    /// Ties the share to the bytes: it is given back when the last part of the bytes is dropped.
+    pub fn tie_to(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(SharedBytes {
             bytes,
             _place: self,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for BufferShare {
     fn drop(&mut self) {
         self.room.small.give_back(self.small);
         self.room.large.give_back(self.large);
     }
 }
 
-struct Held {
+struct SharedBytes {
     bytes: Bytes,
-    _place: Place,
+    _place: BufferShare,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// How much of a body is its small beginning, and the rest.
-fn apart(bytes: usize) -> (usize, usize) {
+/// Splits the size of a body into its small beginning and the rest.
+fn split_size(bytes: usize) -> (usize, usize) {
     let small = bytes.min(SMALL);
     (small, bytes - small)
 }
@@ -177,22 +179,22 @@ fn apart(bytes: usize) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    /// For two beginnings, and six times as much.
-    fn room() -> Arc<Room> {
-        Room::new(8 * SMALL)
+    /// A budget for two small beginnings, and six times as much for the rest.
+    fn room() -> Arc<BufferBudget> {
+        BufferBudget::new(8 * SMALL)
     }
 
     #[test]
     fn a_large_body_leaves_room_for_small_ones() {
         let room = room();
         let mut large = room.enter();
-        assert!(large.cover(7 * SMALL));
+        assert!(large.grow_to(7 * SMALL));
         let mut other = room.enter();
-        assert!(!room.has(SMALL + 1) && !other.cover(SMALL + 1));
-        assert!(other.cover(SMALL), "it has its beginning");
-        assert!(!room.enter().cover(1), "two beginnings are all");
+        assert!(!room.has(SMALL + 1) && !other.grow_to(SMALL + 1));
+        assert!(other.grow_to(SMALL), "it has its beginning");
+        assert!(!room.enter().grow_to(1), "two beginnings are all");
         drop(large);
-        assert!(other.cover(7 * SMALL));
+        assert!(other.grow_to(7 * SMALL));
         drop(other);
         assert_eq!((room.small.taken(), room.large.taken()), (0, 0));
     }
@@ -201,8 +203,8 @@ mod tests {
     fn bytes_keep_their_place_while_anybody_has_a_part_of_them() {
         let room = room();
         let mut place = room.enter();
-        assert!(place.cover(2 * SMALL));
-        let bytes = place.hold(Bytes::from(vec![7; 2 * SMALL]));
+        assert!(place.grow_to(2 * SMALL));
+        let bytes = place.tie_to(Bytes::from(vec![7; 2 * SMALL]));
         let part = bytes.slice(..1);
         drop(bytes);
         assert_eq!(room.large.taken(), SMALL);
@@ -214,12 +216,14 @@ mod tests {
     fn answers_may_take_as_much_again_and_no_more() {
         let room = room();
         let answer = Bytes::from(vec![7; 4 * SMALL]);
-        let first = room.lend(answer.clone()).unwrap();
+        let first = room.count_answer(answer.clone()).unwrap();
         assert!(!room.is_short());
-        let rest: Vec<_> = (0..2).map(|_| room.lend(answer.clone()).unwrap()).collect();
+        let rest: Vec<_> = (0..2)
+            .map(|_| room.count_answer(answer.clone()).unwrap())
+            .collect();
         assert!(room.is_short() && !room.has(SMALL + 1));
-        assert!(room.lend(answer).is_none());
-        assert!(room.lend(Bytes::from_static(b"small")).is_some());
+        assert!(room.count_answer(answer).is_none());
+        assert!(room.count_answer(Bytes::from_static(b"small")).is_some());
         let counted = room.count(SMALL + 1).unwrap();
         drop((first, rest, counted));
         assert_eq!(room.large.taken(), 0);

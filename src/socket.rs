@@ -1,4 +1,5 @@
-//! TCP sockets whose peer may vanish without a word: they end within a minute, and not with the kernel's hours.
+//! TCP sockets whose peer may vanish without closing them: such a socket ends within a minute, instead of
+//! after the kernel's default of hours.
 
 use std::io;
 use std::time::Duration;
@@ -6,17 +7,17 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// A quiet peer is asked whether it is there after so long, and then so often.
+/// The keepalive time and interval: a silent peer is probed after this time, and then in this interval.
 const QUIET: Duration = Duration::from_secs(15);
 const ASKED: u32 = 3;
 
-/// What was sent waits for so long to be taken.
+/// How long sent data may stay unacknowledged.
 #[cfg(target_os = "linux")]
 const UNTAKEN: Duration = Duration::from_secs(30);
 
-/// What is said goes out at once, and a peer that is gone is noticed.
+/// Sets the options of a socket: writes go out at once, and a vanished peer is noticed.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
-    // Events must not wait for more of them.
+    // Without this, an event would wait in the kernel for further data.
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(QUIET)

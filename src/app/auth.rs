@@ -1,4 +1,4 @@
-//! Who may call, from the configuration.
+//! Builds the authentication from the configuration.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::clock::Clock;
 use crate::config::{Config, JwtSettings};
 use crate::tls::client::{self, Files};
 
-/// What asks the clients who they are. `None`: nobody is asked. The one client of a pipe is whoever started us.
+/// The authenticator of clients. `None`: no client is asked. The one client of a pipe is not asked, because
+/// it started this process.
 pub(super) fn authenticator(
     config: &Config,
     callers: &Callers,
@@ -68,7 +69,8 @@ fn settings(jwt: &JwtSettings) -> Result<IssuerSettings, String> {
     })
 }
 
-/// Who may call, in words, for `raincheck check`. Fetches the keys of each issuer. Nothing: anybody who reaches the listener.
+/// Describes who may call, for `raincheck check`, and fetches the keys of each issuer. Empty: every client that reaches the
+/// listener.
 pub async fn check(config: &Config) -> Vec<Result<String, String>> {
     let mut findings = Vec::new();
     match tokens(config, &Callers::new(&[0; 32])) {

@@ -1,4 +1,4 @@
-//! Where requests come from: an HTTP listener, or the one client on our standard input and output.
+//! Where requests come from: an HTTP listener, or the one client on raincheck's standard input and output.
 
 use std::sync::Arc;
 use std::time::Duration;

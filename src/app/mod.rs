@@ -1,4 +1,4 @@
-//! The wiring: builds the parts from the configuration, binds last, ends in order.
+//! The wiring: builds the parts from the configuration, binds the listener last, and ends the parts in order.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
 use crate::downstream::way::RequestWay;
 use crate::downstream::{self, Front};
-use crate::room::Room;
+use crate::room::BufferBudget;
 use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
 use crate::store::key_value::KeyValue;
@@ -58,20 +58,20 @@ use crate::task::state::Reach;
 use crate::tls::kept::Kept;
 use crate::upstream::wrapped::Upstream;
 
-/// The end of `drain.grace` is for answers on their way to clients: at most so long, and at most an
-/// eighth of it.
+/// The part at the end of `drain.grace` that is reserved for answers on their way to clients: at most this
+/// long, and at most an eighth of the grace period.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// What stays open after the calls have ended, for slow readers.
+/// How long connections stay open for slow readers after the calls have ended.
 const LAST_BYTES: Duration = Duration::from_secs(3);
 
-/// How often the store's own findings are looked at.
+/// How often the store's health is read.
 const STORE_HEALTH: Duration = Duration::from_secs(5);
 
-/// What runs in the background was told to stop and needs no more.
+/// How long background jobs may take to stop after they were told to.
 const LAST_SERVICES: Duration = Duration::from_millis(500);
 
-/// Everything, built and bound, not served yet.
+/// All parts, built and bound, not served yet.
 #[derive(Debug)]
 pub struct App {
     front: Arc<Front>,
@@ -80,25 +80,25 @@ pub struct App {
     health: Arc<Health>,
     drain: Drain,
     probes: Option<Probes>,
-    /// For how long it serves on as usual once it drains.
+    /// How long the process serves as usual after the drain begins.
     delay: Duration,
-    /// For how long it drains after that.
+    /// How long the drain may take after `delay`.
     grace: Duration,
     reload: Reload,
-    /// What the parts run in the background.
+    /// The background jobs of the parts.
     services: TaskTracker,
     stop: CancellationToken,
 }
 
 impl App {
-    /// Opens the store, builds the parts and binds the listener. The soft limit of open files is the
-    /// one that the server's processes get; `None`: ours.
+    /// Opens the store, builds the parts and binds the listener. `open_files` is the soft limit of open files
+    /// that the server's processes get; `None`: raincheck's own limit.
     pub async fn build(config: Config, open_files: Option<u64>) -> Result<Self, AppError> {
         Self::behind(None, config, open_files).await
     }
 
-    /// The same for one client on our standard input and output. `ended` is cancelled when it
-    /// closes its side.
+    /// Builds the parts for one client on raincheck's standard input and output. `ended` is cancelled when
+    /// the client closes its side.
     pub async fn build_stdio(
         config: Config,
         open_files: Option<u64>,
@@ -121,7 +121,7 @@ impl App {
         let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
         let rules = Arc::new(config.rules.clone());
-        let room = Room::new(config.limits.buffer_bytes_max);
+        let room = BufferBudget::new(config.limits.buffer_bytes_max);
         let settings = runner_settings(&config, &opened, &room);
         let (ledger, notes) = kept_in(opened.store, opened.clock, &config);
         let runner = Runner::new(
@@ -182,12 +182,12 @@ impl App {
         })
     }
 
-    /// The files that can be read anew while it serves.
+    /// The files that can be read anew while the process serves.
     pub fn reload(&self) -> Reload {
         self.reload.clone()
     }
 
-    /// Where clients reach it, with the port that the system chose if none was asked for.
+    /// The address of the listener, with the port that the system chose if the configured port is 0.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.listener {
             ListenerKind::Http(server) => server.address().ok(),
@@ -195,15 +195,15 @@ impl App {
         }
     }
 
-    /// Where probes are answered, if they are.
+    /// The address of the probe listener, if there is one.
     pub fn probes_address(&self) -> Option<SocketAddr> {
         self.probes.as_ref().and_then(|p| p.address().ok())
     }
 
-    /// Serves until `shutdown` or a GET asks for the drain, then drains: goes on as usual for
-    /// `drain.delay`, closes the listener, ends listen streams, waits for calls, fails the rest,
-    /// within `drain.grace`. Returns when that is done and `shutdown` was said: whoever drained by
-    /// GET is still to be answered its probes.
+    /// Serves until `shutdown` or a GET asks for the drain, then drains: goes on as usual for `drain.delay`,
+    /// closes the listener, ends listen streams, waits for calls, fails the rest, within `drain.grace`.
+    /// Returns when the drain is done and `shutdown` was cancelled: after a drain by GET, probes are answered
+    /// until then.
     pub async fn serve(mut self, shutdown: CancellationToken) {
         let end = CancellationToken::new();
         let probes = self.probes.take();
@@ -237,17 +237,19 @@ impl App {
         self.health.draining();
         let _ = timeout(self.delay, &mut serving).await;
 
-        // Who finds the listener closed finds on an open connection that no call begins.
+        // New calls are refused first: a client that finds the listener closed must not begin a call on an
+        // open connection.
         front.runner.refuse();
         close.cancel();
-        // It is closed before the end of a stream tells anybody so.
+        // The listener closes before streams end, so that a client that reconnects does not reach this
+        // process.
         let _ = timeout(Duration::ZERO, &mut serving).await;
         front.closing.cancel();
         let from = Instant::now();
-        // A program that does not end when it is asked to takes its time out of the grace, too.
+        // The time that a program needs to stop is part of the grace period.
         let ending = front.upstream.stop_patience().min(self.grace / 4);
         let grace = self.grace.saturating_sub(ending);
-        // What is left is for answers on their way to clients.
+        // The rest of the grace period is reserved for answers on their way to clients.
         let patience = grace.saturating_sub(LAST_ANSWERS.min(grace / 8));
         let drained = async {
             front.passing.close();
@@ -262,9 +264,10 @@ impl App {
         }
         self.drain.finish();
         self.stop.cancel();
-        // After the last bytes: what clients of a program were told came from its processes.
+        // The program stops after the last bytes went out, because answers to clients come from its
+        // processes.
         let _ = timeout_at(from + self.grace, front.upstream.stop()).await;
-        // With it go the idle connections to the server, which nothing else would end.
+        // This also closes the idle connections to the server, which nothing else would close.
         drop(front);
         self.services.close();
         let _ = timeout(LAST_SERVICES, self.services.wait()).await;
@@ -296,7 +299,7 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
     }
 }
 
-/// Where tasks are kept, and what is kept for clients beside them.
+/// The ledger of tasks, and the values and logs that are kept beside tasks.
 fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Ledger, KeyValue) {
     let patience = StorePatience {
         read: config.store.read_patience,
@@ -320,10 +323,10 @@ fn companion(config: &Config) -> Option<Companion> {
     Some(Companion::new(&wanted.prefix, wanted.fallback_after))
 }
 
-/// What TLS to the wrapped server is made from.
+/// The TLS configuration of connections to the wrapped server, which can be reloaded.
 type UpstreamTlsConfig = Arc<Kept<ClientConfig>>;
 
-/// The wrapped server, and what TLS to it is made from.
+/// Builds the upstream side, with its TLS configuration.
 fn wrap(
     config: &Config,
     open_files: Option<u64>,
@@ -393,7 +396,7 @@ async fn probes(
     })
 }
 
-/// Keeps `health` true to what is there. The store was reached when this is called.
+/// Keeps `health` up to date. The caller has reached the store already.
 fn watch(
     health: Arc<Health>,
     upstream: Arc<Upstream>,
@@ -411,20 +414,24 @@ fn watch(
                     (false, true) => Some(Degraded::MayEvict),
                     (false, false) => None,
                 });
-                // An outage is told at once; what the store found out by itself, a little later.
+                // An outage is reported at once; findings of the store itself are reported at the next read.
                 if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
                     return;
                 }
             }
         };
-        // Once: a server that goes later is its own container's matter, and a program is asked about
-        // by each probe.
+        // The server is watched only until it answers: a server that fails later has its own container's
+        // probes, and the state of a program is read at each probe.
         tokio::join!(store, health.watch_upstream(&upstream));
     }
 }
 
-/// What the runner is told.
-fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner::RunnerSettings {
+/// The settings of the runner.
+fn runner_settings(
+    config: &Config,
+    opened: &Opened,
+    room: &Arc<BufferBudget>,
+) -> runner::RunnerSettings {
     runner::RunnerSettings {
         room: Arc::clone(room),
         calls_max: config.limits.calls,

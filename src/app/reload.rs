@@ -9,8 +9,8 @@ use tracing::{info, warn};
 use crate::auth::authenticator::Authenticator;
 use crate::tls::kept::Kept;
 
-/// What can be reloaded. Open connections keep the TLS configuration that they began with; the next request is judged by
-/// the new tokens.
+/// The files that can be reloaded. Open connections keep the TLS configuration that they began with; new
+/// tokens apply from the next request on.
 #[derive(Debug, Clone)]
 pub struct Reload {
     listener: Option<Arc<Kept<ServerConfig>>>,

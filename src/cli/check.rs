@@ -454,7 +454,7 @@ mod tests {
         config
     }
 
-    /// Of each rule once, of what is never waited for not at all; and it is no failure.
+    /// Each rule is warned of once, a rule that never waits is not warned of, and a warning is no failure.
     #[test]
     fn long_windows_are_said_and_limits_shown() {
         let config = from_file(

@@ -26,7 +26,7 @@ pub(super) struct ChildArgs {
 }
 
 /// Executes the program. Returns only if that fails, with the exit code of shells for such a failure.
-pub(super) fn become_it(line: &ChildArgs) -> CommandFailure {
+pub(super) fn exec_program(line: &ChildArgs) -> CommandFailure {
     let Some((program, arguments)) = line.command.split_first() else {
         return CommandFailure::usage("no command");
     };

@@ -16,7 +16,7 @@ use crate::mcp::result;
 use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Obstacle, UpstreamError};
 
-/// What is wrong, from the error of the request and from the obstacle that was seen on the way.
+/// Says what is wrong, from the error of the request and the obstacle that the transport met.
 pub(super) fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
     let failure = match error {
         DiscoverError::Unauthorized(error) => return unauthorized(error.status, config),
@@ -335,7 +335,7 @@ mod tests {
         );
     }
 
-    /// An obstacle that does not fit the error is not taken for the reason.
+    /// An obstacle that does not fit the error is not reported as the reason.
     #[test]
     fn only_what_fits_is_said() {
         let config = config("http://127.0.0.1:1/mcp", &[]);

@@ -35,8 +35,8 @@ pub(super) struct Inspection {
 pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     let settings = upstream_settings(config)?;
     let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
-    let asked = patiently(&config.upstream.server, ask(&upstream)).await;
-    // Only after the stop is it known how the process ended.
+    let asked = wait_and_tell(&config.upstream.server, ask(&upstream)).await;
+    // How the process ended is known only after the stop.
     upstream.stop().await;
     match asked {
         Ok(Ok(found)) => Ok(found),
@@ -46,7 +46,7 @@ pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
 }
 
 /// Waits for a bounded time, and tells the user after a while that it waits.
-async fn patiently<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Result<T, Elapsed> {
+async fn wait_and_tell<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Result<T, Elapsed> {
     let mut asking = std::pin::pin!(timeout(PATIENCE, asking));
     if let Ok(asked) = timeout(SILENCE, &mut asking).await {
         return asked;
@@ -135,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_there() {
-        // Bound and dropped: the port is free again, and nobody listens there.
+        // The socket is bound and dropped, so that nothing listens on the port.
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/mcp", socket.local_addr().unwrap());
         drop(socket);

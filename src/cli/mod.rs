@@ -171,7 +171,7 @@ pub fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
     if let Command::Child(line) = command {
-        return Err(child::become_it(&line));
+        return Err(child::exec_program(&line));
     }
     keep_private()?;
     tls::install_provider();

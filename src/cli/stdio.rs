@@ -12,7 +12,8 @@ use super::run::{StopSignals, raise_file_limit};
 use crate::app::App;
 use crate::config::Config;
 
-/// The longest drain: clients wait about this long after they close our input, and then kill the process.
+/// The longest drain: clients wait about this long after they close raincheck's input, and then kill the
+/// process.
 const GRACE: Duration = Duration::from_millis(1_500);
 
 pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {

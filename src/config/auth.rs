@@ -1,4 +1,4 @@
-//! From `[auth]` to who may call.
+//! Turns `[auth]` into the settings of authentication.
 
 use std::net::IpAddr;
 

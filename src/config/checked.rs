@@ -1,4 +1,4 @@
-//! From what the user wrote to what the program runs on, section by section.
+//! Turns what the user wrote into what the program runs on, section by section.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ impl TryFrom<file::Listen> for ListenSettings {
     }
 }
 
-/// Addresses and networks.
+/// Reads addresses and networks.
 fn trusted(written: &[String]) -> Result<Vec<IpNet>, Problem> {
     let parsed = written.iter().map(|text| {
         let address = text.parse::<IpAddr>().map(IpNet::from);
@@ -124,7 +124,8 @@ fn trusted(written: &[String]) -> Result<Vec<IpNet>, Problem> {
     parsed.collect()
 }
 
-/// Names are not looked up: what is listened on must not depend on a name server.
+/// Reads an address to listen on. Host names are not resolved, because the listen address must not depend on
+/// a name server.
 fn address(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix("localhost:") {
         return Some((Ipv4Addr::LOCALHOST, port.parse().ok()?).into());
@@ -132,8 +133,8 @@ fn address(text: &str) -> Option<SocketAddr> {
     text.parse().ok()
 }
 
-/// A file for each pair of upstream and listen address, so that two rainchecks on one laptop do
-/// not meet.
+/// The default store file: one for each pair of upstream and listen address, so that two rainchecks on one
+/// laptop do not share a file.
 fn usual_file(
     listen: &ListenSettings,
     upstream: &UpstreamSettings,
@@ -143,8 +144,8 @@ fn usual_file(
     state_file(&text, host)
 }
 
-/// Files for each pair of upstream and working directory: a client that is started again in its project
-/// finds the tasks of the server that it wraps there.
+/// The default store files of `raincheck stdio`, for each pair of upstream and working directory: a client
+/// that is started again in its project finds the tasks of that project.
 fn usual_slots(upstream: &UpstreamSettings, host: &Host) -> Location {
     let directory = host
         .working_directory
@@ -165,7 +166,8 @@ fn state_file(text: &str, host: &Host) -> Option<PathBuf> {
     Some(directory.join(format!("raincheck/{name:016x}.redb")))
 }
 
-/// A file for each server and what it is given: another account may be told other things.
+/// The file of what is known of the server: one for each server and its headers and environment, because a
+/// server may tell different things to different accounts.
 fn known_file(upstream: &UpstreamSettings, host: &Host) -> Option<PathBuf> {
     let mut text = upstream.server.identity();
     let mut add = |word: &str| {
@@ -180,7 +182,7 @@ fn known_file(upstream: &UpstreamSettings, host: &Host) -> Option<PathBuf> {
         if let Some(directory) = &command.directory {
             add(&directory.to_string_lossy());
         }
-        // It differs from window to window.
+        // These variables differ between terminal windows.
         let lasting = command
             .environment
             .iter()
@@ -241,7 +243,7 @@ fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Pr
 }
 
 fn drain(file: file::Drain, admin: &AdminSettings) -> Result<DrainSettings, Problem> {
-    // The text is not quoted: whoever knows it can stop us.
+    // The text is not quoted, because it allows to stop the process.
     let refused = |text: &str| Problem::new("drain.token", text);
     if let Some(token) = &file.token {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
@@ -391,12 +393,12 @@ impl FromText for LogFormat {
     }
 }
 
-/// The heartbeat comes every second.
+/// The shortest lease: three heartbeats, which come every second.
 const LEASE_MIN: Duration = Duration::from_secs(3);
 
-/// 16 random letters and digits are more than anybody tries over a network.
+/// The shortest token: 16 random letters and digits cannot be guessed over a network.
 const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: usize = 256;
 
-/// How the tokens begin that our documentation and manifests show.
+/// How the tokens in raincheck's documentation and manifests begin.
 const PUBLISHED: [&str; 2] = ["a-long-random-text", "change-me"];

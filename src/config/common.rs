@@ -17,7 +17,7 @@ pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Accepts both files or none. `section` is the section of the two settings.
+/// Reads a certificate and a key: both, or none. `section` is the section of the two settings.
 pub(super) fn tls(
     section: &str,
     certificate: Option<String>,

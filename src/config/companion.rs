@@ -1,4 +1,4 @@
-//! From `[tasks]` to the companion tools, where they are wanted.
+//! Turns `[tasks]` into the settings of the companion tools, if they are on.
 
 use std::time::Duration;
 

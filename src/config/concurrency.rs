@@ -1,15 +1,15 @@
-//! How many calls run at once and how many wait: `concurrency` and `queue`, wherever they are written.
+//! How many calls run at once and how many wait: `concurrency` and `queue`, in all sections.
 
 use super::common::PERMITS_MAX;
 use super::file;
 use super::problem::Problem;
 use crate::task::policy::{Concurrency, Limit, Rule};
 
-/// Calls that may wait where nothing is said of it.
+/// The default of `queue`: how many calls may wait.
 const QUEUE: usize = 256;
 
-/// Each call that waits is told its place in the queue now and then, which costs more the longer
-/// the queue is.
+/// The largest `queue`. Raincheck tells each waiting call its position from time to time, which costs more
+/// the longer the queue is.
 const QUEUE_MAX: usize = 10_000;
 
 /// The limit of the wrapped server, over all tools.
@@ -22,7 +22,7 @@ pub(super) fn in_all(file: &file::Upstream) -> Result<Option<Limit>, Problem> {
     }
 }
 
-/// What `[tasks]` says holds for each tool by itself.
+/// The limit of `[tasks]`, which holds for each tool separately.
 pub(super) fn of_each_tool(
     tasks: &file::Terms,
     tools: &[file::ToolRule],
@@ -33,7 +33,7 @@ pub(super) fn of_each_tool(
             let limit = limit(at_once, tasks.queue.unwrap_or(QUEUE), key)?;
             Ok(Some(Concurrency::EachTool(limit)))
         }
-        // A queue for entries that have a limit and say nothing of theirs.
+        // The queue of `[tasks]` is also the default for entries that have a limit without a queue.
         None if tasks.queue.is_some() && !tools.iter().any(file::ToolRule::is_limited) => {
             Err(unused(key))
         }
@@ -41,8 +41,8 @@ pub(super) fn of_each_tool(
     }
 }
 
-/// What a `[[tools]]` entry says holds for all the tools that it matches, together. What it does
-/// not say is as in `[tasks]`.
+/// The limit of a `[[tools]]` entry, which holds for all the tools that it matches together. A missing
+/// setting is as in `[tasks]`.
 pub(super) fn of_entry(
     base: &Rule,
     tasks: &file::Terms,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// Nothing here waits for longer than a year; so sums of durations cannot overflow, and every
-/// duration fits the integers of JSON.
+/// The longest duration. With this bound sums of durations cannot overflow, and every duration fits the
+/// integers of JSON.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
-/// Longest suffix first, so that `ms` is not read as `m`.
+/// The units, longest suffix first, so that `ms` is not read as `m`.
 const UNITS: [(&str, u64); 5] = [
     ("ms", 1),
     ("s", 1_000),
@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 5] = [
     ("d", 86_400_000),
 ];
 
-/// One or more whole numbers, each with its unit.
+/// Reads one or more whole numbers, each with its unit.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let refused = || format!(r#"{text:?} is not a duration; write "2s", "150ms" or "1h""#);
     let millis = sum(text, &UNITS).ok_or_else(refused)?;
@@ -26,7 +26,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// Longest suffix first, so that `MiB` is not read as `B`.
+/// The units, longest suffix first, so that `MiB` is not read as `B`.
 const SIZES: [(&str, u64); 4] = [
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -34,7 +34,7 @@ const SIZES: [(&str, u64); 4] = [
     ("B", 1),
 ];
 
-/// A whole number of bytes, with a unit or bare.
+/// Reads a whole number of bytes, with or without a unit.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let refused =
         || format!(r#"{text:?} is not a size; write "8MiB", "512KiB" or a number of bytes"#);
@@ -44,7 +44,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     sum(text, &SIZES).ok_or_else(refused)
 }
 
-/// `None` for anything but `<number><unit>`, repeated. `0` needs no unit.
+/// Adds up `<number><unit>`, repeated. `0` needs no unit. `None` for any other text.
 fn sum(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let mut rest = text.trim();
     if rest == "0" {

@@ -1,6 +1,6 @@
-//! What the user may write, as serde reads it, and what holds where nothing is written.
+//! The settings that the user may write, as serde reads them, and their defaults.
 //!
-//! Nothing here runs: the parent module checks it and turns it into what does.
+//! The program does not run on these types: the parent module checks them and turns them into `settings`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -135,7 +135,7 @@ impl Default for Upstream {
     }
 }
 
-/// The value of a variable or a header, which is as likely as not a secret.
+/// The value of a variable or a header. It may be a secret.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
@@ -195,8 +195,7 @@ impl Default for Store {
     }
 }
 
-/// The terms for every tool; what is not said is as in
-/// [`Rule::default`](crate::task::policy::Rule).
+/// The terms for every tool. A missing term is as in [`Rule::default`](crate::task::policy::Rule).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Terms {
@@ -204,10 +203,10 @@ pub(super) struct Terms {
     pub(super) mode: Option<Mode>,
     #[serde(deserialize_with = "optional")]
     pub(super) grace_window: Option<Duration>,
-    /// Of all tools together: no [`ToolRule`] has it.
+    /// A setting for all tools together, which no [`ToolRule`] has.
     #[serde(deserialize_with = "optional")]
     pub(super) companion_tools: Option<bool>,
-    /// The same.
+    /// A setting for all tools together, which no [`ToolRule`] has.
     #[serde(deserialize_with = "optional")]
     pub(super) companion_prefix: Option<String>,
     #[serde(deserialize_with = "optional")]
@@ -240,8 +239,8 @@ pub(super) struct Terms {
     pub(super) attach_window: Option<Duration>,
 }
 
-/// The terms for some tools; what is not said is as in [`Terms`]. The fields are repeated because
-/// serde cannot both flatten a struct and refuse unknown keys.
+/// The terms for some tools. A missing term is as in [`Terms`]. The fields are repeated because serde cannot
+/// both flatten a struct and refuse unknown keys.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ToolRule {

@@ -9,7 +9,7 @@ use super::problem::Problem;
 use super::secret::Secret;
 use super::settings::Header;
 
-/// What frames a request, belongs to a connection, or is MCP's own. Beside `mcp-*`.
+/// Headers that frame a request, belong to a connection, or are MCP's own. `mcp-*` is refused, too.
 const RESERVED: [&str; 18] = [
     "accept",
     "accept-encoding",
@@ -38,7 +38,7 @@ pub(super) fn headers(written: &BTreeMap<String, file::Value>) -> Result<Vec<Hea
         .collect()
 }
 
-/// What raincheck decides itself, whatever is configured. Beside `proxy-*` and `x-http-*`.
+/// Headers that raincheck always decides itself. `proxy-*` and `x-http-*` are refused, too.
 const NEVER: [&str; 6] = [
     "authorization",
     "via",
@@ -48,7 +48,7 @@ const NEVER: [&str; 6] = [
     "idempotency-key",
 ];
 
-/// Client headers that go to the server although it is on another machine.
+/// Reads the client headers that go to a server on another machine.
 pub(super) fn forwarded(written: &[String]) -> Result<Vec<HeaderName>, Problem> {
     let named = written.iter().map(|name| {
         let refused = |text: String| {

@@ -1,8 +1,8 @@
-//! What the machine contributes where the user said nothing: a name and a place for state.
+//! Defaults that depend on the machine: a name for the replica, and a directory for state.
 
 use std::path::PathBuf;
 
-/// Passed in, so that tests need no machine.
+/// The facts about the machine. They are passed in, so that tests do not depend on the machine.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Host {
     pub(super) name: Option<String>,
@@ -18,7 +18,7 @@ impl Host {
                 .iter()
                 .find_map(|(key, value)| (key == name && !value.is_empty()).then_some(value))
         };
-        // The base directory specification: a relative path is to be ignored.
+        // The base directory specification says to ignore a relative path.
         let absolute = |path: &String| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
         let state_directory = get("XDG_STATE_HOME")
             .and_then(absolute)

@@ -1,6 +1,6 @@
-//! The configuration: what the user wrote is `file`, how it is found and layered [`load`], and what
-//! the program runs on `settings`. Named by `app` and `cli` only: every part takes a small struct of
-//! its own.
+//! The configuration. `file` is what the user wrote, [`load`] finds and merges the layers, and `settings` is
+//! what the program runs on. Only `app` and `cli` import it: every other part takes a small struct of its
+//! own.
 
 mod auth;
 mod checked;

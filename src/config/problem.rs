@@ -45,7 +45,8 @@ impl Problem {
     }
 }
 
-/// The first of figment's errors in our words. A user fixes one error at a time.
+/// Explains the first of figment's errors in raincheck's words. One error is enough, because a user fixes one
+/// error at a time.
 pub(super) fn explain(error: Error) -> ConfigError {
     let Some(error) = error.into_iter().next() else {
         return ConfigError::new("the configuration cannot be read");
@@ -69,7 +70,7 @@ pub(super) fn explain(error: Error) -> ConfigError {
     ConfigError::new(place(source, &error.path) + ": " + &text)
 }
 
-/// The names of layers that are no file. The layer of a file has the file's name.
+/// The names of the layers that are not files. The layer of a file has the file's name.
 pub(super) const ENVIRONMENT: &str = "environment";
 pub(super) const FLAGS: &str = "flags";
 
@@ -125,7 +126,7 @@ fn in_list(path: &[String]) -> Option<(&'static str, &[String])> {
     }
 }
 
-/// The key without places in lists, because such lists are short and the error quotes the text.
+/// The key without positions in lists, because such lists are short and the error quotes the text.
 fn dotted(path: &[String]) -> String {
     let names: Vec<&str> = path
         .iter()

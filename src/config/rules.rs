@@ -1,4 +1,4 @@
-//! From `[tasks]` and `[[tools]]` to the rules that calls are decided by.
+//! Turns `[tasks]` and `[[tools]]` into the rules for calls.
 
 use std::time::Duration;
 
@@ -36,14 +36,15 @@ pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::ToolRule>) -> Result<R
     Ok(Rules::new(defaults, checked))
 }
 
-/// What an entry does not say is as in `[tasks]`, also where calls attach by the entry only.
+/// The attach window of an entry. A missing window is as in `[tasks]`, even if only the entry turns `attach`
+/// on.
 fn attach_window(terms: &file::Terms, tasks: &file::Terms) -> Option<u64> {
     let window = terms.attach_window.or(tasks.attach_window);
     let attaches = terms.attach.or(tasks.attach).unwrap_or(false);
     attaches.then(|| window.map_or(ATTACH_WINDOW_MS, millis))
 }
 
-/// Calls of which none attaches have no window.
+/// Refuses an attach window where no call attaches.
 fn no_window(terms: &file::Terms, key: &str) -> Result<(), Problem> {
     let usual = Duration::from_millis(ATTACH_WINDOW_MS);
     if terms.attach_window.is_none_or(|window| window == usual) {
@@ -114,7 +115,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             "every call would be answered with a ticket; the default is \"45s\"",
         );
     }
-    // The default is longer than many a max_duration, and harmless there.
+    // Only a written value is checked: the default may be longer than a short max_duration, and does no harm.
     if terms.fallback_after.is_some() && rule.fallback_after_ms > rule.max_duration_ms {
         return refused(
             "fallback_after",

@@ -1,5 +1,5 @@
-//! How one setting is read. The environment has only text and TOML has types, so every setting is parsed from its text:
-//! `7`, `"7"` and `id=7` are the same.
+//! How one setting is read. The environment has only text and TOML has types, so every setting is parsed from
+//! its text: `7` and `"7"` are the same.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,9 +1,10 @@
-//! Text that must not be seen: no log, no error message, no `Debug` of what contains it.
+//! Text that must not be printed: not in a log, not in an error message, and not by the `Debug` of a struct
+//! that contains it.
 
 use std::fmt;
 
-/// Prints as `[secret]`, however it is printed. Whoever needs the text says [`Secret::expose`],
-/// which is easy to find in a review.
+/// A text that always prints as `[secret]`. Code that needs the text calls [`Secret::expose`], which is easy
+/// to find in a review.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -9,7 +9,7 @@ use hyper::Uri;
 use super::secret::Secret;
 use super::unix::Socket;
 
-/// Where the wrapped server is. Prints as its URL, or as the name of its program: arguments may
+/// Where the wrapped server is. Prints as its URL, or as the name of its program only, because arguments may
 /// hold secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wrapped {
@@ -24,15 +24,15 @@ pub enum Wrapped {
 pub struct WrappedCommand {
     pub program: String,
     pub arguments: Vec<Secret>,
-    /// All that the program sees of any environment.
+    /// The whole environment of the program.
     pub environment: Vec<(String, Secret)>,
-    /// `None`: our own.
+    /// `None`: raincheck's own directory.
     pub directory: Option<PathBuf>,
 }
 
 impl Wrapped {
-    /// What tells this server from others: of a command only a hash, for its arguments may hold
-    /// secrets and this is stored.
+    /// A text that identifies this server. For a command it is a hash, because arguments may hold secrets and
+    /// the identity is stored.
     pub fn identity(&self) -> String {
         match self {
             Self::Url(url) => url.to_string(),
@@ -50,8 +50,8 @@ impl Wrapped {
         }
     }
 
-    /// The service in short, as a namespace in Redis remembers it: without what changes when the same
-    /// service gets a new version or a new key.
+    /// The text by which a namespace in Redis remembers its service. It leaves out the parts that change when
+    /// the same service gets a new version or a new key.
     pub fn service(&self) -> String {
         match self {
             Self::Url(url) => without_query(url),
@@ -63,8 +63,8 @@ impl Wrapped {
         }
     }
 
-    /// Loopback or a socket: the caller's `Authorization` may go there, proxy and server being one
-    /// resource. A program has no header to take it from.
+    /// Whether the server is behind loopback or a socket. Then the caller's `Authorization` may go to the
+    /// server, because proxy and server are one resource. A program reads no headers.
     pub fn is_local(&self) -> bool {
         let url = match self {
             Self::Url(url) => url,
@@ -83,7 +83,7 @@ impl Wrapped {
 impl fmt::Display for Wrapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // A query is where addresses carry a key.
+            // A query often carries a key.
             Self::Url(url) if url.query().is_some() => write!(f, "{}?...", without_query(url)),
             Self::Url(url) => url.fmt(f),
             Self::Unix(socket) => socket.fmt(f),

@@ -1,4 +1,4 @@
-//! The configuration the program runs on: parsed, checked, complete.
+//! The configuration that the program runs on: parsed, checked and complete.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::server::Wrapped;
 use crate::auth::algorithm::Algorithm;
 use crate::task::policy::{Limit, Rules};
 
-/// Everything that can be set, and is right.
+/// All settings, checked.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: ListenSettings,
@@ -28,13 +28,13 @@ pub struct Config {
     pub auth: AuthSettings,
     pub limits: LimitSettings,
     pub telemetry: TelemetrySettings,
-    /// What is set and does nothing where it stands: the setting, and why.
+    /// The settings that have no effect in this configuration, each with the reason.
     pub unused: Vec<(&'static str, &'static str)>,
 }
 
 impl Config {
-    /// Refuses a listener off loopback where raincheck asks nobody who calls, unless the operator says that it is meant:
-    /// every client that reaches the listener can call every tool.
+    /// Refuses a listener beyond loopback without authentication, unless the operator allows anonymous
+    /// clients: every client that reaches such a listener can call every tool.
     pub fn exposure(&self) -> Result<(), ConfigError> {
         if self.listen.is_loopback() || self.auth.asks() || self.auth.allow_anonymous {
             return Ok(());
@@ -49,8 +49,8 @@ impl Config {
 }
 
 impl Config {
-    /// Refuses our own listener as the server: each request would be sent again by the one that it is
-    /// sent by. What only other names or machines hide is found by [`Via`](hyper::header::VIA).
+    /// Refuses raincheck's own listener as the server: raincheck would send each request to itself without
+    /// end. A circle through other names or machines is found later, by [`Via`](hyper::header::VIA).
     pub fn circle(&self) -> Result<(), ConfigError> {
         let Wrapped::Url(url) = &self.upstream.server else {
             return Ok(());
@@ -81,20 +81,20 @@ impl Config {
     }
 }
 
-/// Where clients reach us.
+/// Where clients reach raincheck.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenSettings {
     pub address: SocketAddr,
     /// Starts with `/`.
     pub path: String,
-    /// Cleartext HTTP/2 with prior knowledge, beside HTTP/1.1.
+    /// Whether cleartext HTTP/2 with prior knowledge is served, in addition to HTTP/1.1.
     pub h2c: bool,
-    /// `Host` names and addresses beyond loopback ones and the listen address, lower case, without
-    /// port and brackets.
+    /// Allowed `Host` names and addresses, in addition to loopback and the listen address: lower case,
+    /// without port and brackets.
     pub allowed_hosts: Vec<String>,
-    /// `Origin` values beyond loopback ones, lower case, `scheme://host[:port]`.
+    /// Allowed `Origin` values, in addition to loopback: lower case, `scheme://host[:port]`.
     pub allowed_origins: Vec<String>,
-    /// What they say of a request's way is believed.
+    /// Proxies whose `X-Forwarded-*` headers and the like are passed on.
     pub trusted_proxies: Vec<IpNet>,
     pub tls: Option<CertificateFiles>,
 }
@@ -118,49 +118,49 @@ pub struct UpstreamSettings {
     pub server: Wrapped,
     pub transport: TransportChoice,
     pub tls: UpstreamTls,
-    /// In every request to it, instead of the client's of the same name.
+    /// Headers of every request to the server. They replace the client's headers of the same name.
     pub headers: Vec<Header>,
-    /// Client headers that go to a server on another machine, too, and those of a request's way that
-    /// raincheck says itself.
+    /// Client headers that also go to a server on another machine, and the forwarding headers that raincheck
+    /// writes itself.
     pub forward_headers: Vec<HeaderName>,
     pub era: EraChoice,
     pub session: SessionUse,
     pub sessions_max: usize,
     pub connect_timeout: Duration,
-    /// Processes of a command at the same time.
+    /// The most processes of a command at the same time.
     pub children_max: usize,
-    /// Tool calls at the server at once, whichever the tool.
+    /// The limit of tool calls at the server at the same time, for all tools together.
     pub concurrency: Option<Limit>,
-    /// All replicas reach this same server; else each has its own.
+    /// Whether all replicas reach this same server. If not, each replica has a server of its own.
     pub shared: bool,
-    /// What the server calls read-only or idempotent may be run again.
+    /// Whether a tool that the server calls read-only or idempotent may be run again.
     pub trust_annotations: bool,
     pub native_tasks: NativeTasks,
-    /// Where it is kept what the server was, for the next run. `None`: there is no place.
+    /// The file that keeps what is known of the server for the next run. `None`: there is no state directory.
     pub known_file: Option<PathBuf>,
 }
 
-/// A header of ours. Its value is as likely as not a secret.
+/// A configured header. Its value may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     pub name: HeaderName,
-    /// A header's value: visible ASCII and spaces.
+    /// The value: visible ASCII and spaces.
     pub value: Secret,
 }
 
-/// What becomes of a modern server's own tasks.
+/// What raincheck does with the server's own tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NativeTasks {
-    /// The server never hears that the client knows tasks.
+    /// The server is not told that the client knows tasks.
     Hide,
-    /// Its handles go to the client, and requests about them to it.
+    /// The server's task handles go to the client, and requests about them go to the server.
     Pass,
 }
 
-/// How a wrapped server with a URL is spoken to.
+/// The transport to a wrapped server with a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportChoice {
-    /// Found out at the first contact.
+    /// Raincheck finds out at the first contact.
     Auto,
     StreamableHttp,
     /// HTTP+SSE of revision 2024-11-05.
@@ -170,7 +170,7 @@ pub enum TransportChoice {
 /// The files for TLS to the wrapped server, PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UpstreamTls {
-    /// Trusted instead of the machine's roots.
+    /// The roots to trust instead of the machine's roots.
     pub roots: Option<PathBuf>,
     /// Who we are.
     pub identity: Option<CertificateFiles>,
@@ -179,7 +179,7 @@ pub struct UpstreamTls {
 /// Which era the wrapped server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EraChoice {
-    /// Asked at the first contact.
+    /// Raincheck asks at the first contact.
     Auto,
     Legacy,
     Modern,
@@ -188,9 +188,9 @@ pub enum EraChoice {
 /// How translated calls use the sessions of a legacy server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionUse {
-    /// One call at a time takes a session from a pool.
+    /// Each call takes a free session from a pool.
     Pool,
-    /// All calls of a caller share one, for servers whose session holds state.
+    /// All calls of a caller share one session, for servers that keep state in it.
     Caller,
 }
 
@@ -200,12 +200,12 @@ pub struct StoreSettings {
     pub location: Location,
     /// How long `tasks/get`, `tasks/update` and `tasks/cancel` wait for a store that is away.
     pub read_patience: Duration,
-    /// How long a task's creation waits for it.
+    /// How long a task's creation waits for a store that is away.
     pub create_patience: Duration,
     pub allow_eviction: bool,
-    /// Under which sessions of the wrapped server are sealed. The embedded store makes its own.
+    /// The key that seals sessions of the wrapped server. The embedded store makes its own key.
     pub seal_key: Option<SealKey>,
-    /// What was sealed under it can still be read.
+    /// The earlier key: sessions that are sealed under it can still be read.
     pub seal_key_previous: Option<SealKey>,
     pub tls: StoreTls,
     pub wait: WaitSettings,
@@ -214,7 +214,7 @@ pub struct StoreSettings {
 /// The files for TLS to Redis, PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoreTls {
-    /// Trusted instead of the machine's roots.
+    /// The roots to trust instead of the machine's roots.
     pub roots: Option<PathBuf>,
     /// Who we are.
     pub identity: Option<CertificateFiles>,
@@ -223,11 +223,11 @@ pub struct StoreTls {
 /// What Redis must have done with a task before it counts as kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitSettings {
-    /// So many replicas have it.
+    /// The number of Redis replicas that must have the write.
     pub replicas: usize,
-    /// It is synced to the append-only file.
+    /// Whether the write must be in the append-only file, on the disk.
     pub aof: bool,
-    /// Not so in this time: in doubt.
+    /// After this time without confirmation, the write is in doubt.
     pub timeout: Duration,
 }
 
@@ -240,50 +240,50 @@ impl WaitSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     Memory,
-    /// The file; its directory may not exist yet.
+    /// The path of the file. Its directory may not exist yet.
     Embedded(PathBuf),
-    /// One of several files of that name, whichever no other process has.
+    /// The first of several numbered files of this name that no other process uses.
     Slots(PathBuf),
     Redis {
         url: Secret,
-        /// Part of every key: two services on one Redis never meet.
+        /// Part of every key, so that two services on one Redis do not share keys.
         namespace: String,
     },
 }
 
-/// Tools of our own, by which clients without Tasks follow calls that take long.
+/// The companion tools, by which clients without Tasks follow calls that take long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompanionSettings {
-    /// Before the names of all of them, where the server has a tool of one of the names.
+    /// What the names of the tools begin with if the server has a tool of one of their names.
     pub prefix: String,
-    /// After so long a client without Tasks gets a ticket, where no `[[tools]]` says otherwise.
+    /// After this time a client without Tasks gets a ticket, unless a `[[tools]]` entry says otherwise.
     pub fallback_after: Duration,
 }
 
-/// This replica among others on one store.
+/// The settings of this replica among the replicas of one store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaSettings {
     pub id: String,
     pub lease: Duration,
 }
 
-/// How it stops.
+/// How the process stops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainSettings {
-    /// Accepts and serves as usual for so long after the signal.
+    /// How long the process serves as usual after the signal.
     pub delay: Duration,
-    /// Then calls get so long to end.
+    /// After `delay`, how long calls may take to end.
     pub grace: Duration,
-    /// What a `GET /drain/<token>` on the probe listener must name; without it there is none.
+    /// The token of `GET /drain/<token>` on the probe listener. `None`: that path does not exist.
     pub token: Option<Secret>,
 }
 
-/// What operators and orchestrators ask.
+/// The probes for operators and orchestrators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// Where probes are answered, if at all. Off loopback is fine: nothing else is served there.
+    /// The address of the probe listener. It may be any address, because the listener serves nothing else.
     pub probes: Option<SocketAddr>,
-    /// Not ready while the store is away, also after it was reached.
+    /// Whether the process is not ready while the store is away, even after the store was reached once.
     pub ready_needs_store: bool,
 }
 
@@ -325,18 +325,18 @@ impl AuthSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitSettings {
     pub body_bytes_max: usize,
-    /// Of requests that are read and answers that are written, together.
+    /// The bound of requests that are read and answers that are written, together.
     pub buffer_bytes_max: usize,
     pub calls: usize,
     pub connections: usize,
     pub header_timeout: Duration,
     pub listen_task_ids: usize,
-    /// What this process may have made of tasks that are kept.
+    /// The quota of kept tasks that this process made.
     pub tasks: Quota,
     pub tasks_per_caller: Quota,
 }
 
-/// How many, and how many bytes of them.
+/// A bound of a number and of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     pub entries: usize,

@@ -1,4 +1,4 @@
-//! From `[store]` to where tasks live and how safe they must be there.
+//! Turns `[store]` into where tasks live and how safely they are kept.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::problem::Problem;
 use super::secret::{SealKey, Secret};
 use super::settings::{Location, StoreSettings, StoreTls, WaitSettings};
 
-/// Where tasks live and what is asked of it. `usual` is where they live if nothing is said.
+/// Checks `[store]`. `usual` is the location if none is configured.
 pub(super) fn store(
     file: file::Store,
     usual: impl FnOnce() -> Option<Location>,
@@ -83,7 +83,7 @@ pub(super) fn store(
     })
 }
 
-/// The text is not quoted: it is a secret.
+/// Reads a seal key. The error does not quote the text, because it is a secret.
 fn seal_key(key: &str, text: Option<Secret>) -> Result<Option<SealKey>, Problem> {
     let Some(text) = text else { return Ok(None) };
     if PUBLISHED.contains(&text.expose().trim()) {

@@ -15,10 +15,10 @@ pub struct Socket {
     pub path: PathAndQuery,
 }
 
-/// Where nothing is said, the path that most servers have.
+/// The default path, which most servers have.
 const USUAL: &str = "/mcp";
 
-/// What the kernel has room for, with the zero byte at its end.
+/// The longest path of a socket that the kernel takes, without the zero byte at its end.
 const FILE_BYTES_MAX: usize = 107;
 
 impl Socket {

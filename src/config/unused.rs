@@ -1,5 +1,5 @@
-//! Settings that do nothing where they stand, and that may stand there all the same: in a file that is
-//! shared with others, or in an environment.
+//! Finds settings that have no effect in this configuration. They are reported and not refused, because a
+//! file may be shared with other configurations.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::companion::PREFIX;
 use super::file::{File, Store, Terms, ToolRule};
 use crate::task::policy::Rule;
 
-/// Each with the reason. A setting at its default says nothing.
+/// The settings without effect, each with the reason. A setting at its default is not reported.
 pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
     let all = of_store(&file.store)
         .into_iter()

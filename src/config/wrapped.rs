@@ -1,4 +1,4 @@
-//! From `[upstream]` to the wrapped server: an address, a socket, or a program to run. Exactly one of them.
+//! Turns `[upstream]` into the wrapped server: exactly one of an address, a socket, and a program to run.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,8 @@ pub(super) fn upstream(
     }
     positive("upstream.connect_timeout", file.connect_timeout)?;
     let concurrency = concurrency::in_all(file)?;
-    // On loopback each replica has a server of its own, as in a sidecar; a program is its own, too.
+    // On loopback each replica has a server of its own, as in a sidecar, and a program always belongs to one
+    // replica.
     let usual = matches!(server, Wrapped::Url(_)) && !server.is_local();
     let shared = file.shared.unwrap_or(usual);
     Ok(UpstreamSettings {
@@ -131,7 +132,7 @@ fn url(text: &str) -> Result<Uri, Problem> {
     Ok(url)
 }
 
-/// A setting that would do nothing is a mistake.
+/// Refuses settings that only a program uses, because a setting without effect is a mistake.
 fn program_only(file: &file::Upstream) -> Result<(), Problem> {
     let set = [
         ("cwd", file.cwd.is_some()),
@@ -217,8 +218,8 @@ fn command(
     })
 }
 
-/// What the official SDKs let a server inherit, and not a variable more: what is in our environment
-/// is ours.
+/// The variables that the official SDKs let a server inherit. The server gets no others, because raincheck's
+/// own environment may hold secrets.
 const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
 fn variables(

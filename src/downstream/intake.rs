@@ -11,7 +11,7 @@ use super::body::Body;
 use super::outbound::response;
 use super::proxy::Front;
 use crate::mcp::error::RpcError;
-use crate::room::{Place, SMALL};
+use crate::room::{BufferShare, SMALL};
 
 /// How long a request body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ enum Unread {
 struct Gathered {
     announced: usize,
     bytes_max: usize,
-    place: Place,
+    place: BufferShare,
     /// Most come in one piece, which is not copied.
     first: Bytes,
     more: BytesMut,
@@ -118,7 +118,7 @@ impl Gathered {
         } else {
             sum.max((2 * sum).min(self.bytes_max))
         };
-        if !self.place.cover(wanted) {
+        if !self.place.grow_to(wanted) {
             return Err(Unread::NoRoom);
         }
         if in_one_piece {
@@ -145,7 +145,7 @@ impl Gathered {
         if bytes.len() <= SMALL {
             bytes
         } else {
-            self.place.hold(bytes)
+            self.place.tie_to(bytes)
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
-use crate::room::Room;
+use crate::room::BufferBudget;
 
 /// So long a client may read nothing while there is something for it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,13 +27,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Since when nothing was taken.
 #[derive(Debug)]
 struct Stuck {
-    room: Arc<Room>,
+    room: Arc<BufferBudget>,
     since: Option<Instant>,
     look: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stuck {
-    fn new(room: Arc<Room>) -> Self {
+    fn new(room: Arc<BufferBudget>) -> Self {
         Self {
             room,
             since: None,
@@ -75,7 +75,7 @@ pub(super) struct Patient<S> {
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(socket: S, room: Arc<Room>) -> Self {
+    pub(super) fn new(socket: S, room: Arc<BufferBudget>) -> Self {
         Self {
             socket,
             stuck: Stuck::new(room),
@@ -158,12 +158,12 @@ pub(super) fn taken() {
 /// Runs the streams of an HTTP/2 connection, each in a task of its own.
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
-    room: Arc<Room>,
+    room: Arc<BufferBudget>,
     tasks: TaskTracker,
 }
 
 impl Streams {
-    pub(super) fn new(room: Arc<Room>, tasks: TaskTracker) -> Self {
+    pub(super) fn new(room: Arc<BufferBudget>, tasks: TaskTracker) -> Self {
         Self { room, tasks }
     }
 }
@@ -206,7 +206,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_reads_nothing_for_long_is_cut_and_who_reads_slowly_is_not() {
-        let room = Room::new(4 * SMALL);
+        let room = BufferBudget::new(4 * SMALL);
         let (ours, mut theirs) = tokio::io::duplex(1024);
         let mut ours = Patient::new(ours, Arc::clone(&room));
         let began = Instant::now();
@@ -242,7 +242,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_whose_piece_is_not_taken_is_dropped() {
-        let streams = Streams::new(Room::new(4 * SMALL), TaskTracker::new());
+        let streams = Streams::new(BufferBudget::new(4 * SMALL), TaskTracker::new());
         let (alive, ended) = tokio::sync::oneshot::channel::<()>();
         let began = Instant::now();
         streams.execute(async move {

@@ -22,7 +22,7 @@ use super::way::RequestWay;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::mcp::version::Era;
-use crate::room::Room;
+use crate::room::BufferBudget;
 use crate::runner::Runner;
 use crate::store::key_value::KeyValue;
 use crate::task::policy::Rules;
@@ -55,7 +55,7 @@ pub struct Front {
     pub auth: Option<Arc<Authenticator>>,
     pub settings: Settings,
     /// For what is read from clients and written to them.
-    pub room: Arc<Room>,
+    pub room: Arc<BufferBudget>,
     /// Cancelled when streams without an end of their own must come to one.
     pub closing: CancellationToken,
     /// The answers that pass through now.

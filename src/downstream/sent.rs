@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::body::Body;
 use super::{outbound::response, patient};
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::room::{Place, Room, SMALL};
+use crate::room::{BufferBudget, BufferShare, SMALL};
 
 /// What is handed to an HTTP/2 connection at once.
 const PIECE: usize = 64 * 1024;
@@ -50,24 +50,24 @@ pub(super) fn ends_at(end: Instant, mut response: Response<Body>) -> Response<Bo
 pub(super) struct Sent {
     body: Body,
     end: Option<Pin<Box<Sleep>>>,
-    room: Arc<Room>,
+    room: Arc<BufferBudget>,
     /// What did not go yet of a piece that was too large. Over HTTP/2 only.
     rest: Bytes,
     in_pieces: bool,
-    _asked: Option<Place>,
+    _asked: Option<BufferShare>,
 }
 
 impl Sent {
     /// Where there is no room for an answer that is there in one piece, the client hears so in its stead.
     pub(super) fn of(
         mut response: Response<Body>,
-        room: &Arc<Room>,
+        room: &Arc<BufferBudget>,
         version: Version,
     ) -> Response<Self> {
         if let Some(bytes) = response.body_mut().bytes_mut()
             && bytes.len() > SMALL
         {
-            match room.lend(std::mem::take(bytes)) {
+            match room.count_answer(std::mem::take(bytes)) {
                 Some(counted) => *bytes = counted,
                 None => response = no_room(),
             }
@@ -142,7 +142,7 @@ impl HttpBody for Sent {
         };
         let is_event = matches!(this.body, Body::Events(_));
         let data = if is_event {
-            match this.room.lend(data) {
+            match this.room.count_answer(data) {
                 Some(data) => data,
                 None => return Poll::Ready(Some(Err(NoRoom.into()))),
             }

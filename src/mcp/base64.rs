@@ -21,7 +21,7 @@ pub fn encode(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// Strict: padded, and no stray bits in the last letter.
+/// Decodes strictly: the text must be padded, and its last letter must have no stray bits.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;

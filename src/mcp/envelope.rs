@@ -2,10 +2,10 @@
 
 use super::json::Writer;
 
-/// What the envelope takes beside its parts.
+/// The bytes of an envelope beside its parts.
 const AROUND: usize = 64;
 
-/// `id` and `params` are JSON.
+/// A request. `id` and `params` are JSON.
 pub fn request(id: &str, method: &str, params: Option<&str>) -> String {
     let params_len = params.map_or(0, str::len);
     let mut out = begun(id.len() + method.len() + params_len);
@@ -16,7 +16,7 @@ pub fn request(id: &str, method: &str, params: Option<&str>) -> String {
     out.end()
 }
 
-/// `params` are JSON.
+/// A notification. `params` are JSON.
 pub fn notification(method: &str, params: &str) -> String {
     let mut out = begun(method.len() + params.len());
     out.str("method", method).raw("params", params);
@@ -29,21 +29,21 @@ pub fn notification_without_params(method: &str) -> String {
     out.end()
 }
 
-/// The answer to the request with that id. Both are JSON.
+/// The answer to the request with this id. `id` and `result` are JSON.
 pub fn result(id: &str, result: &str) -> String {
     let mut out = begun(id.len() + result.len());
     out.raw("id", id).raw("result", result);
     out.end()
 }
 
-/// The refusal of the request with that id. Both are JSON.
+/// The error response to the request with this id. `id` and `error` are JSON.
 pub fn error(id: &str, error: &str) -> String {
     let mut out = begun(id.len() + error.len());
     out.raw("id", id).raw("error", error);
     out.end()
 }
 
-/// The refusal of a request whose id was not read. `error` is JSON.
+/// The error response to a request whose id was not read. `error` is JSON.
 pub fn error_without_id(error: &str) -> String {
     let mut out = begun(error.len());
     out.raw("error", error);

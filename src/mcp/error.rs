@@ -1,4 +1,4 @@
-//! JSON-RPC errors, and raincheck's own failures in the words of the wire.
+//! JSON-RPC errors, and raincheck's own failures as JSON-RPC errors.
 
 use std::borrow::Cow;
 
@@ -78,7 +78,8 @@ impl RpcError {
         Self::new(code::METHOD_NOT_FOUND, "Method not found")
     }
 
-    /// The same words for an unknown, an expired and a foreign task (tasks.md, Error Handling).
+    /// The error for an unknown, an expired and a foreign task, which clients must not be able to tell apart
+    /// (tasks.md, Error Handling).
     pub fn unknown_task() -> Self {
         Self::new(
             code::INVALID_PARAMS,
@@ -97,8 +98,8 @@ impl RpcError {
         )
     }
 
-    /// The server asks for what the client cannot be asked for; `capability` is what the client would
-    /// have to declare. The call may have run so far.
+    /// The server asked for something that the client cannot be asked for. `capability` is what the client
+    /// would have to declare. The call may have had effects already.
     pub fn cannot_ask(capability: &str) -> Self {
         let message = format!(
             "The server asks for {capability}, which this client does not declare; {UNKNOWN_WORDS}"
@@ -130,9 +131,9 @@ impl RpcError {
 /// Whether the wrapped server may have run the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SideEffect {
-    /// Provably not sent, or refused before it ran: safe to repeat.
+    /// The call was provably not sent, or was refused before it ran: it is safe to repeat.
     None,
-    /// It may have run.
+    /// The call may have run.
     Unknown,
 }
 
@@ -323,8 +324,8 @@ impl Failure {
         ))
     }
 
-    /// What happened, and what it means for another call. Many clients show a model the message of an
-    /// error and drop its data.
+    /// What happened, and whether the call can be repeated. The message says both, because many clients show
+    /// a model the message of an error and drop its data.
     pub fn message(self) -> String {
         let effect = match (self.effect, self.reason) {
             // The same credentials would be refused again.

@@ -17,8 +17,8 @@ pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const PREFIX: &str = "=?base64?";
 const SUFFIX: &str = "?=";
 
-/// The value that a header carries; `None` where its encoding is not canonical base64 of UTF-8.
-/// Decoded once, never twice.
+/// The value that a header carries; `None` if its encoding is not canonical base64 of UTF-8. The value is
+/// decoded once, never twice.
 pub fn decode(value: &str) -> Option<Cow<'_, str>> {
     let inside = value
         .strip_prefix(PREFIX)
@@ -31,8 +31,8 @@ pub fn decode(value: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Removes the headers that `goes` is true for. A look at each name costs less than to look up each name of a list:
-/// most requests have none of them.
+/// Removes the headers for which `goes` is true. One pass over the headers costs less than looking up each
+/// name of a list, because most requests have none of those names.
 pub fn remove_where(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) {
     let gone: Vec<HeaderName> = headers.keys().filter(|name| goes(name)).cloned().collect();
     for name in gone {

@@ -39,7 +39,7 @@ impl Kind {
             .and_then(|method| Self::of(&method))
     }
 
-    /// The capability that a client declares which can be asked for it.
+    /// The capability that a client must declare before it can be asked for this.
     pub fn capability(self) -> &'static str {
         match self {
             Self::Elicitation => "elicitation",
@@ -49,14 +49,14 @@ impl Kind {
     }
 }
 
-/// Whether a client that declares these capabilities can be asked that.
+/// Whether a client that declares these capabilities can be asked this request.
 pub fn is_declared(request: &RawValue, capabilities: &str) -> bool {
     let declared = Object::parse(capabilities).unwrap_or_default();
     Kind::of_request(request).is_some_and(|kind| declared.contains(kind.capability()))
 }
 
-/// Whether a client says by this error that it cannot be asked, and not that its user did not want
-/// to answer. SDKs say so in two ways.
+/// Whether this error means that the client cannot be asked, and not that its user refused to answer. SDKs
+/// have two such errors.
 pub fn cannot_be_asked(error: &RawValue) -> bool {
     let error = Object::parse(error.get()).unwrap_or_default();
     let number = error.get("code").and_then(|code| code.get().parse().ok());
@@ -83,8 +83,8 @@ pub fn request_of_legacy(method: &str, params: Option<&RawValue>) -> Result<Box<
     raw(out.end())
 }
 
-/// `inputRequests` of a modern server's `input_required` result, by its own keys. Refused where
-/// there are too many of them, or two under one key: answers could not be told apart.
+/// `inputRequests` of a modern server's `input_required` result, by the server's own keys. Refused if there
+/// are too many, or two under one key, because their answers could not be told apart.
 pub fn requests_of(result: &RawValue) -> Result<Requests, Fault> {
     if result.get().len() > QUESTIONS_BYTES_MAX {
         return Err(Fault::Syntax);
@@ -122,7 +122,8 @@ pub struct Requests {
     pub request_state: Option<Box<str>>,
 }
 
-/// `inputResponses` as a map. Duplicate keys are refused: which answer counts must not be a guess.
+/// `inputResponses` as a map. Duplicate keys are refused, because which of the answers counts would be a
+/// guess.
 pub fn responses_of(raw: &RawValue) -> Option<BTreeMap<Box<str>, Box<RawValue>>> {
     let mut map = BTreeMap::new();
     for (key, answer) in Object::parse(raw.get()).ok()?.iter() {
@@ -150,18 +151,18 @@ pub fn answers(request: &RawValue, answer: &RawValue) -> bool {
     }
 }
 
-/// The one member of what is kept in place of an answer that was refused. Only servers that ask on
-/// an open call can be told of it.
+/// The only member of the object that is stored when the client refused to answer. Only a server that asked
+/// on an open call can be told of a refusal.
 const REFUSED: &str = "io.raincheck/refused";
 
-/// What is kept where the client refused to answer, with its JSON-RPC error.
+/// The object that is stored when the client refused to answer. It holds the client's JSON-RPC error.
 pub fn refusal(error: &RawValue) -> Box<RawValue> {
     let mut out = Writer::object();
     out.raw(REFUSED, error.get());
     raw(out.end()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// The error, where an answer was refused.
+/// The client's error, if the stored answer is a refusal.
 pub fn refused(answer: &RawValue) -> Option<&RawValue> {
     let answer = Object::parse(answer.get()).ok()?;
     answer.get(REFUSED).filter(|_| answer.len() == 1)

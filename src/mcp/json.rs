@@ -1,8 +1,7 @@
 //! Raw JSON: objects as lists of raw members, and edits that leave every other byte where it was.
 //!
-//! `serde_json::Value` keeps the last duplicate, rounds large numbers and reorders nothing but
-//! forgets bytes. A proxy that routes on what it read and forwards what it was sent must not let the two
-//! differ.
+//! `serde_json::Value` keeps the last duplicate, rounds large numbers and forgets the exact bytes. In a
+//! proxy, the request that is routed and the bytes that are forwarded must not differ.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -55,8 +54,8 @@ impl<'a> Object<'a> {
         self.members.is_empty()
     }
 
-    /// True if a reserved name appears twice, or in another case than its own: two readers of such
-    /// an object could disagree about what it says, so it is refused and never forwarded.
+    /// Whether a reserved name appears twice, or in another case than its own. Two readers could understand
+    /// such an object differently, so it is refused and never forwarded.
     pub fn is_ambiguous(&self, reserved: &[&str]) -> bool {
         let mut seen = 0_u64;
         for (key, _) in &self.members {
@@ -80,7 +79,7 @@ impl<'a> Object<'a> {
         false
     }
 
-    /// The object's text again, without the members that `keep` refuses.
+    /// The object as text, without the members that `keep` refuses.
     pub fn render_filtered(&self, mut keep: impl FnMut(&str) -> bool) -> String {
         let mut writer = Writer::object();
         for (key, value) in &self.members {
@@ -154,12 +153,12 @@ pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
         .map(|key| key.0)
 }
 
-/// The text as a raw value. The caller vouches for nothing: it is parsed.
+/// The text as a raw value. The text is parsed, so the caller need not know that it is JSON.
 pub fn raw(text: String) -> Result<Box<RawValue>, Fault> {
     RawValue::from_string(text).map_err(|_| Fault::Syntax)
 }
 
-/// True where a raw value is an object (its first byte tells).
+/// Whether a raw value is an object. The first byte decides that.
 pub fn is_object(raw: &RawValue) -> bool {
     raw.get().starts_with('{')
 }
@@ -241,8 +240,8 @@ impl Writer {
     }
 }
 
-/// The object with a member put first; everything else keeps its bytes. The caller knows that the
-/// name is absent.
+/// The object with a member put first; everything else keeps its bytes. The caller makes sure that the name
+/// is absent.
 pub fn prepend(object: &str, key: &str, json: &str) -> String {
     let inside = object.trim_start().strip_prefix('{').unwrap_or("}");
     let mut out = String::with_capacity(object.len() + key.len() + json.len() + 5);
@@ -257,7 +256,7 @@ pub fn prepend(object: &str, key: &str, json: &str) -> String {
     out
 }
 
-/// The object with the value of `key` replaced in place, or put first where it is absent.
+/// The object with the value of `key` replaced in place, or put first if `key` is absent.
 pub fn set(object: &str, key: &str, json: &str) -> Result<String, Fault> {
     let Some(old) = Object::parse(object)?.get(key) else {
         return Ok(prepend(object, key, json));
@@ -269,7 +268,7 @@ pub fn set(object: &str, key: &str, json: &str) -> Result<String, Fault> {
     }
 }
 
-/// Where in the text a raw value stands that was read from it.
+/// The range of the text that a raw value, which was read from the text, covers.
 pub fn place_of(text: &str, part: &RawValue) -> Option<Range<usize>> {
     let part = part.get();
     let from = part.as_ptr().addr().checked_sub(text.as_ptr().addr())?;

@@ -1,4 +1,4 @@
-//! What each modern request says of itself in `_meta` (basic, Per-request protocol fields).
+//! The protocol fields that each modern request has in `_meta` (basic, Per-request protocol fields).
 
 use std::borrow::Cow;
 
@@ -13,11 +13,12 @@ pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilitie
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub const PROGRESS_TOKEN: &str = "progressToken";
-/// Ties a message to a task of 2025-11-25; no result on the modern face has it.
+/// Ties a message to a task of 2025-11-25. Results for modern clients do not have it.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// The tasks that a request is about, by their ids (draft of the Tasks extension). Advisory.
 pub const RELATED_TASK_IDS: &str = "io.modelcontextprotocol/relatedTaskIds";
-/// Raincheck's own: by which a client knows its call again.
+/// The key of raincheck's own by which a client names its call, so that a repeated request joins the same
+/// call.
 pub const IDEMPOTENCY_KEY: &str = "io.raincheck/idempotencyKey";
 
 const RESERVED: [&str; 7] = [
@@ -40,12 +41,12 @@ pub struct Meta<'a> {
     pub progress_token: Option<&'a RawValue>,
     pub log_level: Option<Cow<'a, str>>,
     pub idempotency_key: Option<&'a RawValue>,
-    /// It is about tasks, see [`RELATED_TASK_IDS`].
+    /// The request is about tasks, see [`RELATED_TASK_IDS`].
     pub names_tasks: bool,
 }
 
 impl<'a> Meta<'a> {
-    /// Reads `params._meta`; what is required and missing is -32602.
+    /// Reads `params._meta`. A missing required field is the error -32602.
     pub fn of(params: &Object<'a>) -> Result<Self, RpcError> {
         let meta = params
             .get_object("_meta")
@@ -81,14 +82,15 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// The ids in [`RELATED_TASK_IDS`]; none where it is no list of texts. `None`: there is no such member.
+/// The ids in [`RELATED_TASK_IDS`]; empty if the member is no list of strings. `None`: there is no such
+/// member.
 pub fn related_task_ids(params: &Object<'_>) -> Option<Vec<String>> {
     let meta = params.get_object("_meta")?;
     let ids = meta.get(RELATED_TASK_IDS)?;
     Some(serde_json::from_str(ids.get()).unwrap_or_default())
 }
 
-/// The message with these ids in [`RELATED_TASK_IDS`], and without the member where there are none.
+/// The message with these ids in [`RELATED_TASK_IDS`], or without the member if there are no ids.
 pub fn with_related_task_ids(message: &str, ids: &[String]) -> Result<String, Fault> {
     let object = Object::parse(message)?;
     let params = object.get("params").ok_or(Fault::Syntax)?;
@@ -104,7 +106,7 @@ pub fn with_related_task_ids(message: &str, ids: &[String]) -> Result<String, Fa
 }
 
 fn declares_tasks(capabilities: &RawValue) -> bool {
-    // Most requests declare nothing: a glance spares the parse.
+    // Most requests declare nothing, and this search is cheaper than the parse.
     capabilities.get().contains(TASKS_EXTENSION)
         && Object::parse(capabilities.get())
             .ok()
@@ -135,8 +137,8 @@ pub fn is_log_level(level: &str) -> bool {
     LOG_LEVELS.contains(&level)
 }
 
-/// Whether a message of that level is at or above the level that was asked for. An unknown level
-/// is let through.
+/// Whether a message of this level is at or above the level that was asked for. A message of an unknown level
+/// passes.
 pub fn is_at_least(level: &str, asked: &str) -> bool {
     let rank = |name| LOG_LEVELS.iter().position(|known| *known == name);
     rank(level).is_none_or(|level| rank(asked).is_none_or(|asked| level >= asked))

@@ -1,4 +1,4 @@
-//! THE WORDS: what of the protocol raincheck reads; the rest passes unread. Nothing here awaits.
+//! The part of the protocol that raincheck reads. The rest passes unread. Nothing in this module awaits.
 
 pub mod base64;
 pub mod envelope;

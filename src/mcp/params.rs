@@ -10,7 +10,7 @@ use super::headers;
 use super::json::{Object, string};
 use super::tools::{Mirrored, Tool};
 
-/// Says what differs, if anything does.
+/// Compares the headers with the arguments. The error says what differs.
 pub fn check(tool: &Tool, arguments: Option<&RawValue>, headers: &HeaderMap) -> Result<(), String> {
     tool.mirrored
         .iter()
@@ -64,7 +64,7 @@ pub fn mirrored<'a>(
     })
 }
 
-/// The argument at that path; null counts as absent.
+/// The argument at that path. `null` counts as absent.
 fn argument<'a>(arguments: &'a RawValue, path: &[String]) -> Option<&'a RawValue> {
     let mut value = arguments;
     for key in path {
@@ -73,8 +73,8 @@ fn argument<'a>(arguments: &'a RawValue, path: &[String]) -> Option<&'a RawValue
     (value.get() != "null").then_some(value)
 }
 
-/// Whether a reader could find another argument at that path: of members of one name some take the
-/// first and some the last.
+/// Whether another reader could find another argument at that path: of several members with one name, some
+/// readers take the first and some the last.
 fn is_ambiguous(arguments: &RawValue, path: &[String]) -> bool {
     let mut value = arguments;
     for key in path {
@@ -100,16 +100,16 @@ fn is_same(header: &str, body: &RawValue) -> bool {
     if *text == *header {
         return true;
     }
-    // Numbers are compared as numbers, and exactly: 42.0 is 42, and 9007199254740993 is not
-    // 9007199254740992, which it would be as a float.
+    // Numbers are compared exactly: 42.0 equals 42, and 9007199254740993 differs from 9007199254740992,
+    // although the two are the same float.
     match (Decimal::read(header), Decimal::read(&text)) {
         (Some(header), Some(body)) => header == body,
         (None, _) | (_, None) => false,
     }
 }
 
-/// A JSON number without loss: its digits from the first to the last that is not zero, and the power
-/// of ten of the last one.
+/// A JSON number without loss: its digits from the first to the last that is not zero, and the power of ten
+/// of the last digit.
 #[derive(Debug, PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -118,7 +118,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// `None`: no number as JSON writes it, or one with an exponent that nobody means.
+    /// Reads a number. `None`: the text is no JSON number, or its exponent is absurdly large.
     fn read(text: &str) -> Option<Self> {
         let (is_negative, text) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),

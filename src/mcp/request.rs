@@ -1,5 +1,5 @@
-//! One message of a client on the modern face, read strictly: what two parsers could read
-//! differently is refused, so that nobody executes what nobody checked.
+//! One message of a modern client, read strictly: a message that two parsers could read differently is
+//! refused, so that the server executes only what raincheck checked.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ pub struct Request<'a> {
     pub params: Object<'a>,
 }
 
-/// Why a message was refused, under its id where that could be read.
+/// Why a message was refused, with its id if the id could be read.
 #[derive(Debug)]
 pub struct Refused {
     pub id: Option<Box<RawValue>>,
@@ -46,7 +46,7 @@ pub struct Refused {
 }
 
 impl<'a> Message<'a> {
-    /// One JSON-RPC message, of which these are the members, and `params` those of its params.
+    /// Reads one JSON-RPC message from its members; `params` are the members of its params.
     pub fn of(object: &Object<'a>, params: Option<Object<'a>>) -> Result<Self, Refused> {
         let anonymous = |error| Refused { id: None, error };
         let id = object.get("id").filter(|id| is_request_id(id));
@@ -118,9 +118,9 @@ pub fn no_object(text: &str) -> RpcError {
     }
 }
 
-/// Checks a message of a legacy session that is passed on as it is, where a rule may refuse a call: it
-/// must be certain whether the message is a call, and of which tool. A batch is refused, because
-/// the rules are asked for one call. What else is wrong is for the server to say.
+/// Checks a message of a legacy session that is passed on as it is. If a rule may refuse calls, it must be
+/// certain whether the message is a call, and of which tool. A batch is refused, because the rules decide
+/// about one call. The server reports all other mistakes.
 pub fn check_on_session(object: &Object<'_>, params: Option<&Object<'_>>) -> Result<(), RpcError> {
     if object.is_ambiguous(&RESERVED) {
         return Err(RpcError::invalid_request(

@@ -1,5 +1,5 @@
-//! Results and errors of the wrapped server, made fit for the modern face. Everything that is not
-//! named here keeps its bytes.
+//! Translates results and errors of the wrapped server between the eras. Everything that is not named here
+//! keeps its bytes.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub enum ResultType {
     Complete,
     InputRequired,
-    /// A result that its extension's client understands, like the upstream's own tasks.
+    /// A result of an extension that the client declared, such as the upstream's own tasks.
     Other,
 }
 
@@ -34,9 +34,8 @@ pub fn result_type(result: &RawValue) -> Result<ResultType, Fault> {
     )
 }
 
-/// A legacy server's result without a `resultType` of the server's own. The word means nothing before
-/// 2026-07-28: such a result is always complete, whatever else it says, and its call must not be sent
-/// again.
+/// A legacy server's result without a `resultType` of the server's own. `resultType` means nothing before
+/// 2026-07-28: a legacy result is always complete, and its call must not be sent again.
 pub fn without_type(result: Box<RawValue>) -> Box<RawValue> {
     let rest = Object::parse(result.get()).ok().and_then(|object| {
         let is_type = |key: &str| key == "resultType";
@@ -54,8 +53,8 @@ pub fn without_type(result: Box<RawValue>) -> Box<RawValue> {
     }
 }
 
-/// The result as a task keeps it: `resultType` added where a legacy server gave none, and the
-/// server's `related-task` removed. Every other byte stays.
+/// The result as a task stores it: with `resultType` if a legacy server gave none, and without the server's
+/// `related-task`. Every other byte stays.
 pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
     let object = Object::parse(result.get())?;
     let has_type = object.contains("resultType");
@@ -76,10 +75,10 @@ pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
     raw(text.into_owned())
 }
 
-/// A call's result on the legacy face: without the `resultType` that only modern results have, and
-/// without a `structuredContent` that is no object, which clients of that face refuse.
+/// A call's result for a legacy client: without `resultType`, which only modern results have, and without a
+/// `structuredContent` that is no object, which legacy clients refuse.
 pub fn for_legacy(result: &str) -> Result<String, Fault> {
-    // As it was added: all else keeps its bytes.
+    // Removed in the form in which raincheck adds it: everything else keeps its bytes.
     let added = result.strip_prefix(r#"{"resultType":"complete","#);
     let text = added.map_or(Cow::Borrowed(result), |rest| format!("{{{rest}").into());
     let object = Object::parse(&text)?;
@@ -92,8 +91,8 @@ pub fn for_legacy(result: &str) -> Result<String, Fault> {
     Ok(object.render_filtered(is_left))
 }
 
-/// A legacy server's result on the modern face: `resultType`, the caching hints that revision
-/// 2026-07-28 demands of lists and reads, and who the server is.
+/// A legacy server's result for a modern client: with `resultType`, with the caching hints that revision
+/// 2026-07-28 demands of lists and reads, and with the `serverInfo`.
 pub fn from_legacy(
     method: &str,
     result: Box<RawValue>,
@@ -116,7 +115,7 @@ pub fn from_legacy(
     raw(text)
 }
 
-/// The result with `_meta["io.modelcontextprotocol/serverInfo"]`, where the server gave none.
+/// The result with `_meta["io.modelcontextprotocol/serverInfo"]`, if the server gave none.
 pub fn with_server_info(result: &str, server_info: &RawValue) -> Result<String, Fault> {
     let meta = Object::parse(result)?
         .get("_meta")
@@ -131,7 +130,7 @@ pub fn with_server_info(result: &str, server_info: &RawValue) -> Result<String, 
     )
 }
 
-/// The operations whose results must say how long they are good for (server, Caching).
+/// Whether results of this method must say how long they may be cached (server, Caching).
 pub fn is_cacheable(method: &str) -> bool {
     matches!(
         method,
@@ -144,8 +143,9 @@ pub fn is_cacheable(method: &str) -> bool {
     )
 }
 
-/// An error object of the wrapped server as a 2026 server may emit it: verbatim but for codes that
-/// it must not use, and for those that speak of raincheck's own request, not of the client's.
+/// An error object of the wrapped server for a client of 2026-07-28. The error stays verbatim, except for
+/// codes that a 2026 server must not use and codes that are about raincheck's own request instead of the
+/// client's.
 pub fn error_for_client(error: Box<RawValue>) -> Box<RawValue> {
     let Ok(object) = Object::parse(error.get()) else {
         return malformed();
@@ -168,8 +168,8 @@ pub fn error_for_client(error: Box<RawValue>) -> Box<RawValue> {
     }
 }
 
-/// A legacy server's refusal to read a resource that it does not have, in the words of revision
-/// 2026-07-28 (server, Resources, Error Handling). Some servers say it without a code.
+/// A legacy server's error for a resource that does not exist, as revision 2026-07-28 words it (server,
+/// Resources, Error Handling). Some servers send this error without its code.
 pub fn resource_error(error: Box<RawValue>, uri: &str) -> Box<RawValue> {
     let message = error_message(&error).unwrap_or_default().into_owned();
     let lower = message.to_ascii_lowercase();
@@ -186,7 +186,7 @@ pub fn resource_error(error: Box<RawValue>, uri: &str) -> Box<RawValue> {
         .to_raw()
 }
 
-/// The same for an error that ends a task: complaints about raincheck's own request become
+/// An error object of the wrapped server that ends a task: errors about raincheck's own request become
 /// internal errors.
 pub fn error_for_task(error: Box<RawValue>) -> Box<RawValue> {
     let error = error_for_client(error);

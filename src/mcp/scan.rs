@@ -1,18 +1,18 @@
-//! One linear pass over the bytes of JSON, without recursion: what parsers disagree about is refused from
-//! clients and mended in what servers say.
+//! One linear pass over the bytes of JSON, without recursion. JSON that parsers read differently is refused
+//! from clients and mended in messages of servers.
 //!
 //! `serde_json::RawValue` has no depth limit and keeps lone surrogates.
 
 use std::borrow::Cow;
 
-/// Nesting deeper than this is refused from a client: nothing in the protocol comes near it.
+/// Nesting deeper than this is refused from a client. No message of the protocol comes near this depth.
 pub const DEPTH_MAX: usize = 64;
 
-/// Nesting deeper than this is refused from a server, whose tools may return trees. Nothing here reads
-/// values by recursion, so the bound is for the clients that do.
+/// Nesting deeper than this is refused from a server, whose tools may return trees. Raincheck does not read
+/// values by recursion; the bound protects clients that do.
 pub const SERVER_DEPTH_MAX: usize = 4096;
 
-/// Why bytes are not JSON that everybody reads the same way.
+/// Why bytes are not JSON that all parsers read the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("not UTF-8")]
@@ -27,8 +27,8 @@ pub enum Fault {
     Syntax,
 }
 
-/// Checks what `serde_json` leaves unchecked in raw values: UTF-8, depth and surrogate pairs.
-/// Syntax is checked by whoever parses the text afterwards.
+/// Checks what `serde_json` leaves unchecked in raw values: UTF-8, depth and surrogate pairs. Syntax is
+/// checked later, when the text is parsed.
 pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return Err(Fault::ByteOrderMark);
@@ -38,8 +38,9 @@ pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
     Ok(text)
 }
 
-/// Makes a server's message readable for everybody: half of a surrogate pair becomes U+FFFD. The tool
-/// has run, and tools that cut a text in the middle of an emoji must not lose their result for it.
+/// Makes a server's message readable for all parsers: half of a surrogate pair becomes U+FFFD. Refusing the
+/// message would lose the result of a tool that has run, only because the tool cut a text in the middle of an
+/// emoji.
 pub fn mend(text: &str) -> Result<Cow<'_, str>, Fault> {
     let mut mended: Option<Vec<u8>> = None;
     walk(text.as_bytes(), SERVER_DEPTH_MAX, &mut |left| {
@@ -62,8 +63,8 @@ pub fn mend(text: &str) -> Result<Cow<'_, str>, Fault> {
 /// U+FFFD, as long as the escape that it replaces.
 const REPLACEMENT: &[u8; 6] = b"\\ufffd";
 
-/// One pass without recursion. `half` hears of each escape that is half of a surrogate pair: how many
-/// bytes follow it.
+/// Checks the bytes in one pass without recursion. `half` is called for each escape that is half of a
+/// surrogate pair, with the number of bytes that follow the escape.
 fn walk(
     bytes: &[u8],
     depth_max: usize,
@@ -92,11 +93,11 @@ fn walk_string(
     rest: &mut std::slice::Iter<'_, u8>,
     half: &mut impl FnMut(usize) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    // A first half that waits for its second one: how many bytes follow it.
+    // The first half of a pair that waits for its second half: how many bytes follow it.
     let mut first: Option<usize> = None;
     loop {
         if first.is_none() {
-            // Only escapes and the end of a string are of interest.
+            // Skips to the next escape or the end of the string.
             while rest
                 .as_slice()
                 .first()

@@ -8,10 +8,10 @@ use bytes::Bytes;
 pub struct SseEvent {
     pub event: Option<String>,
     pub data: String,
-    /// A `data` field was there, which an empty one counts as.
+    /// Whether there was a `data` field. An empty field counts.
     pub has_data: bool,
     pub id: Option<String>,
-    /// Milliseconds to wait before coming back.
+    /// Milliseconds to wait before reconnecting.
     pub retry: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ pub struct Decoder {
     bytes_max: usize,
     line: Vec<u8>,
     current: SseEvent,
-    /// Something was said since the last event: an empty line ends it.
+    /// Whether a field came since the last event. An empty line ends the event.
     begun: bool,
     size: usize,
     after_cr: bool,
@@ -55,7 +55,8 @@ impl Decoder {
         self.feed_up_to(&mut bytes, found)
     }
 
-    /// The same, and `bytes` becomes what was not taken: of an event that is too large, the part that made it so.
+    /// Like [`Self::feed`], and leaves in `bytes` what was not taken: for an event that is too large, the
+    /// part that exceeds the limit.
     pub fn feed_up_to(
         &mut self,
         bytes: &mut &[u8],
@@ -88,8 +89,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// What was taken of the event that is too large: its fields so far, and the line that was not at its end. The decoder
-    /// begins anew, with the next event.
+    /// Takes the begun part of the event that is too large: its fields so far, and the incomplete line. The
+    /// decoder then starts anew with the next event.
     pub fn take_refused(&mut self) -> (SseEvent, Vec<u8>) {
         self.size = 0;
         self.begun = false;
@@ -126,7 +127,7 @@ impl Decoder {
             }
             "id" if !value.contains('\0') => self.current.id = Some(value.to_owned()),
             "retry" => self.current.retry = value.parse().ok(),
-            // A comment is no part of any event and takes no room in it.
+            // A comment belongs to no event and does not count towards its size.
             _ => {
                 self.size = self.size.saturating_sub(line.len());
                 return Ok(None);
@@ -137,8 +138,8 @@ impl Decoder {
     }
 }
 
-/// The stream with these milliseconds to wait in place of each that it names. A line without its end
-/// stays: the rest of it may follow.
+/// The stream with `ms` in every `retry` field. A line without its end stays as it is, because the rest of
+/// the line may follow.
 pub fn with_retry(stream: &[u8], ms: u64) -> Vec<u8> {
     let is_ending = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let mut out = Vec::with_capacity(stream.len() + 8);
@@ -164,7 +165,8 @@ pub fn event(json: &str) -> Bytes {
     end_event(out, json)
 }
 
-/// The same, for a client that can come back to what is behind it. The id is one line.
+/// A JSON-RPC message as one event with an id, for a client that can resume the stream after this event. The
+/// id is one line.
 pub fn event_with_id(id: &str, json: &str) -> Bytes {
     let mut out = Vec::with_capacity(json.len() + id.len() + 32);
     out.extend_from_slice(b"event: message\nid: ");
@@ -173,8 +175,8 @@ pub fn event_with_id(id: &str, json: &str) -> Bytes {
     end_event(out, json)
 }
 
-/// An event without a message: where to come back to before anything was said, and how many
-/// milliseconds later (2025-11-25, Sending Messages to the Server).
+/// An event without a message: the id from which the client can resume before the first message, and how many
+/// milliseconds to wait before that (2025-11-25, Sending Messages to the Server).
 pub fn priming(id: &str, retry_ms: u64) -> Bytes {
     format!("id: {id}\nretry: {retry_ms}\ndata: \n\n").into()
 }
@@ -189,7 +191,7 @@ fn end_event(mut out: Vec<u8>, json: &str) -> Bytes {
     out.into()
 }
 
-/// An event as it was.
+/// The event as bytes, with the fields that it had.
 pub fn encode(event: &SseEvent) -> Bytes {
     let SseEvent {
         event,

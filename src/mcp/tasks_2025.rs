@@ -14,23 +14,23 @@ use super::meta::RELATED_TASK;
 use super::result::for_legacy;
 use super::version::LEGACY_NEWEST;
 
-/// The notification that tells a new status.
+/// The notification about a new status of a task.
 pub const STATUS: &str = "notifications/tasks/status";
 
-/// `params.task` of a request: its sender wants a task.
+/// `params.task` of a request: the client wants a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// How long the task is wanted to stay; `None`: as long as we like.
+    /// The `ttl` that the client wants; `None`: raincheck decides.
     pub ttl_ms: Option<u64>,
 }
 
 impl Wish {
-    /// Whether one is there, be it right or wrong.
+    /// Whether the params have a `task` member, valid or not.
     pub fn is_in(params: &Object<'_>) -> bool {
         !matches!(Self::of(params), Ok(None))
     }
 
-    /// `None` where no task is wished for: only an object, maybe an empty one, wishes.
+    /// Reads the wish; `None`: the params have none. Only an object is a wish, and the object may be empty.
     pub fn of(params: &Object<'_>) -> Result<Option<Self>, RpcError> {
         let Some(task) = params.get_object("task") else {
             return Ok(None);
@@ -45,7 +45,7 @@ impl Wish {
     }
 }
 
-/// A JSON number of milliseconds, which clients may write with a fraction. What is below zero is zero.
+/// A JSON number of milliseconds, which clients may write with a fraction. A negative number counts as zero.
 fn milliseconds(number: &str) -> Option<u64> {
     if let Ok(whole) = number.parse() {
         return Some(whole);
@@ -58,8 +58,8 @@ fn milliseconds(number: &str) -> Option<u64> {
     Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The extension's flat `CreateTaskResult` as this revision's: a task of its own under `task`.
-/// `None`: it is none.
+/// Turns the extension's flat `CreateTaskResult` into this revision's, which has the task under `task`.
+/// `None`: the result is no `CreateTaskResult`.
 pub fn created(result: &RawValue) -> Option<String> {
     let flat = Object::parse(result.get()).ok()?;
     flat.get("taskId")?;
@@ -79,7 +79,8 @@ pub fn created(result: &RawValue) -> Option<String> {
     Some(out.end())
 }
 
-/// A task's result for its client: tied to the task, and without what only 2026 knows.
+/// A task's result for its client: with the `related-task` of the task, and without the members that only
+/// 2026-07-28 has.
 pub fn result_for_client(result: &str, task_id: &str) -> Result<String, Fault> {
     let plain = for_legacy(result)?;
     let meta = Object::parse(&plain)?
@@ -93,8 +94,8 @@ pub fn result_for_client(result: &str, task_id: &str) -> Result<String, Fault> {
     )
 }
 
-/// A stored question, method and params, as a request to its client; of a task, where the client knows
-/// one.
+/// A stored question (method and params) as a request to the client, with the `related-task` if the client
+/// knows of the task.
 pub fn question(request: &RawValue, id: &str, task_id: Option<&str>) -> Option<String> {
     let request = Object::parse(request.get()).ok()?;
     let params = request
@@ -112,7 +113,7 @@ pub fn question(request: &RawValue, id: &str, task_id: Option<&str>) -> Option<S
     Some(envelope::request(&quote(id), &method, Some(&params)))
 }
 
-/// A visit to a URL has an id in this revision, and none in 2026-07-28: it gets its request's.
+/// Adds the id that a URL elicitation has in this revision, and not in 2026-07-28: the id of its request.
 fn identified<'a>(params: Cow<'a, str>, id: &str) -> Cow<'a, str> {
     let object = Object::parse(&params).unwrap_or_default();
     let is_visit = object.get_str("mode").as_deref() == Some("url");
@@ -131,9 +132,8 @@ fn with_related(params: &str, task_id: &str) -> Option<String> {
     set(params, "_meta", &meta).ok()
 }
 
-/// What a client's JSON-RPC response answers to a stored question. An error, and what has not the
-/// shape that was asked for, is nobody's decision: an elicitation is cancelled by it, and anything
-/// else refused.
+/// The answer that a client's JSON-RPC response gives to a stored question. An error or a result of the wrong
+/// shape is not a decision of the user: it cancels an elicitation, and refuses any other question.
 pub fn answer(request: &RawValue, response: &Object<'_>) -> Box<RawValue> {
     if let Some(result) = response.get("result").and_then(without_related)
         && input::answers(request, &result)
@@ -156,7 +156,7 @@ pub fn answer(request: &RawValue, response: &Object<'_>) -> Box<RawValue> {
     input::refusal(&error.map_or_else(misshapen, ToOwned::to_owned))
 }
 
-/// The client's words without the name of our task, which the server never heard of.
+/// The client's result without the `related-task` of raincheck's task, which the server does not know.
 fn without_related(result: &RawValue) -> Option<Box<RawValue>> {
     let object = Object::parse(result.get()).ok()?;
     let Some(meta) = object.get_object("_meta") else {
@@ -174,7 +174,7 @@ fn without_related(result: &RawValue) -> Option<Box<RawValue>> {
     raw(text).ok()
 }
 
-/// `_meta` of a message that is of a task.
+/// The `_meta` of a message that belongs to a task.
 pub fn related_meta(task_id: &str) -> String {
     let mut out = Writer::with_capacity(112);
     out.raw(RELATED_TASK, &related(task_id));
@@ -187,7 +187,7 @@ fn related(task_id: &str) -> String {
     out.end()
 }
 
-/// An `initialize` result with these capabilities for tasks. `None`: it agrees on another revision,
+/// An `initialize` result with these capabilities for tasks. `None`: the result agrees on another revision,
 /// or nothing changes.
 pub fn with_capabilities(
     result: &str,
@@ -208,19 +208,19 @@ pub fn with_capabilities(
     set(result, "capabilities", &capabilities).map(Some)
 }
 
-/// What a tool says of tasks from here on.
+/// What raincheck writes about tasks into a tool of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// What the server says.
+    /// The server's own words stay.
     Untouched,
     Optional,
     Required,
-    /// Nothing: it never is a task.
+    /// Nothing, because calls of the tool never become tasks.
     Unsaid,
 }
 
-/// A `tools/list` result in which each tool says what `of` finds, which is told its name and what
-/// the server says.
+/// A `tools/list` result in which each tool says about tasks what `of` returns. `of` gets the tool's name and
+/// what the server says.
 pub fn with_support(
     result: &str,
     mut of: impl FnMut(&str, Option<&str>) -> Support,

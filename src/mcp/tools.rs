@@ -19,14 +19,14 @@ pub struct Tools {
 #[derive(Debug, Default, Clone)]
 pub struct Tool {
     pub mirrored: Vec<Mirrored>,
-    /// The server calls it read-only or idempotent. A hint: untrusted (tools, Tool).
+    /// The server calls the tool read-only or idempotent. This is an untrusted hint (tools, Tool).
     pub repeatable: bool,
-    /// Whether a legacy server runs it as a task of its own (2025-11-25, Tasks).
+    /// Whether a legacy server runs the tool as a task of its own (2025-11-25, Tasks).
     pub own_task: OwnTask,
 }
 
 impl Tool {
-    /// A legacy server runs it as a task of its own, and in no other way.
+    /// Whether a legacy server runs the tool only as a task of its own.
     pub fn requires_task(&self) -> bool {
         self.own_task == OwnTask::Always
     }
@@ -51,7 +51,7 @@ pub struct Mirrored {
     pub path: Vec<String>,
 }
 
-/// Schemas nested deeper are not searched: nothing deeper was ever seen to be mirrored.
+/// Deeper schemas are not searched: no server is known to mirror a deeper argument.
 const PATH_MAX: usize = 16;
 
 impl Tools {
@@ -67,7 +67,7 @@ impl Tools {
         self.by_name.is_empty()
     }
 
-    /// Takes one page of the list in and returns the cursor of the next.
+    /// Adds one page of the list and returns the cursor of the next page.
     pub fn add_page(&mut self, result: &RawValue) -> Result<Option<String>, Fault> {
         let object = Object::parse(result.get())?;
         let tools: Vec<&RawValue> = object
@@ -114,7 +114,8 @@ fn is_repeatable(tool: &Object<'_>) -> bool {
         .any(|hint| hints.get(hint).is_some_and(|raw| raw.get() == "true"))
 }
 
-/// Only what is reachable by `properties` alone counts (streamable-http, Schema Extension).
+/// Collects the mirrored arguments. Only arguments that are reachable by `properties` alone count
+/// (streamable-http, Schema Extension).
 fn collect(schema: &Object<'_>, path: &mut Vec<String>, found: &mut Vec<Mirrored>) {
     let Some(properties) = schema
         .get_object("properties")

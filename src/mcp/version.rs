@@ -9,7 +9,7 @@ pub enum Era {
     Modern,
 }
 
-/// The revision that raincheck speaks on its modern face.
+/// The revision that raincheck speaks with modern clients and servers.
 pub const MODERN: &str = "2026-07-28";
 
 /// The revision that raincheck offers to a legacy server.

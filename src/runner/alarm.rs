@@ -8,7 +8,8 @@ use tokio::time::Instant;
 /// would fill the log.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// What was logged of one kind of failure: three lines a minute at most, with the line that it works.
+/// What was logged about one kind of failure. At most three lines a minute are logged, including the line
+/// that the store works again.
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
     told: Option<(Instant, String)>,
@@ -42,7 +43,7 @@ impl Alarm {
         is_news
     }
 
-    /// Notes that it works. True: a failure was logged before.
+    /// Notes a success. True: a failure was logged before, and the caller must log that it is over.
     pub(super) fn works(&mut self) -> bool {
         std::mem::take(&mut self.is_on)
     }
@@ -90,7 +91,7 @@ mod tests {
         assert!(alarm.fails("gone", from));
         assert!(alarm.works());
         assert!(!alarm.fails("gone", from + Duration::from_secs(30)));
-        // It still fails, and the last line said that it works.
+        // The failure goes on, and the last logged line said that it was over.
         assert!(alarm.fails("gone", from + Duration::from_secs(61)));
     }
 }

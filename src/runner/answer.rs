@@ -1,4 +1,4 @@
-//! The client's answers to a task's questions, on whichever replica they arrive.
+//! The client's answers to a task's questions. Any replica accepts them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use crate::task::machine::{Effect, TaskEvent};
 use crate::task::state::Leg;
 use crate::upstream::Forwarded;
 
-/// Why answers were not taken. Nothing was applied; with the store away that is in doubt.
+/// Why answers were not taken. Nothing was applied, except that this is in doubt when the store did not
+/// answer.
 #[derive(Debug)]
 pub enum AnswerError {
-    /// This replica cannot carry the call on now; another one, or this one later, can.
+    /// This replica cannot carry the call on now. Another replica can, or this replica later.
     Busy,
     /// The store no longer has the task.
     Gone,
@@ -41,8 +42,8 @@ impl From<StoreError> for AnswerError {
 }
 
 impl Runner {
-    /// Takes the answers of an update. Whatever happens to the client that sent it, what is
-    /// committed is carried out.
+    /// Takes the answers of an update. Once the answers are committed, they are carried out even if the
+    /// client that sent them goes away.
     pub async fn answer(
         self: &Arc<Self>,
         loaded: Loaded,
@@ -77,10 +78,11 @@ impl Runner {
             return Ok(());
         }
         if !matches!(loaded.task.leg, Leg::Parked(_)) {
-            // A legacy call is open, and its owner passes the answers on. It asks no rounds.
+            // A legacy call is open, and its owner passes the answers on. Legacy servers ask no rounds, so no
+            // leg follows.
             return self.apply_answers(loaded, answered(false)).await.map(drop);
         }
-        // Have what the next leg needs before the commit that promises the leg.
+        // Take what the next leg needs before the commit that promises the leg.
         let permit = self.permit()?;
         let request = self.ledger.load_request(loaded.task.id).await?;
         let request = request.ok_or(StoreError::Corrupt("a task without its request"))?;

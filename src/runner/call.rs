@@ -81,8 +81,8 @@ impl CallSpec {
         (server, client)
     }
 
-    /// How long the call may stay unanswered before it becomes a task; `None`: time makes no task of
-    /// it.
+    /// How long the call may stay unanswered before it becomes a task; `None`: the call does not become a
+    /// task because of its age.
     pub(super) fn window(&self, start_allowance: Duration) -> Option<Duration> {
         match self.plan {
             Plan::Auto { window_ms, .. } => Some(Duration::from_millis(window_ms)),

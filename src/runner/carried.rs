@@ -51,7 +51,7 @@ impl CarriedTasks {
         self.entries().contains_key(&id)
     }
 
-    /// Stops the call if it is carried here and belongs to this caller.
+    /// Stops the call if this replica carries it and it belongs to this caller.
     pub(super) fn stop(&self, id: TaskId, caller: &Caller) {
         for entry in self.entries().get(&id).into_iter().flatten() {
             if entry.caller == *caller {

@@ -1,9 +1,11 @@
-//! Claims: a name that stands for one call, however often the call comes, and from however many clients.
+//! Claims: a name that stands for one call, so that requests with the same name, from any number of clients,
+//! join that call.
 //!
-//! A claim is a note that names the record of its call. The record is made under that id before
-//! anything is sent, and of two replicas that make it one wins: so a call runs at most once, and a claim whose
-//! maker died before there was a record is carried out by the next client that comes. Where a call is over
-//! for its name, the next one is claimed under the name of its record.
+//! A claim is a value in the store that names the record of its call. The record is made under that id before
+//! anything is sent, and if two replicas make the record, one of them wins: so a call runs at most once. If
+//! the replica that made a claim died before it made the record, the next client with the name begins the
+//! call. When a name no longer stands for a call that is over, the next call of the name is claimed under a
+//! name made from that call's id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +115,8 @@ impl CallClaim {
         }
     }
 
-    /// Whether the name no longer stands for this call: the next call of the name is a new one.
+    /// Whether the name no longer stands for this call. Then the next request with the name begins a new
+    /// call.
     fn is_over(&self, task: &Task, now_ms: u64) -> bool {
         let ended = match &task.outcome {
             None => return false,
@@ -160,22 +163,22 @@ impl Runner {
         let mut claim = head;
         for _ in 0..LINKS_MAX {
             if !self.ledger.has_room(&call.caller) {
-                // A new claim would stay behind without a call; a call that was begun can be joined.
-                let stands = self.kv.find(claim.name).await?;
-                if stands.is_none() {
+                // A new claim would remain without a call; a call that was begun can be joined.
+                let latest = self.kv.find(claim.name).await?;
+                if latest.is_none() {
                     return Err(NotAdmitted::Quota.into());
                 }
             }
             let fresh = TaskId::random();
             let value = claim.value(fresh);
-            let stands = self.kv.claim(claim.name, value, lifetime).await?;
-            let id = match &stands {
+            let latest = self.kv.claim(claim.name, value, lifetime).await?;
+            let id = match &latest {
                 None => fresh,
-                Some(stands) => claim.read(stands)?,
+                Some(latest) => claim.read(latest)?,
             };
             // The watch begins before the record is read: no change is missed.
             let watch = self.watches.watch(vec![id]);
-            let known = match stands {
+            let known = match latest {
                 None => None,
                 Some(_) => self.ledger.load(id).await?,
             };
@@ -192,7 +195,8 @@ impl Runner {
                         announced: terms.are_a_task_at_once(),
                     };
                     if claim.name != head.name {
-                        // Later calls need not follow the chain of calls that are over.
+                        // With the head replaced, later requests need not follow the chain of calls that are
+                        // over.
                         self.kv.put(head.name, head.value(id), lifetime).await?;
                     }
                     match self.begin(call, record).await? {
@@ -214,7 +218,7 @@ impl Runner {
         Err(NotClaimed::StoreUnavailable)
     }
 
-    /// Makes the record and sends the call, whatever happens to the client.
+    /// Makes the record and sends the call, even if the client goes away.
     async fn begin(
         self: &Arc<Self>,
         call: CallSpec,

@@ -1,11 +1,11 @@
-//! The custody of a task: what a replica has before a record says that it carries the task.
+//! The custody of a task: a replica takes it before a record says that the replica carries the task.
 
 use super::carried::CarriedTask;
 use super::state::Runner;
 use super::watch::Watch;
 use crate::task::state::Task;
 
-/// A watch, so that no change is missed; and an entry among the carried tasks, so that the reconcile
+/// Holds a watch, so that no change is missed, and an entry among the carried tasks, so that the reconcile
 /// leaves the task alone.
 pub(super) struct Custody {
     watch: Watch,

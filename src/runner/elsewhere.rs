@@ -1,6 +1,6 @@
-//! Answers to a legacy server's question that come to another replica than the one that carries the call.
-//! They pass from there to the server, on the client's own session. A note tells the replica that carries
-//! the call.
+//! Answers to a legacy server's question that reach another replica than the call's owner. That replica
+//! passes an answer to the server, on the client's own session, and writes a value into the store that tells
+//! the owner.
 
 use std::time::Duration;
 
@@ -10,25 +10,30 @@ use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 
-/// The life of the note: longer than clients wait for a call before it becomes a task.
+/// The lifetime of the value: longer than clients wait for a call before it becomes a task.
 const LIFETIME: Duration = Duration::from_mins(10);
 
-/// The name of the note: the client's session and the server's JSON-RPC id.
+/// The name of the value, from the client's session and the server's JSON-RPC id.
 fn note(session: &[u8; 16], question: &str) -> Name {
     let session = Uuid::from_bytes(*session).to_string();
     Name::of(Kind::Answer, &["passed", &session, question])
 }
 
 impl Runner {
-    /// Notes that an answer to a question that no call asked here passed to the server.
-    pub async fn tell_passed(&self, session: &[u8; 16], question: &str) -> Result<(), StoreError> {
+    /// Records that this replica passed an answer to the server although no call on this replica asked the
+    /// question.
+    pub async fn record_passed(
+        &self,
+        session: &[u8; 16],
+        question: &str,
+    ) -> Result<(), StoreError> {
         let name = note(session, question);
         self.kv.put(name, "1".into(), LIFETIME).await
     }
 
     /// Whether the server has an answer from another replica. Asks the store once, and not at all if there
     /// is no other replica.
-    pub(super) async fn has_passed(
+    pub(super) async fn was_passed(
         &self,
         session: &[u8; 16],
         question: &str,

@@ -54,7 +54,7 @@ impl Runner {
                 Ok(()) => return,
                 Err(why) => why,
             };
-            if !attempts.another().await {
+            if !attempts.wait_for_next().await {
                 let bytes = length(&end);
                 error!(task = ?loaded.task.id, bytes, error = %why, "a result was lost with the store");
                 return;
@@ -83,7 +83,7 @@ impl Runner {
                 Err(NotApplied::Rejected(..) | NotApplied::Gone) => return,
                 Err(NotApplied::Store(_)) => {}
             }
-            if !attempts.another().await {
+            if !attempts.wait_for_next().await {
                 return;
             }
         }
@@ -132,11 +132,11 @@ impl Runner {
                 hit(Point::EndAfter);
                 Ok(())
             }
-            Err(NotApplied::Rejected(Rejected::Ended, stands))
-                if stands.task.must_tell && stands.task.fence == fence =>
+            Err(NotApplied::Rejected(Rejected::Ended, latest))
+                if latest.task.must_tell && latest.task.fence == fence =>
             {
-                // The server itself has ended the call: it need not be told any more.
-                self.note_told(&stands).await;
+                // The server itself has ended the call, so raincheck need not tell the server.
+                self.note_told(&latest).await;
                 Ok(())
             }
             Err(NotApplied::Rejected(..) | NotApplied::Gone) => {
@@ -149,8 +149,9 @@ impl Runner {
 }
 
 impl Attempts<'_> {
-    /// Waits for the next attempt; a shutdown allows one last attempt at once. False: there is none.
-    pub(super) async fn another(&mut self) -> bool {
+    /// Waits for the next attempt; a shutdown allows one last attempt at once. False: there is no further
+    /// attempt.
+    pub(super) async fn wait_for_next(&mut self) -> bool {
         let runner = self.runner;
         if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {
             return false;

@@ -1,5 +1,5 @@
-//! A client that waits for a call which has a record: the client that made the call, one that came with
-//! the same call again, one that came back with answers. The call may run on any replica.
+//! A client that waits for a call which has a record. It made the call, or sent the same call again, or came
+//! back with answers. The call may run on any replica.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const RELOAD: Duration = Duration::from_secs(1);
 struct CallFollower {
     runner: Arc<Runner>,
     loaded: Loaded,
-    /// Began before the record was read: no change is missed.
+    /// The watch began before the record was read, so that no change is missed.
     watch: Watch,
     terms: FollowTerms,
     announce_at: Option<Instant>,
@@ -43,12 +43,12 @@ struct CallFollower {
     told: Option<Progress>,
     /// The keys of the questions that the client was asked.
     asked: BTreeSet<Box<str>>,
-    /// When to write down next that a client waits.
+    /// When to record next that a client waits.
     mark_present_at: Option<Instant>,
 }
 
 impl Runner {
-    /// Has a client wait for what becomes of the call.
+    /// Spawns the job that follows the record for one client.
     pub(super) fn follow(
         self: &Arc<Self>,
         loaded: Loaded,
@@ -65,7 +65,7 @@ impl Runner {
             terms,
             told: None,
             asked: BTreeSet::new(),
-            // No replica looks for the client that made the call before it has gone.
+            // While the client that made the call is connected, no replica looks for its presence.
             mark_present_at: presence_pause(&loaded.task)
                 .map(|pause| if made_the_call { now + pause } else { now }),
             loaded,
@@ -75,7 +75,7 @@ impl Runner {
             let answer = tokio::select! {
                 biased;
                 () = halt.cancelled() => {
-                    // Another replica may run it yet.
+                    // Another replica may still run the call.
                     Some(CallAnswer::Failed(Failure::new(Reason::Shutdown, SideEffect::Unknown)))
                 }
                 () = responder.gone() => None,
@@ -125,9 +125,9 @@ impl CallFollower {
         }
     }
 
-    /// The answer that the record allows now; `None`: the client waits on.
+    /// The answer that the record allows now; `None`: the client continues to wait.
     async fn so_far(&mut self) -> Option<CallAnswer> {
-        // The server's own words come before the record ends, and say more than the record.
+        // The server's own error arrives before the record ends, and says more than the record.
         if let Some(waiting) = &mut self.terms.unauthorized {
             match waiting.try_recv() {
                 Ok(error) => return Some(CallAnswer::Error(error)),
@@ -164,9 +164,9 @@ impl CallFollower {
             .await
         {
             Ok((loaded, _)) => self.loaded = loaded,
-            // Announced to another client, or just ended.
-            Err(NotApplied::Rejected(_, stands)) => {
-                self.loaded = *stands;
+            // Another client was told of the task, or the task has just ended.
+            Err(NotApplied::Rejected(_, latest)) => {
+                self.loaded = *latest;
                 if let Some(outcome) = &self.loaded.task.outcome
                     && !self.loaded.task.announced
                 {
@@ -256,7 +256,8 @@ impl CallFollower {
         client.tell(progress, self.announce_at).await;
     }
 
-    /// Asks a legacy client what the call asks, under ids by which any replica takes the answer.
+    /// Asks a legacy client the call's open questions, under JSON-RPC ids by which any replica accepts the
+    /// answer.
     async fn ask(&mut self, client: &Responder) {
         if self.terms.client_era == Era::Modern {
             return;

@@ -19,8 +19,8 @@ const BEAT: Duration = Duration::from_secs(1);
 const JITTER_MS: u64 = 250;
 
 impl Runner {
-    /// Whether this incarnation is not among the living by the last heartbeat. One that started after that
-    /// heartbeat is missing, too.
+    /// Whether the last heartbeat did not list this incarnation as living. An incarnation that started after
+    /// that heartbeat is also not listed.
     pub fn misses(&self, incarnation: &Incarnation) -> bool {
         let liveness = self.liveness();
         let living = liveness.living.as_ref();
@@ -109,8 +109,8 @@ impl Runner {
         }
     }
 
-    /// Notes that a command failed or took too long: a replica that seems dead may have met the same. Does
-    /// not wake the sweeper: it would ask a failing store again at once, without end.
+    /// Notes that a command failed or took too long: a replica that seems dead may have met the same failure.
+    /// Does not wake the sweeper, because the sweeper would ask a failing store again at once, without end.
     pub(super) fn contact_broke(&self) {
         *self.contact.lock() = None;
         self.liveness.send_if_modified(|view| {

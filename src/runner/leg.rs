@@ -49,7 +49,7 @@ pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
         .map_err(|_| StoreError::Corrupt("task request"))
 }
 
-/// The request of the next leg, with the headers of the request that brought the last answers.
+/// Builds the request of the next leg, with the headers of the request that brought the last answers.
 pub(super) fn next(stored: &Bytes, task: &Task, from: Forwarded) -> Result<Outgoing, StoreError> {
     let request: StoredRequest =
         serde_json::from_slice(stored).map_err(|_| StoreError::Corrupt("task request"))?;
@@ -79,7 +79,7 @@ pub(super) fn next(stored: &Bytes, task: &Task, from: Forwarded) -> Result<Outgo
     })
 }
 
-/// All answers of the round, under the server's own keys, and the server's own state.
+/// Collects all answers of the round, under the server's own keys, and the server's own state.
 pub(super) fn retry(task: &Task) -> Retry {
     let mut responses = Writer::object();
     for question in &task.questions {

@@ -9,7 +9,7 @@ pub(super) struct Liveness {
     pub(super) now_ms: u64,
     /// Empty while the contact with the store is too young to tell.
     pub(super) dead: Vec<Dead>,
-    /// Those whose lease runs; `None` while the contact with the store is too young to tell.
+    /// The incarnations whose lease runs; `None` while the contact with the store is too young to tell.
     pub(super) living: Option<Vec<Incarnation>>,
 }
 

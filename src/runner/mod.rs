@@ -1,4 +1,4 @@
-//! WHO CARRIES A CALL: one tracked job a call, which outlives the client that made the call.
+//! Carries calls: one tracked job for each call, which outlives the client that made the call.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{error, info};
 
 use crate::mcp::error::Reason;
-use crate::room::Place;
+use crate::room::BufferShare;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
@@ -53,7 +53,7 @@ pub use answer::AnswerError;
 pub use call::{Announce, Busy, CallSpec, NotAdmitted};
 pub use state::{Runner, RunnerSettings};
 
-/// The method that the limits count; other requests pass them by.
+/// The method whose requests the limits count. Requests of other methods are not limited.
 const TOOL_CALL: &str = "tools/call";
 
 /// The rest of the grace period when calls are ended: time for their last commits.
@@ -63,11 +63,11 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 struct CallPermit {
     _permit: OwnedSemaphorePermit,
-    _params: Option<Place>,
+    _params: Option<BufferShare>,
 }
 
 impl CallPermit {
-    fn with(self, params: Option<Place>) -> Self {
+    fn with(self, params: Option<BufferShare>) -> Self {
         Self {
             _params: params,
             ..self
@@ -76,8 +76,8 @@ impl CallPermit {
 }
 
 impl Runner {
-    /// Starts what runs for as long as the process does: the follower of the change log and the
-    /// sweeper. Call once, before the first call.
+    /// Starts the jobs that run for as long as the process: the follower of the change log, and the sweeper.
+    /// Call it once, before the first call of a client.
     pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
         let changes = self.ledger.changes();
         let follower = Arc::clone(self);
@@ -96,7 +96,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Begins a call. The job runs until the call has ended, whatever becomes of the client.
+    /// Begins a call. The job runs until the call has ended, even if the client goes away.
     pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<CallSubscriber, NotAdmitted> {
         let (permit, admittance) = self.admit(&call)?;
         let (responder, client) = responder::pair();
@@ -105,9 +105,9 @@ impl Runner {
         Ok(client)
     }
 
-    /// Makes a task of a call that a modern server answered with questions, which are the task's from
-    /// here on. The answer says so as the call announces it, and the task has an id; where the store does
-    /// not take it, the answer is the server's own result again.
+    /// Makes a task of a call that a modern server answered with questions; the questions then belong to the
+    /// task. The answer announces the task in the form that the call's client expects. If the store does not
+    /// take the task, the answer is the server's own result.
     pub fn ask_in_task(
         self: &Arc<Self>,
         call: CallSpec,
@@ -115,7 +115,7 @@ impl Runner {
     ) -> Result<(CallSubscriber, Arc<OnceLock<TaskId>>), NotAdmitted> {
         let permit = self.permit()?;
         let (responder, client) = responder::pair();
-        // Nothing of the call is at the server before it is answered.
+        // The server has nothing of the call until the client answers the questions.
         let admittance = Admittance::unlimited();
         let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
         let task = carrier.task_id();
@@ -141,8 +141,8 @@ impl Runner {
         self.permits.close();
     }
 
-    /// Waits for the calls under way, after [`Self::refuse`]. Shortly before `grace` is over, what
-    /// another replica can carry on is left to it, and the rest fails as `shutdown`.
+    /// Waits for the calls under way, after [`Self::refuse`]. Shortly before `grace` is over, calls that
+    /// another replica can carry on are left to that replica, and the other calls fail as `shutdown`.
     pub async fn drain(&self, grace: Duration) {
         self.calls.close();
         self.draining.cancel();
@@ -154,11 +154,12 @@ impl Runner {
         let _ = tokio::time::timeout(last * 2 / 3, self.calls.wait()).await;
         self.services.close();
         let _ = tokio::time::timeout(last / 6, self.services.wait()).await;
-        let _ = tokio::time::timeout(last / 6, self.part()).await;
+        let _ = tokio::time::timeout(last / 6, self.leave_living()).await;
     }
 
-    /// Takes this replica off the list of the living. Others may look at the rest of its index at once.
-    async fn part(&self) -> Result<(), StoreError> {
+    /// Removes this replica from the list of living replicas, so that other replicas look at the rest of its
+    /// index at once.
+    async fn leave_living(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
         if store.indexed(&self.incarnation).await?.is_empty() {
             store.retire(&self.incarnation).await
@@ -217,10 +218,10 @@ impl Runner {
     async fn settle(&self, loaded: &Loaded, event: TaskEvent, reason: Reason) {
         match self.ledger.apply(loaded, event).await {
             Ok(_) => info!(task = ?loaded.task.id, reason = reason.word(), "task ended"),
-            Err(NotApplied::Rejected(Rejected::Ended, stands)) if stands.task.must_tell => {
-                self.note_told(&stands).await;
+            Err(NotApplied::Rejected(Rejected::Ended, latest)) if latest.task.must_tell => {
+                self.note_told(&latest).await;
             }
-            // Another replica did it, or the next sweep finds the task again.
+            // Another replica ended the task, or the next sweep finds the task again.
             Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => {}
         }
     }

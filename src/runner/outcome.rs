@@ -33,8 +33,9 @@ pub(super) fn of_result(result: Box<RawValue>) -> LegOutcome {
     }
 }
 
-/// Reads an error: it ends the task word for word. An error about credentials does not, because it may say
-/// what they are; `effect` is the effect of a call whose last leg failed so.
+/// Reads an error: it ends the task word for word. An error about credentials does not end the task word for
+/// word, because its text may contain them. `effect` is the effect of a call whose last leg failed with such
+/// an error.
 pub(super) fn of_error(error: UpstreamError, effect: SideEffect) -> LegOutcome {
     if is_unauthorized(&error) {
         return failed(Failure::new(Reason::UpstreamUnauthorized, effect));

@@ -1,4 +1,4 @@
-//! Whether clients still wait for a call that outlives its client for a while, on whichever replica.
+//! Whether clients still wait, on any replica, for a call that outlives its client for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,31 +11,33 @@ use crate::task::id::TaskId;
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::{OnDisconnect, Task};
 
-/// Notes expire by the store's clock, which differs a little from this process's.
+/// Values expire by the store's clock, which differs a little from this process's clock.
 const SLACK: Duration = Duration::from_millis(250);
 
 impl Runner {
-    /// Writes down that a client waits for this call, for the replica that the last client left.
-    /// Returns the pause until it must be written again; `None`: no replica looks for it.
+    /// Records in the store that a client waits for this call. The replica that the last client left looks
+    /// for this value before it cancels the call. Returns the pause until the value must be written again;
+    /// `None`: no replica looks for it.
     pub(super) async fn mark_present(&self, task: &Task) -> Option<Duration> {
         let window = window(task)?;
         let key = presence_key(task.id);
-        // If the note is not written, the call may end before its client comes back.
+        // If the value is not written, the call may end before its client comes back.
         let _ = self.kv.put(key, "1".into(), window).await;
         presence_pause(task)
     }
 
-    /// Cancels a call whose client went away, unless a client waits for it when `window` is over, here
-    /// or on another replica.
+    /// Cancels a call whose client went away, unless a client waits for the call on any replica when `window`
+    /// is over.
     pub(super) fn cancel_if_abandoned(self: &Arc<Self>, id: TaskId, window: Duration) {
-        let Ok(place) = Arc::clone(&self.lingering).try_acquire_owned() else {
+        let Ok(watched) = Arc::clone(&self.abandoned_watched).try_acquire_owned() else {
             return;
         };
         let runner = Arc::clone(self);
         self.services.spawn(async move {
             let cancelling = async {
-                // A client that waits now starts this wait anew when it goes. Where the store does not
-                // answer, nobody knows: the store is asked again a window later.
+                // When a client that waits now goes away, it starts this wait anew. If the store does not
+                // answer, whether a client waits is unknown, and the store is asked again after another
+                // window.
                 loop {
                     tokio::time::sleep(window + SLACK).await;
                     if runner.cancel_abandoned(id).await.is_ok() {
@@ -44,11 +46,11 @@ impl Runner {
                 }
             };
             runner.draining.run_until_cancelled(cancelling).await;
-            drop(place);
+            drop(watched);
         });
     }
 
-    /// Cancels the call if no client waits for it and none was told of its task.
+    /// Cancels the call if no client waits for it and no client was told of its task.
     async fn cancel_abandoned(&self, id: TaskId) -> Result<(), StoreError> {
         if self.kv.find(presence_key(id)).await?.is_some() {
             return Ok(());
@@ -71,18 +73,18 @@ impl Runner {
     }
 }
 
-/// The name of the note by which the clients of a call say that they wait.
+/// The name of the value by which the clients of a call show that they wait.
 fn presence_key(id: TaskId) -> Name {
     Name::of(Kind::Claim, &["attended", &id.to_string()])
 }
 
-/// The pause between two notes, so short that no window passes without one; `None`: no replica looks
-/// for a note.
+/// The pause between two writes of the value, short enough that no window passes without a write; `None`: no
+/// replica looks for the value.
 pub(super) fn presence_pause(task: &Task) -> Option<Duration> {
     Some(window(task)? / 3 + Duration::from_millis(1))
 }
 
-/// How long the call runs on without a client that waits, if it does so for a set time.
+/// How long the call runs on without a client that waits, if its record sets such a time.
 fn window(task: &Task) -> Option<Duration> {
     match task.on_disconnect {
         OnDisconnect::KeepFor(window_ms) => Some(Duration::from_millis(window_ms)),

@@ -1,4 +1,4 @@
-//! Takes over the tasks of a lost owner. A finder claims a task by a commit, so that of two finders one
+//! Takes over the tasks of a lost owner. A replica claims a task by a commit, so that of two replicas one
 //! wins.
 
 use std::sync::Arc;
@@ -35,8 +35,8 @@ const TELL_PATIENCE: Duration = Duration::from_secs(2);
 const RESUME: &str = "resume";
 
 impl Runner {
-    /// Looks at every task that a lost owner must still look after, then forgets the owner if no task is
-    /// left. A task stays if a later sweep may do better.
+    /// Handles every task in a lost owner's index, then forgets the owner if no task is left. A task stays in
+    /// the index if a later sweep may handle it better.
     pub(super) async fn recover(self: &Arc<Self>, dead: &Dead) -> Result<(), StoreError> {
         let store = self.ledger.store();
         let left_behind = store.indexed(&dead.incarnation).await?;
@@ -53,11 +53,11 @@ impl Runner {
     }
 
     async fn recover_task(self: &Arc<Self>, id: TaskId, dead: &Dead) -> Result<(), StoreError> {
-        // A frozen owner may have come back since.
+        // An owner that was frozen may have come back since the last heartbeat.
         if !self.liveness().lost(&dead.incarnation) {
             return Ok(());
         }
-        let loaded = match self.look(id).await? {
+        let loaded = match self.read_indexed(id).await? {
             IndexedRecord::Record(loaded) => *loaded,
             IndexedRecord::Newer => return Ok(()),
             // An entry without a task would keep its owner in the list for ever.
@@ -196,8 +196,8 @@ impl Runner {
                 hit(Point::ClaimAfter);
                 Some(*claimed)
             }
-            // The record changed since it was read: its owner lives, or another finder was first. A claim
-            // in doubt may stand: then the reconcile of this replica ends the task.
+            // The record changed since it was read: its owner lives, or another replica was first. A claim in
+            // doubt may have been committed: then the reconcile of this replica ends the task.
             Ok(Tried::Conflict(_))
             | Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => None,
         }
@@ -227,7 +227,7 @@ impl Runner {
         settings.reach == Reach::Shared && !settings.exclusive_store && !self.is_alone()
     }
 
-    /// Where the call can be carried on, for the record.
+    /// Seals the point from which another replica can fetch the answer, for the record.
     pub(super) fn seal(&self, task: &Task, point: &str) -> Option<Box<str>> {
         let place = SealedField {
             task: task.id,

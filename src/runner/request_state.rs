@@ -1,11 +1,11 @@
-//! The request state: a parked call gives it to its client to come back with.
+//! The request state: the client of a parked call gets it, and sends it back with the answers.
 
 use crate::mcp::json::Writer;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::task::view;
 
-/// `InputRequiredResult` of a parked call: its open questions, and the state to come back with.
+/// The `InputRequiredResult` of a parked call: its open questions, and the request state for the retry.
 pub(super) fn input_required(task: &Task) -> String {
     let mut out = Writer::with_capacity(512);
     out.str("resultType", "input_required");

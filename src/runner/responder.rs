@@ -56,7 +56,7 @@ pub struct RelayedAnswer {
 #[derive(Debug, Default)]
 struct Cell {
     state: AtomicU8,
-    /// What the subscriber hears from now on are events on a stream.
+    /// Whether the subscriber hears from now on by events on a stream.
     streams: AtomicBool,
     gone: Notify,
 }
@@ -177,7 +177,8 @@ impl Responder {
 pub(super) struct Presence<'s>(&'s Cell);
 
 impl Presence<'_> {
-    /// Resolves when the client went away before it heard the answer. Never, once it heard it.
+    /// Resolves when the client went away before it heard the answer. Never resolves after the client heard
+    /// the answer.
     ///
     /// Cancel safe.
     pub(super) async fn gone(&self) {
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(Instant::now() - began, Duration::ZERO);
         responder.tell(note(100), None).await;
         assert_eq!(Instant::now() - began, SLOW_CLIENT);
-        // From here on the client is known to be slow.
+        // The client is known to be slow after the first 100 notifications.
         for number in 101..200 {
             responder.tell(note(number), None).await;
         }

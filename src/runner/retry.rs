@@ -38,7 +38,7 @@ pub struct ClientRetry {
 /// How the client of a retry hears of the end of its call.
 #[derive(Debug)]
 pub enum NotifyBy {
-    /// By a task: the call is one from here on.
+    /// By a task: the call becomes a task with this retry.
     Task,
     /// On this connection.
     Waiting,
@@ -57,29 +57,29 @@ pub enum RetryOutcome {
     Unknown,
     Refused(RpcError),
     StoreUnavailable,
-    /// Another replica, or this one later, can take the answers.
+    /// This replica cannot take the answers now. Another replica can, or this replica later.
     Busy,
 }
 
 impl Runner {
     /// Commits the answers of a retry. A retry with answers that were given before changes nothing.
-    pub async fn rejoin(self: &Arc<Self>, comeback: ClientRetry) -> RetryOutcome {
+    pub async fn rejoin(self: &Arc<Self>, retry: ClientRetry) -> RetryOutcome {
         // The watch begins before the record is read: no change is missed.
-        let watch = self.watches.watch(vec![comeback.id]);
-        let loaded = match self.ledger.load(comeback.id).await {
+        let watch = self.watches.watch(vec![retry.id]);
+        let loaded = match self.ledger.load(retry.id).await {
             Ok(Some(loaded)) => loaded,
             Ok(None) => return RetryOutcome::Unknown,
             Err(_) => return RetryOutcome::StoreUnavailable,
         };
         let task = &loaded.task;
-        if !task.belongs_to(&comeback.caller) || task.digest != Some(comeback.digest) {
+        if !task.belongs_to(&retry.caller) || task.digest != Some(retry.digest) {
             return RetryOutcome::Unknown;
         }
-        if !repeats(task, &comeback.answers) {
+        if !repeats(task, &retry.answers) {
             return RetryOutcome::Refused(unknown_state());
         }
         let misshapen = task.open_questions().any(|(question, request)| {
-            let answer = comeback.answers.get(&question.key);
+            let answer = retry.answers.get(&question.key);
             answer.is_some_and(|answer| !input::answers(request, answer))
         });
         if misshapen {
@@ -92,9 +92,9 @@ impl Runner {
             from,
             heard_by,
             ..
-        } = comeback;
+        } = retry;
         let taken = async {
-            // The announcement comes before the answers: with them the call may end at once, and no client
+            // The announcement comes before the answers: the answers may end the call at once, and no client
             // finds a task that ended unannounced.
             let loaded = match heard_by {
                 NotifyBy::Task => self.advance(loaded, TaskEvent::Announced).await?,
@@ -153,7 +153,7 @@ impl Runner {
     async fn advance(&self, loaded: Loaded, event: TaskEvent) -> Result<Loaded, RetryOutcome> {
         match self.ledger.apply(&loaded, event).await {
             Ok((loaded, _)) => Ok(loaded),
-            Err(NotApplied::Rejected(_, stands)) => Ok(*stands),
+            Err(NotApplied::Rejected(_, latest)) => Ok(*latest),
             Err(NotApplied::Gone) => Err(RetryOutcome::Unknown),
             Err(NotApplied::Store(_)) => Err(RetryOutcome::StoreUnavailable),
         }

@@ -53,7 +53,7 @@ impl WrappedServer for Upstream {
     }
 
     async fn ask_era(&self) {
-        // A failure is asked again by the next sweep.
+        // After a failure the next sweep asks again.
         let _ = self.era(None).await;
     }
 

@@ -18,7 +18,7 @@ use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::clock::Anchored;
 use crate::lock::Mutex;
-use crate::room::Room;
+use crate::room::BufferBudget;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
@@ -26,12 +26,13 @@ use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::policy::{Limit, Rules};
 use crate::task::state::Reach;
 
-/// The most creates in doubt that are remembered; the oldest beyond it are left to the due index.
+/// The most creates in doubt that are remembered. Beyond it the oldest are forgotten, and the due index leads
+/// to their records.
 const IN_DOUBT_MAX: usize = 1024;
 
-/// The most calls without a client that are watched until their window is over. One more runs on until its
-/// own deadline.
-const LINGERING_MAX: usize = 1024;
+/// The most calls without a client that are watched until their window is over. Further calls run on until
+/// their own deadlines.
+const ABANDONED_WATCHED_MAX: usize = 1024;
 
 /// The settings of the runner.
 #[derive(Debug, Clone)]
@@ -39,12 +40,13 @@ pub struct RunnerSettings {
     /// The most calls under way at once. Further ones are refused before anything is stored or sent.
     pub calls_max: usize,
     /// The room in which the params of running calls count.
-    pub room: Arc<Room>,
+    pub room: Arc<BufferBudget>,
     /// The limit of tool calls at the server, for all tools together.
     pub concurrency: Option<Limit>,
     /// How long the lease of this replica runs without a heartbeat.
     pub lease: Duration,
-    /// Whether no other process can use the store: what it says of dead owners is true at once.
+    /// Whether no other process can use the store. Then an owner that the store lists as dead is dead,
+    /// without a waiting time.
     pub exclusive_store: bool,
     /// The clock that follows the store's own clock, if the store has one.
     pub shared_clock: Option<Arc<Anchored>>,
@@ -74,7 +76,7 @@ pub struct Runner {
     pub(super) admission: Admission,
     pub(super) carried: Arc<CarriedTasks>,
     pub(super) progress: CommitBudget,
-    pub(super) lingering: Arc<Semaphore>,
+    pub(super) abandoned_watched: Arc<Semaphore>,
     pub(super) unsaved: Unsaved,
     pub(super) in_doubt: Mutex<VecDeque<TaskId>>,
     /// Since when no command to the store failed or took too long.
@@ -111,7 +113,7 @@ impl Runner {
             halt: CancellationToken::new(),
             carried: Arc::default(),
             progress: CommitBudget::new(),
-            lingering: Arc::new(Semaphore::new(LINGERING_MAX)),
+            abandoned_watched: Arc::new(Semaphore::new(ABANDONED_WATCHED_MAX)),
             unsaved: Unsaved::new(),
             in_doubt: Mutex::default(),
             contact: Mutex::default(),
@@ -149,7 +151,7 @@ impl Runner {
     }
 
     /// Runs a job for which a drain waits as it does for calls. The job must end soon after [`Self::halt`].
-    pub fn attend(&self, job: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn_tracked(&self, job: impl Future<Output = ()> + Send + 'static) {
         self.calls.spawn(job);
     }
 
@@ -158,13 +160,13 @@ impl Runner {
         &self.halt
     }
 
-    /// Stops the call if it is carried here and belongs to this caller: for a client that cancels
-    /// while the store is away. It is committed when the store is back.
+    /// Stops the call if this replica carries it and it belongs to this caller: for a client that cancels
+    /// while the store is away. The carrier commits the cancellation when the store is back.
     pub fn stop(&self, id: TaskId, caller: &Caller) {
         self.carried.stop(id, caller);
     }
 
-    /// Remembers a create that may stand although its caller was refused.
+    /// Remembers a create that the store may have taken although its caller was refused.
     pub(super) fn doubt(&self, id: TaskId) {
         let mut in_doubt = self.in_doubt.lock();
         if in_doubt.len() == IN_DOUBT_MAX {

@@ -1,5 +1,5 @@
-//! The sweeper: after each heartbeat it looks after tasks whose owner died, tasks that are overdue, and
-//! tasks that this replica should carry and does not.
+//! The sweeper: after each heartbeat it handles tasks whose owner died, tasks that are overdue, and tasks
+//! that name this replica as owner and that this replica does not carry.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ const RECONCILE: Duration = Duration::from_secs(15);
 /// The number of tasks of the due index that one sweep looks at; the rest wait for the next.
 const DUE_MAX: usize = 256;
 
-/// The most tasks that a sweep looks at beyond that. Offered tasks for which no replica had room stand before
-/// those that are overdue.
+/// The most tasks that a sweep looks at beyond [`DUE_MAX`]. Offered tasks for which no replica had room come
+/// before overdue tasks in the index.
 const PASSED_MAX: usize = 1024;
 
 /// What a sweep remembers of the sweeps before it.
@@ -47,12 +47,12 @@ pub(super) enum IndexedRecord {
     Gone,
     /// No raincheck can read the record: nothing can be done for its task.
     Unreadable,
-    /// A newer raincheck wrote the record, and looks after its task.
+    /// A newer raincheck wrote the record, and handles its task.
     Newer,
 }
 
 impl Runner {
-    /// Looks after what a dead process of the same store left behind, before the first call.
+    /// Handles the tasks that a dead process left in the same store, before the first call.
     pub(super) async fn first_sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         self.first_beat().await?;
         self.recover_all(&mut BTreeSet::new()).await
@@ -60,7 +60,7 @@ impl Runner {
 
     pub(super) async fn sweep_until_halted(self: Arc<Self>) {
         let mut beats = self.liveness.subscribe();
-        let mut memory = SweepHistory {
+        let mut history = SweepHistory {
             reconciled: Instant::now(),
             known: BTreeSet::new(),
             passed: 0,
@@ -68,9 +68,9 @@ impl Runner {
         };
         let work = async {
             while beats.changed().await.is_ok() {
-                if let Err(error) = self.sweep(&mut memory).await {
+                if let Err(error) = self.sweep(&mut history).await {
                     // The heartbeat logs that the store is away.
-                    let is_news = memory.alarm.fails(error.kind(), Instant::now());
+                    let is_news = history.alarm.fails(error.kind(), Instant::now());
                     if is_news && *self.store_answers.borrow() {
                         warn!(%error, "the store did not answer the sweeper");
                     }
@@ -78,19 +78,20 @@ impl Runner {
                 }
             }
         };
-        // Every step is one commit, or the next sweep of any replica finds it again.
+        // The work can be cut off here: every step is one commit, and the next sweep of any replica finds
+        // what is left.
         self.halt.run_until_cancelled(work).await;
     }
 
-    async fn sweep(self: &Arc<Self>, memory: &mut SweepHistory) -> Result<(), StoreError> {
+    async fn sweep(self: &Arc<Self>, history: &mut SweepHistory) -> Result<(), StoreError> {
         // A part of the store may fail by itself (a slot of a cluster, a right that was taken away). The
         // other steps are done all the same.
-        let mut swept = self.recover_all(&mut memory.known).await;
+        let mut swept = self.recover_all(&mut history.known).await;
         swept = swept.and(self.settle_doubts().await);
-        swept = swept.and(self.look_at_due(&mut memory.passed).await);
+        swept = swept.and(self.sweep_due(&mut history.passed).await);
         let now = Instant::now();
-        if now.saturating_duration_since(memory.reconciled) >= self.settings.lease.max(RECONCILE) {
-            memory.reconciled = now;
+        if now.saturating_duration_since(history.reconciled) >= self.settings.lease.max(RECONCILE) {
+            history.reconciled = now;
             swept = swept.and(self.reconcile().await);
         }
         swept
@@ -117,7 +118,7 @@ impl Runner {
 
     /// Reads the record of an index entry. A record that cannot be read is no error: the sweep goes on with
     /// the other tasks.
-    pub(super) async fn look(&self, id: TaskId) -> Result<IndexedRecord, StoreError> {
+    pub(super) async fn read_indexed(&self, id: TaskId) -> Result<IndexedRecord, StoreError> {
         match self.ledger.load(id).await {
             Ok(Some(loaded)) => Ok(IndexedRecord::Record(Box::new(loaded))),
             Ok(None) => Ok(IndexedRecord::Gone),
@@ -135,17 +136,17 @@ impl Runner {
 
     /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Claims the tasks that a
     /// draining replica offers. `passed` is the number of tasks that stayed in the index at the last sweep.
-    async fn look_at_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
+    async fn sweep_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
         let store = self.ledger.store();
         let limit = DUE_MAX + (*passed).min(PASSED_MAX);
         *passed = 0;
         for id in store.due(self.ledger.now_ms(), limit).await? {
-            match self.look(id).await? {
+            match self.read_indexed(id).await? {
                 IndexedRecord::Record(loaded)
                     if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
                 {
                     *passed += 1;
-                    // A replica that drains begins no calls; the offer may be its own.
+                    // A replica that drains begins no calls, and may have offered the task itself.
                     if !self.draining.is_cancelled() {
                         self.dispatch_again(*loaded).await?;
                     }
@@ -167,15 +168,15 @@ impl Runner {
         task.due_ms().is_some_and(|due_ms| due_ms <= now_ms)
     }
 
-    /// Ends what stands in this replica's own index and is not carried by it: a commit whose
-    /// answer was lost, or a call that came to nothing between its commit and its dispatch.
+    /// Ends the tasks in this replica's own index that it does not carry. Such a task remains when the answer
+    /// to a commit was lost, or when a call failed between its commit and its dispatch.
     async fn reconcile(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
         for id in store.indexed(&self.incarnation).await? {
             if self.carried.contains(id) {
                 continue;
             }
-            match self.look(id).await? {
+            match self.read_indexed(id).await? {
                 IndexedRecord::Record(loaded)
                     if loaded.task.owner.as_ref() != Some(&self.incarnation) => {}
                 // The task was entered between the reads of the index and of the record.
@@ -197,8 +198,8 @@ impl Runner {
         loop {
             let next = self.in_doubt.lock().front().copied();
             let Some(id) = next else { return Ok(()) };
-            // Under a claimed id the record may be that of another call.
-            if let IndexedRecord::Record(loaded) = self.look(id).await?
+            // Under a claimed id the record may belong to another call.
+            if let IndexedRecord::Record(loaded) = self.read_indexed(id).await?
                 && loaded.task.owner.as_ref() == Some(&self.incarnation)
                 && !self.carried.contains(id)
             {

@@ -1,4 +1,4 @@
-//! How one client waits for a call that has a record: what it is told, when, and in which words.
+//! How one client waits for a call that has a record: what the client is told, when, and in which form.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub(super) struct FollowTerms {
     /// The era of the client. A legacy client is asked while it waits.
     pub(super) client_era: Era,
     pub(super) progress_token: Option<Box<RawValue>>,
-    /// What the client declares. `None`: it made the call, and the server knows what it can be asked.
+    /// The capabilities that the client declares. `None`: this client made the call, so the server knows them
+    /// already.
     pub(super) declared: Option<Arc<str>>,
     /// Tells the client that made the call what no record keeps: that the server refused its
     /// credentials.
@@ -30,7 +31,7 @@ pub(super) struct FollowTerms {
 }
 
 impl FollowTerms {
-    /// For a client that is told the end or the next question, and never of a task.
+    /// For a client that is told of the end or the next question, and never of a task.
     pub(super) fn held() -> Self {
         Self {
             announce: None,
@@ -42,7 +43,7 @@ impl FollowTerms {
         }
     }
 
-    /// For a client that waits for `patience`, and then has a ticket.
+    /// For a client that waits for `patience`, and then gets a ticket.
     pub(super) fn by_ticket(patience: Duration, ticket: Ticket) -> Self {
         Self {
             announce: Some((patience, Announce::Ticket(ticket))),

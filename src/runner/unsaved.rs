@@ -1,4 +1,4 @@
-//! The bound of what waits in memory for a store that is away: results, and questions of servers.
+//! Bounds the results and the servers' questions that wait in memory for a store that is away.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ impl Unsaved {
         Self(Arc::new(Semaphore::new(KIB_MAX)))
     }
 
-    /// Takes room for a result or a round of questions, until it is dropped. `None`: there is none.
+    /// Reserves room for a result or a round of questions, until the permit is dropped. `None`: there is no
+    /// room.
     pub(super) fn hold(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let kib = u32::try_from(bytes.div_ceil(1024)).ok()?;
         Arc::clone(&self.0).try_acquire_many_owned(kib).ok()

@@ -1,4 +1,4 @@
-//! Watches: they tell that a task changed, by a dirty mark. They never carry the change itself.
+//! Watches: a dirty mark tells a component that a task changed. The mark does not carry the change itself.
 //!
 //! One task per process follows the store's change log and sets the marks. The component that watches
 //! reads the record itself, when it can use it: the cost does not grow with the size of the change.
@@ -105,7 +105,7 @@ impl Watch {
         by_task.entry(id).or_default().push(Arc::clone(&self.marks));
     }
 
-    /// Goes on with these of its tasks only.
+    /// Keeps only those of its tasks that are in `kept`.
     pub fn keep_only(&mut self, kept: &[TaskId]) {
         let kept: BTreeSet<TaskId> = kept.iter().copied().collect();
         for id in std::mem::take(&mut self.tasks) {

@@ -11,7 +11,7 @@ use crate::task::id::Revision;
 pub(super) enum Unchanged {
     /// The same write, with the same nonce, happened before.
     Repeated(Revision),
-    /// Another write stands.
+    /// Another write came first.
     Conflict,
     /// There is no record to change.
     Gone,

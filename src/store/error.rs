@@ -11,7 +11,7 @@ pub enum StoreError {
     /// The store answered that it has no room; nothing was written.
     #[error("the store is full")]
     Full,
-    /// A newer raincheck wrote the record, so this one must not change it.
+    /// A newer raincheck wrote the record, so this raincheck must not change it.
     #[error("the task was written by a newer raincheck")]
     Newer,
     /// The store holds something that this program did not write.

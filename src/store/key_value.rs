@@ -12,7 +12,7 @@ use super::kv::Name;
 use super::patience::{StorePatience, patiently};
 use crate::clock::Clock;
 
-/// The values and logs of one store, with patience.
+/// The values and logs of one store. Each call is repeated for a while if the store is away.
 ///
 /// Lifetimes count from the call. A write that was dropped before it resolved, or that returned
 /// [`StoreError::Unavailable`], is in doubt: it may still happen.
@@ -32,7 +32,7 @@ impl KeyValue {
         }
     }
 
-    /// Writes a value if the name is free; returns the value that stands there otherwise.
+    /// Writes a value if the name is free; otherwise returns the value of the name.
     ///
     /// No two claims may carry the same value: a repeated claim recognises itself by its value. A claim
     /// waits as long as a create, because it comes before a call is accepted.
@@ -63,19 +63,19 @@ impl KeyValue {
         .await
     }
 
-    /// Writes `value` if the name holds `stands`, so that no concurrent change is lost. Returns false
-    /// if the name holds another value or none.
+    /// Writes `value` if the name holds `expected`, so that no concurrent change is lost. Returns false if
+    /// the name holds another value or no value.
     pub async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         lifetime: Duration,
     ) -> Result<bool, StoreError> {
         let expires_ms = self.expires_ms(lifetime);
         patiently(self.until(), || {
             self.store
-                .replace(name, stands.clone(), value.clone(), expires_ms)
+                .replace(name, expected.clone(), value.clone(), expires_ms)
         })
         .await
     }
@@ -89,8 +89,8 @@ impl KeyValue {
         patiently(self.until(), || self.store.remove(name)).await
     }
 
-    /// Appends an entry to a log and gives the whole log this lifetime. The log's one writer numbers
-    /// the entries from 1.
+    /// Appends an entry to a log and gives the whole log this lifetime. The log's only writer numbers the
+    /// entries from 1.
     pub async fn append(
         &self,
         log: Name,

@@ -1,8 +1,8 @@
 //! The key-value part of the store's port: small values under names, and logs of events that a client
 //! may have missed.
 //!
-//! Clients need these beside their tasks (sessions, claims, answers on their way to another replica).
-//! No rule is here: a value is opaque bytes, and it is gone when it expires.
+//! Clients need these beside their tasks (sessions, claims, answers on their way to another replica). The
+//! store applies no rule to a value: it is opaque bytes, and it is gone when it expires.
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ pub const ENTRIES_MAX: u64 = 256;
 pub enum Kind {
     /// A session that raincheck itself gave to a client.
     Session,
-    /// Which call an idempotency key, or an identical call, stands for.
+    /// The call that an idempotency key, or an identical call, stands for.
     Claim,
-    /// A client's answer to a question, or the news that the server has the answer, for the replica
-    /// that waits for it.
+    /// A client's answer to a question, or the fact that the server has the answer, for the replica that
+    /// waits for it.
     Answer,
     /// The log of a resumable call's events.
     Events,
@@ -31,10 +31,10 @@ pub enum Kind {
     Hold,
     /// The progress token that a task was created with.
     Token,
-    /// The news that a client no longer waits for a request.
+    /// The fact that a client no longer waits for a request.
     Cancel,
-    /// On which kind of stream a client was asked a question.
-    Said,
+    /// The kind of stream on which a client was asked a question.
+    QuestionStream,
 }
 
 impl Kind {
@@ -48,7 +48,7 @@ impl Kind {
             Self::Hold => 'h',
             Self::Token => 't',
             Self::Cancel => 'x',
-            Self::Said => 'q',
+            Self::QuestionStream => 'q',
         }
     }
 }
@@ -84,7 +84,7 @@ impl fmt::Debug for Name {
 /// Timeouts and cancel safety are those of [`Store`](super::Store).
 #[async_trait]
 pub trait KvStore: fmt::Debug + Send + Sync {
-    /// Writes a value if the name is free. Returns the value that stands there otherwise.
+    /// Writes a value if the name is free. Otherwise returns the value of the name.
     ///
     /// Of several claims at the same time exactly one writes, and the others get its value. A claim
     /// that finds its own value returns `None`, because it wrote that value before it was repeated. So
@@ -99,14 +99,14 @@ pub trait KvStore: fmt::Debug + Send + Sync {
     /// Writes a value with this expiry over any earlier value.
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError>;
 
-    /// Writes `value` with this expiry if the name holds `stands`. Returns false if it holds another
-    /// value or none.
+    /// Writes `value` with this expiry if the name holds `expected`. Returns false if the name holds another
+    /// value or no value.
     ///
     /// Returns true if the name holds `value` already: an earlier sending of this call wrote it.
     async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError>;
@@ -118,8 +118,8 @@ pub trait KvStore: fmt::Debug + Send + Sync {
 
     /// Appends an entry to a log, whole or not at all, and sets the expiry of the whole log.
     ///
-    /// A log has one writer. The writer numbers entries one by one from 1 and bounds their size. An
-    /// entry that is sent twice is written once. Beyond [`ENTRIES_MAX`] entries the oldest goes.
+    /// A log has one writer. The writer numbers entries one by one from 1 and bounds their size. An entry
+    /// that is sent twice is written once. Beyond [`ENTRIES_MAX`] entries the oldest entry is removed.
     async fn append(
         &self,
         log: Name,

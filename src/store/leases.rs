@@ -1,6 +1,6 @@
 //! The live set of a store that only one process uses.
 //!
-//! It lives in memory: no other process asks for it, and no lease outlives its process.
+//! The live set is in memory, because no other process asks for it, and no lease outlives its process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

@@ -24,7 +24,7 @@ use crate::task::state::{Outcome, Payload, Task};
 /// no poll of a working task carries them.
 pub const INLINE_BYTES_MAX: usize = 16 * 1024;
 
-/// The size of an error that a full store still accepts. Errors of our own making are shorter.
+/// The size of an error that a full store still accepts. Raincheck's own errors are shorter.
 const SHORT_ERROR: usize = 1024;
 
 /// The tasks of one store.
@@ -67,7 +67,7 @@ pub struct Loaded {
 /// Why an event was not applied.
 #[derive(Debug)]
 pub enum NotApplied {
-    /// The machine refused. Holds the task as it stands.
+    /// The machine refused the event. Holds the task in its current state.
     Rejected(Rejected, Box<Loaded>),
     /// The store no longer has the task.
     Gone,
@@ -222,8 +222,8 @@ impl Ledger {
         .inspect(|()| hit(Point::ResultAfter))
     }
 
-    /// Applies the event to the loaded task. If another write came first, the machine decides again on
-    /// the task as it stands then.
+    /// Applies the event to the loaded task. If another write came first, the machine decides again on the
+    /// changed task.
     pub async fn apply(
         &self,
         loaded: &Loaded,
@@ -233,7 +233,7 @@ impl Ledger {
         loop {
             match self.try_apply(&current, event.clone()).await? {
                 Tried::Done(done, effect) => return Ok((*done, effect)),
-                Tried::Conflict(stands) => current = *stands,
+                Tried::Conflict(latest) => current = *latest,
             }
         }
     }
@@ -301,7 +301,7 @@ impl Ledger {
         })
     }
 
-    /// Repeats the write until the store answers. Safe, because the nonce makes it the same write.
+    /// Repeats the write until the store answers. That is safe, because the nonce makes it the same write.
     async fn commit_patiently(
         &self,
         write: &Write,
@@ -311,8 +311,8 @@ impl Ledger {
     }
 }
 
-/// Whether a full store must accept this change: a cancel, an end with a short reason, and what follows
-/// an end. Without it neither cancel nor expiry would work there. Results wait for room.
+/// Whether a full store must accept this change: a cancel, an end with a short reason, or a change after the
+/// end. Otherwise neither cancel nor expiry would work in a full store. Results wait for room.
 fn ends(task: &Task, before: &Task) -> bool {
     before.is_ended()
         || match &task.outcome {

@@ -79,13 +79,13 @@ pub struct Write {
     pub listed: bool,
 }
 
-/// What became of a [`Write`].
+/// The outcome of a [`Write`].
 #[derive(Debug, Clone)]
 pub enum Commit {
     /// The store wrote it now, or earlier under the same nonce. Holds the new revision.
     Done(Revision),
-    /// Another write was the last one, so nothing changed. Holds the record that stands. A write in
-    /// doubt that is repeated and conflicts may have happened before that other write.
+    /// Another write came first, so nothing changed. Holds the current record. A write in doubt that is
+    /// repeated and conflicts may have happened before that other write.
     Conflict(Stored),
     /// There is no record (expired, or lost by the store), so nothing changed.
     Gone,
@@ -127,7 +127,7 @@ pub struct TaskChange {
 
 /// The change log, from the moment of subscription on, of all replicas that share the store.
 ///
-/// Creations are not in the log, because nobody watches a task before it exists.
+/// Creations are not in the log, because no component watches a task before it exists.
 pub struct Changes {
     receiver: broadcast::Receiver<ChangeEvent>,
 }
@@ -210,8 +210,8 @@ pub trait Store: kv::KvStore {
 
     /// The open tasks that are overdue at `now_ms`, most overdue first, at most `limit`.
     ///
-    /// Cheap enough to be called every second. A store on several servers may look at another part of
-    /// its tasks in each call (Redis Cluster: an eighth), so that repeated calls see all tasks.
+    /// The call is cheap enough for every second. A store on several servers may look at another part of its
+    /// tasks in each call (Redis Cluster: an eighth), so that repeated calls see all tasks.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
     /// The tasks that were created as `listed` for this caller and have not expired, each with its expiry,

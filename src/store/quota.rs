@@ -116,7 +116,7 @@ impl Quotas {
         used
     }
 
-    /// Whether the caller may have one more.
+    /// Whether the caller may have one more entry.
     pub fn has_room(&self, caller: &Caller, now_ms: u64) -> bool {
         let used = self.used(now_ms);
         let of_caller = used.callers.get(caller);

@@ -1,4 +1,4 @@
-//! Encrypts the fields that nobody may read in a store: session ids of the wrapped server.
+//! Encrypts fields that must not be readable in a store: session ids of the wrapped server.
 //!
 //! Each task has its own AES-256-GCM key, derived from the master key by HKDF-SHA256. A sealed field is
 //! bound to its namespace, task, caller and field name, so that it cannot be moved elsewhere.

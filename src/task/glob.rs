@@ -115,7 +115,7 @@ fn product(
     Ok(all)
 }
 
-/// Reads behind `[` up to its `]`. A `]` that comes first, and a `-` at an end, stand for themselves.
+/// Reads behind `[` up to its `]`. A `]` at the beginning and a `-` at either end stand for themselves.
 fn class(rest: &mut Peekable<Chars<'_>>) -> Result<GlobToken, GlobError> {
     let negated = rest.next_if(|c| matches!(c, '!' | '^')).is_some();
     let mut ranges = Vec::new();
@@ -152,7 +152,8 @@ impl GlobToken {
     }
 }
 
-/// After a mismatch only the last `*` takes one character more: an earlier one would take no more than it needs.
+/// After a mismatch only the last `*` takes one more character: giving an earlier `*` more characters would
+/// match nothing new.
 fn matches(tokens: &[GlobToken], name: &str) -> bool {
     let (mut tokens, mut rest) = (tokens, name.chars());
     let mut last_any: Option<(&[GlobToken], Chars<'_>)> = None;

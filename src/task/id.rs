@@ -1,12 +1,13 @@
-//! Identifiers as types of their own, so that the compiler finds one in the place of another.
+//! Identifiers as types of their own, so that the compiler finds an identifier that is used in place of
+//! another.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A task's handle: 122 random bits from the operating system, no time and no order in them
-/// (tasks.md, Security Considerations).
+/// A task's handle: 122 random bits from the operating system, without a time or an order (tasks.md, Security
+/// Considerations).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(Uuid);
@@ -74,7 +75,7 @@ pub struct Incarnation(Box<str>);
 impl Incarnation {
     /// Makes `<replica>/<random>`. The name of the replica survives a restart, the random part does not.
     /// [`Self::reading`] adds a third part, which tells other replicas the newest record format that this
-    /// one reads.
+    /// replica reads.
     pub fn new(replica: &str) -> Self {
         Self(format!("{replica}/{}", Uuid::new_v4().simple()).into())
     }

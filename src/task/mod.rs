@@ -1,5 +1,5 @@
-//! THE RULES: what a task is, what may happen to it, and what clients see of it. All of it is pure:
-//! nothing here awaits.
+//! The rules of tasks: what a task is, what may happen to it, and what clients see of it. The module is pure:
+//! nothing in it awaits.
 
 pub mod glob;
 pub mod id;

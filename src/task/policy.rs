@@ -9,9 +9,9 @@ const POLL_INTERVAL_CEILING_MS: u64 = 15_000;
 /// Whether the calls of a tool become tasks, for clients that declare Tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Every call, before the upstream sees it.
+    /// Every call becomes a task, before the upstream sees the call.
     Always,
-    /// A call that is not answered within the grace window.
+    /// A call becomes a task if it is not answered within the grace window.
     Auto,
     Never,
 }
@@ -50,12 +50,12 @@ impl InputWhen {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOwnerLost {
-    /// It fetches the answer, if the server lets it. It never runs the call again.
+    /// The other replica fetches the answer, if the server lets it. It never runs the call again.
     #[default]
     Resume,
-    /// It fetches the answer, or else runs the call again: for tools that are safe to repeat.
+    /// The other replica fetches the answer, or else runs the call again: for tools that are safe to repeat.
     Rerun,
-    /// It ends the call as failed, with the effect unknown.
+    /// The other replica ends the call as failed, with the effect unknown.
     Fail,
 }
 
@@ -82,9 +82,9 @@ pub struct Limit {
 /// Which calls a rule's limit counts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Concurrency {
-    /// The calls of each tool by themselves.
+    /// The calls of each tool have a limit of their own.
     EachTool(Limit),
-    /// The calls of all tools that the `[[tools]]` entry matches.
+    /// The calls of all tools that the `[[tools]]` entry matches share one limit.
     Together(Limit),
 }
 
@@ -94,8 +94,7 @@ pub struct Rule {
     pub mode: Mode,
     /// How long a call may stay unanswered before it becomes a task.
     pub grace_window_ms: u64,
-    /// How long a client without Tasks waits on its call before it gets a ticket, where there are
-    /// companion tools.
+    /// How long a client without Tasks waits for its call before it gets a ticket, if companion tools are on.
     pub fallback_after_ms: u64,
     /// Clients that do not declare Tasks are refused.
     pub require_tasks: bool,
@@ -111,11 +110,10 @@ pub struct Rule {
     pub on_owner_lost: OnOwnerLost,
     /// How many calls run at once; `None`: no limit.
     pub concurrency: Option<Concurrency>,
-    /// Tells a client that waits, and that asked for progress, that the call runs while the server says
-    /// nothing.
+    /// While the server says nothing, tells a waiting client that asked for progress that the call runs.
     pub heartbeat: bool,
-    /// An identical call of the same caller joins this call for so long after its end, or after its client
-    /// went away. `None`: no call joins another.
+    /// How long after the end of this call, or after its client went away, an identical call of the same
+    /// caller joins it. `None`: no call joins another.
     pub attach_window_ms: Option<u64>,
 }
 
@@ -133,7 +131,7 @@ impl Rule {
 }
 
 impl Default for Rule {
-    /// The rule of an operator who says nothing.
+    /// The rule when nothing is configured.
     fn default() -> Self {
         Self {
             mode: Mode::Auto,
@@ -155,7 +153,7 @@ impl Default for Rule {
 }
 
 /// The poll interval of a task of this age: the largest doubling of `base_ms` that is not longer than the
-/// age, up to 15 s. Clients poll long tasks less. A base above 15 s stays as it is.
+/// age, up to 15 s. So clients poll long tasks less often. A base above 15 s stays as it is.
 pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
     let ceiling = base_ms.max(POLL_INTERVAL_CEILING_MS);
     let mut interval = base_ms.max(1);
@@ -165,7 +163,7 @@ pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
     interval
 }
 
-/// All rules: a tool has the first one whose globs match its name, or else the defaults.
+/// All rules. The rule of a tool is the first rule whose globs match its name, or else the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     defaults: Rule,
@@ -177,7 +175,7 @@ impl Rules {
         Self { defaults, tools }
     }
 
-    /// The rule of a tool, and which `[[tools]]` entry it is, counted from 0; `None`: the defaults.
+    /// The rule of a tool, and the number of its `[[tools]]` entry, counted from 0; `None`: the defaults.
     pub fn for_tool(&self, name: &str) -> (&Rule, Option<usize>) {
         self.tools
             .iter()
@@ -194,14 +192,14 @@ impl Rules {
         tools.fold(self.defaults.result_bytes_max, u64::max)
     }
 
-    /// Whether identical calls of any tool may be one.
+    /// Whether identical calls may be joined, for any tool.
     pub fn attaches(&self) -> bool {
         let mut tools = self.tools.iter().map(|(_, rule)| rule);
         let attaches = |rule: &Rule| rule.attach_window_ms.is_some();
         attaches(&self.defaults) || tools.any(attaches)
     }
 
-    /// Whether the call of any tool may be refused: then no message may reach the server unread.
+    /// Whether a call of any tool may be refused. Then no message may reach the server unread.
     pub fn may_refuse(&self) -> bool {
         let mut tools = self.tools.iter().map(|(_, rule)| rule);
         let refuses = |rule: &Rule| rule.require_tasks || rule.concurrency.is_some();
@@ -231,7 +229,7 @@ pub enum Plan {
     Always { input: InputWhen },
 }
 
-/// The plan of a call, from what *this* request declares, never from what a session once said.
+/// The plan of a call, from what *this* request declares. Earlier requests of the session do not count.
 pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
     if !declares_tasks {
         return if rule.require_tasks {
@@ -240,8 +238,8 @@ pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
             Plan::Held
         };
     }
-    // A retry brings the answers to questions before the task. From here on it is a task, and further
-    // questions are the task's.
+    // A retry brings the answers to questions that came before the task. From here on the call is a task, and
+    // the task asks further questions.
     let input = if is_retry {
         InputWhen::InTask
     } else {
@@ -257,8 +255,8 @@ pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
     }
 }
 
-/// The plan of a call whose client follows tasks by companion tools only: instead of waiting longer than
-/// `fallback_after_ms`, the client has a ticket. `input` says how the client is asked before that.
+/// The plan of a call whose client follows tasks by companion tools only: after `fallback_after_ms` the
+/// client gets a ticket. `input` says how the client is asked before that.
 pub fn with_companion(rule: &Rule, input: InputWhen) -> Plan {
     match (rule.require_tasks, rule.mode) {
         (true, _) => Plan::Refuse,

@@ -1,4 +1,4 @@
-//! What a replica does with a task of a lost owner that it finds.
+//! What a replica does with a lost owner's task.
 //!
 //! A call with side effects is sent at most once. The finder resumes it if the server lets another
 //! process fetch the answer, runs it again only if it is safe to repeat, and else fails it with the
@@ -8,32 +8,32 @@ use super::policy::OnOwnerLost;
 use super::state::{Leg, Task};
 use crate::mcp::error::{Failure, Reason};
 
-/// A call is run again so often at most: it may be the call that takes its owners down.
+/// The most times that a call is run again. A limit is needed because the call itself may crash its owners.
 pub const ATTEMPTS_MAX: u32 = 2;
 
-/// What the finder can do.
+/// What the replica that found the task can do.
 #[derive(Debug, Clone, Copy)]
 pub struct Finder {
     /// The finder reaches the task's server.
     pub within_reach: bool,
     /// The finder can read the sealed resume point.
     pub unseals: bool,
-    /// A replica within reach had the time to come back, and did not.
+    /// A replica within reach had the time to come back, and did not come back.
     pub waited: bool,
 }
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryStep {
-    /// Nothing: the task has no owner, or nothing is left to do.
+    /// Do nothing: the task has no owner, or nothing is left to do.
     Leave,
-    /// Nothing yet: a replica within reach may come back and do better.
+    /// Do nothing yet: a replica within reach may come back and do better.
     Wait,
-    /// Claim it and fetch the answer of the call that still runs.
+    /// Claim the task and fetch the answer of the call, which still runs.
     Resume,
-    /// Claim it and dispatch it, for the first time or again.
+    /// Claim the task and dispatch its call, for the first time or again.
     Dispatch,
-    /// Tell the server that no client waits, then note that it was told.
+    /// Tell the server that no client waits, then note that the server was told.
     Tell,
     /// Note that the server was told, although no replica can tell it.
     Untellable,
@@ -56,7 +56,8 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
     match task.leg {
         // Nothing is in flight: the replica that gets the answers carries the call on.
         Leg::Parked(_) => RecoveryStep::Leave,
-        // Without a release its client may never have heard of the task, and could never stop it.
+        // If the owner did not release the task, its client may never have heard of it, and could never stop
+        // it.
         Leg::Queued if task.released || task.is_repeatable() => RecoveryStep::Dispatch,
         Leg::Sent(_) if task.on_owner_lost == OnOwnerLost::Fail => lost,
         Leg::Sent(_) if resumable && finder.within_reach => RecoveryStep::Resume,
@@ -67,7 +68,7 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
 }
 
 impl Task {
-    /// Whether the call is safe to run once more, and was not run too often.
+    /// Whether the call is safe to run once more and was not run too often.
     pub fn is_repeatable(&self) -> bool {
         self.on_owner_lost == OnOwnerLost::Rerun && self.attempts < ATTEMPTS_MAX
     }

@@ -22,11 +22,11 @@ pub struct Task {
     pub caller: Caller,
     /// The request that became this task; today always `tools/call` once announced.
     pub method: Box<str>,
-    /// The tool's name, or what else the request names.
+    /// The name of the tool, or of the other thing that the request names.
     pub name: Box<str>,
     pub created_ms: u64,
     pub updated_ms: u64,
-    /// Raincheck ends the call at this time, whatever the call waits for.
+    /// Raincheck ends the call at this time, even if the call waits for an answer or for its turn.
     pub deadline_ms: u64,
     /// The life of the record, from its creation. Fixed at creation.
     pub ttl_ms: u64,
@@ -46,7 +46,7 @@ pub struct Task {
         skip_serializing_if = "OnDisconnect::is_default"
     )]
     pub on_disconnect: OnDisconnect,
-    /// The digest of the parked call; a retry must ask for the same.
+    /// The digest of the parked call; a retry must have the same digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
     /// The replica that carries the call. None while a modern call waits for answers.
@@ -67,7 +67,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
     pub leg: Leg,
-    /// Every question of the task's life, in the order asked; answered ones without their texts.
+    /// Every question of the task's life, in the order asked. Delivered questions have no text any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Question>,
     /// Rounds of questions of a modern server.
@@ -131,7 +131,7 @@ pub enum OnDisconnect {
     #[default]
     #[serde(rename = "cancelled")]
     Cancel,
-    /// The call runs on for so many milliseconds, in which the same call may come again.
+    /// The call runs on for this many milliseconds, in which the same call may come again.
     #[serde(rename = "runs_for")]
     KeepFor(u64),
     /// The call runs on: its client has a key to come back with.
@@ -236,8 +236,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Earlier versions wrote `null` for a number that JSON does not have: that is no progress, and
-    /// the rest of the record counts.
+    /// Reads the progress. Earlier versions wrote `null` for a number that JSON does not have: such progress
+    /// is dropped, and the rest of the record counts.
     fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
         #[derive(Deserialize)]
         struct Written {
@@ -252,7 +252,7 @@ impl Progress {
     }
 }
 
-/// Refuses a number that JSON does not have: it would be read back as `null`.
+/// Refuses a number that JSON does not have, because such a number would be read back as `null`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if number.is_finite() {
@@ -349,8 +349,8 @@ impl Task {
         self.released && self.leg == Leg::Queued && !self.is_ended()
     }
 
-    /// The time under which the due index names the task: sweepers read the record from then on. An
-    /// offered task stands there since it was released.
+    /// The time under which the due index names the task: sweepers read the record from then on. An offered
+    /// task has the time of its release.
     pub fn look_ms(&self) -> Option<u64> {
         let due_ms = self.due_ms()?;
         Some(if self.is_offered() {
@@ -373,12 +373,13 @@ impl Task {
         now_ms >= self.created_ms.saturating_add(self.ttl_ms)
     }
 
-    /// Whether a client can still ask for the end: it heard of the task, or may come with the same call.
+    /// Whether a client can still ask for the end: a client heard of the task, or may come with the same
+    /// call.
     pub fn is_wanted(&self) -> bool {
         self.announced || self.on_disconnect != OnDisconnect::Cancel
     }
 
-    /// The replica in whose index the task must stand: the one that still has to do something about it.
+    /// The replica whose index must name the task: the replica that still has to do something about it.
     pub fn indexed_for(&self) -> Option<&Incarnation> {
         if self.is_ended() && !self.must_tell {
             None

@@ -1,4 +1,4 @@
-//! What a client without Tasks sees of a task: a ticket and how to follow it, as results of tools.
+//! What a client without Tasks sees of a task: a ticket, and the tools to follow it, as results of tools.
 //!
 //! Models read the texts, so each text says which tool to call next.
 
@@ -40,8 +40,8 @@ pub struct CompanionNames {
 }
 
 impl CompanionNames {
-    /// The plain names, if none is taken, or else the names with the prefix. `None`: one of those is taken,
-    /// too.
+    /// The plain names if none of them is taken, or else the names with the prefix. `None`: a prefixed name
+    /// is taken, too.
     pub fn free(prefix: &Arc<str>, is_taken: impl Fn(&str) -> bool) -> Option<Self> {
         let plain = Self { prefix: "".into() };
         let prefixed = Self {
@@ -80,8 +80,8 @@ pub struct Ticket {
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     pub now_ms: u64,
-    /// Which answer about this ticket it is. The client repeats it in its next call, because some
-    /// clients stop a model that makes the same call several times.
+    /// The number of this answer about the ticket. The client repeats the number in its next call, because
+    /// some clients stop a model that makes the same call several times.
     pub round: u64,
 }
 
@@ -107,7 +107,7 @@ pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) 
     };
     let next = next.map(|tool| names.of(tool));
     let age_s = at.now_ms.saturating_sub(task.created_ms) / 1000;
-    let mut text = words(task, next.as_deref(), (age_s, at.round));
+    let mut text = model_text(task, next.as_deref(), (age_s, at.round));
     let mut out = Writer::object();
     out.str("ticket", &task.id.to_string());
     out.str("state", task.status().word());
@@ -133,11 +133,11 @@ pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) 
         let params = request.get("params").map_or("{}", |params| params.get());
         let _ = write!(text, "\n{} ({method}): {params}", question.key);
     }
-    said(client_era, &text, Some(&out.end()), IsError::No)
+    tool_result(client_era, &text, Some(&out.end()), IsError::No)
 }
 
 /// The text for a model: the state, the ticket and the next call.
-fn words(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> String {
+fn model_text(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> String {
     let mut text = sentence(task).to_owned();
     if let Some(message) = &task.status_message {
         let _ = write!(text, ": {message}");
@@ -166,7 +166,7 @@ fn words(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> String 
 
 /// Tells a model what went wrong with its call of a companion tool.
 pub fn refusal(client_era: Era, text: &str) -> String {
-    said(client_era, text, None, IsError::Yes)
+    tool_result(client_era, text, None, IsError::Yes)
 }
 
 fn sentence(task: &Task) -> &'static str {
@@ -186,7 +186,7 @@ enum IsError {
 }
 
 /// A `CallToolResult`.
-fn said(client_era: Era, text: &str, structured: Option<&str>, is_error: IsError) -> String {
+fn tool_result(client_era: Era, text: &str, structured: Option<&str>, is_error: IsError) -> String {
     let mut content = Writer::with_capacity(text.len() + 48);
     content.str("type", "text").str("text", text);
     let mut out = Writer::with_capacity(text.len() + 256);

@@ -103,8 +103,8 @@ fn common(out: &mut Writer, task: &Task, now_ms: u64) {
     out.number("pollIntervalMs", poll_interval_ms(task, now_ms));
 }
 
-/// The poll interval: it grows as the task ages, and not after the end, so that every answer is the same
-/// then.
+/// The poll interval. It grows as the task ages, and stops growing at the end, so that every answer about an
+/// ended task is the same.
 pub(super) fn poll_interval_ms(task: &Task, now_ms: u64) -> u64 {
     let until_ms = match task.outcome {
         Some(_) => task.updated_ms,

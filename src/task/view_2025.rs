@@ -1,8 +1,8 @@
 //! A task as a client of revision 2025-11-25 sees it: the record as that revision's `Task`.
 //!
-//! The status is that of the extension: a tool that says `isError` has completed. The text of 2025-11-25
-//! calls that failed, but clients that hear `failed` do not fetch the result, and would miss what the tool
-//! says.
+//! The status is that of the extension: a call whose result has `isError` is `completed`. Revision 2025-11-25
+//! calls such a task `failed`, but clients that see `failed` do not fetch the result, and would miss the
+//! tool's text.
 
 use super::id::TaskId;
 use super::state::Task;
@@ -35,8 +35,8 @@ pub fn questions(task: &Task) -> impl Iterator<Item = (&str, String)> {
     requests(task, Some(task.id.to_string()), None)
 }
 
-/// The open questions as requests to a client that waits for the call and knows of no task: only those
-/// that the declared capabilities allow. `None`: the client may be asked anything.
+/// The open questions as requests to a client that waits for the call and knows of no task: only the
+/// questions that the declared capabilities allow. `None`: the client may be asked anything.
 pub fn questions_of_call<'a>(
     task: &'a Task,
     declared: Option<&'a str>,

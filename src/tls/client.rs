@@ -1,5 +1,5 @@
-//! TLS to the wrapped server: whom we trust, who we are, and which failures prove that nothing of a
-//! request was looked at.
+//! TLS to the wrapped server: the trusted roots, raincheck's own certificate, and the failures which prove
+//! that the server did not look at a request.
 
 use std::error::Error;
 use std::io;
@@ -16,16 +16,16 @@ use super::error::TlsError;
 use super::kept::Kept;
 use super::{certificates, private_key};
 
-/// The files, PEM.
+/// The files for TLS to the server, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Files {
-    /// Trusted instead of the machine's roots.
+    /// The roots to trust instead of the machine's roots.
     pub roots: Option<PathBuf>,
-    /// Certificate and key: who we are.
+    /// Raincheck's own certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// Reads the files; without any, the machine's roots.
+/// Reads the files. Without a file of roots, the machine's roots are trusted.
 pub fn client(files: Files) -> Result<Arc<Kept<ClientConfig>>, TlsError> {
     Kept::new(move || client_config(&files))
 }
@@ -61,12 +61,12 @@ fn client_config(files: &Files) -> Result<ClientConfig, TlsError> {
     Ok(config)
 }
 
-/// Whether TLS itself is what failed.
+/// Whether TLS itself failed.
 pub fn is_tls(error: &(dyn Error + 'static)) -> bool {
     rustls_error(error).is_some()
 }
 
-/// Whether what answered does not speak TLS at all.
+/// Whether the peer does not speak TLS at all.
 pub fn is_no_tls(error: &(dyn Error + 'static)) -> bool {
     matches!(
         rustls_error(error),
@@ -76,10 +76,9 @@ pub fn is_no_tls(error: &(dyn Error + 'static)) -> bool {
     )
 }
 
-/// Whether the server said that it does not take our certificate, or that it wants one. With TLS 1.3
-/// this arrives after the request was written; but a server reads no request before the handshake
-/// is complete, and we never begin another one on the same connection (no renegotiation, no
-/// post-handshake authentication).
+/// Whether the server refused raincheck's certificate, or demands one. With TLS 1.3 this arrives after the
+/// request was written; but a server reads no request before the handshake is complete, and we never begin
+/// another one on the same connection (no renegotiation, no post-handshake authentication).
 pub fn is_refused_identity(error: &(dyn Error + 'static)) -> bool {
     matches!(
         rustls_error(error),
@@ -92,13 +91,14 @@ pub fn is_refused_identity(error: &(dyn Error + 'static)) -> bool {
                 | AlertDescription::CertificateUnknown
                 | AlertDescription::UnknownCA
                 | AlertDescription::AccessDenied
-                // Of a handshake's signature: a record that cannot be read has another alert.
+                // This alert is about a signature of the handshake; a record that cannot be read has another
+                // alert.
                 | AlertDescription::DecryptError
         ))
     )
 }
 
-/// An [`io::Error`] does not name what it holds as its source.
+/// Finds the error of rustls. An [`io::Error`] does not return the error that it holds as its source.
 fn rustls_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("{}{wrong}", file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default())]
 pub struct TlsError {
-    /// `None`: it is about the machine's own roots.
+    /// `None`: the error is about the machine's own roots.
     file: Option<PathBuf>,
     wrong: String,
 }
@@ -27,7 +27,7 @@ impl TlsError {
         }
     }
 
-    /// A certificate and a key that rustls does not take together.
+    /// The error for a certificate and a key that do not fit together.
     pub(super) fn pair(certificate: &Path, key: &Path, error: &rustls::Error) -> Self {
         if matches!(error, rustls::Error::InconsistentKeys(_)) {
             let of = certificate.display();

@@ -1,5 +1,5 @@
-//! What is made from files and read anew while it is in use: connections keep what they began
-//! with, new ones take what is current.
+//! A value that is made from files, which can be read anew while the value is in use. A connection keeps the
+//! value that it began with, and a new connection takes the current value.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use tokio::sync::watch;
 use super::error::TlsError;
 use crate::lock::Mutex;
 
-/// At most so often are files read because of a failure.
+/// The shortest time between two readings of the files because of failures.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The current one, and how to read the next.
+/// The current value, and the function that reads the next value.
 pub struct Kept<T> {
     read: Box<dyn Fn() -> Result<T, TlsError> + Send + Sync>,
     current: watch::Sender<Arc<T>>,
-    /// When a failure last had the files read.
+    /// When the files were last read because of a failure.
     failed: Mutex<Option<Instant>>,
 }
 
@@ -38,8 +38,8 @@ impl<T: Send + Sync + 'static> Kept<T> {
         Arc::clone(&self.current.borrow())
     }
 
-    /// Reads the files anew; what is wrong with them leaves all as it was. Cancelled, it may still
-    /// happen.
+    /// Reads the files anew. If a file is wrong, the current value stays. If the future is dropped, the files
+    /// may still be read.
     pub async fn reload(self: &Arc<Self>) -> Result<(), TlsError> {
         let this = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
@@ -47,11 +47,11 @@ impl<T: Send + Sync + 'static> Kept<T> {
             this.current.send_replace(next);
             Ok(())
         });
-        // Only a runtime at its end does not come to it.
+        // The job is lost only if the runtime shuts down.
         read.await.unwrap_or(Ok(()))
     }
 
-    /// The same because a handshake failed, at most once a second.
+    /// Reads the files anew because a handshake failed, at most once a second.
     pub async fn reload_after_failure(self: &Arc<Self>) {
         if !self.may_reload() {
             return;

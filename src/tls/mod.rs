@@ -16,8 +16,8 @@ use kept::Kept;
 
 pub use error::TlsError;
 
-/// Makes aws-lc-rs the process's cryptography, for whoever does not name a provider. Harmless when
-/// called again.
+/// Installs aws-lc-rs as the process's default provider of cryptography, for code that does not name a
+/// provider. Further calls do nothing.
 pub fn install_provider() {
     if CryptoProvider::get_default().is_none() {
         // Losing a race against another caller leaves the same provider installed.
@@ -25,8 +25,8 @@ pub fn install_provider() {
     }
 }
 
-/// TLS 1.2 and 1.3, no client certificates. ALPN offers HTTP/1.1 only: HTTP/2 is served in
-/// cleartext to those who ask for it by configuration.
+/// Makes the server's configuration: TLS 1.2 and 1.3, no client certificates. ALPN offers HTTP/1.1 only;
+/// HTTP/2 is served only in cleartext, and only if it is configured.
 pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates(certificate)?;
     let private = private_key(key)?;
@@ -40,7 +40,7 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
     Ok(Arc::new(config))
 }
 
-/// The same, to be read anew while the listener serves.
+/// Makes the server's configuration so that its files can be read anew while the listener serves.
 pub fn server(certificate: PathBuf, key: PathBuf) -> Result<Arc<Kept<ServerConfig>>, TlsError> {
     Kept::new(move || server_config(&certificate, &key).map(Arc::unwrap_or_clone))
 }
@@ -67,7 +67,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(file).map_err(|e| TlsError::new(file, format!("cannot be read: {e}")))
 }
 
-/// Not the parser's own words: they print the line, which may be a key's.
+/// What is wrong with a PEM file. The parser's own message would print the line, which may be part of a key.
 fn broken(error: &pem::Error) -> &'static str {
     if matches!(error, pem::Error::NoItemsFound) {
         "holds no private key; it must have a \"BEGIN PRIVATE KEY\" section (PEM, without a password)"

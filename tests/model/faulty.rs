@@ -121,11 +121,11 @@ impl KvStore for Faulty {
     async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
-        self.inner.replace(name, stands, value, expires_ms).await
+        self.inner.replace(name, expected, value, expires_ms).await
     }
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {

@@ -101,14 +101,14 @@ impl Subject {
             // What an old view refuses was not asked of the store: whoever holds it reads anew.
             applied = self.ledger.apply(&known.now, event).await;
         }
-        let (verdict, stands) = match applied {
+        let (verdict, latest) = match applied {
             Ok((loaded, effect)) => (Ok(effect.map(word)), loaded),
-            Err(NotApplied::Rejected(why, stands)) => (Err(refusal(why)), *stands),
+            Err(NotApplied::Rejected(why, latest)) => (Err(refusal(why)), *latest),
             Err(NotApplied::Gone) => panic!("the record is gone"),
             Err(NotApplied::Store(error)) => panic!("{error}"),
         };
         let known = &mut self.tasks[task];
-        known.stale = std::mem::replace(&mut known.now, stands);
+        known.stale = std::mem::replace(&mut known.now, latest);
         verdict
     }
 

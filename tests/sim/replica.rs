@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use raincheck::clock::Clock;
 use raincheck::mcp::version::Era;
-use raincheck::room::Room;
+use raincheck::room::BufferBudget;
 use raincheck::runner::{Announce, CallSpec, Runner, RunnerSettings};
 use raincheck::store::Store;
 use raincheck::store::key_value::KeyValue;
@@ -87,7 +87,7 @@ impl Surroundings {
         };
         let settings = RunnerSettings {
             calls_max: 100,
-            room: Room::new(1 << 20),
+            room: BufferBudget::new(1 << 20),
             concurrency: None,
             lease: LEASE,
             exclusive_store: false,

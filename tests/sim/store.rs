@@ -242,11 +242,11 @@ impl KvStore for LinkedStore {
     async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
-        let replace = self.inner.replace(name, stands, value, expires_ms);
+        let replace = self.inner.replace(name, expected, value, expires_ms);
         self.through(replace).await
     }
 

@@ -53,9 +53,9 @@ pub(crate) async fn a_create_over_anothers_task_conflicts(rig: &Rig) {
         record: Bytes::from_static(b"other"),
         ..create.clone()
     };
-    let stands = conflict(rig.store.commit(&other).await.unwrap());
-    assert_eq!(stands.version.nonce, create.nonce);
-    assert_eq!(stands.record, create.record);
+    let latest = conflict(rig.store.commit(&other).await.unwrap());
+    assert_eq!(latest.version.nonce, create.nonce);
+    assert_eq!(latest.record, create.record);
 }
 
 pub(crate) async fn a_stale_revision_conflicts_and_tells_what_stands(rig: &Rig) {
@@ -64,11 +64,11 @@ pub(crate) async fn a_stale_revision_conflicts_and_tells_what_stands(rig: &Rig) 
     let first = update(&create, 1, "first");
     assert_eq!(done(rig.store.commit(&first).await.unwrap()), 2);
     let stale = update(&create, 1, "stale");
-    let stands = conflict(rig.store.commit(&stale).await.unwrap());
-    assert_eq!(stands.version.revision, Revision(2));
-    assert_eq!(stands.version.nonce, first.nonce);
-    assert_eq!(stands.caller, create.caller);
-    assert_eq!(stands.record, "first");
+    let latest = conflict(rig.store.commit(&stale).await.unwrap());
+    assert_eq!(latest.version.revision, Revision(2));
+    assert_eq!(latest.version.nonce, first.nonce);
+    assert_eq!(latest.caller, create.caller);
+    assert_eq!(latest.record, "first");
     assert_eq!(
         rig.store.load(create.id).await.unwrap().unwrap().record,
         "first"
@@ -158,19 +158,19 @@ pub(crate) async fn racers_never_lose_a_commit(rig: &Rig) {
         let (store, create) = (Arc::clone(&rig.store), create.clone());
         racers.spawn(async move {
             let mut won = 0;
-            let mut stands = store.load(create.id).await.unwrap().unwrap();
+            let mut latest = store.load(create.id).await.unwrap().unwrap();
             while won < WINS {
                 let write = Write {
-                    expected: Some(stands.version),
+                    expected: Some(latest.version),
                     nonce: nonce(),
                     ..create.clone()
                 };
                 match store.commit(&write).await.unwrap() {
                     Commit::Done(_) => {
                         won += 1;
-                        stands = store.load(create.id).await.unwrap().unwrap();
+                        latest = store.load(create.id).await.unwrap().unwrap();
                     }
-                    Commit::Conflict(stored) => stands = stored,
+                    Commit::Conflict(stored) => latest = stored,
                     Commit::Gone => panic!("the task is gone"),
                 }
             }

@@ -299,8 +299,8 @@ pub(crate) async fn a_forgotten_task_stays_and_may_come_back(rig: &Rig) {
     rig.store.forget(create.id, Some(&a)).await.unwrap();
     assert!(rig.store.indexed(&a).await.unwrap().is_empty());
     assert!(rig.due(10, 10).await.is_empty());
-    let stands = rig.store.load(create.id).await.unwrap().unwrap();
-    assert_eq!(stands.record, create.record);
+    let latest = rig.store.load(create.id).await.unwrap().unwrap();
+    assert_eq!(latest.record, create.record);
     let next = Write {
         due_ms: Some(2),
         keep_for: Some(a.clone()),

@@ -39,8 +39,8 @@ pub(crate) async fn of_racing_claims_exactly_one_wins(rig: &Rig) {
             let store = Arc::clone(&rig.store);
             tokio::spawn(async move {
                 let mine = Bytes::from(format!("racer {racer}"));
-                let stands = store.claim(name, mine.clone(), until).await.unwrap();
-                (mine, stands)
+                let latest = store.claim(name, mine.clone(), until).await.unwrap();
+                (mine, latest)
             })
         });
         let mut won = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) async fn of_racing_claims_exactly_one_wins(rig: &Rig) {
         for raced in join_all(racers).await {
             match raced.unwrap() {
                 (mine, None) => won.push(mine),
-                (_, Some(stands)) => drop(told.insert(stands)),
+                (_, Some(latest)) => drop(told.insert(latest)),
             }
         }
         assert_eq!(won.len(), 1, "{won:?}");
@@ -74,8 +74,10 @@ pub(crate) async fn a_note_is_put_found_and_removed(rig: &Rig) {
 
 pub(crate) async fn a_note_is_replaced_where_it_is_what_was_read(rig: &Rig) {
     let (name, until) = (Name::of(Kind::Session, &["s"]), rig.now_ms() + 60_000);
-    let replace = async |stands: &'static str, value: &'static str| {
-        let replaced = rig.store.replace(name, stands.into(), value.into(), until);
+    let replace = async |expected: &'static str, value: &'static str| {
+        let replaced = rig
+            .store
+            .replace(name, expected.into(), value.into(), until);
         replaced.await.unwrap()
     };
     assert!(!replace("", "x").await, "there is none");
@@ -97,9 +99,9 @@ pub(crate) async fn of_racing_changes_none_is_lost(rig: &Rig) {
         let store = Arc::clone(&rig.store);
         tokio::spawn(async move {
             loop {
-                let stands = store.find(name).await.unwrap().unwrap();
-                let more = Bytes::from([&stands[..], &[racer]].concat());
-                if store.replace(name, stands, more, until).await.unwrap() {
+                let latest = store.find(name).await.unwrap().unwrap();
+                let more = Bytes::from([&latest[..], &[racer]].concat());
+                if store.replace(name, latest, more, until).await.unwrap() {
                     return;
                 }
             }

@@ -143,8 +143,8 @@ async fn a_full_server_refuses_new_tasks_but_nobody_is_taken_for_dead() {
     };
     let full = store.commit(&on).await;
     assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
-    let stands = store.load(create.id).await.unwrap().unwrap();
-    assert_eq!(stands.record, create.record);
+    let latest = store.load(create.id).await.unwrap().unwrap();
+    assert_eq!(latest.record, create.record);
     let end = Write {
         ends: true,
         drop_from: Some(mine.clone()),
@@ -214,13 +214,13 @@ async fn revisions_are_exact_where_doubles_are_not() {
         .unwrap();
     let write = update(&create, beyond, "on");
     assert_eq!(done(store.commit(&write).await.unwrap()), beyond + 1);
-    let stands = conflict(
+    let latest = conflict(
         store
             .commit(&update(&create, beyond, "stale"))
             .await
             .unwrap(),
     );
-    assert_eq!(stands.version.revision, Revision(beyond + 1));
+    assert_eq!(latest.version.revision, Revision(beyond + 1));
 }
 
 /// A create with everything.

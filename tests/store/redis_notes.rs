@@ -208,8 +208,8 @@ async fn what_raincheck_did_not_write_is_corrupt() {
     corrupt(&store.listed(&create.caller).await);
     let refused = listed();
     corrupt(&store.commit(&refused).await);
-    let stands = store.load(refused.id).await.unwrap();
-    assert!(stands.is_none(), "half a create");
+    let latest = store.load(refused.id).await.unwrap();
+    assert!(latest.is_none(), "half a create");
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ impl DemoCall {
 
     pub(super) async fn send(&self, message: &Value) {
         let event = format!("event: message\ndata: {message}\n\n");
-        // A client that went away: the tool runs on, as legacy servers' tools do.
+        // If the client went away, the tool runs on, as tools of legacy servers do.
         let _ = self.events.send(event).await;
     }
 }

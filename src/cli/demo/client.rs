@@ -16,7 +16,7 @@ use crate::mcp::version::MODERN;
 
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// Where it speaks to.
+/// The client, with the address that it calls.
 #[derive(Debug)]
 pub(super) struct DemoClient {
     address: SocketAddr,
@@ -61,7 +61,7 @@ impl DemoClient {
             .map(drop)
     }
 
-    /// One request on a connection of its own; its `result`.
+    /// Sends one request on a new connection and returns its `result`.
     async fn request(
         &self,
         method: &str,
@@ -119,7 +119,8 @@ impl DemoClient {
         tokio::pin!(connection, answer);
         tokio::select! {
             answer = &mut answer => answer,
-            // It ends first where the server closes at once; what it read is still to be had.
+            // If the server closes at once, the connection ends first, and the answer that it read is still
+            // available.
             _ = &mut connection => answer.await,
         }
     }

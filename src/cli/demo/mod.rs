@@ -1,5 +1,5 @@
-//! `raincheck demo`: a slow legacy server, the proxy in front of it and a client with Tasks, in
-//! one process. Everything it says it has checked; it exits 0 only if all of it was true.
+//! `raincheck demo`: a slow legacy server, the proxy in front of it and a client with Tasks, in one process.
+//! The demo checks everything that it prints, and exits with 0 only if all of it was true.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,7 +27,7 @@ mod terminal;
 mod tools;
 mod wire;
 
-/// Nothing in the demo takes longer.
+/// The longest wait for any step of the demo.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 pub(super) fn demo() -> Result<ExitCode, CommandFailure> {
@@ -37,7 +37,7 @@ pub(super) fn demo() -> Result<ExitCode, CommandFailure> {
         let told = tell(&tracker, &stop).await;
         stop.cancel();
         tracker.close();
-        // What was to be shown was shown: a slow end is no failure of it.
+        // The demo has shown everything, so a slow end is no failure.
         let _ = timeout(PATIENCE, tracker.wait()).await;
         told
     })?;
@@ -80,7 +80,7 @@ async fn tell(tracker: &TaskTracker, stop: &CancellationToken) -> Result<(), Com
         .map_err(|text| CommandFailure::runtime(format!("the demo went wrong: {text}")))
 }
 
-/// Fast, so that the whole demo is: a task after 300 ms, polled every 200 ms.
+/// The proxy's configuration. Short times keep the demo short: a task after 300 ms, polled every 200 ms.
 fn config(upstream: &str) -> Result<Config, CommandFailure> {
     let flags = Flags {
         upstream: Some(upstream.to_owned()),
@@ -237,8 +237,7 @@ impl Story {
                 Instant::now().saturating_duration_since(started) < PATIENCE,
                 || format!("the task does not go on: {seen}"),
             )?;
-            // The interval that raincheck suggests grows with the task's age; for a progress bar
-            // the first one is right.
+            // The suggested interval grows with the task's age; a progress bar keeps the first interval.
             sleep(Duration::from_millis(200)).await;
         }
     }
@@ -253,7 +252,7 @@ fn check(is_right: bool, otherwise: impl FnOnce() -> String) -> Result<(), Strin
     if is_right { Ok(()) } else { Err(otherwise()) }
 }
 
-/// Steps are counted in whole numbers; the wire has floats.
+/// Turns a number of the wire, which is a float, into a whole number of steps.
 fn whole(number: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

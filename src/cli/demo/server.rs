@@ -1,7 +1,7 @@
-//! The demo's wrapped server: legacy MCP over Streamable HTTP, slow, and without a word of Tasks.
+//! The demo's wrapped server: legacy MCP over Streamable HTTP, slow, and without Tasks.
 //!
-//! It does what real servers of 2025 do: sessions, an SSE stream for each call, progress, a
-//! question in the middle of a call, and `notifications/cancelled`.
+//! It behaves like real servers of 2025: sessions, an SSE stream for each call, progress, a question in the
+//! middle of a call, and `notifications/cancelled`.
 
 use std::convert::Infallible;
 use std::io;
@@ -69,7 +69,7 @@ impl DemoServer {
     /// Resolves when the server was told to cancel a call.
     pub(super) async fn told_to_cancel(&self) {
         let mut cancelled = self.state.cancelled.subscribe();
-        // Never closed: the sender is in the state that we hold.
+        // The channel is never closed, because `self.state` holds the sender.
         let _ = cancelled.wait_for(|count| *count > 0).await;
     }
 }
@@ -160,7 +160,7 @@ fn received(
             }
             plain(StatusCode::ACCEPTED)
         }
-        // An answer to a question of ours.
+        // A message without a method is an answer to a question of this server.
         "" => {
             let waiting = state.questions.lock().remove(&(session, id.to_string()));
             if let Some(waiting) = waiting {
@@ -190,7 +190,7 @@ fn initialize(state: &DemoState, id: &Value) -> Response<DemoBody> {
     response
 }
 
-/// Starts the tool and answers with the stream of what it says.
+/// Starts the tool and answers with the stream of its events.
 fn call(state: &Arc<DemoState>, session: String, id: &Value, params: Value) -> Response<DemoBody> {
     let (events, queue) = mpsc::channel(EVENTS_MAX);
     let cancel = state.stop.child_token();
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// One message as a legacy client; the session header and the body.
+    /// Sends one message as a legacy client; returns the session header and the body.
     async fn post(
         server: &DemoServer,
         session: &str,

@@ -1,4 +1,4 @@
-//! What the demo's server knows of sessions, calls and questions.
+//! The state of the demo's server: its sessions, calls and questions.
 
 use std::collections::{HashMap, HashSet};
 

@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 
 const CLEAR_LINE: &str = "\r\u{1b}[2K";
 const BAR_CELLS: u64 = 30;
-/// A demo must not hang because nobody is there.
+/// How long the demo waits for an answer of the user, so that it does not hang without one.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stdout, and whether somebody watches.
+/// Stdout, and whether it is a terminal.
 #[derive(Debug)]
 pub(super) struct Terminal {
     is_watched: bool,
@@ -26,7 +26,7 @@ impl Terminal {
         }
     }
 
-    /// A new part of the demo.
+    /// Prints the title of a new part of the demo.
     pub(super) fn title(&self, text: &str) {
         if self.is_watched {
             write(&format!("\n\u{1b}[1m{text}\u{1b}[0m\n"));
@@ -35,14 +35,14 @@ impl Terminal {
         }
     }
 
-    /// What was sent and what came back.
+    /// Prints a line.
     pub(super) fn say(&self, text: &str) {
-        // Over a half-drawn progress bar.
+        // Removes a half-drawn progress bar.
         let clear = if self.is_watched { CLEAR_LINE } else { "" };
         write(&format!("{clear}  {text}\n"));
     }
 
-    /// Drawn over itself in a terminal; else a line whenever something changed.
+    /// Shows progress: in a terminal it replaces the bar, and otherwise it prints a line at each change.
     pub(super) fn progress(&mut self, done: u64, total: u64, text: &str) {
         let bar = bar(done, total);
         let line = format!("{bar} {text}");
@@ -61,7 +61,7 @@ impl Terminal {
         self.last_progress.clear();
     }
 
-    /// Asks whoever is there; `fallback` where nobody is, or says nothing within ten seconds.
+    /// Asks the user. Returns `fallback` without a terminal, or without an answer within ten seconds.
     pub(super) async fn ask(&self, question: &str, fallback: &str) -> String {
         if !self.is_watched || !io::stdin().is_terminal() {
             self.say(&format!(
@@ -72,8 +72,8 @@ impl Terminal {
         let seconds = ANSWER_PATIENCE.as_secs();
         write(&format!("  {question} [{fallback}, in {seconds} s] "));
         let (sender, answer) = oneshot::channel();
-        // A thread of its own, because a read from a terminal cannot be given up: it may outlive
-        // the demo, and a runtime would wait for it.
+        // The read has a thread of its own, because a read from a terminal cannot be cancelled: it may
+        // outlive the demo, and the runtime would wait for it.
         std::thread::spawn(move || {
             let mut line = String::new();
             if io::stdin().lock().read_line(&mut line).is_ok() {

@@ -1,4 +1,4 @@
-//! What the demo's server can do, slowly.
+//! The slow tools of the demo's server.
 
 use std::future::pending;
 use std::time::Duration;

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 pub(super) type DemoBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What is at a JSON pointer; `null` where nothing is.
+/// The value at a JSON pointer; `null` if there is none.
 pub(super) fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// Moves it out.
+/// Takes the value at a JSON pointer out.
 pub(super) fn take(value: &mut Value, pointer: &str) -> Value {
     value
         .pointer_mut(pointer)

@@ -1,12 +1,12 @@
-//! What shall become of a settings file.
+//! The change that `wrap` makes to a settings file.
 
-/// What shall become of the file.
+/// The change of the file.
 pub(super) enum FileChange {
-    /// Nothing, for this reason.
+    /// No change, for this reason.
     None(&'static str),
     Text {
         text: String,
-        /// What the user should know before saying yes.
+        /// What the user should know before confirming.
         notes: Vec<String>,
     },
 }

@@ -1,4 +1,4 @@
-//! A client's settings as text that is edited: comments, order and spaces stay as they are.
+//! A client's settings file as text that can be edited. Comments, order and spaces stay as they are.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstNode, CstObject, CstObjectProp, CstRootNode};
@@ -15,17 +15,17 @@ pub(super) struct Document {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) name: &'a str,
-    /// Whose it is, where it is not everybody's.
+    /// The project of the server; `None`: the server belongs to all projects.
     pub(super) project: Option<&'a str>,
 }
 
-/// A server under its name.
+/// A server with its name.
 pub(super) type Named = (String, ServerEntry);
 
-/// Where Claude Code keeps the servers of one user in one folder, by the folder's path.
+/// The member where Claude Code keeps the servers of each project, by the path of the project.
 const PROJECTS: &str = "projects";
 
-/// Where clients keep their servers: Claude, Cursor and most others; VS Code's `mcp.json`; VS
+/// The members where clients keep their servers: Claude, Cursor and most others; VS Code's `mcp.json`; VS
 /// Code's `settings.json`; Zed.
 const PLACES: [&[&str]; 4] = [
     &["mcpServers"],
@@ -49,7 +49,7 @@ impl Document {
             allow_extended_string_escapes: false,
         };
         let root = CstRootNode::parse(text, &options).map_err(|e| {
-            // Not its Display, which may quote the text, and with it perhaps a secret.
+            // The parser's own message is not used, because it may quote the text, and with it a secret.
             let before = text.get(..e.range().start).unwrap_or_default();
             let line = before.matches('\n').count().saturating_add(1);
             format!("line {line} is not JSON: {}", e.kind())
@@ -70,7 +70,7 @@ impl Document {
         self.root.clone().into()
     }
 
-    /// The servers of that project, or everybody's, each with its name, in the order of the file.
+    /// The servers of the project, or those of all projects, each with its name, in the order of the file.
     pub(super) fn entries(&self, project: Option<&str>) -> Result<Vec<Named>, String> {
         let root = self.object()?;
         let Some(project) = project else {
@@ -88,7 +88,7 @@ impl Document {
         Ok(members)
     }
 
-    /// The projects that have servers, with them.
+    /// The projects that have servers, each with its servers.
     pub(super) fn projects(&self) -> Result<Vec<(String, Vec<Named>)>, String> {
         let projects = member(&self.object()?, PROJECTS).and_then(|it| it.object_value());
         let projects = projects.iter().flat_map(CstObject::properties);
@@ -130,7 +130,7 @@ impl Document {
         ))
     }
 
-    /// The text with other bytes in place of one server's.
+    /// The text of the document with one server's entry replaced by `text`.
     pub(super) fn with(&self, entry: &ServerEntry, text: &str) -> Option<String> {
         let all = self.text();
         let old = entry.text();
@@ -146,7 +146,7 @@ impl Document {
     }
 }
 
-/// What is in the places for servers; `None` where there is no such place.
+/// The members of the objects that hold servers; `None`: the document has no such object.
 fn places(object: &CstObject) -> Option<Vec<CstObjectProp>> {
     let mut found = PLACES.iter().filter_map(|path| {
         path.iter().try_fold(object.clone(), |object, name| {
@@ -174,7 +174,7 @@ fn start(node: &CstNode) -> usize {
     before + parent.as_ref().map_or(0, start)
 }
 
-/// A server's name inside of a message.
+/// A server's name as messages show it.
 pub(super) fn shown(name: &str) -> String {
     format!("{:?}", printable(name))
 }

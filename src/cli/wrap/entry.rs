@@ -1,4 +1,5 @@
-//! One server as a client's settings name it, and how it is made to run through raincheck.
+//! One server's entry in a client's settings, and the edit that makes the client launch raincheck in front of
+//! it.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::config::load::{Flags, load};
 #[derive(Clone)]
 pub(super) struct ServerEntry(CstObject);
 
-/// How a client reaches a server. Prints without what may be secret: arguments, paths, queries.
+/// How a client reaches a server. Prints without the parts that may be secret: arguments, paths and queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServerSpec {
     Program {
@@ -23,32 +24,33 @@ pub(super) enum ServerSpec {
     },
 }
 
-/// What shall be launched in front of a server.
+/// How the client launches raincheck in front of a server.
 pub(super) struct Launch {
     pub(super) raincheck: String,
-    /// Its options, as it takes them behind `stdio`.
+    /// The options of `raincheck stdio`.
     pub(super) options: Vec<String>,
-    /// Variables that its settings let the server see.
+    /// The variables that raincheck's settings let the server see.
     pub(super) allowed: Vec<String>,
 }
 
 pub(super) enum Runs {
     Plain(ServerSpec),
-    /// By raincheck, with the server that its arguments name.
+    /// The entry launches raincheck, in front of the server that its arguments name.
     Wrapped(Option<ServerSpec>),
     Unknown,
 }
 
-/// What clients call a server's address.
+/// The members that hold a server's address, in various clients.
 const ADDRESSES: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
-/// Where the variables begin that say what the server is, and how those go on that are set here.
+/// The beginning of the variables that configure raincheck's server.
 pub(super) const UPSTREAM: &str = "RAINCHECK_UPSTREAM__";
 pub(super) const ENV_ALLOW: &str = "ENV_ALLOW";
 pub(super) const URL: &str = "URL";
 pub(super) const HEADERS: &str = "HEADERS__";
 
-/// Members with which a client signs in by itself. Nobody does that for a program it launches.
+/// Members with which a client signs in to a server by itself. Clients do not sign in to a program that they
+/// launch.
 const SIGN_IN: [&str; 4] = ["auth", "authProviderType", "headersHelper", "oauth"];
 
 impl ServerEntry {
@@ -110,11 +112,12 @@ impl ServerEntry {
             }
             None => self.put_after("command", "args", words(first)),
         }
-        // A program that raincheck runs sees what is named, and the client named these for it.
+        // A program that raincheck runs sees only the allowed variables, and the client set these variables
+        // for the program.
         let environment = self.environment().into_iter();
         let mut names: Vec<_> = environment.map(|(name, _)| name).collect();
         if !names.is_empty() {
-            // The variable takes the place of what raincheck's settings allow.
+            // The variable replaces the list in raincheck's settings, so it must name these, too.
             for name in &launch.allowed {
                 if !names.contains(name) {
                     names.push(name.clone());
@@ -149,7 +152,7 @@ impl ServerEntry {
         let headers = self.headers()?;
         let address = self.address_member().unwrap_or_default();
         self.put_after(address, "command", launch.raincheck.as_str().into());
-        // A query is where addresses carry a key, and everybody on the machine can read arguments.
+        // A query often carries a key, and every user of the machine can read arguments.
         let has_query = url.contains('?');
         let mut arguments = [&["stdio".to_owned()], launch.options.as_slice()].concat();
         if !has_query {
@@ -175,7 +178,7 @@ impl ServerEntry {
         Ok(signs_in.then(|| note.to_owned()).into_iter().collect())
     }
 
-    /// What raincheck would say of these settings when the client starts it.
+    /// Checks the settings as raincheck would when the client starts it.
     pub(super) fn verify(
         &self,
         server: &ServerSpec,
@@ -186,7 +189,7 @@ impl ServerEntry {
                 let all = [std::slice::from_ref(command), arguments].concat();
                 (None, all)
             }
-            // Only the client knows what it puts there.
+            // Only the client knows the value that it inserts.
             ServerSpec::Address { url } if url.contains("${") => return Ok(()),
             ServerSpec::Address { url } => (Some(url.clone()), Vec::new()),
         };
@@ -204,18 +207,18 @@ impl ServerEntry {
             .map_err(|e| e.to_string())
     }
 
-    /// The address that raincheck finds in its environment.
+    /// The server's address in raincheck's environment.
     fn address(&self) -> Option<ServerSpec> {
         let url = self.variable(URL)?;
         Some(ServerSpec::Address { url })
     }
 
-    /// What the client's address is called.
+    /// The name of the member that holds the address.
     pub(super) fn address_member(&self) -> Option<&'static str> {
         ADDRESSES.into_iter().find(|name| self.word(name).is_some())
     }
 
-    /// A variable that tells raincheck of its server.
+    /// The value of a variable that configures raincheck's server.
     pub(super) fn variable(&self, setting: &str) -> Option<String> {
         let mut variables = self.environment().into_iter();
         let named = |name: &str| name.strip_prefix(UPSTREAM) == Some(setting);
@@ -254,7 +257,7 @@ impl ServerEntry {
         member(&self.0, name)?.value().as_ref().and_then(text)
     }
 
-    /// What is no text stays in the file and is told as it stands there.
+    /// The arguments. An argument that is no string is returned as its JSON text.
     pub(super) fn arguments(&self) -> Vec<String> {
         let args = member(&self.0, "args").and_then(|args| args.array_value());
         let all = args.map(|args| args.elements()).unwrap_or_default();
@@ -275,7 +278,7 @@ impl ServerEntry {
         }
     }
 
-    /// A member behind that of another name, in place of one of its own name.
+    /// Puts a member after the member `other`, and removes an existing member of the same name.
     pub(super) fn put_after(&self, other: &str, name: &str, value: CstInputValue) {
         self.remove(name);
         let at = member(&self.0, other).map_or(0, |prop| prop.property_index() + 1);
@@ -313,13 +316,13 @@ impl fmt::Display for ServerSpec {
     }
 }
 
-/// The member of that name; of several the last, as parsers take it.
+/// The member of this name. Of several members the last counts, as in most parsers.
 pub(super) fn member(object: &CstObject, name: &str) -> Option<CstObjectProp> {
     let named = |prop: &CstObjectProp| prop.decoded_name().as_deref() == Some(name);
     object.properties().into_iter().rev().find(named)
 }
 
-/// The server that a `raincheck stdio` was given.
+/// The server in the arguments of `raincheck stdio`.
 fn behind(arguments: &[String]) -> Option<ServerSpec> {
     let ours = arguments.iter().position(|word| word == "--");
     let (ours, theirs) = arguments.split_at_checked(ours.unwrap_or(arguments.len()))?;
@@ -332,7 +335,7 @@ fn behind(arguments: &[String]) -> Option<ServerSpec> {
     Some(ServerSpec::Address { url })
 }
 
-/// The middle of a variable's name that sets a header. A dash is an underscore there.
+/// The part of a variable's name that names a header. A dash becomes an underscore.
 pub(super) fn variable(header: &str) -> Result<String, String> {
     if header.contains('_') {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! A client's settings on the disk: replaced whole or not at all, and never without a backup.
+//! A client's settings file on the disk. It is replaced as a whole or not at all, and never without a backup.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -7,19 +7,19 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 pub(super) struct SettingsFile {
-    /// Where it is, links followed: a link stays one.
+    /// The path of the file, with links followed, so that a link stays a link.
     pub(super) path: PathBuf,
     pub(super) text: String,
     metadata: Metadata,
 }
 
-/// Some clients keep all their state beside their servers, but no more than this.
+/// The largest settings file. Some clients keep all their state in it.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What a backup's name has behind the file's.
+/// The ending that the name of a backup adds to the name of the file.
 const BACKUP: &str = ".raincheck-backup";
 
-/// Then it is time to tidy up.
+/// The most backups. At this number the user must remove some.
 const BACKUPS_MAX: u32 = 999;
 
 impl SettingsFile {
@@ -38,8 +38,8 @@ impl SettingsFile {
         })
     }
 
-    /// Puts `text` in the file's place and returns the backup, which is on the disk before. Fails
-    /// when the file is no longer what was read: its client writes to it, too.
+    /// Replaces the file's content by `text` and returns the path of the backup, which is on the disk before.
+    /// Fails if the file changed since it was read, because its client writes to it, too.
     pub(super) fn replace(&self, text: &str) -> Result<PathBuf, String> {
         let backup = self.keep()?;
         let new = self.beside(&format!(".raincheck-{}", std::process::id()));
@@ -51,21 +51,21 @@ impl SettingsFile {
             }
         });
         if let Err(e) = written {
-            // What could not be written may not be there either.
+            // The file may not exist, if creating it failed.
             let _ = fs::remove_file(&new);
             return Err(format!("not changed: {}", reason(&e)));
         }
         Ok(backup)
     }
 
-    /// What can be read of the file's earlier states, the newest first, each with where it is.
+    /// The readable backups, newest first, each with its path and its text.
     pub(super) fn backups(&self) -> Vec<(PathBuf, String)> {
         let kept = self.kept().unwrap_or_default().into_iter().rev();
         kept.filter_map(|(_, path)| text(&path).ok().map(|text| (path, text)))
             .collect()
     }
 
-    /// `FILE.raincheck-backup`, and from the second on with its number.
+    /// The path of a backup: `FILE.raincheck-backup`, and from the second backup on with its number.
     pub(super) fn backup(&self, number: u32) -> PathBuf {
         match number {
             1 => self.beside(BACKUP),
@@ -73,7 +73,7 @@ impl SettingsFile {
         }
     }
 
-    /// A copy of this state under the next number, unless the newest one is of it: numbers say age.
+    /// Keeps a copy of the current content under the next number, unless the newest backup is the same.
     fn keep(&self) -> Result<PathBuf, String> {
         let kept = self.kept().map_err(|e| no_backup(&e))?;
         let newest = kept.last();
@@ -92,7 +92,7 @@ impl SettingsFile {
         }
         let path = self.backup(number);
         self.create(&path, &self.text).map_err(|e| {
-            // Whoever was quicker has that name for a backup of their own.
+            // Another process has just made a backup of this name.
             if e.kind() != io::ErrorKind::AlreadyExists {
                 let _ = fs::remove_file(&path);
             }
@@ -101,7 +101,7 @@ impl SettingsFile {
         Ok(path)
     }
 
-    /// The backups that are there by their numbers, the oldest first. Some may have been removed.
+    /// The existing backups with their numbers, oldest first. Users may have removed some.
     fn kept(&self) -> io::Result<Vec<(u32, PathBuf)>> {
         let first = self.backup(1);
         let (Some(folder), Some(first)) = (self.path.parent(), first.file_name()) else {
@@ -122,7 +122,7 @@ impl SettingsFile {
         Ok(kept)
     }
 
-    /// A new file that is read by the same people as this one, and is on the disk.
+    /// Creates a file with the owner and mode of this file, and syncs it to the disk.
     fn create(&self, path: &Path, text: &str) -> io::Result<()> {
         let mut file = OpenOptions::new()
             .write(true)
@@ -146,7 +146,7 @@ impl SettingsFile {
     }
 }
 
-/// What stands behind [`BACKUP`].
+/// The number of a backup, from the text after [`BACKUP`].
 fn number(rest: &[u8]) -> Option<u32> {
     if rest.is_empty() {
         return Some(1);
@@ -170,7 +170,7 @@ fn text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "not JSON: it is not UTF-8".to_owned())
 }
 
-/// An error without the number that the system has for it.
+/// The text of an error without the system's error number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -1,14 +1,15 @@
-//! A settings file as the screen may show it: every value that may be a secret is replaced by `***`. The number of
-//! lines stays the same, so that a difference can be computed on the originals and shown from the masked texts.
+//! A settings file in a form that may be shown on a screen: every value that may be a secret is replaced by
+//! `***`. The number of lines stays the same, so that a difference can be computed on the originals and shown
+//! from the masked texts.
 
 use jsonc_parser::cst::{CstContainerNode, CstLeafNode, CstNode};
 
 use super::document::Document;
 
-/// What stands in place of it.
+/// The text that replaces a value.
 const MASK: &str = "***";
 
-/// Members whose values are no secrets: what a client launches and how it speaks to it.
+/// Members whose values are no secrets: what a client launches, and over which transport.
 const SHOWN: [&str; 6] = [
     "command",
     "type",
@@ -21,7 +22,7 @@ const SHOWN: [&str; 6] = [
 /// Members that hold addresses, which may carry a key behind the host.
 const ADDRESSES: [&str; 4] = ["url", "serverUrl", "httpUrl", "RAINCHECK_UPSTREAM__URL"];
 
-/// The same text with every value masked that is not known to be none.
+/// The text with every value masked, except for values that are known to be no secret.
 pub(super) fn masked(text: &str) -> Result<String, String> {
     let document = Document::parse(text)?;
     mask_members(&document.root_node());
@@ -50,7 +51,7 @@ fn mask_members(node: &CstNode) {
     }
 }
 
-/// What is in an object or in a list that is no list of words.
+/// Masks the values in an object, or in a list that is no command line.
 fn mask_value(value: &CstNode) {
     mask_members(value);
     if let CstNode::Container(CstContainerNode::Array(list)) = value {
@@ -60,7 +61,7 @@ fn mask_value(value: &CstNode) {
     }
 }
 
-/// The words of a command line.
+/// Masks the words of a command line.
 fn mask_words(list: &CstNode) {
     let words = list.as_array().map(|list| list.elements());
     let mut place = ArgumentPosition::default();
@@ -73,17 +74,17 @@ fn mask_words(list: &CstNode) {
     }
 }
 
-/// Where in a command line a word stands.
+/// The position of a word in a command line.
 #[derive(Default)]
 struct ArgumentPosition {
     part: Part,
-    /// A word that is no option was shown.
+    /// Whether a word that is no option was shown already.
     has_named: bool,
-    /// The word before is an option that may have a value.
+    /// Whether the word before is an option that may have a value.
     is_value: bool,
 }
 
-/// Whose the next word is.
+/// The part of the command line to which the next word belongs.
 #[derive(Default, PartialEq, Eq)]
 enum Part {
     #[default]
@@ -94,7 +95,7 @@ enum Part {
     Theirs,
 }
 
-/// Options of launchers that have no value, or one that is no secret.
+/// Options of launchers that have no value, or a value that is no secret.
 const FLAGS: [&str; 5] = ["-y", "--yes", "-m", "-i", "--rm"];
 
 impl ArgumentPosition {
@@ -132,7 +133,7 @@ impl ArgumentPosition {
                 None => word.to_owned(),
             };
         }
-        // What runs: a package or a script. What follows may be anything, a key among it.
+        // This word names the package or script that runs. The words after it may be secrets.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._-".contains(c);
         if !is_value && !self.has_named && word.chars().all(is_plain) {
             self.has_named = true;
@@ -146,7 +147,7 @@ fn short(option: &str) -> &str {
     option.get(..2).unwrap_or("-")
 }
 
-/// An address with its host, and nothing behind it but the usual paths.
+/// An address with its host. The path is kept only if it is one of the usual paths.
 fn address(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
         return MASK.to_owned();

@@ -83,14 +83,14 @@ pub(super) fn wrap(line: &WrapArgs) -> Result<ExitCode, CommandFailure> {
     }
 }
 
-/// A folder as clients name it, who know it by the path that the system tells them.
+/// The absolute path of a folder, because clients name folders by their absolute paths.
 fn absolute(folder: &Path) -> String {
     let path = folder.canonicalize();
     let path = path.as_deref().unwrap_or(folder);
     path.to_string_lossy().into_owned()
 }
 
-/// Other endings than these say nothing.
+/// Whether a file ending stands for JSON. Other endings do not decide the format.
 fn is_json(ending: &OsStr) -> bool {
     !["toml", "yaml", "yml"]
         .iter()
@@ -192,7 +192,7 @@ fn apply(
     Ok(ExitCode::SUCCESS)
 }
 
-/// An answer is one word.
+/// The longest answer, which is one word.
 const ANSWER_MAX: u64 = 64;
 
 fn agreed(file: &Path) -> Result<bool, CommandFailure> {
@@ -203,7 +203,7 @@ fn agreed(file: &Path) -> Result<bool, CommandFailure> {
     }
     say(&format!("FileChange {}? [y/N] ", file.display()));
     let mut answer = String::new();
-    // Whoever closes the terminal has not said yes.
+    // If the input ends, the answer counts as no.
     let _ = stdin.take(ANSWER_MAX).read_line(&mut answer);
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }

@@ -1,10 +1,10 @@
-//! What the client shall launch raincheck with, as the command line says it.
+//! The options of raincheck that `wrap` writes into the client's settings.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// What the client shall launch raincheck with.
+/// The options of raincheck that `wrap` writes into the client's settings.
 #[derive(Debug, Args)]
 pub(super) struct LaunchOptions {
     #[arg(

@@ -1,12 +1,12 @@
-//! By what name a client finds this very raincheck.
+//! The command by which a client finds this executable.
 
 use std::fs;
 use std::path::Path;
 
 const NAME: &str = "raincheck";
 
-/// The bare name where the path leads here: settings are shared between machines. Else the whole
-/// path, which needs no path of the client's.
+/// The command to launch raincheck. It is the bare name if `PATH` leads to this executable, because settings
+/// are shared between machines; otherwise it is the absolute path.
 pub(super) fn raincheck(environment: &[(String, String)]) -> Result<String, String> {
     let own = std::env::current_exe()
         .and_then(fs::canonicalize)

@@ -1,4 +1,4 @@
-//! The way back: one server as it was before it was wrapped, and what was changed since as it is now.
+//! Undoes the wrapping of one server: restores its earlier entry, and keeps later changes of it.
 
 use super::change::FileChange;
 use super::document::{Document, Wanted, shown};
@@ -19,7 +19,7 @@ pub(super) fn change(file: &SettingsFile, wanted: Wanted<'_>) -> Result<FileChan
     let (text, notes) = if let Some(before) = all.find_map(|earlier| earlier.becomes(&entry)) {
         (document.with(&entry, &before), Vec::new())
     } else if let Some(server) = behind {
-        // A token that was replaced since must not come back.
+        // The newest backup is used, so that a token that was replaced meanwhile does not come back.
         let newest = backups.iter().find_map(|(_, text)| plain(text, wanted));
         let before = newest.as_ref().map(|earlier| &earlier.entry);
         let note = "no backup has this very server; only what raincheck put there is taken out";
@@ -42,11 +42,11 @@ pub(super) fn change(file: &SettingsFile, wanted: Wanted<'_>) -> Result<FileChan
     Ok(FileChange::Text { text, notes })
 }
 
-/// A server as it ran without raincheck.
+/// The entry of a server from before it was wrapped.
 struct Earlier {
     entry: ServerEntry,
     server: ServerSpec,
-    /// What the entry is a part of.
+    /// The document that the entry belongs to. It keeps the entry alive.
     _document: Document,
 }
 
@@ -64,7 +64,8 @@ fn plain(text: &str, wanted: Wanted<'_>) -> Option<Earlier> {
 }
 
 impl Earlier {
-    /// Its text, if it is `wrapped` when it is wrapped the same way: nothing else was changed since.
+    /// The text of the earlier entry, if wrapping it again gives exactly `wrapped`: then nothing else was
+    /// changed since.
     fn becomes(self, wrapped: &ServerEntry) -> Option<String> {
         let before = self.entry.text();
         self.entry.wrap(&self.server, &wrapped.launch()).ok()?;

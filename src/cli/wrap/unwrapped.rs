@@ -1,4 +1,4 @@
-//! A wrapped server whose entry was edited since: what raincheck put there is taken out again.
+//! Unwraps a server whose entry was edited after it was wrapped: removes what raincheck put there.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::entry::{
 use crate::config::load::allowed_variables;
 
 impl ServerEntry {
-    /// What this entry launches in front of its server.
+    /// How this entry launches raincheck.
     pub(super) fn launch(&self) -> Launch {
         let arguments = self.arguments();
         let ours = arguments
@@ -25,8 +25,8 @@ impl ServerEntry {
         }
     }
 
-    /// Lets a wrapped program see the variables that `env` has and raincheck keeps from it. Whether
-    /// there were any. An error is one line: raincheck's settings cannot be read.
+    /// Allows the wrapped program to see the variables of `env` that raincheck would keep from it. Returns
+    /// whether there were any. Fails with one line if raincheck's settings cannot be read.
     pub(super) fn allow_variables(&self) -> Result<bool, String> {
         if !self.arguments().iter().any(|word| word == "--") {
             return Ok(false);
@@ -50,8 +50,8 @@ impl ServerEntry {
         Ok(is_changed)
     }
 
-    /// The variables that the program sees now: those that the entry names, which take the place of
-    /// those that raincheck's settings do.
+    /// The variables that the program sees now: the list in the entry, or else the list in raincheck's
+    /// settings.
     fn allowed(&self) -> Result<Vec<String>, String> {
         if let Some(allowed) = self.variable(ENV_ALLOW) {
             let names = allowed.split(',').map(str::trim);
@@ -66,8 +66,8 @@ impl ServerEntry {
         allowed_variables(Path::new(&config)).map_err(|e| e.to_string())
     }
 
-    /// Edits the entry so that its client launches or reaches `server` itself, with names that
-    /// wrapping does not keep as `before` has them. Returns what to tell the user.
+    /// Edits the entry so that its client launches or reaches `server` itself. Names that wrapping does not
+    /// keep are taken from `before`. Returns what to tell the user.
     pub(super) fn unwrap(&self, server: &ServerSpec, before: Option<&Self>) -> Option<String> {
         match server {
             ServerSpec::Program { command, .. } => {
@@ -111,7 +111,8 @@ impl ServerEntry {
             .then(|| "its type was not kept; \"http\" is what most have".to_owned())
     }
 
-    /// The headers that variables set now, under the names that they had. No case is of meaning.
+    /// The headers that variables set now, under their earlier names. Names are compared without regard to
+    /// case.
     fn headers_again(&self, before: Option<&Self>) -> Vec<(String, CstInputValue)> {
         let names = before.and_then(|before| before.headers().ok());
         let names: Vec<_> = names
@@ -134,7 +135,7 @@ impl ServerEntry {
             .collect()
     }
 
-    /// Takes the variables out that are named so or begin so, and `env` if it had no others.
+    /// Removes the variables that have one of these names or prefixes, and `env` if it becomes empty.
     fn take_variables(&self, names: &[&str]) {
         let Some(env) = member(self.object(), "env").and_then(|env| env.object_value()) else {
             return;
@@ -166,7 +167,7 @@ fn config_of(options: &[String]) -> Option<String> {
     None
 }
 
-/// `X_API_KEY` as people write headers.
+/// The header name of `X_API_KEY` in its usual spelling: `X-Api-Key`.
 fn title(upper: &str) -> String {
     let words: Vec<_> = upper
         .split('_')

@@ -28,7 +28,7 @@ pub(super) fn begin(front: &Shared, by: &Requester, parts: &Parts) -> bool {
     };
     if session.begin_to_end() {
         let job = end(Arc::clone(front), parts.clone(), session);
-        front.runner.attend(job);
+        front.runner.spawn_tracked(job);
     }
     true
 }

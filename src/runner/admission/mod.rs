@@ -1,5 +1,5 @@
-//! WHOSE TURN IT IS: a call goes to the server when the limit of its tool, and then the limit of the
-//! server, permits it.
+//! Admission: a call goes to the server when the limit of its tool, and then the limit of the server, permits
+//! it.
 //!
 //! The limits cannot deadlock: every call passes them in this order, and no call holds a permit of the
 //! server while it waits for a permit of its tool.
@@ -49,8 +49,7 @@ pub(super) enum Admittance {
     Queued(QueuedLeg),
 }
 
-/// The permits of a leg that is at the server; dropping them admits other legs. Empty where nothing is
-/// limited.
+/// The permits of a leg that is at the server. Dropping them admits other legs. Empty if nothing is limited.
 #[derive(Debug, Default)]
 pub(super) struct Permits(
     #[expect(dead_code, reason = "held for what dropping it does")] Vec<Permit>,
@@ -72,7 +71,7 @@ pub(super) struct QueuedLeg {
 struct LimitAhead {
     limiter: Arc<Limiter>,
     position: Option<QueuePosition>,
-    /// Keeps the queue within its bound. A call that was let in before needs none.
+    /// Keeps the queue within its bound. `None` for a call that was admitted before.
     slot: Option<QueueSlot>,
 }
 
@@ -99,7 +98,7 @@ impl Admission {
         self.server.is_some() || self.rules.for_tool(tool).0.concurrency.is_some()
     }
 
-    /// Admits a new call, or queues it where the queues have room.
+    /// Admits a new call, or queues the call if the queues have room.
     pub(super) fn enter(&self, tool: &str) -> Result<Admittance, QueueFull> {
         let mut admittance = self.queue(tool);
         if let Admittance::Queued(queued) = &mut admittance {
@@ -108,15 +107,15 @@ impl Admission {
         Ok(admittance)
     }
 
-    /// Admits a leg of a call that was let in before, or queues it, however long the queue is.
+    /// Admits a leg of a call that was admitted before, or queues the leg, however long the queue is.
     pub(super) fn queue(&self, tool: &str) -> Admittance {
         let limiters = self.limiters(tool).into_iter();
         let mut leg = QueuedLeg {
             ahead: limiters.map(LimitAhead::new).collect(),
             passed: Vec::new(),
         };
-        // The first poll takes the position in the queue, or finds that there is no queue.
-        // The runtime's budget for this task says nothing about the queue.
+        // The first poll takes the position in the queue, or finds that there is no queue. Unconstrained,
+        // because the runtime's budget for this task could make a free permit look taken.
         match unconstrained(leg.admitted()).now_or_never() {
             Some(permits) => Admittance::Now(permits),
             None => Admittance::Queued(leg),

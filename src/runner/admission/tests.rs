@@ -12,7 +12,7 @@ fn globs(pattern: &str) -> Vec<Glob> {
     vec![Glob::parse(pattern).unwrap()]
 }
 
-/// Each tool has two places, those of `ab*` one together.
+/// Each tool has two permits; the tools of `ab*` share one permit.
 fn admission(server: Option<Limit>) -> Admission {
     let rule = |concurrency| Rule {
         concurrency: Some(concurrency),
@@ -73,7 +73,7 @@ fn first_come_first_served_and_a_full_queue_refuses() {
     );
     drop(first);
     assert!(!comes(&mut queue[2]) && !comes(&mut queue[1]) && comes(&mut queue[0]));
-    // Whoever goes away leaves the rest as it was, and room for another one.
+    // A leg that leaves the queue keeps the order of the others and frees its queue slot.
     drop(queue.remove(1));
     assert_eq!(said(&queue[1]), "Waiting for a free place; it is the next");
     let mut last = [admission.enter("x").unwrap(), admission.enter("x").unwrap()];
@@ -104,7 +104,7 @@ fn who_waits_for_a_tool_takes_no_place_from_others() {
         QueueFull,
         "in all, two wait"
     );
-    // The tool's place is free, and then the server's, which `x` asked for first.
+    // The tool's permit becomes free, and then the server's permit, which `x` asked for first.
     drop(slow);
     assert!(!comes(&mut next) && comes(&mut third));
     drop(other);
@@ -122,7 +122,7 @@ fn a_leg_that_was_let_in_before_is_never_refused() {
     assert!(comes(&mut leg));
 }
 
-/// Every way out gives back what was taken: after it the limits are as they were.
+/// Every end of a leg gives back its permits and slots: after it the limits are as they were.
 #[test]
 fn no_place_is_lost_in_a_thousand_mixed_ends() {
     let admission = admission(Some(limit(3, 4)));
@@ -135,7 +135,7 @@ fn no_place_is_lost_in_a_thousand_mixed_ends() {
         }
         let at_server = legs.iter().filter(|turn| is_in(turn)).count();
         assert!(at_server <= 3 && legs.len() - at_server <= 4);
-        // Now the oldest, now the newest, now somebody who waits.
+        // Removes in turn the oldest leg, the newest leg, and a leg in the queue.
         match number % 3 {
             0 => drop(legs.pop_front()),
             1 => drop(legs.pop_back()),

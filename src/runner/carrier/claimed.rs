@@ -1,5 +1,5 @@
-//! A call that stands for a claim: its record comes first, and clients follow that, the client that
-//! made the call too.
+//! A call that a claim names: its record comes first, and every client follows the record, including the
+//! client that made the call.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Audience, CallStage, Carrier};
 use crate::store::ledger::NotCreated;
 
 impl Carrier {
-    /// Makes the record, says so to `begun`, and carries the call. Without a record nothing is sent.
+    /// Makes the record, reports it to `begun`, and carries the call. Without a record nothing is sent.
     pub(in crate::runner) async fn run_claim(
         mut self,
         terms: RecordTerms,
@@ -26,7 +26,7 @@ impl Carrier {
         let loaded = recorded.loaded.clone();
         let (maker, unauthorized) = oneshot::channel();
         self.audience = Audience::Maker(maker);
-        // A client that went away meanwhile drops what it is sent, received or not.
+        // If the client went away meanwhile, the claimed record is dropped, whether it was received or not.
         let _ = begun.send(Ok(ClaimedRecord {
             loaded,
             unauthorized,

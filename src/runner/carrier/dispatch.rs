@@ -7,13 +7,13 @@ use crate::upstream::{self, Exchange};
 
 /// Where the current leg is.
 pub(super) enum Dispatch {
-    /// It waits for its permits. Nothing of the call is at the server.
+    /// The leg waits for its permits. Nothing of the call is at the server.
     Queued(QueuedLeg),
-    /// It had its permits, and the store did not take that it goes out. It lines up again soon.
+    /// The leg had its permits, but the commit that it goes out failed. The leg joins the queue again soon.
     Requeues,
-    /// It may go out: before the first leg, and between two legs of a server that asks nothing.
+    /// The leg may go out: before the first leg, and between two legs of a server that asks nothing.
     Ready(Permits),
-    /// It is at the server.
+    /// The leg is at the server.
     Open(OpenLeg),
     /// This carrier sends nothing more.
     Over,
@@ -31,8 +31,8 @@ pub(super) struct OpenLeg {
 pub(super) enum LegOrigin {
     /// This carrier sent it.
     Sent,
-    /// Another process sent the call: of its request only what is stored is known. The limits count
-    /// it where it was sent.
+    /// Another process sent the call: only the stored part of the request is known. The limits count the leg
+    /// in the process that sent it.
     Adopted,
     /// The server made a task of its own of the call, which is followed to its end.
     Followed,
@@ -63,7 +63,7 @@ impl Dispatch {
         })
     }
 
-    /// The next event of the leg. Pending for ever, where the leg waits for nothing.
+    /// The next event of the leg. It never resolves if the leg waits for nothing.
     ///
     /// Cancel safe: neither the position in the queue nor an event is lost.
     pub(super) async fn next(&mut self) -> Arrival {

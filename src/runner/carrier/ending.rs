@@ -1,4 +1,4 @@
-//! How a call ends when it is not the wrapped server that ends it.
+//! How a call ends when the wrapped server does not end it.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::task::machine::TaskEvent;
 use crate::upstream::{CANCELLING, Exchange};
 
 impl Carrier {
-    /// Waits until the client heard of the task or went away: a client that never heard of it must not
-    /// leave it behind.
+    /// Waits until the client heard of the task or went away. If the client never heard of the task, the task
+    /// must not remain.
     pub(super) async fn wait_for_settlement(&mut self) -> Flow {
         self.end_dispatch();
         if let Audience::Client(client) = &self.audience
@@ -29,7 +29,7 @@ impl Carrier {
         Flow::Done
     }
 
-    /// The client went away before it was told.
+    /// The client went away before it heard an answer.
     pub(super) async fn on_gone(&mut self) -> Flow {
         self.cancel_upstream().await;
         self.commit_cancel().await;
@@ -37,7 +37,7 @@ impl Carrier {
         Flow::Done
     }
 
-    /// The client cancels while the store is away: the server is told now, the record when the
+    /// The client cancels while the store is away: the server is told now, and the record is changed when the
     /// store is back.
     pub(super) async fn on_stopped(&mut self) -> Flow {
         self.cancel_upstream().await;
@@ -59,13 +59,13 @@ impl Carrier {
                 self.commit_told().await;
                 Flow::Done
             }
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
-            // With the store away the sweeper ends the record when it is back.
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            // If the store is away, the sweeper ends the record when the store is back.
             Err(NotApplied::Gone | NotApplied::Store(_)) => self.on_record_gone().await,
         }
     }
 
-    /// Ends the call on raincheck's own account.
+    /// Ends the call with a failure of raincheck's own.
     pub(super) async fn give_up(&mut self, reason: Reason) -> Flow {
         let was_open = self.dispatch.exchange().is_some();
         self.cancel_upstream().await;
@@ -88,7 +88,8 @@ impl Carrier {
         Flow::Done
     }
 
-    /// The server has no answer to its question, and its call cannot go on: it may have run so far.
+    /// The server's question stays unanswered, and the call cannot go on. The call may have had effects
+    /// already.
     pub(super) async fn end_unanswered(&mut self, failure: Failure) -> Flow {
         self.cancel_upstream().await;
         let failure = Failure::new(failure.reason, SideEffect::Unknown);
@@ -106,8 +107,8 @@ impl Carrier {
     /// Tells the server that the call is cancelled, if a leg is there.
     pub(super) async fn cancel_upstream(&mut self) {
         if let Dispatch::Open(leg) = self.dispatch.take() {
-            // A job of its own tells a server that is slow to hear: else the call would run on there.
-            // The permits are not free before.
+            // A separate job tells the server, which may be slow to take the cancellation; otherwise the call
+            // would run on at the server. The permits are held until then.
             let OpenLeg {
                 exchange, permits, ..
             } = leg;
@@ -120,8 +121,8 @@ impl Carrier {
         self.end_dispatch();
     }
 
-    /// Answers the client that waits on its connection. The leg ends first: a slow client holds up no
-    /// other call.
+    /// Answers the client that waits on its connection. The leg ends first, so that a slow client does not
+    /// delay other calls.
     pub(super) fn answer(&mut self, answer: CallAnswer) {
         self.end_dispatch();
         if let Audience::Client(client) = &self.audience {
@@ -130,11 +131,11 @@ impl Carrier {
     }
 }
 
-/// The longest wait for the server to hear of a cancel, before what follows a cancel.
+/// The longest wait for the server to take a cancellation, before the carrier continues.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Cancels a call, and polls it meanwhile: a request that is on its way must be at the server before
-/// the server can cancel it.
+/// Cancels a call, and polls its exchange meanwhile: the request must reach the server before the server can
+/// cancel it.
 async fn cancel(exchange: Exchange) {
     let Exchange {
         mut events,

@@ -75,8 +75,8 @@ impl Carrier {
             .await
     }
 
-    /// The effect of a call whose last leg had the effect `leg`: an earlier leg, or another run, may
-    /// have done more.
+    /// The effect of a call whose last leg had the effect `leg`. An earlier leg or another run may have had
+    /// an effect, even if the last leg had none.
     fn effect_of(&self, leg: SideEffect) -> SideEffect {
         let is_adopted = self.dispatch.origin() == Some(LegOrigin::Adopted);
         let was_sent_before = self.stage.recorded().is_some_and(|recorded| {

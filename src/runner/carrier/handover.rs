@@ -1,4 +1,5 @@
-//! A call that goes on without this carrier: left to another replica, or taken over by one.
+//! A call that goes on without this carrier: this replica leaves the call to another replica, or another
+//! replica took it over.
 
 use std::time::Duration;
 
@@ -16,11 +17,12 @@ use crate::task::machine::OwnerEvent;
 use crate::task::state::{Reach, Task};
 use crate::upstream::Forwarded;
 
-/// The pause before a call is left to others again, where the store did not take it.
+/// The pause before this replica tries again to leave a call to others, after the store did not take the
+/// commit.
 const HAND_OVER_AGAIN: Duration = Duration::from_millis(500);
 
 impl Carrier {
-    /// The grace period is over: what another replica can carry on is left to it.
+    /// The grace period is over: a call that another replica can carry on is left to that replica.
     pub(super) async fn on_halted(&mut self) -> Flow {
         let recorded = self.stage.recorded();
         let may_leave = recorded.is_some_and(|recorded| self.may_leave(recorded.task()));
@@ -29,8 +31,8 @@ impl Carrier {
         }
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
-            // Only our own way to the store is broken: others find it as a lost owner's.
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            // Only this replica cannot reach the store: other replicas find the call as that of a lost owner.
             Err(NotApplied::Store(_)) if self.is_resumable() => {
                 self.leave();
                 Flow::Done
@@ -44,12 +46,12 @@ impl Carrier {
         self.step_back().await
     }
 
-    /// The drain begins: a call that waits is left to another replica at once. A store that is away
-    /// is asked again until the grace period is over.
+    /// The drain begins: a call that waits for its turn is left to another replica at once. If the store is
+    /// away, the carrier tries again until the grace period is over.
     pub(super) async fn on_draining(&mut self) -> Flow {
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
             Err(NotApplied::Store(error)) => {
                 warn!(%error, "a call that waits is not yet left to others");
@@ -71,8 +73,8 @@ impl Carrier {
         others_reach_it && task.is_wanted() && (task.resume.is_some() || task.is_repeatable())
     }
 
-    /// Lets go of the call: silently where it is carried on elsewhere, and else the server is told
-    /// that no client waits here.
+    /// Lets go of the call. If another replica carries the call on, the server is told nothing; otherwise the
+    /// server is told that no client waits.
     pub(super) async fn step_back(&mut self) -> Flow {
         let recorded = self.stage.recorded();
         if recorded.is_some_and(RecordedCall::is_carried_on) {
@@ -101,7 +103,7 @@ impl Carrier {
         if self.dispatch.origin() == Some(LegOrigin::Adopted) {
             let stored = self.runner.ledger.load_request(task.id).await.ok()??;
             let outgoing = leg::next(&stored, task, Forwarded::default()).ok()?;
-            // The permits of an adopted leg are with the replica that sent it.
+            // The replica that sent an adopted leg holds its permits.
             let admittance = self.runner.admission.queue(&task.name);
             self.server.outgoing = outgoing;
             match admittance {
@@ -121,7 +123,7 @@ impl Carrier {
                 }
                 Some(self.next_leg())
             }
-            Err(NotApplied::Rejected(_, stands)) => Some(self.see(*stands).await),
+            Err(NotApplied::Rejected(_, latest)) => Some(self.see(*latest).await),
             Err(NotApplied::Gone | NotApplied::Store(_)) => None,
         }
     }

@@ -1,7 +1,7 @@
 //! One call under way: from the first byte to the wrapped server to the last commit.
 //!
-//! What is stored of the call is its stage, where its leg is its dispatch, and what it does later
-//! stands in its table of timers. Each event is handled to its end before the next one is taken.
+//! The stage says what is stored of the call, the dispatch says where the current leg is, and the table of
+//! timers says what happens later. Each event is handled to its end before the next event is taken.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -66,14 +66,14 @@ pub(super) struct Carrier {
     task_id: Arc<OnceLock<TaskId>>,
 }
 
-/// Who hears from the carrier itself. Others read the record.
+/// The client that hears from the carrier directly. All other clients read the record.
 enum Audience {
     /// The client that made the call, on its own connection.
     Client(Responder),
     /// The client that made the call reads the record, and hears here what no record keeps: that the
     /// server refused its credentials.
     Maker(oneshot::Sender<UpstreamError>),
-    /// No client: all that wait read the record.
+    /// No client: all clients that wait read the record.
     RecordReaders,
 }
 
@@ -82,7 +82,7 @@ enum Flow {
     Done,
 }
 
-/// What the loop woke for.
+/// Why the carrier's loop woke.
 enum Wakeup {
     /// The grace period of a drain is over.
     Halted,
@@ -111,7 +111,8 @@ impl Carrier {
         Self::for_call(runner, call, audience, admittance)
     }
 
-    /// A new call whose record comes first, and whose clients follow that, the first one too.
+    /// A new call whose record comes first. All its clients follow the record, including the client that made
+    /// the call.
     pub(super) fn for_claim(runner: Arc<Runner>, call: CallSpec, admittance: Admittance) -> Self {
         // The follower of a client decides when and how the task is announced.
         let call = CallSpec {
@@ -148,8 +149,8 @@ impl Carrier {
         }
     }
 
-    /// A leg that the record says is this replica's to send, now or in its turn: the next one of a
-    /// modern call whose questions are answered, or what a lost owner left. No client waits.
+    /// A leg that the record assigns to this replica, to send now or in its turn: the next leg of a modern
+    /// call whose questions are answered, or a call that a lost owner left. No client waits.
     pub(super) fn dispatched(
         runner: Arc<Runner>,
         loaded: Loaded,
@@ -224,7 +225,7 @@ impl Carrier {
 
     async fn begin(&mut self) -> Flow {
         if self.is_task_at_once() {
-            // Durable first: a client that never heard of the task left nothing running.
+            // The record comes first: if its client never hears of the task, nothing runs at the server.
             let recorded = self.record(Vec::new(), RecordTerms::of_call(true)).await;
             if let Err(why) = recorded {
                 self.answer(not_created(&why, SideEffect::None));
@@ -232,7 +233,7 @@ impl Carrier {
             }
         }
         if self.dispatch.origin() == Some(LegOrigin::Adopted) {
-            // What was answered and not passed on goes out again, under the same name.
+            // An answer that was not passed on is sent again, under the same name.
             return self.deliver().await;
         }
         self.open();
@@ -295,14 +296,14 @@ impl Carrier {
             Timer::NextLeg => self.next_leg(),
             Timer::Requeue => self.requeue().await,
             Timer::QueueMessage => self.tell_queue(),
-            // While it was armed, the loop did not look whether the drain has begun.
+            // While this timer was armed, the loop did not check whether the drain has begun.
             Timer::HandOver => Flow::Continue,
             Timer::Deadline => self.on_deadline().await,
         }
     }
 
-    /// Waits for what comes first. Each branch is cancel safe: the exchange's stream, the queue, the
-    /// watch and the cell lose nothing when another branch wins.
+    /// Waits for the next event of any source. Each branch is cancel safe: the exchange's stream, the queue,
+    /// the watch and the responder lose nothing when another branch wins.
     async fn wake(&mut self) -> Wakeup {
         if let CallStage::Recorded(recorded) = &self.stage {
             // The shared clock may have moved.

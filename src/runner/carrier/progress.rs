@@ -43,7 +43,8 @@ impl Carrier {
         }
     }
 
-    /// The server is busy, or has taken the call after all: the task says so, as soon as there is one.
+    /// The server is busy, or has taken the call after it was busy. The task says so, as soon as there is a
+    /// task.
     pub(super) fn on_later(&mut self, pause: Option<Duration>) -> Flow {
         match pause {
             Some(pause) => self.tell_message(
@@ -61,7 +62,7 @@ impl Carrier {
         Flow::Continue
     }
 
-    /// Tells pollers how long the queue is, as often as they are to poll.
+    /// Tells pollers how long the queue is, once in each poll interval.
     pub(super) fn tell_queue(&mut self) -> Flow {
         let (Some(message), Some(recorded)) =
             (self.dispatch.queue_message(), self.stage.recorded())
@@ -99,7 +100,7 @@ impl Carrier {
         self.tell_progress_later();
     }
 
-    /// Arms the commit of what is to be told, if there is a record for it.
+    /// Arms the commit of the pending progress, if the call has a record.
     pub(super) fn tell_progress_later(&mut self) {
         if self.progress.newest.is_some() && self.stage.is_recorded() {
             let at = self.progress.not_before.unwrap_or_else(Instant::now);
@@ -107,7 +108,7 @@ impl Carrier {
         }
     }
 
-    /// What is not committed yet is out of date.
+    /// Drops the progress that is not committed yet, because it is out of date.
     pub(super) fn forget_progress(&mut self) {
         self.progress.newest = None;
         self.timers.disarm(Timer::Progress);

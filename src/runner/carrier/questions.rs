@@ -1,7 +1,8 @@
 //! Questions of a legacy server in the middle of its call.
 //!
-//! Before there is a record, a question is relayed to a legacy client as it is, or makes the record:
-//! as a task, or parked until the client comes back with the answer. A record takes its questions up.
+//! Before there is a record, a question is relayed to a legacy client as it is, or it makes the record: as a
+//! task, or parked until the client comes back with the answer. When there is a record, it stores the
+//! questions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,13 +46,13 @@ impl Carrier {
         } else if self.timers.at(Timer::Gather).is_none() {
             self.timers.arm(Timer::Gather, Instant::now() + GATHER);
         }
-        // Until it is answered: a record would take it up.
+        // The question is kept until it is answered, because a record would have to store it.
         plain.asked.push(question);
         Flow::Continue
     }
 
-    /// The first questions came before there was a record: makes it now, as a task that the client
-    /// hears of, or parked until the client comes back with the answers.
+    /// Makes the record for questions that came before there was a record: as a task that the client hears
+    /// of, or parked until the client comes back with the answers.
     pub(super) async fn on_gathered(&mut self) -> Flow {
         let CallStage::Plain(plain) = &self.stage else {
             return Flow::Continue;
@@ -59,7 +60,7 @@ impl Carrier {
         let announced = plain.asks_in_task();
         let events = self.record_questions().await;
         if events.is_empty() {
-            // All were refused: the server goes on as it likes.
+            // All questions were refused, and the server decides how its call goes on.
             return Flow::Continue;
         }
         let terms = RecordTerms::of_call(announced);
@@ -91,13 +92,13 @@ impl Carrier {
         };
         match self.apply(event).await {
             Ok(_) => Flow::Continue,
-            // A resumed stream told it again; or another replica carries the call now.
-            Err(NotApplied::Rejected(Rejected::Unchanged | Rejected::NotOwner, stands)) => {
-                self.see(*stands).await
+            // A resumed stream repeated the question, or another replica carries the call now.
+            Err(NotApplied::Rejected(Rejected::Unchanged | Rejected::NotOwner, latest)) => {
+                self.see(*latest).await
             }
-            Err(NotApplied::Rejected(_, stands)) => {
+            Err(NotApplied::Rejected(_, latest)) => {
                 self.refuse(&question).await;
-                self.see(*stands).await
+                self.see(*latest).await
             }
             Err(NotApplied::Gone) => self.on_record_gone().await,
             Err(NotApplied::Store(_)) => {
@@ -116,7 +117,7 @@ impl Carrier {
         }
     }
 
-    /// Forgets the questions whose answers came to another replica: the server has them from there.
+    /// Forgets the questions whose answers came to another replica, which passed them to the server.
     pub(super) async fn forget_passed(&mut self) {
         let CallStage::Plain(plain) = &mut self.stage else {
             return;
@@ -126,9 +127,10 @@ impl Carrier {
         };
         let mut asked = std::mem::take(&mut plain.asked).into_iter();
         for question in asked.by_ref() {
-            let passed = self.runner.has_passed(&session, &question.id).await;
+            let passed = self.runner.was_passed(&session, &question.id).await;
             let is_away = passed.is_err();
-            // A question that is asked twice is better than one that is lost.
+            // If the store does not answer, the question stays: asking twice is better than losing a
+            // question.
             if !passed.unwrap_or(false) {
                 plain.asked.push(question);
             }
@@ -158,7 +160,8 @@ impl Carrier {
         }
     }
 
-    /// The answer was sent while the call became a task: it answers the question of the record.
+    /// The client sent the answer while the call became a task: the answer belongs to the question in the
+    /// record.
     async fn on_late_answer(&mut self, id: &str, answer: &upstream::Answer) -> Flow {
         let Some(recorded) = self.stage.recorded() else {
             return Flow::Continue;
@@ -180,15 +183,15 @@ impl Carrier {
         };
         match self.runner.ledger.apply(&recorded.loaded, event).await {
             Ok((loaded, _)) => self.see(loaded).await,
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
-            // The question is in the task, for another answer.
+            // The question stays open in the task, so that the client can answer it there.
             Err(NotApplied::Store(_)) => Flow::Continue,
         }
     }
 }
 
-/// The answer as the record has it.
+/// The answer in the form that the record stores.
 fn stored(request: &RawValue, answer: &upstream::Answer) -> Box<RawValue> {
     let mut message = Writer::object();
     match answer {

@@ -1,4 +1,4 @@
-//! A leg that waits for its permits: nothing of it is at the server, and the record says so.
+//! A leg that waits for its permits. Nothing of the leg is at the server, and the record says so.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::store::ledger::NotApplied;
 use crate::task::machine::{OwnerEvent, Rejected};
 use crate::task::state::Leg;
 
-/// The pause before a leg lines up again, where the store did not take that it goes out.
+/// The pause before a leg joins the queue again, after the commit that it goes out failed.
 const REQUEUE: Duration = Duration::from_secs(1);
 
 impl Carrier {
@@ -24,7 +24,7 @@ impl Carrier {
             self.open();
             return Flow::Continue;
         };
-        // A run of before came to nothing, where the leg was sent already.
+        // If the leg was sent already, an earlier run failed and may be repeated.
         let is_again = matches!(recorded.leg, Leg::Sent(_));
         let goes_out = if is_again {
             OwnerEvent::Repeated
@@ -37,17 +37,18 @@ impl Carrier {
                 self.open();
                 Flow::Continue
             }
-            // A commit of before whose answer was lost: no other carrier sends the leg.
-            Err(NotApplied::Rejected(Rejected::Unchanged, stands)) => {
+            // An earlier attempt was committed, and the store's answer was lost: no other carrier sends the
+            // leg.
+            Err(NotApplied::Rejected(Rejected::Unchanged, latest)) => {
                 if let Some(recorded) = self.stage.recorded_mut() {
-                    recorded.changed(*stands);
+                    recorded.changed(*latest);
                 }
                 self.open();
                 Flow::Continue
             }
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
-            // Other calls need no store: they have the permits until it is back.
+            // Other calls may not need the store: they get the permits until the store is back.
             Err(NotApplied::Store(_)) => {
                 self.dispatch = Dispatch::Requeues;
                 self.timers.arm(Timer::Requeue, Instant::now() + REQUEUE);
@@ -67,8 +68,8 @@ impl Carrier {
         }
     }
 
-    /// Whether another replica can send the call in this one's place: its client knows of it, and
-    /// nothing that it needs is known here only.
+    /// Whether another replica can send the call instead of this replica: the client knows of the task, and
+    /// the call needs nothing that only this replica knows.
     pub(super) fn may_hand_over(&self) -> bool {
         let Some(recorded) = self.stage.recorded() else {
             return false;
@@ -85,7 +86,7 @@ impl Carrier {
             && !self.runner.settings.exclusive_store
     }
 
-    /// Nothing of the call is at the server any more, and nothing will be: its permits are free.
+    /// Nothing of the call is at the server any more, and nothing will be sent: frees its permits.
     pub(super) fn end_dispatch(&mut self) {
         self.dispatch = Dispatch::Over;
         self.timers.disarm(Timer::QueueMessage);

@@ -33,8 +33,8 @@ impl Carrier {
             let decided = step(&task, TaskEvent::Owner(task.fence, event), task.created_ms);
             task = decided.map_or(task, |Step { task, .. }| task);
         }
-        // A modern server asks for the request again, with the answers in it; what waits may be sent
-        // by another replica.
+        // A modern server wants the request again with the answers in it, and another replica may send a
+        // request that waits.
         let may_repeat = task.on_owner_lost == OnOwnerLost::Rerun || task.leg == Leg::Queued;
         let request = match self.server.era {
             Era::Modern => Some(leg::store(&self.server.outgoing)?),

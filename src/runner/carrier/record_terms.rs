@@ -1,4 +1,5 @@
-//! What the record of a call is like beyond its call, and what those hear who asked for it.
+//! The terms of a record that do not follow from its call, and what the client that asked for the record
+//! gets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::task::id::TaskId;
 use crate::task::state::OnDisconnect;
 use crate::upstream::UpstreamError;
 
-/// What a record is like beyond its call.
+/// The terms of a record that do not follow from its call.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::runner) struct RecordTerms {
     pub(in crate::runner) id: TaskId,
@@ -34,8 +35,8 @@ impl RecordTerms {
     }
 }
 
-/// A claimed call whose record is made. Dropped before the client follows the record, the client went away:
-/// the call is treated like any call that its last client left.
+/// The record of a claimed call, before its client follows it. If this is dropped before the client follows
+/// the record, the client went away, and the call is treated like any call that its last client left.
 #[derive(Debug)]
 pub(in crate::runner) struct ClaimedRecord {
     pub(super) loaded: Loaded,
@@ -46,7 +47,7 @@ pub(in crate::runner) struct ClaimedRecord {
 }
 
 impl ClaimedRecord {
-    /// For a client that follows the record from now on.
+    /// Gives the record to a client that follows it from now on.
     pub(in crate::runner) fn followed(self) -> (Loaded, oneshot::Receiver<UpstreamError>) {
         self.unfollowed.defuse();
         (self.loaded, self.unauthorized)

@@ -35,7 +35,7 @@ impl Carrier {
         self.runner.seal(task, &point)
     }
 
-    /// The server's stream can be resumed: the record says so, unless the call ends in a moment.
+    /// The server's stream can be resumed. Arms the commit of that, which a call that ends soon never needs.
     pub(super) fn on_resumable(&mut self) -> Flow {
         let recorded = self.stage.recorded();
         if recorded.is_some_and(|recorded| recorded.task().resume.is_none()) {
@@ -53,8 +53,9 @@ impl Carrier {
             return Flow::Continue;
         };
         match self.apply(OwnerEvent::Resumable(point)).await {
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
-            // Without the point others cannot carry the call on: that is all.
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            // Without the resume point only other replicas cannot carry the call on; this carrier is not
+            // affected.
             Ok(_) | Err(NotApplied::Gone | NotApplied::Store(_)) => Flow::Continue,
         }
     }
@@ -113,7 +114,7 @@ impl Carrier {
         for (key, origin, answer) in answers {
             match control.answer(&origin, answer).await {
                 Ok(()) => {}
-                // Not sent: the call runs and waits for it, and the server may be back soon.
+                // The answer was not sent. The call still waits for it, and the server may be back soon.
                 Err(failure) if failure.effect == SideEffect::None => {
                     self.reload_later();
                     return Flow::Continue;
@@ -121,8 +122,8 @@ impl Carrier {
                 Err(failure) => return self.end_unanswered(failure).await,
             }
             hit(Point::Delivered);
-            // After a commit that fails the same answer goes out again, which is harmless. A carrier
-            // that is not the owner any more learns that from the change that made it so.
+            // If the commit fails, the same answer is sent again, which is harmless. A carrier that is no
+            // longer the owner learns that from the change of the record.
             let _ = self.apply(OwnerEvent::Delivered { key }).await;
         }
         Flow::Continue
@@ -141,7 +142,7 @@ impl Carrier {
         };
         match self.runner.ledger.apply(&recorded.loaded, event).await {
             Ok((loaded, _)) => recorded.loaded = loaded,
-            Err(NotApplied::Rejected(_, stands)) => recorded.loaded = *stands,
+            Err(NotApplied::Rejected(_, latest)) => recorded.loaded = *latest,
             // The sweeper finds the record through the owner's index.
             Err(NotApplied::Gone | NotApplied::Store(_)) => {}
         }

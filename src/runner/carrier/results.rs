@@ -1,4 +1,4 @@
-//! What becomes of a call whose leg came to its end at the server.
+//! What happens to a call when its leg has ended at the server.
 
 use serde_json::value::RawValue;
 
@@ -12,7 +12,7 @@ use crate::task::machine::OwnerEvent;
 
 impl Carrier {
     pub(super) async fn on_result(&mut self, mut result: Box<RawValue>) -> Flow {
-        // What passes to a legacy client keeps its bytes.
+        // A result for a legacy client keeps its bytes.
         let is_for_modern = match &self.stage {
             CallStage::Plain(plain) => plain.client.era == Era::Modern,
             CallStage::Recorded(_) => true,
@@ -31,7 +31,7 @@ impl Carrier {
             return self.on_asks_first(result).await;
         }
         if self.would_be_large_event(&result) && !asks(&result) {
-            // Without a record the client has the large event.
+            // If there is no record, the client gets the large event.
             let _ = self.record(Vec::new(), RecordTerms::of_call(true)).await;
         }
         if let CallStage::Plain(plain) = &self.stage {
@@ -39,7 +39,7 @@ impl Carrier {
             self.answer(fit.map_or_else(invalid, CallAnswer::Result));
             return Flow::Done;
         }
-        // The server made a task of its own of what is one of ours already.
+        // The server made its own task of a call that is already a raincheck task.
         if is_modern
             && self.server.outgoing.native_task
             && let Some(followed) = self.runner.upstream.follow(&self.server.outgoing, &result)
@@ -60,7 +60,7 @@ impl Carrier {
         may_be_task && client.streams() && plain.client.announce.is_better_than(result)
     }
 
-    /// A plain result as a client of this era wants it.
+    /// A plain result in the form for a client of this era.
     fn fit(&self, client_era: Era, result: Box<RawValue>) -> Option<Box<RawValue>> {
         match (self.server.era, client_era) {
             (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
@@ -96,7 +96,7 @@ impl Carrier {
         }
     }
 
-    /// The leg has come to its end at the server. `plain` is the answer of a call without a record.
+    /// The leg has ended at the server. `plain` is the answer of a call without a record.
     pub(super) async fn on_end(&mut self, outcome: LegOutcome, plain: CallAnswer) -> Flow {
         if !self.stage.is_recorded() {
             self.answer(plain);

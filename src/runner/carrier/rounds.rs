@@ -1,4 +1,4 @@
-//! The rounds of a modern server: each ends a leg, and the next leg goes with what was answered.
+//! The rounds of questions of a modern server: each round ends a leg, and the next leg brings the answers.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ impl Carrier {
     /// A modern server ended the leg with questions.
     pub(super) async fn on_round(&mut self, asked: input::Requests) -> Flow {
         if !asked.requests.is_empty() {
-            // Nothing of the call is at the server before they are answered.
+            // The server has nothing of the call until the questions are answered.
             self.end_dispatch();
         }
         match self.keep_round(asked).await {
             Ok(Some(Effect::Dispatch)) => self.next_leg_later(),
             Ok(_) => self.on_round_recorded().await,
-            // A commit of before whose answer was lost.
-            Err(NotApplied::Rejected(Rejected::NotOwner, stands)) if self.asks(&stands.task) => {
+            // An earlier attempt was committed, and the store's answer was lost.
+            Err(NotApplied::Rejected(Rejected::NotOwner, latest)) if self.asks(&latest.task) => {
                 self.on_round_recorded().await
             }
-            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, stands)) => {
-                Box::pin(self.see(*stands)).await
+            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, latest)) => {
+                Box::pin(self.see(*latest)).await
             }
             Err(NotApplied::Rejected(..)) => self.give_up(Reason::UpstreamInvalid).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
@@ -37,8 +37,8 @@ impl Carrier {
         }
     }
 
-    /// Like a result, a round exists nowhere else: a store that is away is asked again, as long as
-    /// there is room for what waits.
+    /// Commits a round. Like a result, a round exists nowhere else, so a store that is away is asked again as
+    /// long as there is room in memory.
     async fn keep_round(&mut self, asked: input::Requests) -> Result<Option<Effect>, NotApplied> {
         let bytes = length(&asked);
         let round = OwnerEvent::RoundAsked {
@@ -57,7 +57,7 @@ impl Carrier {
         warn!(error = %away, "a round of questions waits for the store");
         let mut attempts = runner.attempts(recorded.task());
         let mut away = away;
-        while attempts.another().await {
+        while attempts.wait_for_next().await {
             match self.apply(round.clone()).await {
                 Err(NotApplied::Store(still)) => away = still,
                 applied => return applied,
@@ -76,13 +76,14 @@ impl Carrier {
         self.wait_for_settlement().await
     }
 
-    /// Whether it is this carrier's leg that ended with what the record asks.
+    /// Whether the questions in the record came from this carrier's leg.
     fn asks(&self, task: &Task) -> bool {
         let fence = self.stage.recorded().map(|recorded| recorded.fence);
         fence == Some(task.fence) && matches!(task.leg, Leg::Parked(_))
     }
 
-    /// The server has nothing to ask: it works on the call, which keeps its permits meanwhile.
+    /// The server asks nothing and wants the request again later. It works on the call meanwhile, so the call
+    /// keeps its permits.
     pub(super) fn next_leg_later(&mut self) -> Flow {
         self.dispatch.end_leg();
         let at = Instant::now() + self.pauses.longer();

@@ -8,25 +8,26 @@ pub(super) enum Timer {
     /// Makes a record of the questions so far. Armed by the first question that comes before there is
     /// a record.
     Gather,
-    /// Makes the call a task. Armed when the call begins, and again where the store did not take the
-    /// task; disarmed when there is a record.
+    /// Makes the call a task. Armed when the call begins, and again if the store did not take the task;
+    /// disarmed when there is a record.
     GraceWindow,
     /// Commits the newest progress. Armed by news of a call that has a record.
     Progress,
-    /// Commits where another process can carry the call on. Armed when the server's stream becomes
-    /// resumable.
+    /// Commits the point from which another process can carry the call on. Armed when the server's stream
+    /// becomes resumable.
     ResumePoint,
-    /// Reads the record again. Armed where a change could not be read or an answer not be delivered.
+    /// Reads the record again. Armed when a change could not be read or an answer could not be delivered.
     Reload,
     /// Sends the next leg. Armed when a modern server ended a leg without a question.
     NextLeg,
-    /// Lines up for the server again. Armed where the store did not take that the leg goes out.
+    /// Joins the queue for the server again. Armed when the commit that the leg goes out failed.
     Requeue,
     /// Tells pollers how long the queue is. Armed while a call with a record is queued.
     QueueMessage,
-    /// Allows to leave the call to other replicas again. Armed where the store did not take that.
+    /// Allows another attempt to leave the call to other replicas. Armed when the commit of the last attempt
+    /// failed.
     HandOver,
-    /// Gives the call up. Always armed.
+    /// Ends the call. Always armed.
     Deadline,
 }
 
@@ -46,7 +47,7 @@ const OPTIONAL: [Timer; 9] = [
 /// When each timer is due.
 pub(super) struct Timers {
     deadline: Instant,
-    /// By the place of the timer in [`OPTIONAL`].
+    /// Indexed by the position of the timer in [`OPTIONAL`].
     armed: [Option<Instant>; OPTIONAL.len()],
 }
 
@@ -119,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// The timer that is served after this one: a new timer must say its place.
+    /// The timer that is served after this timer. The match makes sure that a new timer gets a position.
     fn after(timer: Timer) -> Option<Timer> {
         match timer {
             Timer::Gather => Some(Timer::GraceWindow),

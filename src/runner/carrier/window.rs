@@ -9,11 +9,12 @@ use super::super::call::grace;
 use super::{CallStage, Carrier, Flow, RecordTerms, Timer};
 use crate::task::policy::{InputWhen, Plan};
 
-/// The pause before a task is made again that the store did not take at the end of its window.
+/// The pause before the next attempt to make a task that the store did not take at the end of the grace
+/// window.
 const WINDOW_AGAIN: Duration = Duration::from_secs(1);
 
 impl Carrier {
-    /// The server has the request: the grace window of a call that asks before its task begins.
+    /// The server has the request: the grace window of a call that asks before its task starts now.
     pub(super) fn on_sent(&mut self) -> Flow {
         let asks_before = Plan::Always {
             input: InputWhen::BeforeTask,
@@ -36,7 +37,7 @@ impl Carrier {
             return Flow::Continue;
         };
         if plain.window_failed && !*self.runner.store_answers.borrow() {
-            // An attempt would hold up what the server says, for a store that is known to be away.
+            // The store is known to be away, and an attempt would delay the server's events.
             self.window_again();
             return Flow::Continue;
         }
@@ -46,7 +47,7 @@ impl Carrier {
         let Err(why) = self.record(events, RecordTerms::of_call(true)).await else {
             return Flow::Continue;
         };
-        // The call runs already: it stays held on this connection.
+        // The call runs already: its client waits on this connection.
         if let CallStage::Plain(plain) = &mut self.stage
             && !std::mem::replace(&mut plain.window_failed, true)
         {

@@ -109,7 +109,7 @@ pub(super) fn check_access(file: &std::fs::File) -> io::Result<()> {
     }
 }
 
-/// Tells a second process which process has the file open, by a file with our process id beside it.
+/// Tells a second process which process has the file open, by a file beside it that holds the process id.
 ///
 /// The process id is a hint for the user. The lock on the database file is what excludes a second process.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl FileClaim {
         }
     }
 
-    /// Writes our process id. A failure is no error, because the store works without the hint.
+    /// Writes the id of this process. A failure is no error, because the store works without the hint.
     pub(super) fn write_pid(&self) {
         let file = OpenOptions::new()
             .write(true)

@@ -12,8 +12,8 @@ use crate::lock::Mutex;
 
 /// The open database, if there is one.
 ///
-/// After an I/O error redb refuses every call until the file is opened again, so nobody keeps the
-/// database for longer than one read or one batch.
+/// After an I/O error redb refuses every call until the file is opened again, so no code keeps the database
+/// for longer than one read or one batch.
 #[derive(Debug)]
 pub(super) struct DatabaseHandle {
     database: Mutex<Option<Arc<Database>>>,
@@ -102,7 +102,8 @@ impl DatabaseHandle {
     }
 }
 
-/// The port's error for a failure of redb. The failure is shared, because one may concern a whole batch.
+/// The port's error for a failure of redb. The failure is shared, because one failure may concern a whole
+/// batch.
 pub(super) fn failed(error: &Arc<redb::Error>) -> StoreError {
     use std::io::ErrorKind::{QuotaExceeded, StorageFull};
     if let redb::Error::Io(io) = &**error

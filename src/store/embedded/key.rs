@@ -18,7 +18,7 @@ pub fn seal_key(store: &Path) -> io::Result<MasterKey> {
     let path = beside(store);
     match read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // Its first writer crashed before the key was whole, so nothing is sealed under it.
+        // The first writer crashed before the key was complete, so nothing is sealed under the key.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             std::fs::remove_file(&path)?;
         }

@@ -42,13 +42,13 @@ impl KvStore for Embedded {
     async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
         self.write(|answer| WriteJob::Replace {
             name,
-            stands,
+            expected,
             value,
             expires_ms,
             answer,

@@ -57,30 +57,30 @@ impl<'t> KvTables<'t> {
         now_ms: u64,
     ) -> Result<ClaimOutcome, redb::Error> {
         if let Some(row) = self.values.get(&key(name))?
-            && let (until_ms, Some(stands)) = row.value()
+            && let (until_ms, Some(current)) = row.value()
             && until_ms > now_ms
         {
-            return Ok(if stands == value {
+            return Ok(if current == value {
                 ClaimOutcome::Repeated
             } else {
-                ClaimOutcome::Taken(Bytes::copy_from_slice(stands))
+                ClaimOutcome::Taken(Bytes::copy_from_slice(current))
             });
         }
         self.put(name, value, expires_ms)?;
         Ok(ClaimOutcome::Written)
     }
 
-    /// Writes a value if the name holds `stands` or the value already. Returns false otherwise.
+    /// Writes a value if the name holds `expected` or already holds the value. Returns false otherwise.
     pub(super) fn replace(
         &mut self,
         name: Name,
-        (stands, value): (&[u8], &[u8]),
+        (expected, value): (&[u8], &[u8]),
         expires_ms: u64,
         now_ms: u64,
     ) -> Result<bool, redb::Error> {
         let is_it = match self.values.get(&key(name))? {
             Some(row) => match row.value() {
-                (until_ms, Some(now)) => until_ms > now_ms && (now == stands || now == value),
+                (until_ms, Some(now)) => until_ms > now_ms && (now == expected || now == value),
                 (_, None) => false,
             },
             None => false,
@@ -106,8 +106,8 @@ impl<'t> KvTables<'t> {
                 expires_ms,
             } => {
                 let key = key(*log);
-                let stands = self.values.get(&key)?.map(|row| row.value().0);
-                match stands {
+                let current = self.values.get(&key)?.map(|row| row.value().0);
+                match current {
                     Some(until_ms) if until_ms > now_ms => {
                         self.expiry.remove((until_ms, &key))?;
                     }
@@ -189,7 +189,7 @@ pub(super) enum ClaimOutcome {
     Written,
     /// An earlier sending of the same claim wrote it.
     Repeated,
-    /// Another value stands.
+    /// The name has another value.
     Taken(Bytes),
 }
 

@@ -14,7 +14,7 @@ use crate::task::id::TaskId;
 /// The size of a piece. With redb's own bytes it just fits a page.
 const PIECE: usize = 256 * 1024 - 512;
 
-/// The mark that replaces a value stored in pieces. No value of ours is empty.
+/// The mark that replaces a value stored in pieces. A real value is never empty.
 const IN_PIECES: &[u8] = &[];
 
 /// The table of pieces, open in one transaction.
@@ -71,7 +71,7 @@ impl<'t> Pieces<'t> {
     }
 }
 
-/// Whether a value is stored in pieces. `value` is what stands in its place.
+/// Whether a value is stored in pieces. `value` is the value itself, or the mark that replaces it.
 pub(super) fn is_in_pieces(value: &[u8]) -> bool {
     value.is_empty()
 }

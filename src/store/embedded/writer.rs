@@ -39,7 +39,7 @@ pub(super) enum WriteJob {
     },
     Replace {
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
         answer: JobAnswer<bool>,
@@ -126,7 +126,7 @@ impl DatabaseWriter {
         }
     }
 
-    /// Answers a job. The caller may have stopped waiting; the write stands all the same.
+    /// Answers a job. If the caller has stopped waiting, the write is still done.
     fn answer(&self, job: WriteJob, outcome: JobOutcome) {
         match (job, outcome) {
             (WriteJob::Commit { write, answer }, JobOutcome::Commit { commit, written }) => {
@@ -143,8 +143,8 @@ impl DatabaseWriter {
             (WriteJob::TableEdit { answer, .. }, _) => {
                 let _ = answer.send(Ok(()));
             }
-            (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(stands)) => {
-                let _ = answer.send(Ok(stands));
+            (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(current)) => {
+                let _ = answer.send(Ok(current));
             }
             (WriteJob::Replace { answer, .. }, JobOutcome::Replaced(is_done)) => {
                 let _ = answer.send(Ok(is_done));
@@ -203,7 +203,7 @@ enum JobOutcome {
         written: bool,
     },
     Edited,
-    /// The value that stands in the way, if any.
+    /// The value that the name already has, if any.
     Claimed(Option<Bytes>),
     Replaced(bool),
 }
@@ -252,17 +252,17 @@ fn write(
                         JobOutcome::Claimed(None)
                     }
                     ClaimOutcome::Repeated => JobOutcome::Claimed(None),
-                    ClaimOutcome::Taken(stands) => JobOutcome::Claimed(Some(stands)),
+                    ClaimOutcome::Taken(current) => JobOutcome::Claimed(Some(current)),
                 },
                 WriteJob::Replace {
                     name,
-                    stands,
+                    expected,
                     value,
                     expires_ms,
                     ..
                 } => {
                     let kv = &mut tables.kv;
-                    let is_done = kv.replace(*name, (stands, value), *expires_ms, now_ms)?;
+                    let is_done = kv.replace(*name, (expected, value), *expires_ms, now_ms)?;
                     changed |= is_done;
                     JobOutcome::Replaced(is_done)
                 }

@@ -17,8 +17,8 @@ impl KvStore for Memory {
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
         let mut kv = self.kv();
-        if let Some(stands) = kv.value(name) {
-            return Ok((stands != value).then_some(stands));
+        if let Some(current) = kv.value(name) {
+            return Ok((current != value).then_some(current));
         }
         kv.put(name, value, expires_ms)?;
         Ok(None)
@@ -31,13 +31,13 @@ impl KvStore for Memory {
     async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
         let mut kv = self.kv();
         let now = kv.value(name);
-        if now.is_none_or(|now| now != stands && now != value) {
+        if now.is_none_or(|now| now != expected && now != value) {
             return Ok(false);
         }
         kv.put(name, value, expires_ms)?;

@@ -91,7 +91,7 @@ impl Store for Memory {
                 id: write.id,
                 revision,
             };
-            // Without a follower the send fails, and nobody needs the change.
+            // The send fails only if there is no follower, and then the change is not needed.
             let _ = self.changes.send(ChangeEvent::Changed(change));
         }
         state.sweep(now_ms);

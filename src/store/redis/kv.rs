@@ -40,9 +40,9 @@ impl KvStore for Redis {
             Some(durable) => durable.call(script, &key, fill).await?,
             None => self.link.call(script, &key, fill).await?,
         };
-        let stands = reply.into_iter().next();
-        let stands = stands.map(|stands| bytes(stands).map(Bytes::from));
-        stands.map(|stands| stands.ok_or(UNREADABLE)).transpose()
+        let current = reply.into_iter().next();
+        let current = current.map(|current| bytes(current).map(Bytes::from));
+        current.map(|current| current.ok_or(UNREADABLE)).transpose()
     }
 
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
@@ -59,16 +59,16 @@ impl KvStore for Redis {
     async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
         let key = self.keys.note(name);
         let fill = |command: &mut Cmd| {
-            let command = command.arg(1).arg(&key).arg(stands.as_ref());
+            let command = command.arg(1).arg(&key).arg(expected.as_ref());
             command.arg(value.as_ref()).arg(expires_ms);
         };
-        let link = self.for_bytes(stands.len() + value.len());
+        let link = self.for_bytes(expected.len() + value.len());
         let written: u64 = link.call(&self.notes.replace, &key, fill).await?;
         Ok(written == 1)
     }
@@ -185,9 +185,12 @@ impl Redis {
     /// The connection to read a value of unknown size. Values that clients and servers wrote may be large.
     fn for_kind(&self, kind: Kind) -> &Link {
         match kind {
-            Kind::Session | Kind::Claim | Kind::Hold | Kind::Token | Kind::Cancel | Kind::Said => {
-                &self.link
-            }
+            Kind::Session
+            | Kind::Claim
+            | Kind::Hold
+            | Kind::Token
+            | Kind::Cancel
+            | Kind::QuestionStream => &self.link,
             Kind::Answer | Kind::Events => &self.bulk,
         }
     }

@@ -18,8 +18,8 @@ pub enum TaskEvent {
     /// The owner of that fence reports. The events of a late owner are refused.
     Owner(Fence, OwnerEvent),
     /// The client answers, by key. Answers to unknown or answered keys are ignored (tasks.md, Task Update
-    /// Requests). Where they complete a modern server's round, `by` becomes the owner and must dispatch the
-    /// next leg; `waits` says whether that leg waits for its turn.
+    /// Requests). If they complete a modern server's round, `by` becomes the owner and must dispatch the next
+    /// leg; `waits` says whether that leg waits for its turn.
     Answered {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         by: Incarnation,
@@ -33,7 +33,7 @@ pub enum TaskEvent {
     Tick,
     /// The owner of that fence no longer carries the call, and no other replica can.
     Abandoned { fence: Fence, failure: Failure },
-    /// A finder takes over from the owner of that fence, which is lost.
+    /// A replica that found the task takes over from the lost owner of that fence.
     Claimed {
         fence: Fence,
         by: Incarnation,
@@ -77,7 +77,7 @@ pub enum OwnerEvent {
     Resumable(Box<str>),
     /// The owner shuts down and leaves the call to others.
     Released,
-    /// The run came to nothing; the call is safe to repeat and goes out again.
+    /// The run failed; the call is safe to repeat and is sent again.
     Repeated,
     /// A legacy server asks; its call stays open. The JSON-RPC id, and method and params as JSON.
     Asked {
@@ -101,12 +101,12 @@ pub enum OwnerEvent {
     Told,
 }
 
-/// What to do once the step is committed. The record says it, too, to the next replica that loads it.
+/// What the committer does after the commit. The record says the same to the next replica that loads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Pass the undelivered answers on to the open call of a legacy server.
     Deliver,
-    /// Dispatch a leg: the next of a modern call with all answers of the round, or the same again.
+    /// Dispatch a leg: the next leg of a modern call with all answers of the round, or the same leg again.
     Dispatch,
     /// Fetch the answer of the call that still runs at the server.
     Resume,
@@ -133,7 +133,7 @@ pub enum Rejected {
     /// The server asks more questions than a task may have.
     TooManyQuestions,
     /// The server ended its leg with questions while questions of that leg are open, which no revision
-    /// allows; or it asks although nothing was sent.
+    /// allows; or the server asks although nothing was sent.
     OutOfTurn,
 }
 
@@ -188,7 +188,7 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
         }
         TaskEvent::Abandoned { failure, .. } => {
             fail(&mut next, failure);
-            // No replica reaches the lost owner's call: none can tell the server.
+            // No replica reaches the server of the lost owner's call, so no replica can tell the server.
             next.must_tell = false;
             next.resume = None;
             None
@@ -261,7 +261,7 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
         OwnerEvent::Asked { .. } | OwnerEvent::RoundAsked { .. } if task.leg == Leg::Queued => {
             Err(Rejected::OutOfTurn)
         }
-        // A resumed stream tells again what it told before.
+        // A resumed stream repeats the question.
         OwnerEvent::Asked { origin, .. } if task.questions.iter().any(|q| q.origin == origin) => {
             Err(Rejected::Unchanged)
         }
@@ -340,7 +340,7 @@ fn dispatch(task: &mut Task) {
 /// round and each attempt.
 fn send(task: &mut Task) {
     task.leg = Leg::Sent(task.round + task.attempts + 1);
-    // The message said that the call waits.
+    // The old message said that the call waits for its turn.
     task.status_message = None;
 }
 
@@ -351,7 +351,7 @@ fn queue(task: &mut Task) {
         Leg::Sent(_) | Leg::Parked(_) => task.attempts += 1,
     }
     task.leg = Leg::Queued;
-    // The questions of a run end with it; only a modern leg goes out again with its answers.
+    // The questions of a run end with the run; only a modern leg is sent again with its answers.
     for question in &mut task.questions {
         let goes_along = task.round > 0 && matches!(question.stage, QuestionStage::Answered(_));
         if !goes_along {
@@ -396,7 +396,8 @@ fn ask_round(
     task.request_state = request_state;
     let sent = task.round + task.attempts;
     if requests.is_empty() {
-        // Only a state to come back with (mrtr, Client Requirements): the next leg goes without answers.
+        // The server gave only a request state (mrtr, Client Requirements): the next leg goes without
+        // answers.
         task.leg = Leg::Sent(sent + 1);
         return Some(Effect::Dispatch);
     }
@@ -467,8 +468,8 @@ fn end(task: &mut Task, outcome: Outcome) -> Option<Effect> {
     task.must_tell.then_some(Effect::CancelUpstream)
 }
 
-/// Whether every answer to an answered question repeats the answer given: then the request is the same one
-/// again, not another one under the same handle.
+/// Whether every answer to an answered question repeats the earlier answer. Then the client sent the same
+/// request again, and not another request under the same handle.
 pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool {
     answers.iter().all(|(key, answer)| {
         let Some(question) = task.questions.iter().find(|q| q.key == *key) else {

@@ -227,7 +227,7 @@ fn walk(task: &Task, seen: &Seen, now_ms: u64, left: u32) -> u64 {
             now_ms + 1
         };
         let event = letter.event(task);
-        // Of the last events, which are most of all, this would say nothing new.
+        // The last events are most of all events, and repeating them would prove nothing new.
         let again = (left > 1).then(|| event.clone());
         let Ok(Step { task: next, effect }) = step(task, event, now_ms) else {
             walked += 1;
@@ -249,7 +249,7 @@ fn walk(task: &Task, seen: &Seen, now_ms: u64, left: u32) -> u64 {
 fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Symbol, seen: &Seen) -> Seen {
     let context = || format!("{letter:?}: {before:#?} -> {next:#?}");
     let mut seen = seen.clone();
-    // A terminal state never changes; only the debt to tell the server is paid.
+    // A terminal state never changes, except for the note that the server was told.
     if before.is_ended() {
         assert!(matches!(letter, Symbol::Told), "{}", context());
         assert_eq!(before.status(), next.status(), "{}", context());
@@ -278,22 +278,22 @@ fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Symbol, see
         "asked after its answer: {}",
         context()
     );
-    // A status says what a client can do about it.
+    // The status matches what a client can do.
     assert_eq!(
         next.status() == Status::InputRequired,
         !is.is_empty(),
         "{}",
         context()
     );
-    // Whoever still has something to do is in an index, or nothing is in flight; every open task
-    // will be looked at again.
+    // A replica that still has something to do has the task in its index, or nothing is in flight. Every open
+    // task will be looked at again.
     assert_eq!(next.due_ms().is_some(), !next.is_ended(), "{}", context());
     assert!(
         next.due_ms().is_none_or(|due| due <= next.deadline_ms),
         "{}",
         context()
     );
-    // What is offered is looked at from now on, and all else not before it is due.
+    // An offered task is looked at from now on, and every other task not before it is due.
     let looked_at = match next.due_ms() {
         Some(due) if next.is_offered() => Some(due.min(next.updated_ms)),
         due => due,
@@ -304,16 +304,16 @@ fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Symbol, see
         assert_eq!(next.indexed_for().is_none(), parked, "{}", context());
         assert!(!next.must_tell, "{}", context());
     }
-    // Whoever takes over has a fence of its own, and the one before is heard no more.
+    // A replica that takes over has a new fence, and events under the earlier fence are refused.
     if matches!(letter, Symbol::Adopt | Symbol::Rerun | Symbol::Requeue) {
         assert!(next.fence > before.fence && !next.released);
         let late = TaskEvent::Owner(before.fence, OwnerEvent::Released);
         assert_eq!(step(next, late, NOW).unwrap_err(), Rejected::NotOwner);
     }
-    // Where to resume is known only while there is something to resume, or to cancel there.
+    // The resume point is known only while there is a call to resume or to cancel at the server.
     assert!(next.resume.is_none() || !next.is_ended() || next.must_tell);
     check_leg(before, next);
-    // A dispatch has an owner and a leg of its own; a parked round waits for somebody.
+    // A dispatch has an owner and a new leg; a parked round has an open question.
     if effect == Some(Effect::Dispatch) {
         assert_ne!(next.leg, before.leg, "{}", context());
         assert!(next.owner.is_some() && is.is_empty(), "{}", context());
@@ -328,7 +328,8 @@ fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Symbol, see
     seen
 }
 
-/// What was sent once may have run, whatever comes later; of what waits there is nothing to cancel.
+/// A call that was sent once may have run, whatever comes later; for a leg that waits there is nothing to
+/// cancel.
 fn check_leg(before: &Task, next: &Task) {
     let may_have_run = |task: &Task| task.failure(Reason::Deadline).effect == SideEffect::Unknown;
     let sent = may_have_run(before) || matches!(next.leg, Leg::Sent(_));
@@ -336,7 +337,8 @@ fn check_leg(before: &Task, next: &Task) {
     assert!(next.leg != Leg::Queued || !next.must_tell, "{next:#?}");
 }
 
-/// All of up to six events, from one beginning. A test each: together they take long.
+/// All histories of up to six events from one beginning. Each beginning is a test, because together they take
+/// long.
 fn every_history_keeps_the_promises(leg: Leg, announced: bool) {
     let walked = walk(&task(leg, announced), &Seen::default(), NOW, 6);
     assert!(walked > 10_000, "the histories were cut short: {walked}");

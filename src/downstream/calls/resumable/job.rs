@@ -91,7 +91,7 @@ pub(super) fn begin(
         session,
         call.stop,
     );
-    front.runner.attend(job.run(source));
+    front.runner.spawn_tracked(job.run(source));
     Ok((
         shown,
         token.map(|token| Keepalive::since(call.began, token)),

@@ -155,7 +155,7 @@ impl LogReader {
         let Some(expires_ms) = large_answers.delivered(log.name(), log.now_ms()) else {
             return;
         };
-        front.runner.attend(async move {
+        front.runner.spawn_tracked(async move {
             // An entry behind the answer says that nothing follows. The append makes the whole log expire sooner.
             let end = LogEntry::new(EntryKind::End, String::new());
             if let Err(error) = log.append(after + 1, &end, expires_ms).await {

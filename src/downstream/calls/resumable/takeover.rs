@@ -65,7 +65,7 @@ impl Takeover {
     /// client has.
     pub(super) fn begin(self, log: EventLog, seen: u64) {
         let front = Arc::clone(&self.front);
-        front.runner.attend(async move {
+        front.runner.spawn_tracked(async move {
             if let Err(error) = Box::pin(self.carry_on(log, seen)).await {
                 tracing::warn!(%error, "the store did not let a resumable call be taken over");
             }

@@ -86,7 +86,7 @@ fn tell_passed(front: &Shared, session: SessionKey, question: &RawValue) {
     let (telling, question) = (Arc::clone(front), question.to_owned());
     front.passing.spawn(async move {
         let runner = &telling.runner;
-        let told = runner.tell_passed(session.as_bytes(), question.get());
+        let told = runner.record_passed(session.as_bytes(), question.get());
         if let Err(error) = told.await {
             tracing::warn!(%error, "a call may ask again what its client has answered on another replica");
         }

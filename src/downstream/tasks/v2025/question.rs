@@ -18,6 +18,9 @@ impl Question<'_> {
     /// The name of the note that says which kind of stream has the question.
     pub(super) fn name(&self) -> Name {
         let session = Uuid::from_bytes(*self.session.as_bytes()).to_string();
-        Name::of(Kind::Said, &[&session, &self.task.to_string(), self.key])
+        Name::of(
+            Kind::QuestionStream,
+            &[&session, &self.task.to_string(), self.key],
+        )
     }
 }

@@ -1,7 +1,14 @@
-//! Administration: the listener for an orchestrator's probes, the health of the process, and its drain.
+//! Administration: the listener for an orchestrator's probes, the listener for operators, the health of the process,
+//! and its drain.
 //!
-//! Nothing here reads a task or speaks MCP, so other machines may reach this listener.
+//! The probe listener reads no task and speaks no MCP, so other machines may reach it. The admin listener is for
+//! operators: off loopback it has a token.
 
 pub mod drain;
 pub mod health;
-pub mod server;
+mod listener;
+pub mod operator;
+pub mod probes;
+pub mod token;
+
+pub use listener::Listener;

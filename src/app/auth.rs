@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::error::{AppError, line};
+use crate::admin::health::Health;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::auth::challenge::Challenge;
@@ -29,6 +30,18 @@ pub(super) fn authenticator(
         .by_tokens(tokens(config, callers)?)
         .by_issuers(issuers(config)?);
     Ok(Some(Arc::new(auth)))
+}
+
+/// Fetches the keys that clients are known by, for as long as the process runs.
+pub(super) async fn keep_keys(auth: Option<Arc<Authenticator>>, health: Arc<Health>) {
+    let Some(auth) = auth else {
+        return;
+    };
+    let first = async {
+        auth.ready().await;
+        health.keys_fetched();
+    };
+    tokio::join!(auth.keep_keys(), first);
 }
 
 fn tokens(config: &Config, callers: &Callers) -> Result<Option<Tokens>, AppError> {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+mod admin;
 mod auth;
 mod error;
 mod listener;
@@ -19,6 +20,7 @@ mod slots;
 mod store;
 mod upstream;
 
+use admin::Admin;
 pub use auth::check as check_auth;
 pub use error::AppError;
 use error::line;
@@ -30,9 +32,6 @@ use store::open;
 pub use upstream::settings as upstream_settings;
 
 use crate::admin::drain::Drain;
-use crate::admin::health::{Degraded, Health};
-use crate::admin::server::{DrainToken, Probes};
-use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
@@ -50,9 +49,10 @@ use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
+use crate::store::observed::Observed;
 use crate::store::patience::StorePatience;
 use crate::store::quota::{Allowance, Quotas};
-use crate::store::{Store, StoreHealth, record};
+use crate::store::{Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls::kept::Kept;
@@ -65,9 +65,6 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// How long connections stay open for slow readers after the calls have ended.
 const LAST_BYTES: Duration = Duration::from_secs(3);
 
-/// How often the store's health is read.
-const STORE_HEALTH: Duration = Duration::from_secs(5);
-
 /// How long background jobs may take to stop after they were told to.
 const LAST_SERVICES: Duration = Duration::from_millis(500);
 
@@ -77,9 +74,8 @@ pub struct App {
     front: Arc<Front>,
     listener: ListenerKind,
     embedded: Option<Arc<Embedded>>,
-    health: Arc<Health>,
+    admin: Admin,
     drain: Drain,
-    probes: Option<Probes>,
     /// How long the process serves as usual after the drain begins.
     delay: Duration,
     /// How long the drain may take after `delay`.
@@ -137,15 +133,12 @@ impl App {
             Some(lines) => (ListenerKind::Stdio(lines), None),
             None => bind(&config.listen, &config.limits).await?,
         };
-        let health = health(&config, &upstream, auth.as_ref());
-        let keeping = keep_keys(auth.clone(), Arc::clone(&health));
-        services.spawn(stop.clone().run_until_cancelled_owned(keeping));
         let drain = Drain::default();
-        let probes = probes(&config.admin, &config.drain, &health, &drain).await?;
-        if probes.is_some() {
-            let watching = watch(Arc::clone(&health), Arc::clone(&upstream), &runner);
-            services.spawn(stop.clone().run_until_cancelled_owned(watching));
-        }
+        let admin = Admin::bind(&config, &upstream, auth.is_some(), &drain).await?;
+        let keeping = auth::keep_keys(auth.clone(), Arc::clone(&admin.health));
+        services.spawn(stop.clone().run_until_cancelled_owned(keeping));
+        let watching = admin.watch(Arc::clone(&upstream), &runner);
+        services.spawn(stop.clone().run_until_cancelled_owned(watching));
         let front = Front {
             runner,
             upstream,
@@ -171,9 +164,8 @@ impl App {
             front: Arc::new(front),
             listener,
             embedded: opened.embedded,
-            health,
+            admin,
             drain,
-            probes,
             delay: config.drain.delay,
             grace: config.drain.grace,
             reload: Reload::new(listener_tls, upstream_tls, auth),
@@ -197,7 +189,12 @@ impl App {
 
     /// The address of the probe listener, if there is one.
     pub fn probes_address(&self) -> Option<SocketAddr> {
-        self.probes.as_ref().and_then(|p| p.address().ok())
+        self.admin.probes_address()
+    }
+
+    /// Where operators are answered, if they are.
+    pub fn operators_address(&self) -> Option<SocketAddr> {
+        self.admin.operators_address()
     }
 
     /// Serves until `shutdown` or a GET asks for the drain, then drains: goes on as usual for `drain.delay`,
@@ -206,18 +203,13 @@ impl App {
     /// until then.
     pub async fn serve(mut self, shutdown: CancellationToken) {
         let end = CancellationToken::new();
-        let probes = self.probes.take();
-        let probing = async {
-            if let Some(probes) = probes {
-                probes.serve(end.clone()).await;
-            }
-        };
+        let answering = self.admin.take_listeners().serve(&end);
         let serving = async {
             self.serve_and_drain(&shutdown).await;
             shutdown.cancelled().await;
             end.cancel();
         };
-        tokio::join!(serving, probing);
+        tokio::join!(serving, answering);
         info!("stopped");
     }
 
@@ -234,7 +226,7 @@ impl App {
             () = self.drain.asked() => {}
         }
         info!("draining");
-        self.health.draining();
+        self.admin.health.draining();
         let _ = timeout(self.delay, &mut serving).await;
 
         // New calls are refused first: a client that finds the listener closed must not begin a call on an
@@ -305,6 +297,7 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
         read: config.store.read_patience,
         create: config.store.create_patience,
     };
+    let store: Arc<dyn Store> = Arc::new(Observed(store));
     let notes = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
     let ledger = Ledger::new(store, clock, patience).within(quotas(&config.limits));
     (ledger, notes)
@@ -357,76 +350,6 @@ fn start_early(
     async move { upstream.start_early(is_asked).await }
 }
 
-fn health(
-    config: &Config,
-    upstream: &Arc<Upstream>,
-    auth: Option<&Arc<Authenticator>>,
-) -> Arc<Health> {
-    let health = Health::new(config.admin.ready_needs_store).in_front_of(upstream);
-    Arc::new(health.behind_keys(auth.is_some()))
-}
-
-/// Fetches what clients are known by, for as long as the process runs.
-async fn keep_keys(auth: Option<Arc<Authenticator>>, health: Arc<Health>) {
-    let Some(auth) = auth else {
-        return;
-    };
-    let first = async {
-        auth.ready().await;
-        health.keys_fetched();
-    };
-    tokio::join!(auth.keep_keys(), first);
-}
-
-async fn probes(
-    admin: &config::AdminSettings,
-    drain: &config::DrainSettings,
-    health: &Arc<Health>,
-    shared: &Drain,
-) -> Result<Option<Probes>, AppError> {
-    let Some(address) = admin.probes else {
-        return Ok(None);
-    };
-    let token = drain.token.as_ref().map(|t| DrainToken::new(t.expose()));
-    let bound = Probes::bind(address, Arc::clone(health), shared.clone(), token).await;
-    bound.map(Some).map_err(|error| {
-        AppError(format!(
-            "admin.probes: {address} cannot be listened on: {error}"
-        ))
-    })
-}
-
-/// Keeps `health` up to date. The caller has reached the store already.
-fn watch(
-    health: Arc<Health>,
-    upstream: Arc<Upstream>,
-    runner: &Runner,
-) -> impl Future<Output = ()> + use<> {
-    let mut answers = runner.store_answers();
-    let ledger = runner.ledger().clone();
-    async move {
-        let store = async {
-            loop {
-                let away = !*answers.borrow_and_update();
-                let may_evict = ledger.store().health() != StoreHealth::Good;
-                health.store_is(match (away, may_evict) {
-                    (true, _) => Some(Degraded::Away),
-                    (false, true) => Some(Degraded::MayEvict),
-                    (false, false) => None,
-                });
-                // An outage is reported at once; findings of the store itself are reported at the next read.
-                if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
-                    return;
-                }
-            }
-        };
-        // The server is watched only until it answers: a server that fails later has its own container's
-        // probes, and the state of a program is read at each probe.
-        tokio::join!(store, health.watch_upstream(&upstream));
-    }
-}
-
-/// The settings of the runner.
 fn runner_settings(
     config: &Config,
     opened: &Opened,

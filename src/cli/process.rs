@@ -2,10 +2,10 @@
 
 use super::failure::CommandFailure;
 use crate::config::{LogFormat, TelemetrySettings};
-use crate::telemetry;
+use crate::telemetry::log as logging;
 
 pub(super) fn log(settings: &TelemetrySettings) -> Result<(), CommandFailure> {
-    telemetry::init(&telemetry::LogSettings {
+    logging::init(&logging::LogSettings {
         filter: settings.log.clone(),
         json: settings.format == LogFormat::Json,
     })

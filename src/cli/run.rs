@@ -24,14 +24,19 @@ pub(super) fn run(config: Config) -> Result<ExitCode, CommandFailure> {
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
+        let (store, replica) = (config.store.location.to_string(), config.replica.id.clone());
         let app = App::build(config, open_files)
             .await
             .map_err(|e| CommandFailure::runtime(e.to_string()))?;
         if let Some(address) = app.address() {
-            info!(%address, %path, %upstream, "serving");
+            let version = env!("CARGO_PKG_VERSION");
+            info!(%address, %path, %upstream, %store, %replica, version, "serving");
         }
         if let Some(address) = app.probes_address() {
             info!(%address, "answering probes");
+        }
+        if let Some(address) = app.operators_address() {
+            info!(%address, "answering operators");
         }
 
         let reload = app.reload();

@@ -221,49 +221,80 @@ fn replica(file: file::Replica, host: &Host) -> Result<ReplicaSettings, Problem>
     })
 }
 
+/// What an address of the admin section looks like, in errors.
+const PROBES: &str = "0.0.0.0:8441";
+const OPERATORS: &str = "127.0.0.1:8442";
+
 fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Problem> {
-    let refused = |text: String| Problem::new("admin.probes", text);
-    let probes = file.probes.map(|text| {
-        address(&text).ok_or_else(|| {
-            refused(format!(
-                "{text:?} is not an address with a port; write \"0.0.0.0:8441\""
-            ))
-        })
-    });
-    let probes = probes.transpose()?;
-    if probes.is_some_and(|probes| probes.port() != 0 && probes.port() == listen.address.port()) {
-        return Err(refused(
-            "has the port of listen.address; write another one, such as \"0.0.0.0:8441\"".into(),
-        ));
+    let probes = admin_address("admin.probes", file.probes, PROBES)?;
+    let operators = admin_address("admin.listen", file.listen, OPERATORS)?;
+    let ports = [
+        ("listen.address", Some(listen.address), ""),
+        ("admin.probes", probes, PROBES),
+        ("admin.listen", operators, OPERATORS),
+    ];
+    for (at, (setting, address, example)) in ports.iter().enumerate().skip(1) {
+        let same = |other: &&(&str, Option<SocketAddr>, &str)| {
+            let both = other.1.zip(*address);
+            both.is_some_and(|(one, two)| one.port() != 0 && one.port() == two.port())
+        };
+        if let Some((other, ..)) = ports.iter().take(at).find(same) {
+            let text = format!("has the port of {other}; write another one, such as \"{example}\"");
+            return Err(Problem::new(*setting, text));
+        }
+    }
+    let token = file.token;
+    if let Some(token) = &token {
+        check_token("admin.token", token.expose())?;
+    }
+    if operators.is_some_and(|address| !address.ip().is_loopback()) && token.is_none() {
+        let text = "is not a loopback address, so that other machines could read what is for operators; \
+                    set admin.token, too, or write \"127.0.0.1:8442\"";
+        return Err(Problem::new("admin.listen", text));
     }
     Ok(AdminSettings {
         probes,
+        listen: operators,
+        token,
         ready_needs_store: file.ready_needs_store,
     })
 }
 
+fn admin_address(
+    setting: &'static str,
+    text: Option<String>,
+    example: &str,
+) -> Result<Option<SocketAddr>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let wrong = || {
+        let text = format!("{text:?} is not an address with a port; write \"{example}\"");
+        Problem::new(setting, text)
+    };
+    address(&text).map(Some).ok_or_else(wrong)
+}
+
+/// Refuses a token that is easily guessed. The text of the token is not quoted, because it is a secret.
+fn check_token(setting: &'static str, token: &str) -> Result<(), Problem> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
+    if token.len() < TOKEN_MIN || token.len() > TOKEN_MAX || !token.chars().all(plain) {
+        let text = "cannot be part of a path or is easily guessed; write 16 to 256 letters, digits, \
+                    \"-\", \"_\", \".\" and \"~\"";
+        return Err(Problem::new(setting, text));
+    }
+    if PUBLISHED.iter().any(|known| token.starts_with(known)) {
+        let text = "is one of our examples, which everybody knows; write your own, such as \
+                    `openssl rand -hex 16` makes";
+        return Err(Problem::new(setting, text));
+    }
+    Ok(())
+}
+
 fn drain(file: file::Drain, admin: &AdminSettings) -> Result<DrainSettings, Problem> {
-    // The text is not quoted, because it allows to stop the process.
-    let refused = |text: &str| Problem::new("drain.token", text);
     if let Some(token) = &file.token {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
-        let token = token.expose();
-        if token.len() < TOKEN_MIN || token.len() > TOKEN_MAX || !token.chars().all(plain) {
-            return Err(refused(
-                "cannot be part of a path or is easily guessed; write 16 to 256 letters, digits, \
-                 \"-\", \"_\", \".\" and \"~\"",
-            ));
-        }
-        if PUBLISHED.iter().any(|known| token.starts_with(known)) {
-            return Err(refused(
-                "is one of our examples, which everybody knows; write your own, such as \
-                 `openssl rand -hex 16` makes",
-            ));
-        }
+        check_token("drain.token", token.expose())?;
         if admin.probes.is_none() {
-            return Err(refused(
-                "set, but nobody listens for it; set admin.probes, too",
-            ));
+            let text = "set, but nobody listens for it; set admin.probes, too";
+            return Err(Problem::new("drain.token", text));
         }
     }
     Ok(DrainSettings {

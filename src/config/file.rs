@@ -381,6 +381,10 @@ impl Default for Drain {
 pub(super) struct Admin {
     #[serde(deserialize_with = "optional")]
     pub(super) probes: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) listen: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) token: Option<Secret>,
     #[serde(deserialize_with = "scalar")]
     pub(super) ready_needs_store: bool,
 }

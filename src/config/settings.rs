@@ -1,5 +1,6 @@
 //! The configuration that the program runs on: parsed, checked and complete.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -251,6 +252,17 @@ pub enum Location {
     },
 }
 
+impl fmt::Display for Location {
+    /// Without what may be secret: the URL of a Redis may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Embedded(path) | Self::Slots(path) => write!(f, "redb:{}", path.display()),
+            Self::Redis { namespace, .. } => write!(f, "Redis, namespace {namespace}"),
+        }
+    }
+}
+
 /// The companion tools, by which clients without Tasks follow calls that take long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompanionSettings {
@@ -283,6 +295,10 @@ pub struct DrainSettings {
 pub struct AdminSettings {
     /// The address of the probe listener. It may be any address, because the listener serves nothing else.
     pub probes: Option<SocketAddr>,
+    /// Where operators are answered, if at all. Off loopback there is a token.
+    pub listen: Option<SocketAddr>,
+    /// What a request of an operator must name.
+    pub token: Option<Secret>,
     /// Whether the process is not ready while the store is away, even after the store was reached once.
     pub ready_needs_store: bool,
 }

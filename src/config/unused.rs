@@ -12,11 +12,20 @@ pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
     let all = of_store(&file.store)
         .into_iter()
         .chain(of_tasks(&file.tasks, &file.tools))
-        .chain([(
-            "admin.ready_needs_store",
-            file.admin.ready_needs_store && file.admin.probes.is_none(),
-            "nobody asks without admin.probes",
-        )]);
+        .chain([
+            (
+                "admin.ready_needs_store",
+                file.admin.ready_needs_store
+                    && file.admin.probes.is_none()
+                    && file.admin.listen.is_none(),
+                "nobody asks without admin.probes",
+            ),
+            (
+                "admin.token",
+                file.admin.token.is_some() && file.admin.listen.is_none(),
+                "nobody listens for it without admin.listen",
+            ),
+        ]);
     all.filter(|(_, is_unused, _)| *is_unused)
         .map(|(setting, _, why)| (setting, why))
         .collect()

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::json::{Object, Writer, quote};
 
+const REASON: &str = "io.raincheck/reason";
 const EFFECT: &str = "io.raincheck/effect";
 const NONE: &str = "none";
 const UNKNOWN: &str = "unknown";
@@ -289,6 +290,18 @@ impl Reason {
     }
 }
 
+/// The reason and the effect, in their words, of an error object that is a failure of raincheck's own making.
+pub fn own_failure(error: &RawValue) -> Option<(&'static str, &'static str)> {
+    let data = Object::parse(error.get()).ok()?.get_object("data")?;
+    let reason = data.get_str(REASON)?;
+    let reason = Reason::ALL
+        .into_iter()
+        .find(|known| known.word() == reason)?;
+    let effect = data.get_str(EFFECT)?;
+    let effect = [NONE, UNKNOWN].into_iter().find(|known| *known == effect)?;
+    Some((reason.word(), effect))
+}
+
 /// Whether an error object is a failure of raincheck's own making that says that nothing ran.
 pub fn says_not_run(error: &RawValue) -> bool {
     let effect = || {
@@ -317,7 +330,8 @@ impl Failure {
             SideEffect::Unknown => UNKNOWN,
         };
         RpcError::new(code::INTERNAL, self.message()).with_data(format!(
-            r#"{{"io.raincheck/reason":{},{}:{}}}"#,
+            "{{{}:{},{}:{}}}",
+            quote(REASON),
             quote(self.reason.word()),
             quote(EFFECT),
             quote(effect)
@@ -362,6 +376,7 @@ mod tests {
                 let data = error.data.clone().unwrap();
                 assert!(data.contains(&format!(r#""{EFFECT}":"{word}""#)), "{data}");
                 assert_eq!(says_not_run(&error.to_raw()), effect == SideEffect::None);
+                assert_eq!(own_failure(&error.to_raw()), Some((reason.word(), word)));
             }
         }
     }

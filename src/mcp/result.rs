@@ -34,6 +34,18 @@ pub fn result_type(result: &RawValue) -> Result<ResultType, Fault> {
     )
 }
 
+/// Whether a tool says in its result that it failed (tools, Error Handling).
+pub fn is_tool_error(result: &RawValue) -> bool {
+    // Few results have the word, and a search for it is far quicker than a parser.
+    if !result.get().contains("isError") {
+        return false;
+    }
+    Object::parse(result.get())
+        .ok()
+        .and_then(|object| object.get("isError"))
+        .is_some_and(|is_error| is_error.get() == "true")
+}
+
 /// A legacy server's result without a `resultType` of the server's own. `resultType` means nothing before
 /// 2026-07-28: a legacy result is always complete, and its call must not be sent again.
 pub fn without_type(result: Box<RawValue>) -> Box<RawValue> {

@@ -110,6 +110,7 @@ impl Runner {
                 let kept = Payload::Kept {
                     fence,
                     bytes: bytes.len() as u64,
+                    is_error: result::is_tool_error(result),
                 };
                 self.ledger.keep(&loaded.task, fence, bytes).await?;
                 (Outcome::Completed(kept), None)

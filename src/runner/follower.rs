@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::call::Announce;
 use super::presence::presence_pause;
+use super::report::{self, fate_of, tool_of_task};
 use super::request_state::input_required;
 use super::responder::{self, CallAnswer, CallSubscriber, Responder};
 use super::state::Runner;
@@ -26,6 +27,7 @@ use crate::task::machine::TaskEvent;
 use crate::task::policy::InputWhen;
 use crate::task::state::{OnDisconnect, Outcome, Payload, Progress};
 use crate::task::view_2025;
+use crate::telemetry::calls::Fate;
 use crate::upstream::UpstreamError;
 
 /// The pause before a record that could not be read is read again.
@@ -45,6 +47,8 @@ struct CallFollower {
     asked: BTreeSet<Box<str>>,
     /// When to record next that a client waits.
     mark_present_at: Option<Instant>,
+    /// What the client got in place of the plain answer.
+    fate: Option<Fate>,
 }
 
 impl Runner {
@@ -68,6 +72,7 @@ impl Runner {
             // While the client that made the call is connected, no replica looks for its presence.
             mark_present_at: presence_pause(&loaded.task)
                 .map(|pause| if made_the_call { now + pause } else { now }),
+            fate: (!made_the_call).then_some(Fate::Joined),
             loaded,
         };
         let halt = self.halt.clone();
@@ -82,6 +87,7 @@ impl Runner {
                 answer = follower.answer(&responder) => Some(answer),
             };
             if let Some(answer) = answer {
+                follower.report(&answer, now);
                 responder.answer(answer);
                 if halt.is_cancelled() || responder.settled().await {
                     return;
@@ -136,14 +142,13 @@ impl CallFollower {
             }
         }
         let announce = self.terms.announce.as_ref().map(|(_, announce)| announce);
-        if let Some(announce @ Announce::Task) = announce
-            && self.loaded.task.announced
-        {
-            return Some(self.task(announce));
+        if matches!(announce, Some(Announce::Task)) && self.loaded.task.announced {
+            return Some(self.task(&Announce::Task));
         }
         if let Some(outcome) = &self.loaded.task.outcome {
             return Some(self.end(outcome).await);
         }
+        let announce = self.terms.announce.as_ref().map(|(_, announce)| announce);
         let asks = self.terms.client_era == Era::Modern
             && self.loaded.task.open_questions().next().is_some();
         if asks && self.terms.input == InputWhen::BeforeTask {
@@ -187,7 +192,17 @@ impl CallFollower {
         Some(self.task(announce))
     }
 
-    fn task(&self, announce: &Announce) -> CallAnswer {
+    /// Tells operators what the client got, once.
+    fn report(&self, answer: &CallAnswer, began: Instant) {
+        let tool = tool_of_task(&self.loaded.task);
+        match self.fate {
+            Some(fate) => report::became(tool, fate),
+            None => report::answered(tool, answer, began),
+        }
+    }
+
+    fn task(&mut self, announce: &Announce) -> CallAnswer {
+        self.fate.get_or_insert_with(|| fate_of(announce));
         let now_ms = self.runner.ledger.now_ms();
         answer_of(announce.text(&self.loaded.task, now_ms))
     }

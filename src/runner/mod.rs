@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
-use tracing::{error, info};
+use tracing::error;
 
 use crate::mcp::error::Reason;
 use crate::room::BufferShare;
@@ -15,6 +15,8 @@ use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
 use crate::task::machine::{Rejected, TaskEvent};
+use crate::telemetry::calls::Fate;
+use crate::telemetry::metrics::METRICS;
 
 mod admission;
 mod alarm;
@@ -35,6 +37,7 @@ mod outcome;
 pub mod pauses;
 mod presence;
 mod recovery;
+mod report;
 mod request_state;
 pub mod responder;
 pub mod retry;
@@ -47,14 +50,12 @@ pub mod watch;
 
 use admission::Admittance;
 use carrier::Carrier;
+use report::tool_of;
 use responder::CallSubscriber;
 
 pub use answer::AnswerError;
 pub use call::{Announce, Busy, CallSpec, NotAdmitted};
 pub use state::{Runner, RunnerSettings};
-
-/// The method whose requests the limits count. Requests of other methods are not limited.
-const TOOL_CALL: &str = "tools/call";
 
 /// The rest of the grace period when calls are ended: time for their last commits.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -64,6 +65,24 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 struct CallPermit {
     _permit: OwnedSemaphorePermit,
     _params: Option<BufferShare>,
+    _running: Running,
+}
+
+/// Counts a call as running until it is dropped.
+#[derive(Debug)]
+struct Running;
+
+impl Running {
+    fn begin() -> Self {
+        METRICS.process.calls_running.inc();
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        METRICS.process.calls_running.dec();
+    }
 }
 
 impl CallPermit {
@@ -125,13 +144,20 @@ impl Runner {
 
     /// Makes room for one more call.
     fn admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), NotAdmitted> {
+        let admitted = self.try_admit(call);
+        if admitted.is_err() {
+            report::became(tool_of(&call.outgoing), Fate::Refused);
+        }
+        admitted
+    }
+
+    fn try_admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), NotAdmitted> {
         let permit = self
             .permit()?
             .with(self.settings.room.count(call.outgoing.params.len()));
-        let tool = call.outgoing.name.as_deref().unwrap_or_default();
-        let admittance = match &*call.outgoing.method {
-            TOOL_CALL => self.admission.enter(tool)?,
-            _ => Admittance::unlimited(),
+        let admittance = match tool_of(&call.outgoing) {
+            Some(tool) => self.admission.enter(tool)?,
+            None => Admittance::unlimited(),
         };
         Ok((permit, admittance))
     }
@@ -174,6 +200,7 @@ impl Runner {
         permit.map_err(|_| Busy).map(|permit| CallPermit {
             _permit: permit,
             _params: None,
+            _running: Running::begin(),
         })
     }
 
@@ -212,17 +239,16 @@ impl Runner {
             fence: loaded.task.fence,
             failure: loaded.task.failure(reason),
         };
-        self.settle(loaded, event, reason).await;
+        self.settle(loaded, event).await;
     }
 
-    async fn settle(&self, loaded: &Loaded, event: TaskEvent, reason: Reason) {
-        match self.ledger.apply(loaded, event).await {
-            Ok(_) => info!(task = ?loaded.task.id, reason = reason.word(), "task ended"),
-            Err(NotApplied::Rejected(Rejected::Ended, latest)) if latest.task.must_tell => {
-                self.note_told(&latest).await;
-            }
-            // Another replica ended the task, or the next sweep finds the task again.
-            Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => {}
+    async fn settle(&self, loaded: &Loaded, event: TaskEvent) {
+        // Where nothing was applied, another replica ended the task, or the next sweep finds the task again.
+        if let Err(NotApplied::Rejected(Rejected::Ended, stands)) =
+            self.ledger.apply(loaded, event).await
+            && stands.task.must_tell
+        {
+            self.note_told(&stands).await;
         }
     }
 }

@@ -152,8 +152,7 @@ impl Runner {
                     }
                 }
                 IndexedRecord::Record(loaded) => {
-                    self.settle(&loaded, TaskEvent::Tick, Reason::Deadline)
-                        .await;
+                    self.settle(&loaded, TaskEvent::Tick).await;
                 }
                 IndexedRecord::Newer => *passed += 1,
                 // At the head of the index the entry would keep others waiting.
@@ -207,7 +206,7 @@ impl Runner {
                     fence: Fence(1),
                     failure: not_sent(Reason::StoreLost),
                 };
-                self.settle(&loaded, event, Reason::StoreLost).await;
+                self.settle(&loaded, event).await;
             }
             let mut in_doubt = self.in_doubt.lock();
             if in_doubt.front() == Some(&id) {

@@ -19,6 +19,7 @@ use crate::failpoint::{Point, hit};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::task::machine::{Effect, Rejected, TaskEvent, step};
 use crate::task::state::{Outcome, Payload, Task};
+use crate::telemetry;
 
 /// Results up to this size are part of the record. Larger results have an entry of their own, so that
 /// no poll of a working task carries them.
@@ -161,6 +162,7 @@ impl Ledger {
         match committed? {
             Commit::Done(revision) => {
                 hit(Point::CreateAfter);
+                telemetry::tasks::committed(None, &task);
                 let version = Version {
                     revision,
                     nonce: write.nonce,
@@ -252,6 +254,7 @@ impl Ledger {
         write.durable |= answers;
         match self.commit_patiently(&write, self.patience.read).await? {
             Commit::Done(revision) => {
+                telemetry::tasks::committed(Some(&loaded.task), &decided.task);
                 if decided.task.is_ended() {
                     let (caller, bytes) = (&decided.task.caller, write.record.len());
                     self.quotas

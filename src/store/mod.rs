@@ -20,6 +20,7 @@ pub mod kv;
 mod leases;
 pub mod ledger;
 pub mod memory;
+pub mod observed;
 pub mod patience;
 pub mod quota;
 mod random;

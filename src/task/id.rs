@@ -97,6 +97,11 @@ impl Incarnation {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name of the replica.
+    pub fn replica(&self) -> &str {
+        self.0.split('/').next().unwrap_or_default()
+    }
 }
 
 /// Counts the commits of a task, from 1.

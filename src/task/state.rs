@@ -67,6 +67,12 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
     pub leg: Leg,
+    /// When the call was first sent to the server. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_ms: Option<u64>,
+    /// The time in all in which questions were open. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub input_wait_ms: u64,
     /// Every question of the task's life, in the order asked. Delivered questions have no text any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Question>,
@@ -289,6 +295,9 @@ pub enum Payload {
     Kept {
         fence: Fence,
         bytes: u64,
+        /// Whether the tool says that it failed (`isError`).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
     },
 }
 
@@ -408,4 +417,9 @@ impl Task {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero_ms(ms: &u64) -> bool {
+    *ms == 0
 }

@@ -1,10 +1,12 @@
-//! The parts of the documents that are made from the program: docs/configuration.md and docs/errors.md.
+//! The parts of the documents that are made from the program: docs/configuration.md, docs/errors.md and
+//! docs/metrics.md.
 //!
 //! `RAINCHECK_RENEW=1 cargo test --test config generated` writes them anew.
 
 use std::fmt::Write as _;
 
 use raincheck::mcp::error::{Failure, Reason, SideEffect};
+use raincheck::telemetry::metrics::METRICS;
 
 #[test]
 fn the_page_of_settings_is_the_example_file() {
@@ -24,6 +26,18 @@ fn the_page_of_errors_lists_what_the_program_says() {
         let _ = writeln!(table, "| `{word}` | {sentence} | {happened} | {effect} |");
     }
     is_in_page("errors.md", &table);
+}
+
+#[test]
+fn the_page_of_metrics_lists_what_is_served() {
+    let mut table =
+        String::from("| metric | type | labels | what it counts |\n|---|---|---|---|\n");
+    for metric in METRICS.described() {
+        let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
+        let (name, kind, labels) = (metric.name, metric.kind, labels.join(", "));
+        let _ = writeln!(table, "| `{name}` | {kind} | {labels} | {} |", metric.help);
+    }
+    is_in_page("metrics.md", &table);
 }
 
 const BEGIN: &str = "<!-- generated";

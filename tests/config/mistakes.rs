@@ -183,6 +183,25 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
              \"0.0.0.0:8441\"",
     ),
     (
+        "[admin]\nprobes = '0.0.0.0:8441'\nlisten = '127.0.0.1:8441'",
+        "config.toml: admin.listen: has the port of admin.probes; write another one, such as \
+             \"127.0.0.1:8442\"",
+    ),
+    (
+        "[admin]\nlisten = '8442'",
+        r#"config.toml: admin.listen: "8442" is not an address with a port; write "127.0.0.1:8442""#,
+    ),
+    (
+        "[admin]\nlisten = '0.0.0.0:8442'",
+        "config.toml: admin.listen: is not a loopback address, so that other machines could read what is \
+             for operators; set admin.token, too, or write \"127.0.0.1:8442\"",
+    ),
+    (
+        "[admin]\nlisten = '0.0.0.0:8442'\ntoken = 'short'",
+        "config.toml: admin.token: cannot be part of a path or is easily guessed; write 16 to 256 \
+             letters, digits, \"-\", \"_\", \".\" and \"~\"",
+    ),
+    (
         "[drain]\ntoken = 'correct-horse-battery'",
         "config.toml: drain.token: set, but nobody listens for it; set admin.probes, too",
     ),

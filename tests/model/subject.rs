@@ -192,6 +192,7 @@ impl Subject {
         Payload::Kept {
             fence: task.fence,
             bytes,
+            is_error: false,
         }
     }
 
@@ -246,6 +247,8 @@ impl Subject {
             attempts: 0,
             released: false,
             leg: state::Leg::Sent(1),
+            sent_ms: Some(now_ms),
+            input_wait_ms: 0,
             questions: Vec::new(),
             round: 0,
             resume: None,

@@ -75,6 +75,7 @@ mod malformed;
 #[path = "../support/memory.rs"]
 mod memory;
 mod native;
+mod operators;
 mod pass;
 mod policy;
 mod probes;

@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::super::call::not_sent;
 use super::super::outcome;
+use super::super::report::{self, tool_of};
 use super::super::responder::CallAnswer;
 use super::dispatch::{Dispatch, OpenLeg};
 use super::{Audience, CallStage, Carrier, Flow};
@@ -126,6 +127,7 @@ impl Carrier {
     pub(super) fn answer(&mut self, answer: CallAnswer) {
         self.end_dispatch();
         if let Audience::Client(client) = &self.audience {
+            report::answered(tool_of(&self.server.outgoing), &answer, self.began);
             client.answer(answer);
         }
     }

@@ -62,6 +62,8 @@ pub(super) struct Carrier {
     progress: PendingProgress,
     /// The pauses between the legs of a server that asks nothing.
     pauses: Pauses,
+    /// When the call, or this carrier's part of it, began.
+    began: Instant,
     /// The id of the record, as soon as there is one: it outlives a panic of the carrier.
     task_id: Arc<OnceLock<TaskId>>,
 }
@@ -145,6 +147,7 @@ impl Carrier {
             timers,
             progress: PendingProgress::default(),
             pauses: Pauses::default(),
+            began: now,
             task_id: Arc::default(),
         }
     }
@@ -205,6 +208,7 @@ impl Carrier {
             dispatch,
             progress: PendingProgress::default(),
             pauses: Pauses::default(),
+            began: Instant::now(),
         }
     }
 

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::super::call::{Announce, ClientTerms};
 use super::super::custody::Custody;
 use super::super::leg;
+use super::super::report::{self, fate_of, tool_of_task};
 use super::super::request_state::input_required;
 use super::super::responder::CallAnswer;
 use super::record_terms::RecordTerms;
@@ -17,6 +18,7 @@ use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
+use crate::telemetry::calls::Fate;
 
 impl Carrier {
     /// Makes the record of this call and tells the client of it.
@@ -73,11 +75,13 @@ impl Carrier {
             return;
         };
         let task = recorded.task();
-        let json = if task.announced {
-            announce.text(task, self.runner.ledger.now_ms())
+        let (json, fate) = if task.announced {
+            let json = announce.text(task, self.runner.ledger.now_ms());
+            (json, fate_of(announce))
         } else {
-            input_required(task)
+            (input_required(task), Fate::Question)
         };
+        report::became(tool_of_task(task), fate);
         if let Ok(result) = RawValue::from_string(json) {
             client.answer(CallAnswer::Result(result));
         }
@@ -112,6 +116,8 @@ impl Carrier {
             } else {
                 Leg::Sent(1)
             },
+            sent_ms: (!self.dispatch.waits()).then_some(now_ms),
+            input_wait_ms: 0,
             resume: None,
             questions: Vec::new(),
             round: 0,

@@ -12,6 +12,8 @@ use super::state::{Digest, Leg, Outcome, Progress, Question, QuestionStage, Reac
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::input::QUESTIONS_MAX;
 
+mod times;
+
 /// What may happen to a task.
 #[derive(Debug, Clone)]
 pub enum TaskEvent {
@@ -208,6 +210,7 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
     };
     // No two revisions have the same time, so that a client that compares times sees each change.
     next.updated_ms = now_ms.max(task.updated_ms + 1);
+    times::keep(task, &mut next, now_ms);
     Ok(Step { task: next, effect })
 }
 

@@ -40,6 +40,8 @@ pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
         attempts: 0,
         released: false,
         leg,
+        sent_ms: None,
+        input_wait_ms: 0,
         resume: None,
         questions: Vec::new(),
         round: 0,

@@ -202,15 +202,25 @@ impl Proxy {
 
     /// Where probes are answered.
     pub(crate) async fn probes(&self) -> SocketAddr {
-        eventually(PATIENCE, "probes are answered", async || {
+        self.said("answering probes address=").await
+    }
+
+    /// The address that the log has after these words.
+    async fn said(&self, words: &str) -> SocketAddr {
+        eventually(PATIENCE, words, async || {
             let log = self.log();
-            let said = log.split_once("answering probes address=");
+            let said = log.split_once(words);
             match said.and_then(|(_, rest)| rest.split_once('\n')) {
                 Some((address, _)) => Ok(address.trim().parse().unwrap()),
                 None => Err(log),
             }
         })
         .await
+    }
+
+    /// Where operators are answered.
+    pub(crate) async fn operators(&self) -> SocketAddr {
+        self.said("answering operators address=").await
     }
 
     /// SIGTERM, and the end of the process.

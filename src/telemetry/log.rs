@@ -7,6 +7,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::repeats::Repeats;
+
 /// What to log and how.
 #[derive(Debug, Clone)]
 pub struct LogSettings {
@@ -31,7 +33,7 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
     };
     tracing_subscriber::registry()
         .with(filter)
-        .with(output)
+        .with(output.with_filter(Repeats))
         .try_init()
         .map_err(|_| "logging was set up twice".to_owned())
 }

@@ -1,0 +1,159 @@
+//! A small HTTP/1.1 listener for operators and orchestrators: one request for each connection, and no client that
+//! is silent keeps another one waiting.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+/// The most open connections; further ones wait to be accepted. An orchestrator sends one request at a time.
+const CONNECTIONS_MAX: usize = 256;
+
+/// Connections that have sent no request yet. Beyond this the oldest of them is closed, so that a request never
+/// waits behind silent connections.
+const SILENT_MAX: usize = 128;
+
+/// How long the head of a request may take.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long the last answers may take after the listener has stopped.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// What a listener answers.
+#[async_trait]
+pub(super) trait Answers: std::fmt::Debug + Send + Sync + 'static {
+    /// Answers one request. The future is dropped if the client goes away.
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>>;
+}
+
+/// Bound, and not served yet.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    answers: Arc<dyn Answers>,
+}
+
+impl Listener {
+    pub(super) async fn bind(address: SocketAddr, answers: impl Answers) -> io::Result<Self> {
+        Ok(Self {
+            listener: TcpListener::bind(address).await?,
+            answers: Arc::new(answers),
+        })
+    }
+
+    /// The bound address, with the port that the system chose if the configured port is 0.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until `stop`.
+    pub async fn serve(self, stop: CancellationToken) {
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let connections = TaskTracker::new();
+        let accepting = async {
+            let mut silent = VecDeque::new();
+            loop {
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
+                    return;
+                };
+                match self.listener.accept().await {
+                    Ok((stream, _)) => {
+                        let answers = Arc::clone(&self.answers);
+                        let visitor = Arc::new(Visitor::default());
+                        make_room(&mut silent, &visitor);
+                        connections.spawn(async move {
+                            speak(&*answers, stream, &visitor).await;
+                            drop(permit);
+                        });
+                    }
+                    // Most likely out of file descriptors, until other connections end.
+                    Err(error) => {
+                        warn!(%error, "a connection of an operator could not be accepted");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            }
+        };
+        let _ = stop.run_until_cancelled(accepting).await;
+        connections.close();
+        let _ = tokio::time::timeout(LAST_ANSWERS, connections.wait()).await;
+    }
+}
+
+/// One connection.
+#[derive(Debug, Default)]
+struct Visitor {
+    has_asked: AtomicBool,
+    sent_away: CancellationToken,
+}
+
+/// Adds a new connection, and closes the oldest silent one if there are too many.
+fn make_room(silent: &mut VecDeque<Weak<Visitor>>, new: &Arc<Visitor>) {
+    silent.retain(|visitor| {
+        let visitor = visitor.upgrade();
+        visitor.is_some_and(|visitor| !visitor.has_asked.load(Ordering::Relaxed))
+    });
+    if silent.len() >= SILENT_MAX
+        && let Some(oldest) = silent.pop_front().and_then(|oldest| oldest.upgrade())
+    {
+        oldest.sent_away.cancel();
+    }
+    silent.push_back(Arc::downgrade(new));
+}
+
+async fn speak(answers: &dyn Answers, stream: TcpStream, visitor: &Visitor) {
+    let service = service_fn(|request: Request<Incoming>| {
+        visitor.has_asked.store(true, Ordering::Relaxed);
+        async move { Ok::<_, Infallible>(answers.answer(&request).await) }
+    });
+    // One request for each connection, so that no idle client holds a connection.
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let served = visitor.sent_away.run_until_cancelled(served).await;
+    if let Some(Err(error)) = served {
+        debug!(%error, "an operator's connection ended with an error");
+    }
+}
+
+pub(super) fn json(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The answer to another method than GET.
+pub(super) fn only_get() -> Response<Full<Bytes>> {
+    let mut response = json(StatusCode::METHOD_NOT_ALLOWED, "{}".into());
+    let headers = response.headers_mut();
+    headers.insert(ALLOW, HeaderValue::from_static("GET"));
+    response
+}
+
+/// The answer about what is not there.
+pub(super) fn nothing() -> Response<Full<Bytes>> {
+    json(StatusCode::NOT_FOUND, "{}".into())
+}

@@ -1,0 +1,136 @@
+//! The listeners for orchestrators and operators, and the health that they report.
+
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::error::AppError;
+use crate::admin::drain::Drain;
+use crate::admin::health::{Degraded, Health};
+use crate::admin::token::Token;
+use crate::admin::{Listener, operator, probes};
+use crate::config::{Config, Secret};
+use crate::runner::Runner;
+use crate::store::StoreHealth;
+use crate::telemetry::repeats::tell_what_was_left_out;
+use crate::upstream::wrapped::Upstream;
+
+/// How often the store's own findings are read.
+const STORE_HEALTH: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Admin {
+    pub(super) health: Arc<Health>,
+    listeners: Listeners,
+}
+
+/// Bound, and not served yet.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    probes: Option<Listener>,
+    operators: Option<Listener>,
+}
+
+impl Admin {
+    pub(super) async fn bind(
+        config: &Config,
+        upstream: &Arc<Upstream>,
+        needs_keys: bool,
+        drain: &Drain,
+    ) -> Result<Self, AppError> {
+        let health = Health::new(config.admin.ready_needs_store).in_front_of(upstream);
+        let health = Arc::new(health.behind_keys(needs_keys));
+        let mut listeners = Listeners::default();
+        if let Some(address) = config.admin.probes {
+            let token = config.drain.token.as_ref().map(token);
+            let bound = probes::bind(address, Arc::clone(&health), drain.clone(), token).await;
+            listeners.probes = Some(bound.map_err(not_bound("admin.probes", address))?);
+        }
+        if let Some(address) = config.admin.listen {
+            let token = config.admin.token.as_ref().map(token);
+            let bound = operator::bind(address, Arc::clone(&health), token).await;
+            listeners.operators = Some(bound.map_err(not_bound("admin.listen", address))?);
+        }
+        Ok(Self { health, listeners })
+    }
+
+    /// Keeps the health true, and the log short. The store was reached when this is called.
+    pub(super) fn watch(
+        &self,
+        upstream: Arc<Upstream>,
+        runner: &Runner,
+    ) -> impl Future<Output = ()> + use<> {
+        let mut answers = runner.store_answers();
+        let ledger = runner.ledger().clone();
+        let health = Arc::clone(&self.health);
+        let is_asked = self.listeners.probes.is_some() || self.listeners.operators.is_some();
+        async move {
+            let store = async {
+                loop {
+                    let away = !*answers.borrow_and_update();
+                    let may_evict = ledger.store().health() != StoreHealth::Good;
+                    health.store_is(match (away, may_evict) {
+                        (true, _) => Some(Degraded::Away),
+                        (false, true) => Some(Degraded::MayEvict),
+                        (false, false) => None,
+                    });
+                    // An outage is told at once; what the store found out by itself, a little later.
+                    if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
+                        return;
+                    }
+                }
+            };
+            let server = async {
+                // No request goes to the server for a health that nobody asks for. The server is asked until it
+                // has answered once: a server that goes later has probes of its own, and each probe asks about a
+                // program.
+                if is_asked {
+                    health.watch_upstream(&upstream).await;
+                }
+                pending::<()>().await;
+            };
+            tokio::join!(store, server, tell_what_was_left_out());
+        }
+    }
+
+    pub(super) fn probes_address(&self) -> Option<SocketAddr> {
+        self.listeners.probes.as_ref()?.address().ok()
+    }
+
+    pub(super) fn operators_address(&self) -> Option<SocketAddr> {
+        self.listeners.operators.as_ref()?.address().ok()
+    }
+
+    pub(super) fn take_listeners(&mut self) -> Listeners {
+        std::mem::take(&mut self.listeners)
+    }
+}
+
+impl Listeners {
+    /// Answers until `end`.
+    pub(super) async fn serve(self, end: &CancellationToken) {
+        tokio::join!(serve(self.probes, end), serve(self.operators, end));
+    }
+}
+
+async fn serve(listener: Option<Listener>, end: &CancellationToken) {
+    if let Some(listener) = listener {
+        listener.serve(end.clone()).await;
+    }
+}
+
+fn token(secret: &Secret) -> Token {
+    Token::new(secret.expose())
+}
+
+fn not_bound(setting: &str, address: SocketAddr) -> impl FnOnce(std::io::Error) -> AppError {
+    move |error| {
+        AppError(format!(
+            "{setting}: {address} cannot be listened on: {error}"
+        ))
+    }
+}

@@ -1,0 +1,189 @@
+//! What a commit changed about a task, as operators see it: the one source of the log lines and the metrics of
+//! tasks.
+
+use super::state::{Leg, Question, QuestionStage, Task};
+
+/// One change of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskChange {
+    Created,
+    /// A client heard of the task.
+    Announced,
+    /// The call went to the server, for the first time or again.
+    Dispatched,
+    /// The server asked its client so many questions.
+    Asked(usize),
+    /// The client answered so many questions.
+    Answered(usize),
+    /// The owner left the call to other replicas.
+    Released,
+    /// Another replica carries the call of a lost owner on.
+    TakenOver,
+    Ended,
+}
+
+/// The changes from `before` to `after`, in the order in which they happened. `before` is `None` for a new
+/// record.
+pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
+    let asked = |task: &Task| task.questions.len();
+    let answered = |task: &Task| task.questions.iter().filter(|q| is_answered(q)).count();
+    let mut found = Vec::new();
+    let Some(before) = before else {
+        found.push(TaskChange::Created);
+        if after.announced {
+            found.push(TaskChange::Announced);
+        }
+        if sent(after) > 0 {
+            found.push(TaskChange::Dispatched);
+        }
+        if asked(after) > 0 {
+            found.push(TaskChange::Asked(asked(after)));
+        }
+        return found;
+    };
+    if before.is_ended() {
+        return found;
+    }
+    if after.announced && !before.announced {
+        found.push(TaskChange::Announced);
+    }
+    if after.released && !before.released {
+        found.push(TaskChange::Released);
+    }
+    if after.fence > before.fence && before.owner.is_some() {
+        found.push(TaskChange::TakenOver);
+    }
+    // An end forgets the questions that were not answered.
+    if after.is_ended() {
+        found.push(TaskChange::Ended);
+        return found;
+    }
+    if asked(after) > asked(before) {
+        found.push(TaskChange::Asked(asked(after) - asked(before)));
+    } else if answered(after) > answered(before) {
+        found.push(TaskChange::Answered(answered(after) - answered(before)));
+    }
+    if sent(after) > sent(before) {
+        found.push(TaskChange::Dispatched);
+    }
+    found
+}
+
+/// The number of the last dispatch; 0 before the first.
+fn sent(task: &Task) -> u32 {
+    match task.leg {
+        Leg::Queued => 0,
+        Leg::Sent(number) | Leg::Parked(number) => number,
+    }
+}
+
+fn is_answered(question: &Question) -> bool {
+    match question.stage {
+        QuestionStage::Answered(_) | QuestionStage::Delivered(_) => true,
+        QuestionStage::Open(_) | QuestionStage::Withdrawn => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::mcp::error::{Failure, Reason, SideEffect};
+    use crate::task::id::Incarnation;
+    use crate::task::machine::tests::task;
+    use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent, step};
+    use crate::task::state::{Outcome, Payload, Reach};
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    /// Applies the events to a task that waits for its turn, a second apart, and tells the changes of each.
+    fn told(events: Vec<TaskEvent>) -> (Task, Vec<Vec<TaskChange>>) {
+        let mut now = task(Leg::Queued, true);
+        let mut found = vec![changes(None, &now)];
+        for event in events {
+            let next = step(&now, event, now.updated_ms + 1000).unwrap().task;
+            found.push(changes(Some(&now), &next));
+            now = next;
+        }
+        (now, found)
+    }
+
+    fn owner(event: OwnerEvent, fence: u64) -> TaskEvent {
+        TaskEvent::Owner(crate::task::id::Fence(fence), event)
+    }
+
+    fn ended() -> OwnerEvent {
+        OwnerEvent::Ended {
+            outcome: Outcome::Completed(Payload::Inline(raw("{}"))),
+            message: None,
+            progress: None,
+        }
+    }
+
+    #[test]
+    fn the_life_of_a_task_is_told_change_by_change() {
+        let asked = OwnerEvent::Asked {
+            origin: "7".into(),
+            request: raw("{}"),
+        };
+        let answered = TaskEvent::Answered {
+            answers: BTreeMap::from([("q1".into(), raw("{}"))]),
+            by: Incarnation::from_text("a/1"),
+            waits: false,
+        };
+        let delivered = OwnerEvent::Delivered { key: "q1".into() };
+        let (task, found) = told(vec![
+            owner(OwnerEvent::Dispatched, 1),
+            owner(asked, 1),
+            answered,
+            owner(delivered, 1),
+            owner(ended(), 1),
+        ]);
+        assert_eq!(
+            found,
+            [
+                vec![TaskChange::Created, TaskChange::Announced],
+                vec![TaskChange::Dispatched],
+                vec![TaskChange::Asked(1)],
+                vec![TaskChange::Answered(1)],
+                vec![],
+                vec![TaskChange::Ended],
+            ]
+        );
+        assert_eq!(task.sent_ms, Some(task.created_ms + 1000));
+        assert_eq!(task.input_wait_ms, 1000);
+    }
+
+    #[test]
+    fn a_lost_owner_is_told_and_a_question_that_nobody_answered_is_waited_for_to_the_end() {
+        let asked = OwnerEvent::Asked {
+            origin: "7".into(),
+            request: raw("{}"),
+        };
+        let takeover = TaskEvent::Claimed {
+            fence: crate::task::id::Fence(1),
+            by: Incarnation::from_text("b/1"),
+            reach: Reach::Shared,
+            takeover: TakeoverMode::Resume,
+        };
+        let failure = Failure::new(Reason::Deadline, SideEffect::Unknown);
+        let abandoned = TaskEvent::Abandoned {
+            fence: crate::task::id::Fence(2),
+            failure,
+        };
+        let (task, found) = told(vec![
+            owner(OwnerEvent::Dispatched, 1),
+            takeover,
+            owner(asked, 2),
+            abandoned,
+        ]);
+        assert_eq!(found[2], [TaskChange::TakenOver]);
+        assert_eq!(found[4], [TaskChange::Ended]);
+        assert_eq!(task.input_wait_ms, 1000);
+    }
+}

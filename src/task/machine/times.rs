@@ -1,0 +1,18 @@
+//! The times that a task keeps for operators. No rule reads them.
+
+use crate::task::state::{Leg, Task};
+
+/// Keeps what operators are told at the task's end: when the call was first sent, and how long it waited for
+/// its client.
+pub(super) fn keep(before: &Task, next: &mut Task, now_ms: u64) {
+    let was_sent = !matches!(next.leg, Leg::Queued);
+    if was_sent && next.sent_ms.is_none() {
+        next.sent_ms = Some(now_ms);
+    }
+    let first_asked = before.open_questions().map(|(q, _)| q.asked_ms).min();
+    if let Some(asked_ms) = first_asked
+        && next.open_questions().next().is_none()
+    {
+        next.input_wait_ms += now_ms.saturating_sub(asked_ms);
+    }
+}

@@ -1,0 +1,84 @@
+//! What operators hear of calls whose clients wait for them: metrics, and a log line for each that raincheck fails.
+
+use std::time::Duration;
+
+use tracing::info;
+
+use super::metrics::METRICS;
+use super::tool::with_label;
+use crate::mcp::error::{Failure, SideEffect};
+
+/// What the client of a call got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Plain,
+    Task,
+    Ticket,
+    Question,
+    Joined,
+    Refused,
+}
+
+impl Fate {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Task => "task",
+            Self::Ticket => "ticket",
+            Self::Question => "question",
+            Self::Joined => "joined",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// Counts what the client of a call got.
+pub fn became(tool: &str, fate: Fate) {
+    let calls = &METRICS.calls.fates;
+    with_label(tool, |tool| {
+        calls.with_label_values(&[tool, fate.word()]).inc();
+    });
+}
+
+/// How a call ended that its client got a plain answer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlainEnd {
+    Completed,
+    ToolError,
+    /// A JSON-RPC error of the server.
+    Error,
+    Failed(Failure),
+}
+
+/// Reports a plain answer.
+pub fn answered(tool: &str, end: PlainEnd, after: Duration) {
+    let metrics = &METRICS.calls;
+    let outcome = match end {
+        PlainEnd::Completed => "completed",
+        PlainEnd::ToolError => "tool_error",
+        PlainEnd::Error | PlainEnd::Failed(_) => "failed",
+    };
+    with_label(tool, |tool| {
+        let durations = &metrics.duration;
+        durations
+            .with_label_values(&[tool, outcome])
+            .observe(after.as_secs_f64());
+    });
+    became(tool, Fate::Plain);
+    if let PlainEnd::Failed(failure) = end {
+        let (reason, effect) = (failure.reason.word(), effect(failure.effect));
+        with_label(tool, |tool| {
+            let failed = &metrics.failed;
+            failed.with_label_values(&[tool, reason, effect]).inc();
+        });
+        let seconds = after.as_secs_f64();
+        info!(tool, reason, effect, seconds, "call failed");
+    }
+}
+
+fn effect(effect: SideEffect) -> &'static str {
+    match effect {
+        SideEffect::None => "none",
+        SideEffect::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,39 @@
+//! Metrics of calls and of what their clients got.
+
+use prometheus::{HistogramVec, IntCounterVec};
+
+use super::list::{CALL_SECONDS, List};
+
+#[derive(Debug)]
+pub struct CallMetrics {
+    pub fates: IntCounterVec,
+    pub duration: HistogramVec,
+    pub failed: IntCounterVec,
+}
+
+impl CallMetrics {
+    pub(super) fn new(list: &mut List) -> Self {
+        Self {
+            fates: list.counters(
+                "raincheck_calls_total",
+                "Tool calls that raincheck carried, by what their clients got: `plain` (the answer itself), \
+                 `task`, `ticket` (a task for a client without Tasks), `question` (asked before there was a \
+                 task), `joined` (the record of a call that was made before), `refused` (raincheck was busy; \
+                 nothing was sent).",
+                &["tool", "fate"],
+            ),
+            duration: list.histograms(
+                "raincheck_call_duration_seconds",
+                "Seconds from the beginning of a call to its plain answer, by outcome: `completed`, \
+                 `tool_error` (the tool says `isError`), `failed`.",
+                &["tool", "outcome"],
+                CALL_SECONDS,
+            ),
+            failed: list.counters(
+                "raincheck_calls_failed_total",
+                "Calls that raincheck itself answered with a failure, by its reason and effect (errors.md).",
+                &["tool", "reason", "effect"],
+            ),
+        }
+    }
+}

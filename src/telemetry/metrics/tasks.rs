@@ -1,0 +1,67 @@
+//! Metrics of tasks.
+
+use prometheus::{HistogramVec, IntCounter, IntCounterVec};
+
+use super::list::{CALL_SECONDS, List};
+
+#[derive(Debug)]
+pub struct TaskMetrics {
+    pub announced: IntCounterVec,
+    pub ended: IntCounterVec,
+    pub duration: HistogramVec,
+    pub queue: HistogramVec,
+    pub input: HistogramVec,
+    pub questions: IntCounterVec,
+    pub takeovers: IntCounter,
+    pub releases: IntCounter,
+}
+
+impl TaskMetrics {
+    pub(super) fn new(list: &mut List) -> Self {
+        Self {
+            announced: list.counters(
+                "raincheck_tasks_total",
+                "Tasks that clients heard of.",
+                &["tool"],
+            ),
+            ended: list.counters(
+                "raincheck_tasks_ended_total",
+                "Tasks that ended, by outcome: `completed`, `tool_error` (the tool says `isError`), `failed`, \
+                 `cancelled`. Where raincheck itself failed the task, reason and effect are those of errors.md, \
+                 else they are empty.",
+                &["tool", "outcome", "reason", "effect"],
+            ),
+            duration: list.histograms(
+                "raincheck_task_duration_seconds",
+                "Seconds from the record of a task to its end.",
+                &["tool", "outcome"],
+                CALL_SECONDS,
+            ),
+            queue: list.histograms(
+                "raincheck_task_queue_seconds",
+                "Seconds that a task waited for its turn (`concurrency`) before it was first sent to the server.",
+                &["tool"],
+                CALL_SECONDS,
+            ),
+            input: list.histograms(
+                "raincheck_task_input_seconds",
+                "Seconds in which a task with questions waited for its client's answers.",
+                &["tool"],
+                CALL_SECONDS,
+            ),
+            questions: list.counters(
+                "raincheck_questions_total",
+                "Questions in tasks: `asked` by the server, `answered` by the client.",
+                &["what"],
+            ),
+            takeovers: list.counter(
+                "raincheck_takeovers_total",
+                "Tasks of lost owners that this replica carries on.",
+            ),
+            releases: list.counter(
+                "raincheck_releases_total",
+                "Tasks that this replica left to others when it drained.",
+            ),
+        }
+    }
+}

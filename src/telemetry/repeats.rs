@@ -1,0 +1,104 @@
+//! Leaves out warnings that repeat: an outage must not fill the log.
+//!
+//! Each place in the code may write [`WARNINGS_MAX`] warnings a minute. What it wrote beyond that is counted, and the
+//! count is written when the minute is over. Errors and all other levels always pass.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Metadata, Subscriber, warn};
+use tracing_subscriber::layer::{Context, Filter};
+
+use crate::lock::Mutex;
+
+/// The most warnings of one place in a minute.
+const WARNINGS_MAX: u32 = 3;
+
+const WINDOW: Duration = Duration::from_mins(1);
+
+/// The places that warned.
+static PLACES: Mutex<Option<HashMap<Identifier, Place>>> = Mutex::new(None);
+
+/// One place in the code, in its minute.
+#[derive(Debug)]
+struct Place {
+    began: Instant,
+    written: u32,
+    left_out: u64,
+    metadata: &'static Metadata<'static>,
+}
+
+impl Place {
+    /// Counts one more warning. Returns whether to write it.
+    fn writes(&mut self, now: Instant) -> bool {
+        // The count of a minute that is over is written by `tell`, before a new minute begins.
+        if self.left_out == 0 && now >= self.began + WINDOW {
+            (self.began, self.written) = (now, 0);
+        }
+        if self.written < WARNINGS_MAX {
+            self.written += 1;
+            return true;
+        }
+        self.left_out += 1;
+        false
+    }
+
+    /// What was left out, once the minute is over.
+    fn over(&mut self, now: Instant) -> Option<u64> {
+        if self.left_out == 0 || now < self.began + WINDOW {
+            return None;
+        }
+        (self.began, self.written) = (now, 0);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// The filter of the log's output.
+#[derive(Debug)]
+pub(super) struct Repeats;
+
+impl<S: Subscriber> Filter<S> for Repeats {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        if *metadata.level() != Level::WARN {
+            return true;
+        }
+        let now = Instant::now();
+        let mut places = PLACES.lock();
+        let place = places
+            .get_or_insert_default()
+            .entry(metadata.callsite())
+            .or_insert_with(|| Place {
+                began: now,
+                written: 0,
+                left_out: 0,
+                metadata,
+            });
+        place.writes(now)
+    }
+}
+
+/// Writes what was left out, once a minute, for as long as the future is polled.
+pub async fn tell_what_was_left_out() {
+    loop {
+        tokio::time::sleep(WINDOW / 6).await;
+        for (metadata, left_out) in over() {
+            let place = metadata.target();
+            warn!(left_out, place, "more warnings of this place were left out");
+        }
+    }
+}
+
+fn over() -> Vec<(&'static Metadata<'static>, u64)> {
+    let now = Instant::now();
+    let mut places = PLACES.lock();
+    let all = places.iter_mut().flat_map(HashMap::values_mut);
+    all.filter_map(|place| Some((place.metadata, place.over(now)?)))
+        .collect()
+}

@@ -1,0 +1,121 @@
+//! What operators hear of tasks: a log line for each end, and metrics. All of it follows from the commits.
+
+use tracing::{debug, info};
+
+use super::metrics::METRICS;
+use super::tool::with_label;
+use crate::mcp::error::own_failure;
+use crate::mcp::result::is_tool_error;
+use crate::task::change::{TaskChange, changes};
+use crate::task::state::{Outcome, Payload, Task};
+
+/// Reports what a commit of this replica changed. `before` is `None` for a new record.
+pub fn committed(before: Option<&Task>, after: &Task) {
+    for change in changes(before, after) {
+        report(change, after);
+    }
+}
+
+fn report(change: TaskChange, task: &Task) {
+    let metrics = &METRICS.tasks;
+    match change {
+        TaskChange::Created => debug!(task = ?task.id, tool = %task.name, "task recorded"),
+        TaskChange::Announced => {
+            with_label(&task.name, |tool| {
+                metrics.announced.with_label_values(&[tool]).inc();
+            });
+            debug!(task = ?task.id, tool = %task.name, "a client heard of the task");
+        }
+        TaskChange::Dispatched => debug!(task = ?task.id, leg = ?task.leg, "sent to the server"),
+        TaskChange::Asked(number) => {
+            metrics
+                .questions
+                .with_label_values(&["asked"])
+                .inc_by(number as u64);
+            debug!(task = ?task.id, number, "the server asks its client");
+        }
+        TaskChange::Answered(number) => {
+            metrics
+                .questions
+                .with_label_values(&["answered"])
+                .inc_by(number as u64);
+            debug!(task = ?task.id, number, "the client answered");
+        }
+        TaskChange::Released => {
+            metrics.releases.inc();
+            info!(task = ?task.id, tool = %task.name, "left to other replicas");
+        }
+        TaskChange::TakenOver => {
+            metrics.takeovers.inc();
+            info!(task = ?task.id, tool = %task.name, "the call of a lost owner is carried on");
+        }
+        TaskChange::Ended => ended(task),
+    }
+}
+
+fn ended(task: &Task) {
+    let Some(outcome) = &task.outcome else { return };
+    let (word, reason, effect) = words(outcome);
+    let seconds = seconds(task.updated_ms.saturating_sub(task.created_ms));
+    let sent_ms = task.sent_ms.unwrap_or(task.updated_ms);
+    let queue_seconds = self::seconds(sent_ms.saturating_sub(task.created_ms));
+    let input_seconds = self::seconds(task.input_wait_ms);
+    // A record that no client heard of is a call that its client waited for.
+    if task.announced {
+        let metrics = &METRICS.tasks;
+        with_label(&task.name, |tool| {
+            let ended = [tool, word, reason, effect];
+            metrics.ended.with_label_values(&ended).inc();
+            let durations = &metrics.duration;
+            durations.with_label_values(&[tool, word]).observe(seconds);
+            metrics
+                .queue
+                .with_label_values(&[tool])
+                .observe(queue_seconds);
+            if task.input_wait_ms > 0 {
+                metrics
+                    .input
+                    .with_label_values(&[tool])
+                    .observe(input_seconds);
+            }
+        });
+    }
+    let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
+    info!(
+        task = ?task.id,
+        tool = %task.name,
+        outcome = word,
+        reason,
+        effect,
+        seconds,
+        queue_seconds,
+        input_seconds,
+        replica,
+        announced = task.announced,
+        "task ended"
+    );
+}
+
+/// The outcome, and the reason and the effect where raincheck itself failed the task.
+fn words(outcome: &Outcome) -> (&'static str, &'static str, &'static str) {
+    match outcome {
+        Outcome::Completed(Payload::Inline(result)) if is_tool_error(result) => {
+            ("tool_error", "", "")
+        }
+        Outcome::Completed(Payload::Kept { is_error: true, .. }) => ("tool_error", "", ""),
+        Outcome::Completed(_) => ("completed", "", ""),
+        Outcome::Failed(error) => {
+            let (reason, effect) = own_failure(error).unwrap_or_default();
+            ("failed", reason, effect)
+        }
+        Outcome::Cancelled => ("cancelled", "", ""),
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "milliseconds of a task's life are far below 2^53"
+)]
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}

@@ -1,0 +1,183 @@
+//! What operators see: an end in the log for each task, and metrics that say the same.
+
+use std::collections::BTreeMap;
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use crate::redis_server::RedisServer;
+use crate::support::{Client, Config, Era, PATIENCE, Rig, eventually, in_both_eras};
+
+in_both_eras!(
+    each_task_ends_with_a_line_and_is_counted,
+    a_call_that_gets_its_answer_is_counted_without_a_task,
+    an_outage_of_the_store_does_not_fill_the_log,
+);
+
+const TOKEN: &str = "correct-horse-battery-staple";
+
+/// What no line and no label may hold.
+const SECRET: &str = "b4e1c0de-argument";
+
+fn with_operators(config: Config) -> Config {
+    config.section("admin", "listen = \"127.0.0.1:0\"")
+}
+
+/// The samples of the metrics page, by name and labels.
+async fn samples(rig: &Rig) -> BTreeMap<String, f64> {
+    let operators = Client::of(rig.proxy.operators().await);
+    let page = operators.page("/metrics").await.of_status(200).unwrap();
+    let text = page.body;
+    assert!(!text.contains(SECRET), "{text}");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        })
+        .collect()
+}
+
+/// Waits until the log has so many lines about an end.
+async fn until_ended(rig: &Rig, count: usize) -> String {
+    let what = format!("{count} ends are in the log");
+    eventually(PATIENCE, &what, async || {
+        let log = rig.proxy.log();
+        let ends = log.lines().filter(|line| line.contains("task ended"));
+        if ends.count() == count {
+            Ok(log)
+        } else {
+            Err(log)
+        }
+    })
+    .await
+}
+
+async fn each_task_ends_with_a_line_and_is_counted(era: Era) {
+    let rig = Rig::start(era, with_operators(Config::always())).await;
+    let client = rig.client();
+    for _ in 0..3 {
+        let task = client
+            .call("echo", json!({"text": SECRET}))
+            .await
+            .into_task();
+        client.until(&task, "completed").await;
+    }
+    let task = client
+        .call("fail", json!({"nonce": SECRET}))
+        .await
+        .into_task();
+    client.until(&task, "completed").await;
+    let task = client
+        .call("held", json!({"nonce": SECRET}))
+        .await
+        .into_task();
+    rig.upstream.until_started(SECRET).await;
+    client.cancel(&task).await;
+    client.until(&task, "cancelled").await;
+
+    let log = until_ended(&rig, 5).await;
+    assert!(!log.contains(SECRET), "{log}");
+    assert!(!log.contains(&task.id), "a task id is a handle: {log}");
+    let held = log.lines().find(|line| line.contains("tool=held"));
+    let held = held.unwrap_or_else(|| panic!("no line for the held task: {log}"));
+    for field in [
+        "outcome=\"cancelled\"",
+        "seconds=",
+        "queue_seconds=",
+        "replica=",
+    ] {
+        assert!(held.contains(field), "{field}: {held}");
+    }
+
+    let samples = samples(&rig).await;
+    let ended = |tool: &str, outcome: &str| {
+        let labels = format!(r#"effect="",outcome="{outcome}",reason="",tool="{tool}""#);
+        let name = format!("raincheck_tasks_ended_total{{{labels}}}");
+        samples.get(&name).copied()
+    };
+    assert_eq!(ended("echo", "completed"), Some(3.0), "{samples:?}");
+    assert_eq!(ended("fail", "tool_error"), Some(1.0), "{samples:?}");
+    assert_eq!(ended("held", "cancelled"), Some(1.0), "{samples:?}");
+    let fate = r#"raincheck_calls_total{fate="task",tool="echo"}"#;
+    assert_eq!(samples.get(fate), Some(&3.0), "{samples:?}");
+    assert_eq!(samples.get("raincheck_ready"), Some(&1.0), "{samples:?}");
+    let created = r#"raincheck_store_operation_seconds_count{operation="create",outcome="ok"}"#;
+    assert_eq!(samples.get(created), Some(&5.0), "{samples:?}");
+}
+
+async fn a_call_that_gets_its_answer_is_counted_without_a_task(era: Era) {
+    let rig = Rig::start(era, with_operators(Config::auto("10s"))).await;
+    let client = rig.client();
+    client
+        .call("echo", json!({"text": SECRET}))
+        .await
+        .into_result();
+    client.call("fail", json!({})).await.into_result();
+    let seen = samples(&rig).await;
+    let plain = |tool: &str| {
+        let name = format!(r#"raincheck_calls_total{{fate="plain",tool="{tool}"}}"#);
+        seen.get(&name).copied()
+    };
+    assert_eq!(
+        (plain("echo"), plain("fail")),
+        (Some(1.0), Some(1.0)),
+        "{seen:?}"
+    );
+    let failed = r#"raincheck_call_duration_seconds_count{outcome="tool_error",tool="fail"}"#;
+    assert_eq!(seen.get(failed), Some(&1.0), "{seen:?}");
+    assert!(
+        !seen
+            .keys()
+            .any(|name| name.starts_with("raincheck_tasks_ended"))
+    );
+}
+
+async fn an_outage_of_the_store_does_not_fill_the_log(era: Era) {
+    let mut redis = RedisServer::start();
+    let config = Config::always()
+        .redis(&redis.url())
+        .store("read_patience = \"50ms\"");
+    let rig = Rig::start(era, config).await;
+    let client = rig.client();
+    let task = client.call("held", json!({})).await.into_task();
+    redis.kill();
+    for _ in 0..100 {
+        let asking = (0..10).map(|_| client.asking("tasks/get", &task).send());
+        for answer in futures_util::future::join_all(asking).await {
+            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE.as_u16());
+        }
+    }
+    let log = rig.proxy.log();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in log.lines().filter(|line| line.contains(" WARN ")) {
+        let place = line.split(" WARN ").nth(1).unwrap();
+        let place = place.split(": ").next().unwrap();
+        *places.entry(place).or_default() += 1;
+    }
+    assert!(places.values().sum::<usize>() <= 6, "{places:?}: {log}");
+}
+
+#[tokio::test]
+async fn strangers_learn_nothing() {
+    let config = Config::always().section(
+        "admin",
+        &format!("listen = \"127.0.0.1:0\"\ntoken = {TOKEN:?}"),
+    );
+    let rig = Rig::start(Era::Modern, config).await;
+    let operators = Client::of(rig.proxy.operators().await);
+    let refused = operators.page("/metrics").await;
+    assert_eq!(refused.status, 401);
+    assert!(!refused.body.contains("raincheck_"));
+    let get = |path: &str| operators.http(hyper::Method::GET, path);
+    let bearer = format!("Bearer {TOKEN}");
+    let answer = get("/metrics")
+        .header("authorization", &bearer)
+        .send()
+        .await;
+    assert_eq!(answer.status, 200);
+    let answer = get("/livez").header("authorization", &bearer).send().await;
+    assert_eq!(answer.json(), json!({"live": true}));
+    let nothing = get("/tasks").header("authorization", &bearer).send().await;
+    assert_eq!(nothing.status, 404);
+}

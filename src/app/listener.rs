@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{AppError, line};
 use crate::config;
-use crate::downstream::Front;
+use crate::downstream::Proxy;
 use crate::downstream::server::{self, Server};
 use crate::downstream::stdio::Lines;
 use crate::tls::{self, kept::Kept};
@@ -23,14 +23,14 @@ pub(super) enum ListenerKind {
 impl ListenerKind {
     pub(super) async fn serve(
         self,
-        front: Arc<Front>,
+        proxy: Arc<Proxy>,
         close: CancellationToken,
         stop: CancellationToken,
         grace: Duration,
     ) {
         match self {
-            Self::Http(server) => server.serve(front, close, stop, grace).await,
-            Self::Stdio(lines) => lines.serve(front, close, stop, grace).await,
+            Self::Http(server) => server.serve(proxy, close, stop, grace).await,
+            Self::Stdio(lines) => lines.serve(proxy, close, stop, grace).await,
         }
     }
 }

@@ -37,13 +37,13 @@ use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
 use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::Companion;
-use crate::downstream::facade::Facade;
+use crate::downstream::forwarded::ForwardedHeaders;
 use crate::downstream::inbound::access::Names;
-use crate::downstream::legacy::agreed::Agreed;
+use crate::downstream::sessions::agreed_versions::AgreedVersions;
+use crate::downstream::sessions::ours::OurSessions;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
-use crate::downstream::way::RequestWay;
-use crate::downstream::{self, Front};
+use crate::downstream::{self, Proxy};
 use crate::room::BufferBudget;
 use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
@@ -71,7 +71,7 @@ const LAST_SERVICES: Duration = Duration::from_millis(500);
 /// All parts, built and bound, not served yet.
 #[derive(Debug)]
 pub struct App {
-    front: Arc<Front>,
+    proxy: Arc<Proxy>,
     listener: ListenerKind,
     embedded: Option<Arc<Embedded>>,
     admin: Admin,
@@ -139,7 +139,7 @@ impl App {
         services.spawn(stop.clone().run_until_cancelled_owned(keeping));
         let watching = admin.watch(Arc::clone(&upstream), &runner);
         services.spawn(stop.clone().run_until_cancelled_owned(watching));
-        let front = Front {
+        let proxy = Proxy {
             runner,
             upstream,
             rules,
@@ -150,18 +150,18 @@ impl App {
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
             calls: CallRegistry::default(),
-            pushes: Arc::default(),
-            notes,
+            mailboxes: Arc::default(),
+            kv: notes,
             deliveries: Arc::default(),
             native_tools: Arc::default(),
-            agreed: Agreed::default(),
+            agreed: AgreedVersions::default(),
             resumable: Arc::default(),
-            facade: Facade::default(),
+            our_sessions: OurSessions::default(),
             stand_ins: StandIns::default(),
             companion: companion(&config),
         };
         Ok(Self {
-            front: Arc::new(front),
+            proxy: Arc::new(proxy),
             listener,
             embedded: opened.embedded,
             admin,
@@ -215,10 +215,10 @@ impl App {
 
     async fn serve_and_drain(self, shutdown: &CancellationToken) {
         let Self {
-            front, listener, ..
+            proxy, listener, ..
         } = self;
         let (close, stop) = (CancellationToken::new(), CancellationToken::new());
-        let serving = listener.serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
+        let serving = listener.serve(Arc::clone(&proxy), close.clone(), stop.clone(), LAST_BYTES);
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
@@ -231,22 +231,22 @@ impl App {
 
         // New calls are refused first: a client that finds the listener closed must not begin a call on an
         // open connection.
-        front.runner.refuse();
+        proxy.runner.refuse();
         close.cancel();
         // The listener closes before streams end, so that a client that reconnects does not reach this
         // process.
         let _ = timeout(Duration::ZERO, &mut serving).await;
-        front.closing.cancel();
+        proxy.closing.cancel();
         let from = Instant::now();
         // The time that a program needs to stop is part of the grace period.
-        let ending = front.upstream.stop_patience().min(self.grace / 4);
+        let ending = proxy.upstream.stop_patience().min(self.grace / 4);
         let grace = self.grace.saturating_sub(ending);
         // The rest of the grace period is reserved for answers on their way to clients.
         let patience = grace.saturating_sub(LAST_ANSWERS.min(grace / 8));
         let drained = async {
-            front.passing.close();
-            let passed = timeout(patience, front.passing.wait());
-            let _ = tokio::join!(front.runner.drain(patience), passed);
+            proxy.passing.close();
+            let passed = timeout(patience, proxy.passing.wait());
+            let _ = tokio::join!(proxy.runner.drain(patience), passed);
             self.drain.finish();
             stop.cancel();
         };
@@ -258,9 +258,9 @@ impl App {
         self.stop.cancel();
         // The program stops after the last bytes went out, because answers to clients come from its
         // processes.
-        let _ = timeout_at(from + self.grace, front.upstream.stop()).await;
+        let _ = timeout_at(from + self.grace, proxy.upstream.stop()).await;
         // This also closes the idle connections to the server, which nothing else would close.
-        drop(front);
+        drop(proxy);
         self.services.close();
         let _ = timeout(LAST_SERVICES, self.services.wait()).await;
         if let Some(embedded) = self.embedded {
@@ -278,7 +278,7 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
             origins: listen.allowed_origins,
             address: listen.address.ip(),
         },
-        way: RequestWay {
+        way: ForwardedHeaders {
             trusted: listen.trusted_proxies,
             said: config.upstream.forward_headers.clone(),
             over_tls: listen.tls.is_some(),

@@ -1,4 +1,4 @@
-//! Response bodies: what is ready, what streams, what passes through.
+//! The bodies of responses: ready, streamed, or passed through.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::upstream::http::ResponseBody;
 /// The body of a response to a client.
 pub(super) enum Body {
     Empty,
-    /// All there is. The guard is told once the bytes were sent.
+    /// The whole body. The guard is told when the bytes were sent.
     Ready {
         bytes: Option<Bytes>,
         /// Taken after the bytes were sent, see [`Body::hold_until_sent`].
@@ -27,10 +27,10 @@ pub(super) enum Body {
     Events(BoxStream<'static, Bytes>),
     /// The wrapped server's own body, frame by frame.
     Passed {
-        /// What was read of it already.
+        /// The bytes that raincheck has read.
         begun: Option<Bytes>,
         body: ResponseBody,
-        /// A drain waits for it.
+        /// A drain waits for the answer.
         _answer: Option<TaskTrackerToken>,
     },
 }
@@ -44,7 +44,7 @@ impl Body {
         }
     }
 
-    /// All that there is, where it is there.
+    /// The bytes of a body that is ready.
     pub(super) fn bytes_mut(&mut self) -> Option<&mut Bytes> {
         match self {
             Self::Ready { bytes, .. } => bytes.as_mut(),
@@ -52,9 +52,9 @@ impl Body {
         }
     }
 
-    /// For HTTP/2, where a reset discards what was taken from the body and not yet sent. A second
-    /// piece, white space, is behind the answer: the connection, which has room for one piece
-    /// only, asks for what comes after it when the answer itself is on the wire.
+    /// Makes the guard wait until the answer was sent. Over HTTP/2 a reset discards bytes that the connection has
+    /// taken and not sent yet. So white space follows as a second piece: the connection has room for one piece only,
+    /// and asks for the second when the answer is on the wire.
     pub(super) fn hold_until_sent(&mut self) {
         if let Self::Ready { probe, guard, .. } = self
             && guard.is_some()
@@ -64,7 +64,7 @@ impl Body {
     }
 }
 
-/// White space to JSON, an empty line to event streams.
+/// White space in JSON, and an empty line in an event stream.
 pub(super) const PROBE: Bytes = Bytes::from_static(b"\n");
 
 impl fmt::Debug for Body {
@@ -88,7 +88,7 @@ impl HttpBody for Body {
                 probe,
                 guard,
             } => {
-                // Over HTTP/1.1 there is no probe: what is taken is written at once.
+                // There is no probe over HTTP/1.1, where bytes that are taken are written at once.
                 let next = bytes.take();
                 if next.is_some() && probe.is_some() {
                     return Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))));

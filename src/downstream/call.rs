@@ -1,5 +1,5 @@
-//! Calls that raincheck carries: `tools/call` by policy, and every request of a modern client to a
-//! legacy server.
+//! The requests of modern clients that raincheck carries: `tools/call` by policy, and every request to a legacy
+//! server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::outbound::keepalive::Keepalive;
 use super::outbound::patience;
 use super::outbound::response::Rpc;
 use super::outbound::stream::{self, ResponseEvent, ResponseSource};
-use super::proxy::Shared;
+use super::proxy::Proxy;
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
@@ -29,7 +29,7 @@ use crate::task::policy::Rule;
 use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
 
 /// A modern client's request that is carried.
-pub(super) struct Asked<'a> {
+pub(super) struct ModernCall<'a> {
     pub(super) modern: &'a Modern<'a>,
     pub(super) by: &'a Requester,
     pub(super) client_headers: ClientHeaders,
@@ -37,13 +37,13 @@ pub(super) struct Asked<'a> {
 }
 
 /// Carries the request, or joins the call that it is, and answers as it goes.
-pub(super) async fn carry(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
+pub(super) async fn carry(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
     let id = asked.modern.request.id;
     match returned(asked) {
         Returned::Not => {}
         Returned::Unreadable => return Rpc::error(id.get(), &unknown_state()).into_response(),
         Returned::To(retry) => {
-            let outcome = front.runner.rejoin(*retry).await;
+            let outcome = proxy.runner.rejoin(*retry).await;
             // A modern server has states of its own, which may look like raincheck's.
             let may_be_the_servers = asked.spec.era == Era::Modern;
             if !may_be_the_servers || !matches!(outcome, RetryOutcome::Unknown) {
@@ -53,7 +53,7 @@ pub(super) async fn carry(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
     }
     // The client waits from now on, also for a call that another request began.
     let heartbeat = heartbeat(asked.modern, asked.spec.rule);
-    match claims::begin(front, asked.spec.claim, call(asked)).await {
+    match claims::begin(proxy, asked.spec.claim, call(asked)).await {
         Ok(client) => {
             let words = if asked.modern.request.method == "tools/call" {
                 Rpc::call_answer
@@ -67,11 +67,14 @@ pub(super) async fn carry(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
 }
 
 /// Begins the request. The caller answers it.
-pub(super) fn begin(front: &Shared, asked: &Asked<'_>) -> Result<CallSubscriber, NotAdmitted> {
-    front.runner.call(call(asked))
+pub(super) fn begin(
+    proxy: &Arc<Proxy>,
+    asked: &ModernCall<'_>,
+) -> Result<CallSubscriber, NotAdmitted> {
+    proxy.runner.call(call(asked))
 }
 
-fn call(asked: &Asked<'_>) -> CallSpec {
+fn call(asked: &ModernCall<'_>) -> CallSpec {
     let spec = &asked.spec;
     let mut outgoing = outgoing(asked);
     if spec.claim.is_some() {
@@ -95,7 +98,7 @@ fn call(asked: &Asked<'_>) -> CallSpec {
     }
 }
 
-fn outgoing(asked: &Asked<'_>) -> Outgoing {
+fn outgoing(asked: &ModernCall<'_>) -> Outgoing {
     let (request, meta, spec) = (&asked.modern.request, &asked.modern.meta, &asked.spec);
     let knows_tickets = matches!(spec.announce, Announce::Ticket(_));
     let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
@@ -133,7 +136,7 @@ enum Returned {
     To(Box<ClientRetry>),
 }
 
-fn returned(asked: &Asked<'_>) -> Returned {
+fn returned(asked: &ModernCall<'_>) -> Returned {
     let request = &asked.modern.request;
     let is_the_servers = asked.spec.era == Era::Modern && !has_state_of_ours(request);
     if !request.params.contains("requestState") || is_the_servers {
@@ -161,7 +164,7 @@ fn returned(asked: &Asked<'_>) -> Returned {
 }
 
 /// Answers a request that came back to a parked call.
-async fn retried(asked: &Asked<'_>, outcome: RetryOutcome) -> Response<Body> {
+async fn retried(asked: &ModernCall<'_>, outcome: RetryOutcome) -> Response<Body> {
     let id = asked.modern.request.id.get();
     let rpc = match outcome {
         RetryOutcome::Unknown => Rpc::error(id, &unknown_state()),
@@ -177,7 +180,7 @@ async fn retried(asked: &Asked<'_>, outcome: RetryOutcome) -> Response<Body> {
     rpc.into_response()
 }
 
-fn heard_by(asked: &Asked<'_>) -> NotifyBy {
+fn heard_by(asked: &ModernCall<'_>) -> NotifyBy {
     let is_call = asked.modern.request.method == "tools/call";
     match &asked.spec.announce {
         Announce::Ticket(ticket) => {
@@ -189,7 +192,8 @@ fn heard_by(asked: &Asked<'_>) -> NotifyBy {
     }
 }
 
-/// Where the rule has one for this client.
+/// The progress that raincheck sends while the server is silent, if the rule says so and the client asked for
+/// progress.
 fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Keepalive> {
     let token = modern.meta.progress_token.filter(|_| rule.heartbeat);
     token.map(|token| Keepalive::since(Instant::now(), token.to_owned()))
@@ -200,7 +204,7 @@ type ToRpc = fn(&str, CallAnswer) -> Rpc;
 
 /// Responds with the answer of a call, however long it takes.
 async fn respond(
-    (asked, to_rpc): (&Asked<'_>, ToRpc),
+    (asked, to_rpc): (&ModernCall<'_>, ToRpc),
     client: CallSubscriber,
     heartbeat: Option<Keepalive>,
 ) -> Response<Body> {

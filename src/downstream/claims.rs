@@ -1,27 +1,29 @@
-//! Calls that may be the same call: begun once, whoever makes them.
+//! Calls that may be the same call: several requests, of any client, begin it once.
+
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::outbound::response::Rpc;
-use super::proxy::Shared;
+use super::proxy::Proxy;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};
 use crate::runner::responder::CallSubscriber;
 
-/// Begins a call, or joins the one that it is.
+/// Begins a call, or joins the running call that is the same.
 pub(super) async fn begin(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     claim: Option<CallClaim>,
     call: CallSpec,
 ) -> Result<CallSubscriber, NotClaimed> {
     match claim {
-        Some(claim) => front.runner.call_once(claim, call).await,
-        None => Ok(front.runner.call(call)?),
+        Some(claim) => proxy.runner.call_once(claim, call).await,
+        None => Ok(proxy.runner.call(call)?),
     }
 }
 
-/// What a client is told whose call could not be claimed.
+/// The answer to a call that could not be claimed.
 pub(super) fn refused(id: &RawValue, why: &NotClaimed) -> Rpc {
     match why {
         NotClaimed::OtherCall => Rpc::error(id.get(), &other_call()),

@@ -1,9 +1,10 @@
-//! `server/discover`: what the wrapped server can do, plus Tasks. Answered in time whatever the
-//! server does: clients give up on a discovery that hangs, and what they hear of it they do not ask again.
+//! `server/discover`: what the wrapped server can do, plus Tasks. raincheck answers in time whatever the server does:
+//! clients give up on a discovery that hangs, and do not repeat one that was answered.
 //!
-//! Where nothing is known of the server yet, it may have everything: what it turns out not to have is
-//! an empty list to whoever was told so.
+//! While nothing is known of the server, raincheck says that the server may have everything. A caller that was told
+//! so gets an empty list of what the server turns out not to have.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use hyper::Response;
 use serde_json::value::RawValue;
 
 use super::body::Body;
-use super::call::Asked;
+use super::call::ModernCall;
 use super::companion;
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
 use super::inbound::route::list_member;
 use super::inbound::route::modern::Listed;
 use super::outbound::response::Rpc;
-use super::proxy::Shared;
+use super::proxy::Proxy;
 use crate::mcp::error::code;
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
@@ -27,41 +28,41 @@ use crate::mcp::version::{Era, MODERN};
 use crate::runner::responder::CallAnswer;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
 
-/// The shortest patience of a real client over HTTP is 5 s.
+/// How long the server may take. The shortest patience of a real client over HTTP is 5 s.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Of one over a pipe it is 2.9 s, of which its own start and ours are a part. Nor does anybody wait for
-/// a program to start.
+/// How long the server may take for a client over a pipe, whose patience of 2.9 s includes its own start and
+/// raincheck's; and how long a program may take, whose start is not waited for.
 const SOON: Duration = Duration::from_millis(750);
 
-/// For news of a program that is known already.
+/// How long a program that is known already may take to say what is new.
 const NEWS: Duration = Duration::from_millis(300);
 
-/// Until the server was reached once. A client never asks for what is missing here.
+/// The capabilities of a server that was never reached. A client never asks for what is missing here.
 const UNKNOWN_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
 
-/// What raincheck's own face serves in front of a legacy server: its modern one, and the
-/// server's sessions passed through.
+/// The versions in front of a legacy server: the modern one, which raincheck serves, and those of the server's
+/// sessions, which pass.
 const WITH_LEGACY: &str = r#"["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]"#;
 
-pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) -> Rpc {
+pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Requester) -> Rpc {
     let id = modern.request.id.get();
     let capabilities = modern.meta.capabilities.get();
-    let upstream = &front.upstream;
+    let upstream = &proxy.upstream;
     let caller = *by.caller.as_bytes();
     let is_known = upstream.last_discovered(caller).is_some();
     let patience = match (is_known, upstream.has_address()) {
         (true, false) => NEWS,
-        // It may want other credentials by now.
+        // The server may want other credentials by now.
         (true, true) | (false, false) => SOON,
         (false, true) if by.is_piped => SOON,
         (false, true) => PATIENCE,
     };
     let asked = upstream.discover(caller, by.credentials.clone(), capabilities);
     match tokio::time::timeout(patience, asked).await {
-        Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, front.upstream.known_era())),
-        // An OAuth client must see the challenge, not a guess.
-        // Nor may what the server refuses to one caller be what it said to another.
+        Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, proxy.upstream.known_era())),
+        // An OAuth client must see the challenge, not a guess. What the server said to one caller must not replace
+        // its refusal to another.
         Ok(Err(DiscoverError::Unauthorized(error) | DiscoverError::Refused(error))) => {
             Rpc::answer(id, CallAnswer::Error(error))
         }
@@ -69,7 +70,7 @@ pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) 
             let known = upstream.last_discovered(caller);
             let known = known.map(|known| result(&known, upstream.known_era()));
             let text = known.unwrap_or_else(|| {
-                front.stand_ins.note(by.caller);
+                proxy.stand_ins.note(by.caller);
                 stand_in()
             });
             Rpc::result(id, &text)
@@ -80,29 +81,33 @@ pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) 
 /// Remembers, after a legacy program's first answer, what the program said of itself when its session began, for
 /// the next client and the next run. Without this a client that probes one process and uses another, as the
 /// official client does over a pipe, never gets the instructions. The program is not asked again.
-pub(super) async fn learn(front: &Shared, modern: &Modern<'_>, by: &Requester) {
-    let upstream = &front.upstream;
+pub(super) async fn learn(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Requester) {
+    let upstream = &proxy.upstream;
     let learns = upstream.known_era() == Some(Era::Legacy)
-        && !front.stand_ins.has_learnt.swap(true, Ordering::Relaxed);
+        && !proxy.stand_ins.has_learnt.swap(true, Ordering::Relaxed);
     if learns {
         let capabilities = modern.meta.capabilities.get();
         let caller = *by.caller.as_bytes();
         let asked = upstream.discover(caller, by.credentials.clone(), capabilities);
-        // It goes on by itself.
+        // The discovery goes on by itself.
         let _ = tokio::time::timeout(Duration::ZERO, asked).await;
     }
 }
 
 /// Answers with a list that does not pass as the server gives it.
-pub(super) async fn list(front: &Shared, asked: &Asked<'_>, how: Listed) -> Response<Body> {
+pub(super) async fn list(
+    proxy: &Arc<Proxy>,
+    asked: &ModernCall<'_>,
+    how: Listed,
+) -> Response<Body> {
     match how {
-        Listed::WithOurs => companion::list(front, asked).await,
-        Listed::MaybeEmpty => maybe_empty(front, asked).await,
+        Listed::WithOurs => companion::list(proxy, asked).await,
+        Listed::MaybeEmpty => maybe_empty(proxy, asked).await,
     }
 }
 
-async fn maybe_empty(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
-    let (answer, client) = match companion::listed(front, asked).await {
+async fn maybe_empty(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
+    let (answer, client) = match companion::listed(proxy, asked).await {
         Ok(listed) => listed,
         Err(refused) => return refused,
     };
@@ -162,8 +167,8 @@ fn stand_in() -> String {
     out.end()
 }
 
-/// The server's capabilities with the Tasks extension, exactly `{}`: strict clients see no Tasks
-/// where it has settings. A legacy server's own `tasks` capability speaks of another protocol.
+/// The server's capabilities with the Tasks extension, which is exactly `{}`: strict clients do not recognise an
+/// extension with settings. A legacy server's own `tasks` capability belongs to another protocol.
 fn with_tasks(capabilities: &RawValue) -> String {
     let object = Object::parse(capabilities.get()).unwrap_or_default();
     let mut out = Writer::with_capacity(capabilities.get().len() + 64);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,19 +12,19 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 use super::body::Body;
-use super::call::{self, Asked};
-use super::companion::desk::Desk;
-use super::inbound::access::Door;
+use super::call::{self, ModernCall};
+use super::companion::tools::CompanionTools;
+use super::inbound::access::Endpoint;
 use super::inbound::envelope::era_by_headers;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
 use super::inbound::route::modern::{CallTerms, Known, Route, route};
-use super::intake::{Read, read};
 use super::outbound::response::{self, Rpc, undecided};
-use super::proxy::Shared;
+use super::proxy::Proxy;
+use super::request_body::{ReadBody, read};
 use super::subscriptions::listen;
-use super::tasks::v2026::Answered;
-use super::{companion, discover, door, legacy, pass, related, sent, tools};
+use super::tasks::v2026::TaskAnswer;
+use super::{companion, discover, endpoint, passthrough, related, sent, sessions, tools};
 use crate::auth::challenge::Denied;
 use crate::mcp::error::RpcError;
 use crate::mcp::request::{self as mcp, Refused};
@@ -34,20 +35,20 @@ const END_MAX: Duration = Duration::from_hours(24 * 30);
 
 const EXPIRED: Denied = Denied::Invalid("the token has expired");
 
-// The futures of what is rare are boxed, so that what passes through stays small.
+// The futures of rare requests are boxed, so that the future of a request that passes stays small.
 
-/// Answers one request. Dropped before it resolves, the client is gone: what it asked for is
-/// cancelled unless it was announced.
+/// Answers one request. If this is dropped before it resolves, the client is gone, and its call is cancelled unless
+/// its task was announced.
 pub(super) async fn handle(
-    front: Shared,
+    proxy: Arc<Proxy>,
     request: Request<Incoming>,
     peer: SocketAddr,
 ) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
-    match door::open(&front, &mut parts, &body, peer) {
-        Ok(Door::ProtectedResource) => pass::bare(&front, parts).await,
-        Ok(Door::Mcp) => match identify(&front, &mut parts).await {
-            Ok(end) => until(end, pin!(mcp(&front, parts, body)), &front).await,
+    match endpoint::open(&proxy, &mut parts, &body, peer) {
+        Ok(Endpoint::ProtectedResource) => passthrough::bare(&proxy, parts).await,
+        Ok(Endpoint::Mcp) => match identify(&proxy, &mut parts).await {
+            Ok(end) => until(end, pin!(mcp(&proxy, parts, body)), &proxy).await,
             Err(refusal) => *refusal,
         },
         Err(refusal) => *refusal,
@@ -59,9 +60,9 @@ pub(super) async fn handle(
 async fn until(
     end: Option<Instant>,
     answering: Pin<&mut impl Future<Output = Response<Body>>>,
-    front: &Shared,
+    proxy: &Arc<Proxy>,
 ) -> Response<Body> {
-    let (Some(end), Some(auth)) = (end, &front.auth) else {
+    let (Some(end), Some(auth)) = (end, &proxy.auth) else {
         return answering.await;
     };
     match timeout_at(end, answering).await {
@@ -73,10 +74,10 @@ async fn until(
 /// Asks who the client is, where clients must say so, and until when that counts. Nothing of the body was read: a stranger
 /// costs no memory.
 async fn identify(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     parts: &mut Parts,
 ) -> Result<Option<Instant>, Box<Response<Body>>> {
-    let Some(auth) = &front.auth else {
+    let Some(auth) = &proxy.auth else {
         return Ok(None);
     };
     match auth.client(&parts.headers).await {
@@ -92,72 +93,72 @@ async fn identify(
     }
 }
 
-async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
+async fn mcp(proxy: &Arc<Proxy>, parts: Parts, body: Incoming) -> Response<Body> {
     if parts.method != Method::POST {
-        // Sessions are the legacy world.
+        // Only legacy clients have sessions.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
             return response::not_allowed("POST");
         }
-        return legacy::other(front, parts).await;
+        return sessions::other(proxy, parts).await;
     }
-    match read(front, body).await {
-        Read::Whole(body) => {
+    match read(proxy, body).await {
+        ReadBody::Whole(body) => {
             let message = Inbound::read(&body);
-            sent::asked_with(body.len(), post(front, parts, &body, message).await)
+            sent::with_request_size(body.len(), post(proxy, parts, &body, message).await)
         }
-        Read::Refused(refusal) => refusal,
+        ReadBody::Refused(refusal) => refusal,
     }
 }
 
-/// A message of a client, whose body was read.
+/// Answers a message of a client whose body was read.
 pub(super) async fn post(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     parts: Parts,
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
     let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
-    let by = front.requester(&parts, era);
+    let by = proxy.requester(&parts, era);
     match era {
-        Era::Legacy => Box::pin(legacy::post(front, &by, parts, body, message)).await,
-        Era::Modern => modern(front, &by, parts, body, message).await,
+        Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,
+        Era::Modern => modern(proxy, &by, parts, body, message).await,
     }
 }
 
 async fn modern(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     mut parts: Parts,
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
-    if let Err(error) = front.check_headers(&parts.headers) {
+    if let Err(error) = proxy.check_headers(&parts.headers) {
         return response::refusal(StatusCode::BAD_REQUEST, &error);
     }
     let modern = match message.modern(&parts.headers) {
         Ok(ModernMessage::Request(modern)) => modern,
-        // No notification is defined from clients on this transport; none needs an answer.
+        // On this transport, clients have no notification that needs an answer.
         Ok(ModernMessage::Notification) => return response::empty(StatusCode::ACCEPTED),
         Err(refused) => return unread(&refused),
     };
     if !modern.meta.names_tasks {
-        return answer(front, by, &parts, body, &modern).await;
+        return answer(proxy, by, &parts, body, &modern).await;
     }
-    // The server does not hear of tasks of ours.
-    let edited = Box::pin(front.without_our_ids(body, &modern.request.params)).await;
+    // The server must not see the ids of raincheck's tasks.
+    let edited = Box::pin(proxy.without_our_ids(body, &modern.request.params)).await;
     let id = modern.request.id.to_owned();
     drop(modern);
     related::forget_length(&mut parts.headers);
     if let Some(edited) = edited
         && let Ok(ModernMessage::Request(modern)) = Inbound::read(&edited).modern(&parts.headers)
     {
-        return Box::pin(answer(front, by, &parts, &edited, &modern)).await;
+        return Box::pin(answer(proxy, by, &parts, &edited, &modern)).await;
     }
     let error = RpcError::internal("The request cannot be passed on");
     Rpc::error(id.get(), &error).into_response()
 }
 
-/// The refusal of a message that is not in order.
+/// Refuses a message that is not in order.
 fn unread(refused: &Refused) -> Response<Body> {
     match &refused.id {
         Some(id) => Rpc::error(id.get(), &refused.error).into_response(),
@@ -167,84 +168,87 @@ fn unread(refused: &Refused) -> Response<Body> {
 
 /// Does with a modern client's request what the route says.
 async fn answer(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     parts: &Parts,
     body: &Bytes,
     modern: &Modern<'_>,
 ) -> Response<Body> {
-    let mut known = known(front, by, &modern.request);
+    let mut known = known(proxy, by, &modern.request);
     let answered = loop {
         match route(modern, by, &known) {
             Route::Ask(question) => {
                 let capabilities = modern.meta.capabilities.get();
-                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
+                let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
                 if let Err(error) = Box::pin(asking).await {
                     break undecided(modern.request.id, error);
                 }
             }
-            Route::Pass => break pass::again(front, parts, body.clone()).await,
+            Route::Pass => break passthrough::again(proxy, parts, body.clone()).await,
             Route::Refuse(error) => {
                 break Rpc::error(modern.request.id.get(), &error).into_response();
             }
             Route::Discover => {
-                return Box::pin(discover::answer(front, modern, by))
+                return Box::pin(discover::answer(proxy, modern, by))
                     .await
                     .into_response();
             }
-            Route::Task => match Box::pin(front.tasks(modern, by, modern.headers)).await {
-                Answered::Unknown(_) if front.passes_native_tasks() => known.is_no_task_here = true,
-                Answered::Known(rpc) | Answered::Unknown(rpc) => return rpc.into_response(),
+            Route::Task => match Box::pin(proxy.tasks(modern, by, modern.headers)).await {
+                TaskAnswer::Unknown(_) if proxy.passes_native_tasks() => {
+                    known.is_no_task_here = true;
+                }
+                TaskAnswer::Known(rpc) | TaskAnswer::Unknown(rpc) => return rpc.into_response(),
             },
             Route::Listen => {
                 let credentials = by.credentials.clone();
-                return Box::pin(listen::answer(front, modern, by.caller, credentials)).await;
+                return Box::pin(listen::answer(proxy, modern, by.caller, credentials)).await;
             }
             Route::Companion(tool, names, companion) => {
-                let desk = Desk::of(front, by, companion, names);
-                let calling = companion::call(&desk, tool, &modern.request, modern.headers);
+                let companion_tools = CompanionTools::of(proxy, by, companion, names);
+                let calling =
+                    companion::call(&companion_tools, tool, &modern.request, modern.headers);
                 break Box::pin(calling).await;
             }
             Route::List(how, spec) => {
-                let asked = asked(front, by, modern, spec);
-                break Box::pin(discover::list(front, &asked, how)).await;
+                let asked = modern_call(proxy, by, modern, spec);
+                break Box::pin(discover::list(proxy, &asked, how)).await;
             }
             Route::Call(spec) => {
-                let asked = asked(front, by, modern, spec);
-                break Box::pin(call::carry(front, &asked)).await;
+                let asked = modern_call(proxy, by, modern, spec);
+                break Box::pin(call::carry(proxy, &asked)).await;
             }
         }
     };
-    if !front.upstream.has_address() {
-        discover::learn(front, modern, by).await;
+    if !proxy.upstream.has_address() {
+        discover::learn(proxy, modern, by).await;
     }
     answered
 }
 
-fn known<'k>(front: &'k Shared, by: &Requester, request: &mcp::Request<'_>) -> Known<'k> {
+fn known<'k>(proxy: &'k Arc<Proxy>, by: &Requester, request: &mcp::Request<'_>) -> Known<'k> {
     let tool = request.name().filter(|_| request.method == "tools/call");
     Known {
-        rules: &front.rules,
-        keeps_native_tasks: front.settings.pass_native_tasks,
-        trusts_annotations: front.settings.trust_annotations,
-        companion: front.companion.as_ref(),
-        server: tools::known(front),
-        had_stand_in: front.stand_ins.was_told(&by.caller),
-        is_limited: tool.is_some_and(|tool| front.runner.limits(&tool)),
+        rules: &proxy.rules,
+        keeps_native_tasks: proxy.settings.pass_native_tasks,
+        trusts_annotations: proxy.settings.trust_annotations,
+        companion: proxy.companion.as_ref(),
+        server: tools::known(proxy),
+        had_stand_in: proxy.stand_ins.was_told(&by.caller),
+        is_limited: tool.is_some_and(|tool| proxy.runner.limits(&tool)),
         is_no_task_here: false,
     }
 }
 
-fn asked<'a>(
-    front: &Shared,
+fn modern_call<'a>(
+    proxy: &Arc<Proxy>,
     by: &'a Requester,
     modern: &'a Modern<'a>,
     spec: CallTerms<'a>,
-) -> Asked<'a> {
-    Asked {
+) -> ModernCall<'a> {
+    ModernCall {
         modern,
         by,
-        client_headers: front.upstream.client_headers(modern.headers),
+        client_headers: proxy.upstream.client_headers(modern.headers),
         spec,
     }
 }

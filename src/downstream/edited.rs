@@ -17,9 +17,9 @@ use super::body::Body;
 use super::inbound::requester::Requester;
 use super::outbound::keepalive::comments;
 use super::outbound::response::Rpc;
-use super::proxy::Shared;
+use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
-use super::{companion, pass};
+use super::{companion, passthrough};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, raw, set, string};
 use crate::mcp::request::Request;
@@ -30,7 +30,7 @@ use crate::upstream::relay::{Answering, Relayed, Said};
 /// How the answer to one request of a legacy client is edited.
 #[derive(Clone)]
 pub(super) struct AnswerEdit {
-    front: Shared,
+    proxy: Arc<Proxy>,
     by: Requester,
     /// The id of the request.
     id: Box<RawValue>,
@@ -51,18 +51,18 @@ struct ToolsPage {
 }
 
 impl AnswerEdit {
-    pub(super) fn of_initialize(front: &Shared, by: &Requester, request: &Request<'_>) -> Self {
+    pub(super) fn of_initialize(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'_>) -> Self {
         Self {
             is_initialize: true,
-            tasks: Some(Advertised::in_capabilities(front, by)),
-            ..Self::none(front, by, request)
+            tasks: Some(Advertised::in_capabilities(proxy, by)),
+            ..Self::none(proxy, by, request)
         }
     }
 
     /// The edit of a list of tools. `says_tasks`: the client speaks 2025-11-25. `ours`: what a client that gets our
     /// tools can be asked. `None`: the list stays as it is.
     pub(super) fn of_tools(
-        front: &Shared,
+        proxy: &Arc<Proxy>,
         by: &Requester,
         request: &Request<'_>,
         says_tasks: bool,
@@ -72,18 +72,18 @@ impl AnswerEdit {
             return None;
         }
         Some(Self {
-            tasks: says_tasks.then(|| Advertised::in_tools(front)),
+            tasks: says_tasks.then(|| Advertised::in_tools(proxy)),
             companion: ours.map(|capabilities| ToolsPage {
                 capabilities: capabilities.into(),
                 is_first: !request.params.contains("cursor"),
             }),
-            ..Self::none(front, by, request)
+            ..Self::none(proxy, by, request)
         })
     }
 
-    fn none(front: &Shared, by: &Requester, request: &Request<'_>) -> Self {
+    fn none(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'_>) -> Self {
         Self {
-            front: Arc::clone(front),
+            proxy: Arc::clone(proxy),
             by: by.clone(),
             id: request.id.to_owned(),
             is_initialize: false,
@@ -104,8 +104,8 @@ impl AnswerEdit {
                 capabilities,
                 is_first,
             } = page;
-            let (front, by) = (&self.front, &self.by);
-            result = companion::with_ours(front, by, capabilities, result, *is_first).await;
+            let (proxy, by) = (&self.proxy, &self.by);
+            result = companion::with_ours(proxy, by, capabilities, result, *is_first).await;
         }
         set(&message, "result", result.get()).unwrap_or(message)
     }
@@ -123,7 +123,7 @@ impl AnswerEdit {
     /// Remembers the version that a session agreed on.
     fn note(&self, head: &HeaderMap, message: &str) {
         if self.is_initialize {
-            self.front.agreed.note(&self.by.caller, head, message);
+            self.proxy.agreed.note(&self.by.caller, head, message);
         }
     }
 
@@ -134,11 +134,11 @@ impl AnswerEdit {
 
     /// Passes the request on over HTTP.
     pub(super) async fn pass(self, parts: Parts, body: Bytes) -> Response<Body> {
-        let token = self.front.passing.token();
-        let bytes_max = self.front.rules.result_bytes_max();
+        let token = self.proxy.passing.token();
+        let bytes_max = self.proxy.rules.result_bytes_max();
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let body = RequestBody::Ready(Full::new(body));
-        let mut answering = match self.front.upstream.relay(parts, body, bytes_max).await {
+        let mut answering = match self.proxy.upstream.relay(parts, body, bytes_max).await {
             Ok(Relayed::Answer(answering)) => answering,
             Ok(Relayed::Passed(response)) => {
                 return response.map(|body| Body::Passed {
@@ -147,7 +147,7 @@ impl AnswerEdit {
                     _answer: Some(token),
                 });
             }
-            Err(failure) => return pass::unreachable_upstream(failure),
+            Err(failure) => return passthrough::unreachable_upstream(failure),
         };
         let mut head = answering.head.clone();
         head.headers.remove(CONTENT_LENGTH);

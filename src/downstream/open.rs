@@ -1,4 +1,4 @@
-//! How many requests of one connection are not over, so that one without any can be closed.
+//! Counts the open requests of one connection, so that an idle connection can be closed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::watch;
 
-/// The requests of one connection.
+/// The number of open requests of one connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Open(Arc<watch::Sender<usize>>);
 
-/// One of them, until it is dropped.
+/// One open request. Dropped, the request is over.
 #[derive(Debug)]
 pub(super) struct OneOpen(Open);
 
@@ -22,11 +22,11 @@ impl Open {
         OneOpen(self.clone())
     }
 
-    /// Resolves when there was none for so long.
+    /// Resolves when the connection had no open request for this long.
     pub(super) async fn is_idle_for(&self, patience: Duration) {
         let mut open = self.0.subscribe();
         loop {
-            // The sender is ours.
+            // The sender lives as long as `self`.
             let _ = open.wait_for(|open| *open == 0).await;
             let begun = open.wait_for(|open| *open > 0);
             if tokio::time::timeout(patience, begun).await.is_err() {
@@ -42,7 +42,7 @@ impl Drop for OneOpen {
     }
 }
 
-/// A response's body, with which its request is over.
+/// A response's body. The request is over when the body is dropped.
 #[derive(Debug)]
 pub(super) struct Counted<B> {
     body: B,

@@ -1,5 +1,5 @@
-//! Clients that do not read are cut: a connection whose socket takes nothing for a while, and a stream
-//! of HTTP/2 whose window stays shut although the connection goes on.
+//! Cuts clients that do not read: a connection whose socket takes nothing for a while, and an HTTP/2 stream whose
+//! window stays closed although its connection goes on.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -15,16 +15,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::room::BufferBudget;
 
-/// So long a client may read nothing while there is something for it.
+/// How long a client may read nothing while something waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The same while more waits for clients than may.
+/// How long a client may read nothing while too much waits for all clients.
 const PATIENCE_WHEN_SHORT: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether that is over.
+/// The pause between two checks of a client's patience.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Since when nothing was taken.
+/// Since when the client has taken nothing.
 #[derive(Debug)]
 struct Stuck {
     room: Arc<BufferBudget>,
@@ -45,7 +45,7 @@ impl Stuck {
         self.since = None;
     }
 
-    /// Ready where patience is over.
+    /// Ready when the client has read nothing for too long.
     fn poll_over(&mut self, since: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let since = *self.since.insert(since.or(self.since).unwrap_or(now));
@@ -141,16 +141,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 }
 
 tokio::task_local! {
-    /// Since when the stream of this task has a piece that was not asked past.
+    /// Since when the stream of this task has a piece that the connection has not sent yet.
     static GIVEN: Cell<Option<Instant>>;
 }
 
-/// The connection has a piece of a body. Counts on a stream of HTTP/2 only.
+/// Notes that the connection has a piece of a body. Only HTTP/2 streams count.
 pub(super) fn given() {
     let _ = GIVEN.try_with(|since| since.set(Some(Instant::now())));
 }
 
-/// It asks for the next: it sent the one before.
+/// Notes that the connection asks for the next piece, and so has sent the one before.
 pub(super) fn taken() {
     let _ = GIVEN.try_with(|since| since.set(None));
 }
@@ -177,7 +177,7 @@ where
         let mut stuck = Stuck::new(Arc::clone(&self.room));
         self.tasks.spawn(GIVEN.scope(Cell::new(None), async move {
             let mut stream = Box::pin(stream);
-            // Dropped, it is reset.
+            // Dropping the stream resets it.
             std::future::poll_fn(move |context| {
                 if stream.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());
@@ -231,7 +231,7 @@ mod tests {
             "{took:?}"
         );
 
-        // Where others need the room it is sooner.
+        // The wait is shorter while other clients need the room.
         let _taken = room.count(4 * SMALL).unwrap();
         let (ours, _theirs) = tokio::io::duplex(1024);
         let began = Instant::now();
@@ -247,7 +247,8 @@ mod tests {
         let began = Instant::now();
         streams.execute(async move {
             let _alive = alive;
-            // One that is asked past in time, one that waits for its client to say more, and one that stays.
+            // The first stream is read in time, the second waits for its client to send more, and the third is never
+            // read.
             given();
             tokio::time::sleep(PATIENCE / 2).await;
             taken();
@@ -257,8 +258,8 @@ mod tests {
         });
         ended.await.unwrap_err();
         let took = since(began);
-        let stays = PATIENCE / 2 + PATIENCE * 3;
-        assert!(took >= stays + PATIENCE, "{took:?}");
-        assert!(took < stays + PATIENCE + LOOK * 2, "{took:?}");
+        let lifetimes = PATIENCE / 2 + PATIENCE * 3;
+        assert!(took >= lifetimes + PATIENCE, "{took:?}");
+        assert!(took < lifetimes + PATIENCE + LOOK * 2, "{took:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What every front needs: `Front`, one for the process, shared by all connections.
+//! What every part of the downstream side needs: `Proxy`, one for the process, shared by all connections.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use tokio_util::task::TaskTracker;
 use super::calls::registry::CallRegistry;
 use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
-use super::facade::state::Facade;
+use super::forwarded::ForwardedHeaders;
 use super::inbound::access::Names;
 use super::inbound::requester::Requester;
-use super::legacy::agreed::Agreed;
-use super::legacy::pushes::Pushes;
+use super::sessions::agreed_versions::AgreedVersions;
+use super::sessions::mailbox::Mailboxes;
+use super::sessions::ours::state::OurSessions;
 use super::stand_ins::StandIns;
 use super::tasks::v2025::deliveries::Deliveries;
 use super::tasks::v2025::native::NativeTools;
-use super::way::RequestWay;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::mcp::version::Era;
@@ -29,24 +29,24 @@ use crate::task::policy::Rules;
 use crate::upstream::Forwarded;
 use crate::upstream::wrapped::Upstream;
 
-/// What the downstream side is told.
+/// The settings of the downstream side.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub names: Names,
-    pub way: RequestWay,
+    pub way: ForwardedHeaders,
     pub body_bytes_max: usize,
     pub listen_task_ids_max: usize,
-    /// What the server calls read-only or idempotent may be run again.
+    /// raincheck may run a call again whose tool the server calls read-only or idempotent.
     pub trust_annotations: bool,
     /// A modern server's own tasks are the client's business.
     pub pass_native_tasks: bool,
-    /// A rule may refuse a call: what cannot be read for certain is refused, too.
+    /// A rule may refuse a call. Messages that cannot be read for certain are then refused, too.
     pub reads_all: bool,
 }
 
 /// Everything that a request needs.
 #[derive(Debug)]
-pub struct Front {
+pub struct Proxy {
     pub runner: Arc<Runner>,
     pub upstream: Arc<Upstream>,
     pub rules: Arc<Rules>,
@@ -54,45 +54,42 @@ pub struct Front {
     /// Where clients must say who they are.
     pub auth: Option<Arc<Authenticator>>,
     pub settings: Settings,
-    /// For what is read from clients and written to them.
+    /// The memory for bodies from clients and answers to them.
     pub room: Arc<BufferBudget>,
-    /// Cancelled when streams without an end of their own must come to one.
+    /// Cancelled when streams that have no end of their own must end.
     pub closing: CancellationToken,
     /// The answers that pass through now.
     pub passing: TaskTracker,
     /// The calls of legacy sessions that run here, by the clients' ids.
     pub calls: CallRegistry,
-    /// The streams of legacy sessions that are open here.
-    pub pushes: Arc<Pushes>,
-    /// What is kept for clients beside their tasks.
-    pub notes: KeyValue,
-    /// Whose tasks are told of on them.
+    /// raincheck's own messages for the GET streams of legacy sessions that are open here.
+    pub mailboxes: Arc<Mailboxes>,
+    /// The values that are kept for clients beside their tasks.
+    pub kv: KeyValue,
+    /// The sessions whose tasks are told of on those streams.
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
-    pub agreed: Agreed,
+    pub agreed: AgreedVersions,
     /// The logs of calls that run here and outlive a dropped connection.
     pub resumable: Arc<ResumableCalls>,
-    pub facade: Facade,
+    pub our_sessions: OurSessions,
     pub stand_ins: StandIns,
-    /// Tools for clients without Tasks, where they are wanted.
+    /// The tools for clients without Tasks. `None`: they are switched off.
     pub companion: Option<Companion>,
 }
 
-/// A front is shared by all connections.
-pub(super) type Shared = Arc<Front>;
-
-impl Front {
+impl Proxy {
     pub(super) fn passes_native_tasks(&self) -> bool {
         self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
     }
 
-    /// Who sent a request of a client of that era.
+    /// The requester of a request, whose client is of that era.
     pub(super) fn requester(&self, parts: &Parts, era: Era) -> Requester {
         let forwards_credentials = self.upstream.forwards_credentials();
         Requester::of(&self.callers, parts, era, forwards_credentials)
     }
 
-    /// What goes to the server of the headers of a client's request that is carried.
+    /// The headers of a carried request that go to the server.
     pub(super) fn forwarded(&self, by: &Requester, headers: &HeaderMap) -> Forwarded {
         Forwarded {
             credentials: by.credentials.clone(),

@@ -1,27 +1,26 @@
-//! `_meta["io.modelcontextprotocol/relatedTaskIds"]`: a client says which of its tasks a request is
-//! about. The ids of ours among them never reach the server: for a caller without credentials an id is
-//! the secret.
+//! `_meta["io.modelcontextprotocol/relatedTaskIds"]`: a client says which of its tasks a request is about. The ids of
+//! raincheck's tasks never reach the server, because an id is the only secret of a caller without credentials.
 
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_LENGTH;
 
 use super::inbound::request::LegacyMessage;
-use super::proxy::Front;
+use super::proxy::Proxy;
 use super::tasks::service::STORE_IS_AWAY;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{related_task_ids, with_related_task_ids};
 use crate::task::id::TaskId;
 
-/// What exceeds this is dropped, as servers may.
+/// How many ids are kept. Servers may drop further ids.
 const IDS_MAX: usize = 16;
 
-impl Front {
-    /// The message without ids of ours. `None`: it names no tasks.
+impl Proxy {
+    /// The message without the ids of raincheck's tasks. `None`: the message names no tasks.
     pub(super) async fn without_our_ids(&self, body: &Bytes, params: &Object<'_>) -> Option<Bytes> {
         let named = related_task_ids(params)?;
         let mut kept = Vec::new();
-        // Otherwise the server hears nothing of tasks at all.
+        // Without this setting, no id reaches the server.
         if self.settings.pass_native_tasks {
             for id in named.into_iter().take(IDS_MAX) {
                 if !self.is_ours(&id).await {
@@ -33,7 +32,7 @@ impl Front {
         with_related_task_ids(text, &kept).ok().map(Bytes::from)
     }
 
-    /// The message of a legacy session without ids of ours. `None`: it names no tasks.
+    /// The message of a legacy session without the ids of raincheck's tasks. `None`: the message names no tasks.
     pub(super) async fn hide_our_ids(
         &self,
         body: &Bytes,
@@ -42,14 +41,14 @@ impl Front {
         let LegacyMessage::Request(request) = message else {
             return None;
         };
-        // Short enough to be looked for many bytes at a time.
+        // This search is cheap: it compares many bytes at a time.
         if !request.params_text.contains("relatedTaskIds") {
             return None;
         }
         self.without_our_ids(body, &request.params).await
     }
 
-    /// Whether a task of that id is or may be in the store, whoever's it is.
+    /// Whether the store has, or may have, a task with that id, of any caller.
     async fn is_ours(&self, id: &str) -> bool {
         let Some(id) = TaskId::parse(id) else {
             return false;
@@ -59,7 +58,7 @@ impl Front {
     }
 }
 
-/// Of a body that was changed.
+/// Removes the length of a body that was changed.
 pub(super) fn forget_length(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
 }

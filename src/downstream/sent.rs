@@ -1,5 +1,5 @@
-//! A response on its way to the client: what is large counts while it waits for the client to read it,
-//! and over HTTP/2 goes in pieces, each of which shows that the one before was taken.
+//! The body of a response on its way to the client. Large bodies count against the common memory until the client
+//! reads them. Over HTTP/2 they go in pieces, and each request for a piece shows that the one before was sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use super::{outbound::response, patient};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::room::{BufferBudget, BufferShare, SMALL};
 
-/// What is handed to an HTTP/2 connection at once.
+/// The largest piece that an HTTP/2 connection gets at once.
 const PIECE: usize = 64 * 1024;
 
-/// How large the request was, in the extensions of its response.
+/// The size of the request, in the extensions of its response.
 #[derive(Debug, Clone, Copy)]
-struct AskedWith(usize);
+struct RequestSize(usize);
 
-/// Remembers that, for streams: what is known of a request stays as long as its stream does. Whoever
-/// keeps less of it says so first.
-pub(super) fn asked_with(bytes: usize, mut response: Response<Body>) -> Response<Body> {
+/// Notes the size of the request on a response that is a stream, because the stream keeps what is known of the
+/// request. A part that keeps less notes its own size first.
+pub(super) fn with_request_size(bytes: usize, mut response: Response<Body>) -> Response<Body> {
     if matches!(response.body(), Body::Events(_)) {
         let extensions = response.extensions_mut();
-        if extensions.get::<AskedWith>().is_none() {
-            extensions.insert(AskedWith(bytes));
+        if extensions.get::<RequestSize>().is_none() {
+            extensions.insert(RequestSize(bytes));
         }
     }
     response
@@ -46,19 +46,19 @@ pub(super) fn ends_at(end: Instant, mut response: Response<Body>) -> Response<Bo
     response
 }
 
-/// A body as the connection gets it.
-pub(super) struct Sent {
+/// A response body as the connection gets it.
+pub(super) struct SentBody {
     body: Body,
     end: Option<Pin<Box<Sleep>>>,
     room: Arc<BufferBudget>,
-    /// What did not go yet of a piece that was too large. Over HTTP/2 only.
+    /// The rest of a piece that was too large. Over HTTP/2 only.
     rest: Bytes,
     in_pieces: bool,
     _asked: Option<BufferShare>,
 }
 
-impl Sent {
-    /// Where there is no room for an answer that is there in one piece, the client hears so in its stead.
+impl SentBody {
+    /// Wraps a response. If there is no memory for a ready answer, the client gets an error instead.
     pub(super) fn of(
         mut response: Response<Body>,
         room: &Arc<BufferBudget>,
@@ -76,7 +76,7 @@ impl Sent {
         if in_pieces {
             response.body_mut().hold_until_sent();
         }
-        let asked = response.extensions_mut().remove::<AskedWith>();
+        let asked = response.extensions_mut().remove::<RequestSize>();
         let end = response.extensions_mut().remove::<EndsAt>();
         response.map(|body| Self {
             body,
@@ -84,7 +84,7 @@ impl Sent {
             room: Arc::clone(room),
             rest: Bytes::new(),
             in_pieces,
-            _asked: asked.and_then(|AskedWith(bytes)| room.count(bytes)),
+            _asked: asked.and_then(|RequestSize(bytes)| room.count(bytes)),
         })
     }
 
@@ -102,12 +102,12 @@ fn no_room() -> Response<Body> {
     response::refusal(StatusCode::SERVICE_UNAVAILABLE, &failure.to_error())
 }
 
-/// More waits for clients than may.
+/// Too much waits for clients.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no room for an event")]
 struct NoRoom;
 
-impl HttpBody for Sent {
+impl HttpBody for SentBody {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -116,7 +116,7 @@ impl HttpBody for Sent {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
-        // Whoever asks for more has taken what there was.
+        // The connection asks for more, and so has sent what it had.
         patient::taken();
         if let Some(end) = &mut this.end
             && end.as_mut().poll(context).is_ready()
@@ -157,7 +157,7 @@ impl HttpBody for Sent {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // Asked for before the first piece only.
+        // The connection asks only before the first piece.
         self.body.size_hint()
     }
 }

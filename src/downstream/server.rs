@@ -24,8 +24,8 @@ use super::dispatch::handle;
 use super::lingering::{Lingering, UnreadBody};
 use super::open::{Counted, Open};
 use super::patient::{Patient, Streams};
-use super::proxy::{Front, Shared};
-use super::sent::Sent;
+use super::proxy::Proxy;
+use super::sent::SentBody;
 use crate::socket;
 use crate::tls::kept::Kept;
 
@@ -74,7 +74,7 @@ impl Server {
     /// on it and this returns with the last connection, at most `grace` later.
     pub async fn serve(
         self,
-        front: Arc<Front>,
+        proxy: Arc<Proxy>,
         close: CancellationToken,
         stop: CancellationToken,
         grace: Duration,
@@ -93,7 +93,7 @@ impl Server {
             match accepted {
                 Ok((stream, peer)) => {
                     let connection = Connection {
-                        front: Arc::clone(&front),
+                        proxy: Arc::clone(&proxy),
                         peer,
                         settings: self.settings.clone(),
                         stop: stop.clone(),
@@ -147,7 +147,7 @@ const CONNECTION_WINDOW: u32 = 256 * 1024;
 const HEADER_LIST_MAX: u32 = 16 * 1024;
 
 struct Connection {
-    front: Shared,
+    proxy: Arc<Proxy>,
     peer: SocketAddr,
     settings: Settings,
     stop: CancellationToken,
@@ -164,7 +164,7 @@ impl Connection {
         // What the kernel takes for a client that does not read counts nowhere.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
         let unread_body = UnreadBody::default();
-        let stream = Patient::new(stream, Arc::clone(&self.front.room));
+        let stream = Patient::new(stream, Arc::clone(&self.proxy.room));
         let stream = Lingering::new(stream, unread_body.clone());
         let Some(tls) = self.settings.tls.clone() else {
             return self.speak(stream, unread_body).await;
@@ -184,10 +184,10 @@ impl Connection {
         if self.settings.h2c {
             return Box::pin(self.speak_either(stream, unread_body)).await;
         }
-        let (front, peer) = (Arc::clone(&self.front), self.peer);
+        let (proxy, peer) = (Arc::clone(&self.proxy), self.peer);
         let service = service_fn(move |request| {
-            let (front, unread_body) = (Arc::clone(&front), unread_body.clone());
-            async move { Ok::<_, Infallible>(answer(front, request, peer, &unread_body).await) }
+            let (proxy, unread_body) = (Arc::clone(&proxy), unread_body.clone());
+            async move { Ok::<_, Infallible>(answer(proxy, request, peer, &unread_body).await) }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
@@ -203,15 +203,15 @@ impl Connection {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let (front, peer) = (Arc::clone(&self.front), self.peer);
-        let streams = Streams::new(Arc::clone(&front.room), self.streams);
+        let (proxy, peer) = (Arc::clone(&self.proxy), self.peer);
+        let streams = Streams::new(Arc::clone(&proxy.room), self.streams);
         let open = Open::default();
         let counted = open.clone();
         let service = service_fn(move |request| {
-            let (front, request_open) = (Arc::clone(&front), counted.begin());
+            let (proxy, request_open) = (Arc::clone(&proxy), counted.begin());
             let unread_body = unread_body.clone();
             async move {
-                let response = answer(front, request, peer, &unread_body).await;
+                let response = answer(proxy, request, peer, &unread_body).await;
                 Ok::<_, Infallible>(response.map(|body| Counted::new(body, request_open)))
             }
         });
@@ -250,20 +250,20 @@ impl Connection {
 
 /// Answers one request, over either protocol.
 async fn answer(
-    front: Shared,
+    proxy: Arc<Proxy>,
     request: Request<Incoming>,
     peer: SocketAddr,
     unread_body: &UnreadBody,
-) -> Response<Sent> {
+) -> Response<SentBody> {
     let version = request.version();
-    let room = Arc::clone(&front.room);
+    let room = Arc::clone(&proxy.room);
     // Apart: what a request takes is given back while its stream of events lasts.
-    let response = Box::pin(handle(front, request, peer)).await;
+    let response = Box::pin(handle(proxy, request, peer)).await;
     // Only a refusal that leaves a body unread closes its connection. HTTP/2 resets the one stream instead.
     if version != Version::HTTP_2 && response.headers().contains_key(CONNECTION) {
         unread_body.set();
     }
-    Sent::of(response, &room, version)
+    SentBody::of(response, &room, version)
 }
 
 /// Serves a connection to its end; once stopped, it takes no new request.

@@ -1,4 +1,4 @@
-//! Who was told that the server may have everything, before it had said what it has.
+//! The callers that were told that the server may have everything, because the server had not said yet what it has.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::lock::Mutex;
 use crate::task::id::Caller;
 
-/// Callers that are remembered to have been told that the server may have everything.
+/// How many callers are remembered.
 const CALLERS_MAX: usize = 1024;
 
 /// Who was told that the server may have everything, before it had said what it has.
 #[derive(Debug, Default)]
 pub struct StandIns {
-    /// Nobody else need look.
+    /// False: no caller was told, and the set need not be locked.
     any: AtomicBool,
-    /// The words of a program were asked for, beside what its first client asked.
+    /// The program was asked once what it says of itself.
     pub(super) has_learnt: AtomicBool,
     callers: Mutex<HashSet<[u8; 16]>>,
 }

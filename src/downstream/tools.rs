@@ -1,11 +1,11 @@
-//! What a route must know of the server: what is known of it now, and the questions to it.
+//! What a route needs to know of the server: what is known without a question, and the answers to questions.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::inbound::requester::Requester;
 use super::inbound::route::{KnownServer, KnownTools, Question};
-use super::proxy::Shared;
+use super::proxy::Proxy;
 use crate::mcp::tools::Tools;
 use crate::upstream::wrapped::DiscoverError;
 
@@ -14,12 +14,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The server's tools, as a client with these capabilities may see them. `None`: the list cannot be had now.
 pub(super) async fn listed(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     capabilities: &str,
 ) -> Option<Arc<Tools>> {
     let caller = *by.caller.as_bytes();
-    let listing = front
+    let listing = proxy
         .upstream
         .tools(caller, by.credentials.clone(), capabilities.into());
     let listed = tokio::time::timeout(PATIENCE, listing).await;
@@ -27,18 +27,18 @@ pub(super) async fn listed(
 }
 
 /// What is known of the server without a question.
-pub(super) fn known(front: &Shared) -> KnownServer {
+pub(super) fn known(proxy: &Arc<Proxy>) -> KnownServer {
     KnownServer {
-        era: front.upstream.known_era(),
-        is_decided: front.upstream.is_decided(),
-        speaks_http: front.upstream.speaks_http(),
+        era: proxy.upstream.known_era(),
+        is_decided: proxy.upstream.is_decided(),
+        speaks_http: proxy.upstream.speaks_http(),
         tools: KnownTools::NotAsked,
     }
 }
 
 /// Asks the server, and adds the answer to what is known.
 pub(super) async fn ask(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     capabilities: &str,
     question: Question,
@@ -46,19 +46,19 @@ pub(super) async fn ask(
 ) -> Result<(), DiscoverError> {
     let learnt = match question {
         Question::Era => {
-            let era = front.upstream.era(by.credentials.clone()).await?;
+            let era = proxy.upstream.era(by.credentials.clone()).await?;
             KnownServer {
                 era: Some(era),
                 tools: std::mem::take(&mut server.tools),
-                ..known(front)
+                ..known(proxy)
             }
         }
         Question::Tools => KnownServer {
-            tools: match listed(front, by, capabilities).await {
+            tools: match listed(proxy, by, capabilities).await {
                 Some(tools) => KnownTools::Listed(tools),
                 None => KnownTools::Unavailable,
             },
-            ..known(front)
+            ..known(proxy)
         },
     };
     *server = learnt;

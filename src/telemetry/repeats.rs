@@ -1,6 +1,6 @@
 //! Leaves out warnings that repeat: an outage must not fill the log.
 //!
-//! Each place in the code may write [`WARNINGS_MAX`] warnings a minute. What it wrote beyond that is counted, and the
+//! Each place in the code may write three warnings a minute. What it wrote beyond that is counted, and the
 //! count is written when the minute is over. Errors and all other levels always pass.
 
 use std::collections::HashMap;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::registry::{CallEntry, Cancelled};
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 
@@ -28,27 +28,27 @@ const CLOCKS_MS: u64 = 1_000;
 
 /// Cancels a call of the session on this replica, or else tells the replica that runs it.
 pub(in crate::downstream) fn cancel(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     session: SessionKey,
     id: &RawValue,
 ) -> Cancelled {
-    let cancelled = front.calls.cancel(session, id.get());
+    let cancelled = proxy.calls.cancel(session, id.get());
     if cancelled == Cancelled::Nothing {
-        tell_others(front, session, id);
+        tell_others(proxy, session, id);
     }
     cancelled
 }
 
 /// Writes the cancel into the store. The client does not wait for that.
-fn tell_others(front: &Shared, session: SessionKey, id: &RawValue) {
-    if front.runner.is_alone() {
+fn tell_others(proxy: &Arc<Proxy>, session: SessionKey, id: &RawValue) {
+    if proxy.runner.is_alone() {
         return;
     }
-    let (front, name) = (Arc::clone(front), name(session, id));
-    let passing = front.passing.clone();
+    let (proxy, name) = (Arc::clone(proxy), name(session, id));
+    let passing = proxy.passing.clone();
     passing.spawn(async move {
-        let now_ms = front.runner.ledger().now_ms().to_string();
-        if let Err(error) = front.notes.put(name, now_ms.into(), LIFETIME).await {
+        let now_ms = proxy.runner.ledger().now_ms().to_string();
+        if let Err(error) = proxy.kv.put(name, now_ms.into(), LIFETIME).await {
             tracing::warn!(%error, "a cancel was not passed on to the replica that may carry the call");
         }
     });
@@ -62,15 +62,15 @@ fn name(session: SessionKey, id: &RawValue) -> Name {
 /// Whether another replica was told to cancel the call that began then. Asks the store once, and not at all where
 /// there is no other replica.
 pub(in crate::downstream) async fn is_cancelled_elsewhere(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     session: SessionKey,
     id: &RawValue,
     began_ms: u64,
 ) -> Result<bool, StoreError> {
-    if front.runner.is_alone() {
+    if proxy.runner.is_alone() {
         return Ok(false);
     }
-    let store = front.runner.ledger().store();
+    let store = proxy.runner.ledger().store();
     let found = store.find(name(session, id)).await?;
     let told_ms = found.and_then(|found| std::str::from_utf8(&found).ok()?.parse::<u64>().ok());
     Ok(told_ms.is_some_and(|told_ms| told_ms.saturating_add(CLOCKS_MS) >= began_ms))
@@ -80,14 +80,14 @@ pub(in crate::downstream) async fn is_cancelled_elsewhere(
 ///
 /// `session`: the one that the client names; without a session no cancel comes to another replica.
 pub(in crate::downstream) async fn cancelled(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     call: &CallEntry,
     session: Option<SessionKey>,
     id: &RawValue,
 ) {
     let elsewhere = async {
         match session {
-            Some(session) => cancelled_elsewhere(front, session, id).await,
+            Some(session) => cancelled_elsewhere(proxy, session, id).await,
             None => std::future::pending().await,
         }
     };
@@ -97,15 +97,15 @@ pub(in crate::downstream) async fn cancelled(
     }
 }
 
-async fn cancelled_elsewhere(front: &Shared, session: SessionKey, id: &RawValue) {
-    let began_ms = front.runner.ledger().now_ms();
+async fn cancelled_elsewhere(proxy: &Arc<Proxy>, session: SessionKey, id: &RawValue) {
+    let began_ms = proxy.runner.ledger().now_ms();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look.tick().await;
     loop {
         look.tick().await;
         // A store that is away is asked again.
-        let found = is_cancelled_elsewhere(front, session, id, began_ms).await;
+        let found = is_cancelled_elsewhere(proxy, session, id, began_ms).await;
         if matches!(found, Ok(true)) {
             return;
         }

@@ -22,8 +22,8 @@ pub(super) fn is_last(page: &RawValue) -> bool {
     cursor.is_ok_and(|cursor| cursor.is_none_or(|cursor| cursor.get() == "null"))
 }
 
-/// The page with output schemas that a ticket fits, for the tools whose calls may become one. `None`:
-/// nothing is to be changed.
+/// The page with output schemas that admit a ticket, for the tools whose calls may become a ticket. `None`: nothing
+/// changes.
 pub(super) fn admitting_tickets(
     page: &RawValue,
     may_be_ticket: impl Fn(&str) -> bool,
@@ -56,13 +56,13 @@ fn admitting_ticket(tool: &RawValue, may_be_ticket: impl Fn(&str) -> bool) -> Op
     }
     match or_ticket(schema) {
         Some(schema) => set(tool.get(), "outputSchema", &schema).ok(),
-        // Clients take any structured content of a tool without one.
+        // Clients accept any structured content of a tool without a schema.
         None => Some(read.render_filtered(|key| key != "outputSchema")),
     }
 }
 
-/// The page with our tools behind the server's. `None`: it is no list of tools. A call of ours waits
-/// for at most `wait_max`.
+/// The page with the companion tools behind the server's. `None`: the page is no list of tools. A call of a companion
+/// tool waits for at most `wait_max`.
 pub(super) fn with(
     page: &RawValue,
     names: &CompanionNames,

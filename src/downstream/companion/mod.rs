@@ -1,16 +1,18 @@
-//! Tools of raincheck's own, by which clients without Tasks follow calls that take long: a call that
-//! outlasts its client's patience is answered with a ticket, and the ticket is good for these tools.
+//! COMPANION TOOLS: tools of raincheck's own for clients without Tasks. A call that takes longer than its client's
+//! patience is answered with a ticket, and these tools take the ticket.
 //!
-//! Requests that declare tasks never meet them. Where they are switched off nothing is read for them.
+//! Requests that declare tasks never see these tools. While they are switched off, nothing is read for them.
+
+use std::sync::Arc;
 
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
 use crate::downstream::body::Body;
-use crate::downstream::call::{self, Asked};
+use crate::downstream::call::{self, ModernCall};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response::Rpc;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -19,31 +21,31 @@ use crate::task::policy::{InputWhen, Plan, with_companion};
 use crate::task::ticket::CompanionTool;
 
 mod answers;
-pub(super) mod desk;
 mod list;
 mod respond;
 mod schema;
 pub(super) mod state;
+pub(super) mod tools;
 
 pub use state::Companion;
 
-use desk::Desk;
+use tools::CompanionTools;
 
-/// A client calls one of our tools.
+/// Answers a call of a companion tool.
 pub(super) async fn call(
-    desk: &Desk<'_>,
+    companion_tools: &CompanionTools<'_>,
     tool: CompanionTool,
     request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let by = desk.by;
+    let by = companion_tools.by;
     let (reads_events, words): (_, fn(&str, CallAnswer) -> Rpc) = match by.era {
         Era::Modern => (true, Rpc::answer),
         Era::Legacy => (by.reads_events, |id, answer| {
             Rpc::legacy_answer(id, answer).on_session()
         }),
     };
-    let asked = respond::Asked {
+    let asked = respond::ToolRequest {
         tool,
         id: request.id,
         arguments: request.params.get("arguments"),
@@ -51,13 +53,13 @@ pub(super) async fn call(
         headers,
         words,
     };
-    desk.respond(asked).await
+    companion_tools.respond(asked).await
 }
 
-/// A modern client lists the tools: the server's, and ours behind the last of them.
-pub(super) async fn list(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
+/// Answers `tools/list` of a modern client: the companion tools follow the last of the server's tools.
+pub(super) async fn list(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
     let id = asked.modern.request.id.get();
-    let (answer, client) = match listed(front, asked).await {
+    let (answer, client) = match listed(proxy, asked).await {
         Ok(listed) => listed,
         Err(refused) => return refused,
     };
@@ -65,20 +67,20 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
         CallAnswer::Result(result) => {
             let is_whole = !asked.modern.request.params.contains("cursor");
             let capabilities = asked.modern.meta.capabilities.get();
-            CallAnswer::Result(with_ours(front, asked.by, capabilities, result, is_whole).await)
+            CallAnswer::Result(with_ours(proxy, asked.by, capabilities, result, is_whole).await)
         }
         CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
     };
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }
 
-/// A list as the server gives it, and nothing of what it says before.
+/// The list as the server gives it. Messages before the answer are dropped.
 pub(super) async fn listed(
-    front: &Shared,
-    asked: &Asked<'_>,
+    proxy: &Arc<Proxy>,
+    asked: &ModernCall<'_>,
 ) -> Result<(CallAnswer, CallSubscriber), Response<Body>> {
     let id = asked.modern.request.id.get();
-    let mut client = call::begin(front, asked)
+    let mut client = call::begin(proxy, asked)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
     let Some(answer) = answer_of(&mut client).await else {
         return Err(Rpc::abandoned(id).into_response());
@@ -86,7 +88,7 @@ pub(super) async fn listed(
     Ok((answer, client))
 }
 
-/// The answer alone.
+/// Waits for the answer, and drops the messages before it.
 async fn answer_of(client: &mut CallSubscriber) -> Option<CallAnswer> {
     loop {
         match client.next().await? {
@@ -96,20 +98,20 @@ async fn answer_of(client: &mut CallSubscriber) -> Option<CallAnswer> {
     }
 }
 
-/// A page of the list, with output schemas that tickets fit, and with our tools where it is the last
-/// one. `is_first`: it may be the only one.
+/// A page of the list, with output schemas that admit tickets. The last page has the companion tools. `is_first`: the
+/// page may be the only one.
 pub(super) async fn with_ours(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     capabilities: &str,
     page: Box<RawValue>,
     is_first: bool,
 ) -> Box<RawValue> {
-    let Some(companion) = &front.companion else {
+    let Some(companion) = &proxy.companion else {
         return page;
     };
     let may_be_ticket = |tool: &str| {
-        let plan = with_companion(front.rules.for_tool(tool).0, InputWhen::BeforeTask);
+        let plan = with_companion(proxy.rules.for_tool(tool).0, InputWhen::BeforeTask);
         matches!(plan, Plan::Auto { .. })
     };
     let page = list::admitting_tickets(&page, may_be_ticket).unwrap_or(page);
@@ -117,16 +119,16 @@ pub(super) async fn with_ours(
         return page;
     }
     let names = if is_first {
-        // All that there is to clash with is here.
+        // All tools are on this page, and so all names that could clash.
         let mut tools = Tools::default();
         match tools.add_page(&page) {
             Ok(_) => companion.names(Some(&tools)),
             Err(_) => None,
         }
     } else {
-        Desk::open(front, by, capabilities)
+        CompanionTools::open(proxy, by, capabilities)
             .await
-            .map(|desk| desk.names)
+            .map(|companion_tools| companion_tools.names)
     };
     let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max));
     edited.unwrap_or(page)

@@ -1,7 +1,8 @@
-//! Calls of our tools: answered from the store, for the caller whose ticket it is, on any replica.
+//! Answers calls of the companion tools from the store, on any replica, for the caller whose ticket it is.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -10,13 +11,13 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::answers;
-use super::desk::Desk;
+use super::tools::CompanionTools;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::respond;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::service::{CallerTasks, CancelOutcome, TaskError};
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
@@ -29,29 +30,29 @@ use crate::task::state::{Outcome, Payload, Status, Task};
 use crate::task::ticket::{self, CompanionNames, CompanionTool, Moment};
 use crate::upstream::{Forwarded, UpstreamError};
 
-const NO_TICKET: Refused = Refused::Said(Cow::Borrowed(
+const NO_TICKET: ToolError = ToolError::Said(Cow::Borrowed(
     "The argument ticket is missing: the one that the call was answered with.",
 ));
 
 /// Why a companion tool has no result. The text is the tool's result, because models read results.
-enum Refused {
+enum ToolError {
     Task(TaskError),
     Said(Cow<'static, str>),
 }
 
-impl From<TaskError> for Refused {
+impl From<TaskError> for ToolError {
     fn from(error: TaskError) -> Self {
         Self::Task(error)
     }
 }
 
-impl From<Cow<'static, str>> for Refused {
+impl From<Cow<'static, str>> for ToolError {
     fn from(text: Cow<'static, str>) -> Self {
         Self::Said(text)
     }
 }
 
-impl Refused {
+impl ToolError {
     fn text(&self) -> &str {
         match self {
             Self::Task(TaskError::Unknown) => {
@@ -66,26 +67,26 @@ impl Refused {
     }
 }
 
-/// A call of one of our tools, and how it is answered.
-pub(in crate::downstream) struct Asked<'a> {
+/// A call of a companion tool, and how it is answered.
+pub(in crate::downstream) struct ToolRequest<'a> {
     pub(in crate::downstream) tool: CompanionTool,
     pub(in crate::downstream) id: &'a RawValue,
     pub(in crate::downstream) arguments: Option<&'a RawValue>,
-    /// The client reads event streams, whatever they carry.
+    /// The client reads event streams with events of any size.
     pub(in crate::downstream) streams: bool,
     pub(in crate::downstream) headers: &'a HeaderMap,
     pub(in crate::downstream) words: fn(&str, CallAnswer) -> Rpc,
 }
 
-impl Desk<'_> {
-    /// Calls one of the companion tools. Dropped before it resolves, what was committed stays.
-    pub(in crate::downstream) async fn respond(&self, asked: Asked<'_>) -> Response<Body> {
-        let clerk = Clerk {
-            front: Shared::clone(self.front),
+impl CompanionTools<'_> {
+    /// Answers a call of a companion tool. If this is dropped before it resolves, what was committed stays.
+    pub(in crate::downstream) async fn respond(&self, asked: ToolRequest<'_>) -> Response<Body> {
+        let tool_call = ToolCall {
+            proxy: Arc::clone(self.proxy),
             by: self.by.clone(),
             names: self.names.clone(),
             from: match asked.tool {
-                CompanionTool::Answer => self.front.forwarded(self.by, asked.headers),
+                CompanionTool::Answer => self.proxy.forwarded(self.by, asked.headers),
                 CompanionTool::Status | CompanionTool::Result | CompanionTool::Cancel => {
                     Forwarded::default()
                 }
@@ -99,7 +100,7 @@ impl Desk<'_> {
         let (tool, words, id) = (asked.tool, asked.words, asked.id.to_owned());
         let arguments = asked.arguments.map(ToOwned::to_owned);
         let answering = async move {
-            let answer = clerk.answer(tool, arguments.as_deref()).await;
+            let answer = tool_call.answer(tool, arguments.as_deref()).await;
             words(id.get(), answer)
         };
         // A client that waits long gets a stream with comments, so that nothing on the way takes the connection
@@ -112,9 +113,9 @@ impl Desk<'_> {
 /// The longest wait without a byte of an answer.
 const SILENT_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Answers for one caller.
-struct Clerk {
-    front: Shared,
+/// The call of a companion tool by one caller.
+struct ToolCall {
+    proxy: Arc<Proxy>,
     by: Requester,
     names: CompanionNames,
     /// For the next leg of a call whose question is answered.
@@ -122,7 +123,7 @@ struct Clerk {
     wait_max: Duration,
 }
 
-impl Clerk {
+impl ToolCall {
     async fn answer(&self, tool: CompanionTool, arguments: Option<&RawValue>) -> CallAnswer {
         let arguments = arguments.and_then(|raw| Object::parse(raw.get()).ok());
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
@@ -137,7 +138,7 @@ impl Clerk {
         &self,
         tool: CompanionTool,
         arguments: &Object<'_>,
-    ) -> Result<CallAnswer, Refused> {
+    ) -> Result<CallAnswer, ToolError> {
         let ticket = arguments.get_str("ticket").ok_or(NO_TICKET)?;
         let id = TaskId::parse(ticket.trim()).ok_or(TaskError::Unknown)?;
         let task = match tool {
@@ -153,7 +154,7 @@ impl Clerk {
             CompanionTool::Answer => self.pass_answer(id, arguments).await?,
         };
         let at = Moment {
-            now_ms: self.front.runner.ledger().now_ms(),
+            now_ms: self.proxy.runner.ledger().now_ms(),
             round: round_of(arguments).saturating_add(1),
         };
         Ok(answer_of(ticket::status(
@@ -165,33 +166,33 @@ impl Clerk {
     }
 
     fn tasks(&self) -> CallerTasks<'_> {
-        self.front.tasks_of(&self.by.caller)
+        self.proxy.tasks_of(&self.by.caller)
     }
 
-    /// The task as soon as there is something to tell: it has ended or asks, the wait is over, or
-    /// raincheck is about to end.
-    async fn wait(&self, id: TaskId, arguments: &Object<'_>) -> Result<Loaded, Refused> {
+    /// Waits until there is something to tell: the task has ended or asks a question, the wait is over, or raincheck
+    /// is about to end.
+    async fn wait(&self, id: TaskId, arguments: &Object<'_>) -> Result<Loaded, ToolError> {
         let asked_for = wait_of(arguments).unwrap_or(self.wait_max);
         let until = Instant::now() + asked_for.min(self.wait_max);
-        // Watched before it is read: no change is missed.
-        let watch = self.front.runner.watches().watch(vec![id]);
+        // Watched before it is read, so that no change is missed.
+        let watch = self.proxy.runner.watches().watch(vec![id]);
         let mut found = self.tasks().get(id).await?;
         while found.task.status() == Status::Working {
             tokio::select! {
                 _ = watch.changed() => found = self.tasks().get(id).await?,
                 () = tokio::time::sleep_until(until) => break,
-                () = self.front.closing.cancelled() => break,
+                () = self.proxy.closing.cancelled() => break,
             }
         }
         Ok(found)
     }
 
-    /// What the tool gave, as if it had been waited for.
-    async fn result(&self, task: &Task, outcome: &Outcome) -> Result<CallAnswer, Refused> {
+    /// The result of the tool, as if the client had waited for it.
+    async fn result(&self, task: &Task, outcome: &Outcome) -> Result<CallAnswer, ToolError> {
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.clone(),
             Outcome::Completed(Payload::Kept { .. }) => {
-                let kept = self.front.runner.ledger().load_kept(task).await;
+                let kept = self.proxy.runner.ledger().load_kept(task).await;
                 let kept = kept.map_err(TaskError::from)?;
                 let text = kept.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
                 let kept = text.and_then(|text| raw(text).ok());
@@ -204,9 +205,9 @@ impl Clerk {
                     www_authenticate: None,
                 }));
             }
-            Outcome::Cancelled => return Err(Refused::Said("The call was cancelled.".into())),
+            Outcome::Cancelled => return Err(ToolError::Said("The call was cancelled.".into())),
         };
-        let upstream = &self.front.upstream;
+        let upstream = &self.proxy.upstream;
         let fit = match (self.by.era, upstream.known_era()) {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),
             (Era::Modern, Some(Era::Legacy)) => {
@@ -221,13 +222,13 @@ impl Clerk {
         Ok(CallAnswer::Result(fit.unwrap_or(result)))
     }
 
-    async fn cancel(&self, id: TaskId) -> Result<Task, Refused> {
+    async fn cancel(&self, id: TaskId) -> Result<Task, ToolError> {
         let (CancelOutcome::Cancelled(task) | CancelOutcome::HadEnded(task)) =
             self.tasks().cancel(id).await?;
         Ok(task)
     }
 
-    async fn pass_answer(&self, id: TaskId, arguments: &Object<'_>) -> Result<Task, Refused> {
+    async fn pass_answer(&self, id: TaskId, arguments: &Object<'_>) -> Result<Task, ToolError> {
         let found = self.tasks().get(id).await?;
         let (key, answer) = answers::of(&found.task, arguments)?;
         let answers = BTreeMap::from([(key, answer)]);
@@ -237,13 +238,13 @@ impl Clerk {
     }
 }
 
-/// `None`: as long as may be.
+/// How long the call is to wait. `None`: as long as it may.
 fn wait_of(arguments: &Object<'_>) -> Option<Duration> {
     let seconds = arguments.get("wait_seconds")?.get().parse::<f64>().ok()?;
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
 }
 
-/// Models may write any number.
+/// The round that the call names. Models may write any number.
 fn round_of(arguments: &Object<'_>) -> u64 {
     let round = arguments.get("round");
     round.and_then(|raw| raw.get().parse().ok()).unwrap_or(1)

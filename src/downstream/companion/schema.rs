@@ -1,13 +1,13 @@
-//! Output schemas that a ticket fits, too. Pure.
+//! Changes output schemas so that they admit a ticket, too. Pure.
 //!
-//! Clients check structured content against the schema that the tool was listed with. With the
-//! server's own schema every ticket would be an error to them.
+//! Clients check structured content against the schema in the list of tools. Against the server's own schema, every
+//! ticket would be an error.
 
 use serde_json::value::RawValue;
 
 use crate::mcp::json::{Object, Writer, prepend, set, string};
 
-/// What a ticket says, as `task/ticket` writes it.
+/// The members of a ticket, as `task/ticket` writes them.
 const TICKET: [(&str, &str); 9] = [
     ("ticket", r#"{"type":"string"}"#),
     ("state", r#"{"type":"string"}"#),
@@ -22,8 +22,8 @@ const TICKET: [(&str, &str); 9] = [
 
 const REQUIRED: &str = r#"{"required":["ticket","state","message"]}"#;
 
-/// Keywords that say nothing of a whole object, or are dealt with here. What refers to a place in
-/// the schema still finds it, because nothing moves.
+/// Keywords that say nothing about the whole object, or are handled here. References within the schema stay valid,
+/// because nothing moves.
 const KNOWN: [&str; 13] = [
     "type",
     "properties",
@@ -40,7 +40,7 @@ const KNOWN: [&str; 13] = [
     "examples",
 ];
 
-/// The schema that admits a ticket as well. `None`: that cannot be said of this schema.
+/// The schema that admits a ticket as well. `None`: this schema cannot be changed so.
 pub(super) fn or_ticket(schema: &RawValue) -> Option<String> {
     let text = schema.get();
     let object = Object::parse(text).ok()?;
@@ -69,8 +69,8 @@ pub(super) fn or_ticket(schema: &RawValue) -> Option<String> {
     }
 }
 
-/// The properties, and a ticket's where others are not admitted. One that the tool has, too, may be
-/// either.
+/// The properties, with those of a ticket if the schema admits no others. A property that both have may have either
+/// schema.
 fn admitting(properties: &str, is_open: bool) -> Option<String> {
     let mut all = properties.to_owned();
     for (name, ours) in TICKET {
@@ -79,7 +79,7 @@ fn admitting(properties: &str, is_open: bool) -> Option<String> {
         let schema = match theirs.map(RawValue::get) {
             None if is_open => continue,
             None => ours.to_owned(),
-            // What it admits is written there: a string is the usual one.
+            // The tool's own schema admits any string, and so the ticket's.
             Some(theirs) if is_string(theirs) && ours.contains("string") => continue,
             Some(theirs) => format!(r#"{{"anyOf":[{theirs},{ours}]}}"#),
         };
@@ -88,7 +88,7 @@ fn admitting(properties: &str, is_open: bool) -> Option<String> {
     Some(all)
 }
 
-/// Any string fits.
+/// Whether the schema admits any string.
 fn is_string(schema: &str) -> bool {
     let Ok(schema) = Object::parse(schema) else {
         return false;

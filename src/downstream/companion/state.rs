@@ -13,20 +13,20 @@ use crate::task::ticket::CompanionNames;
 /// timeout, which is the same for every call, never fires first.
 const WAIT_SPARE: Duration = Duration::from_secs(5);
 
-/// Clients that are remembered to know nothing of our tools.
+/// How many clients without the companion tools are remembered.
 const UNAWARE_MAX: usize = 4096;
 
-/// What the companion tools are told.
+/// The settings of the companion tools, and the clients that do not know the tools.
 #[derive(Debug)]
 pub struct Companion {
     prefix: Arc<str>,
     pub(super) wait_max: Duration,
-    /// Sessions, or callers without one, whose list of tools passed without ours.
+    /// Sessions, or callers without a session, whose list of tools had no companion tools.
     unaware: Mutex<HashSet<[u8; 16]>>,
 }
 
 impl Companion {
-    /// The prefix is for names that the server has, too; clients wait for at least `patience`.
+    /// `prefix`: for names that the server has, too. `patience`: how long clients wait at least.
     pub fn new(prefix: &str, patience: Duration) -> Self {
         let spared = patience.saturating_sub(WAIT_SPARE).max(patience / 2);
         Self {
@@ -36,8 +36,8 @@ impl Companion {
         }
     }
 
-    /// What our tools are called beside the server's. `None`: the server has tools of all our names. Without the
-    /// list, neither raincheck nor the client can know of a name that clashes.
+    /// The names of the companion tools beside the server's. `None`: the server has tools with all these names.
+    /// Without the list, neither raincheck nor the client can know of a clash.
     pub(in crate::downstream) fn names(&self, tools: Option<&Tools>) -> Option<CompanionNames> {
         let is_taken = |name: &str| tools.is_some_and(|tools| tools.get(name).is_some());
         CompanionNames::free(&self.prefix, is_taken)
@@ -47,7 +47,7 @@ impl Companion {
         self.unaware.lock()
     }
 
-    /// What the client knows of our tools is what was in its list.
+    /// Notes whether the client's list had the companion tools.
     pub(in crate::downstream) fn note_list(&self, whose: [u8; 16], has_ours: bool) {
         let mut unaware = self.unaware();
         if has_ours {
@@ -60,7 +60,7 @@ impl Companion {
         unaware.insert(whose);
     }
 
-    /// Whether no ticket is of any use to that client.
+    /// Whether the client does not know the companion tools, so that it could not use a ticket.
     pub(in crate::downstream) fn is_unknown_to(&self, whose: &[u8; 16]) -> bool {
         self.unaware().contains(whose)
     }

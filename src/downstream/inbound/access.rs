@@ -1,4 +1,4 @@
-//! Which door a request came to, and whether it may: path, Host and Origin. Pure.
+//! Which endpoint a request came to, and whether it may: path, Host and Origin. Pure.
 
 use std::net::IpAddr;
 
@@ -6,16 +6,16 @@ use hyper::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::Uri;
 use hyper::{HeaderMap, Method};
 
-/// The doors of the public listener; every other path is 404.
+/// The endpoints of the public listener. Every other path is 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum Door {
+pub(in crate::downstream) enum Endpoint {
     Mcp,
     /// OAuth clients read the wrapped server's own metadata (RFC 9728).
     ProtectedResource,
 }
 
-impl Door {
-    /// What may be asked for there, as `Allow` says it.
+impl Endpoint {
+    /// The methods of the endpoint, as in an `Allow` header.
     pub(in crate::downstream) fn methods(self) -> &'static str {
         match self {
             Self::Mcp => "POST, GET, DELETE",
@@ -23,8 +23,8 @@ impl Door {
         }
     }
 
-    /// Other methods have no meaning in MCP, but may have one to the server: TRACE would tell the client
-    /// what raincheck sends.
+    /// Whether the endpoint has the method. Other methods have no meaning in MCP, but may have one to the server:
+    /// TRACE would show the client what raincheck sends.
     pub(in crate::downstream) fn takes(self, method: &Method) -> bool {
         let mut methods = self.methods().split(", ");
         methods.any(|known| known == method.as_str())
@@ -35,7 +35,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 const PROTECTED_RESOURCE: &str = "/.well-known/oauth-protected-resource";
 
-/// Names under which this listener may be called, against DNS rebinding.
+/// The names under which clients may call this listener. Other names are refused, against DNS rebinding.
 #[derive(Debug, Clone)]
 pub struct Names {
     /// The path of the MCP endpoint.
@@ -49,20 +49,21 @@ pub struct Names {
 }
 
 impl Names {
-    pub(in crate::downstream) fn door(&self, uri: &Uri) -> Option<Door> {
+    pub(in crate::downstream) fn endpoint(&self, uri: &Uri) -> Option<Endpoint> {
         let path = uri.path();
         if path == self.path {
-            return Some(Door::Mcp);
+            return Some(Endpoint::Mcp);
         }
         let rest = path.strip_prefix(PROTECTED_RESOURCE)?;
-        (rest.is_empty() || rest == self.path).then_some(Door::ProtectedResource)
+        (rest.is_empty() || rest == self.path).then_some(Endpoint::ProtectedResource)
     }
 
-    /// A page that rebinds its own name to this address still sends its own name.
+    /// Whether `Host` names this listener. A web page that rebinds its own name to this address still sends its own
+    /// name.
     pub(in crate::downstream) fn host_is_ours(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(HOST).iter();
         let (first, second) = (values.next(), values.next());
-        // HTTP/2 has it here, and HTTP/1.1 may have both.
+        // HTTP/2 has the name in the URI, and HTTP/1.1 may have both.
         let authority = uri.authority().map(hyper::http::uri::Authority::as_str);
         let is_ours = |name: &str| host_of(name).is_some_and(|host| self.is_ours(host));
         let is_named = first.is_some() || authority.is_some();
@@ -72,8 +73,8 @@ impl Names {
             && authority.is_none_or(is_ours)
     }
 
-    /// Absent for everything but browsers, which leave it out of some requests of strange pages, too, and
-    /// then say so in another header.
+    /// Whether `Origin` may call this listener. Only browsers send it. They leave it out of some requests of foreign
+    /// pages, which `Sec-Fetch-Site` then tells.
     pub(in crate::downstream) fn origin_is_ours(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter().peekable();
         if origins.peek().is_none() {
@@ -114,10 +115,10 @@ impl Names {
     }
 }
 
-/// Longer names are cut where they are only told of.
+/// The length to which names are cut in the log.
 const TOLD_MAX: usize = 120;
 
-/// What a request calls us, safe to be logged: short, and without control characters.
+/// The host that a request names, safe to be logged: short, and without control characters.
 pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> String {
     let value = headers.get(HOST).map(HeaderValue::as_bytes);
     let authority = uri
@@ -130,7 +131,7 @@ pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> 
         .collect()
 }
 
-/// The host of an authority that is one, without port and brackets.
+/// The host of a valid authority, without port and brackets.
 fn host_of(authority: &str) -> Option<&str> {
     let (host, rest) = match authority.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,
@@ -281,33 +282,33 @@ mod tests {
     #[test]
     fn each_door_takes_what_it_knows() {
         for method in [Method::POST, Method::GET, Method::DELETE] {
-            assert!(Door::Mcp.takes(&method), "{method}");
+            assert!(Endpoint::Mcp.takes(&method), "{method}");
         }
-        assert!(Door::ProtectedResource.takes(&Method::GET));
-        assert!(!Door::ProtectedResource.takes(&Method::POST));
+        assert!(Endpoint::ProtectedResource.takes(&Method::GET));
+        assert!(!Endpoint::ProtectedResource.takes(&Method::POST));
         for method in ["TRACE", "OPTIONS", "HEAD", "PUT", "get", "POST, GET"] {
             let Ok(method) = Method::from_bytes(method.as_bytes()) else {
                 continue;
             };
-            assert!(!Door::Mcp.takes(&method), "{method}");
+            assert!(!Endpoint::Mcp.takes(&method), "{method}");
         }
     }
 
     #[test]
     fn every_other_path_is_closed() {
-        let door = |path: &str| names().door(&path.parse().unwrap());
-        assert_eq!(door("/mcp"), Some(Door::Mcp));
-        assert_eq!(door("/mcp?x=1"), Some(Door::Mcp));
+        let endpoint = |path: &str| names().endpoint(&path.parse().unwrap());
+        assert_eq!(endpoint("/mcp"), Some(Endpoint::Mcp));
+        assert_eq!(endpoint("/mcp?x=1"), Some(Endpoint::Mcp));
         assert_eq!(
-            door("/.well-known/oauth-protected-resource"),
-            Some(Door::ProtectedResource)
+            endpoint("/.well-known/oauth-protected-resource"),
+            Some(Endpoint::ProtectedResource)
         );
         assert_eq!(
-            door("/.well-known/oauth-protected-resource/mcp"),
-            Some(Door::ProtectedResource)
+            endpoint("/.well-known/oauth-protected-resource/mcp"),
+            Some(Endpoint::ProtectedResource)
         );
         for closed in ["/", "/mcp/", "//mcp", "/mcp/../x", "/metrics", "/%6dcp"] {
-            assert_eq!(door(closed), None, "{closed}");
+            assert_eq!(endpoint(closed), None, "{closed}");
         }
     }
 }

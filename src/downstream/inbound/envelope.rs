@@ -1,4 +1,4 @@
-//! Whether a modern request is what its headers say: pure.
+//! Checks that a modern request is what its headers say. Pure.
 //!
 //! The order of the checks is the specification's: message, `_meta`, protocol version, `Mcp-Method`,
 //! `Mcp-Name`; capability and params are the method's own business.
@@ -15,7 +15,7 @@ use crate::mcp::meta::Meta;
 use crate::mcp::request::Request;
 use crate::mcp::version::{Era, MODERN, era_of};
 
-/// The era that the headers alone speak of; `None` where the body must be looked at.
+/// The era that the headers name. `None`: the body must decide.
 pub(in crate::downstream) fn era_by_headers(headers: &HeaderMap) -> Option<Era> {
     match headers
         .get(headers::PROTOCOL_VERSION)
@@ -78,7 +78,7 @@ fn check_name(request: &Request<'_>, headers: &HeaderMap) -> Result<(), RpcError
     }
 }
 
-/// A header that may stand only once, without the space around its value.
+/// The value of a header that may occur only once, without surrounding space.
 fn single<'a>(
     headers: &'a HeaderMap,
     name: HeaderName,

@@ -14,10 +14,10 @@ use crate::task::policy::Rule;
 use crate::task::state::Digest;
 use crate::upstream::Outgoing;
 
-/// A longer key is refused.
+/// The longest key. A longer one is refused.
 const KEY_BYTES_MAX: usize = 255;
 
-/// What a `tools/call` of a modern client stands for beside itself.
+/// The claim of a modern client's `tools/call`, which other requests may share.
 pub(in crate::downstream) fn claim_of(
     modern: &Modern<'_>,
     by: &Requester,
@@ -27,10 +27,10 @@ pub(in crate::downstream) fn claim_of(
     if let Some(key) = key(modern.meta.idempotency_key, &by.idempotency_key)? {
         return Ok(Some(CallClaim::of_key(&by.caller, &key, digest(request))));
     }
-    // A retry brings answers: it is another call than the one that was asked.
+    // A retry brings answers, and so is another call than the one that asked.
     let is_retry =
         request.params.contains("requestState") || request.params.contains("inputResponses");
-    // Callers without credentials are one caller, whose calls are none of each other's business.
+    // All clients without credentials are one caller, and must not see each other's calls.
     let window_ms = rule
         .attach_window_ms
         .filter(|_| by.has_credentials && !is_retry);
@@ -38,8 +38,8 @@ pub(in crate::downstream) fn claim_of(
     Ok(window_ms.map(claim))
 }
 
-/// What a `tools/call` of a legacy client stands for beside itself. A caller without credentials is one on its
-/// session.
+/// The claim of a legacy client's `tools/call`, which other requests may share. Without credentials, only requests of
+/// the same session share it.
 pub(in crate::downstream) fn claim_of_legacy(
     request: &Request<'_>,
     by: &Requester,
@@ -57,12 +57,12 @@ pub(in crate::downstream) fn claim_of_legacy(
     Ok(rule.attach_window_ms.zip(whose).map(claim))
 }
 
-/// Whether a legacy call may stand for anything: asked of each call that passes.
+/// Whether a legacy call may have a claim. Every passing call is checked, so this must be cheap.
 pub(in crate::downstream) fn may_claim(request: &Request<'_>, by: &Requester, rule: &Rule) -> bool {
     rule.attach_window_ms.is_some() || has_key(request, by)
 }
 
-/// The client gave the call a key, right or wrong.
+/// Whether the client gave the call a key, valid or not.
 pub(in crate::downstream) fn has_key(request: &Request<'_>, by: &Requester) -> bool {
     by.idempotency_key != KeyHeader::Absent || key_in_meta(request).is_some()
 }

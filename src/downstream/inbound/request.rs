@@ -1,4 +1,4 @@
-//! What a client's message is: tokenised once, at the door, and borrowed from the body.
+//! A client's message, parsed once and borrowed from the body.
 
 use std::borrow::Cow;
 
@@ -13,12 +13,12 @@ use crate::mcp::request::{Message, Refused, Request, check_on_session, no_object
 use crate::mcp::scan::{Fault, scan};
 use crate::mcp::version::Era;
 
-/// The members of an envelope. A legacy message in which one stands twice is the server's to refuse.
+/// The members of an envelope. The server refuses a legacy message that has one of them twice.
 const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
-/// A client's message, before it is known which era's rules it is read by.
+/// A client's message, before the era is known by whose rules it is read.
 pub(in crate::downstream) struct Inbound<'a> {
-    /// The whole message; not for use where it has a fault.
+    /// The whole message. Not to be used if the message has a fault.
     text: &'a str,
     /// Why parsers could read the message differently.
     fault: Option<Fault>,
@@ -65,7 +65,7 @@ impl<'a> Inbound<'a> {
         self.params.as_ref()
     }
 
-    /// Whether it is certain that the message of a legacy session is no call, or which tool's.
+    /// Checks that every parser reads the same call in the message of a legacy session, or none.
     pub(in crate::downstream) fn check_on_session(&self) -> Result<(), RpcError> {
         let members = self.object()?;
         check_on_session(members, self.params.as_ref())
@@ -148,7 +148,7 @@ pub(in crate::downstream) enum LegacyMessage<'a> {
     Notification(Cow<'a, str>, Object<'a>),
     /// To a question that was put to the client: its id, and the whole message.
     Answer(&'a RawValue, Object<'a>),
-    /// Where the server reads it, it is the server's own business.
+    /// A message that raincheck does not understand passes: the server decides about it.
     Unclear(Unclear),
 }
 
@@ -157,14 +157,14 @@ pub(in crate::downstream) enum LegacyMessage<'a> {
 pub(in crate::downstream) enum Unclear {
     /// Parsers could read the text differently.
     Json,
-    /// It is no object, a batch for example, or a member of the envelope stands twice.
+    /// The text is no object (a batch, for example), or has a member of the envelope twice.
     Envelope,
-    /// It has neither a method nor an id.
+    /// The message has neither a method nor an id.
     Kind,
 }
 
 impl<'a> LegacyMessage<'a> {
-    /// The id of the request that the client waits for no more.
+    /// The id of the request that this message cancels.
     pub(in crate::downstream) fn cancels(&self) -> Option<&'a RawValue> {
         match self {
             Self::Notification(method, params) if method == "notifications/cancelled" => {

@@ -1,4 +1,4 @@
-//! Who sent a request: read from its head once, at the door.
+//! Who sent a request: read once, from the head of the request.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
 
-/// The client behind one request. Every part that answers gets it from the door, so that no part reads the
-/// same headers in a way of its own.
+/// The client behind one request. It is read once, so that no part that answers reads the same headers in a way of
+/// its own.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -1,4 +1,4 @@
-//! The answer to one request in what would come back over HTTP.
+//! Finds the answer to one request in a response.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
@@ -9,7 +9,7 @@ use crate::downstream::body::Body;
 use crate::mcp::json::{Object, is_object, set};
 use crate::mcp::sse::Decoder;
 
-/// The answer to the request of that id, as soon as it is there; what is said beside it is not heard.
+/// The answer to the request with that id, as soon as it comes. All other messages are dropped.
 pub(super) async fn answer_to(response: Response<Body>, id: &str) -> Option<String> {
     let streams = is_stream(&response);
     let mut body = response.into_body();
@@ -41,11 +41,11 @@ pub(super) fn is_stream(response: &Response<Body>) -> bool {
     kind.starts_with("text/event-stream")
 }
 
-/// A message larger than this ends its stream.
+/// The largest message. A larger one ends its stream.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// A JSON-RPC response under the request's own id: what was refused before it was read has none, or
-/// a word of the server's. An error of another protocol than JSON-RPC is no answer.
+/// A JSON-RPC response under the request's own id. A refusal of an unread request has no id, or one of the server's.
+/// An error of another protocol than JSON-RPC is no answer.
 pub(super) fn named(bytes: &Bytes, id: &str) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let object = Object::parse(text).ok()?;

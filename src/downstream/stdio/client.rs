@@ -1,5 +1,6 @@
 //! The one client of this process on our standard input and output.
 
+use std::sync::Arc;
 use std::sync::Once;
 
 use tokio::sync::mpsc;
@@ -9,28 +10,28 @@ use tokio_util::task::TaskTracker;
 use super::session::Session;
 use crate::downstream::calls::registry::{CallEntry, CallKind, NotEntered};
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
 
 /// What is known of the client.
 pub(super) struct Client {
-    pub(super) front: Shared,
+    pub(super) proxy: Arc<Proxy>,
     pub(super) out: mpsc::Sender<String>,
     /// Names the client's requests in the registry of calls.
     pub(super) key: SessionKey,
-    /// A legacy client's.
+    /// The session of a legacy client.
     pub(super) session: Session,
-    /// That the server asks for a sign-in is logged once.
+    /// Logs once that the server asks for a sign-in.
     pub(super) sign_in: Once,
     pub(super) requests: TaskTracker,
-    /// The client hears no more.
+    /// Cancelled when the client reads no more.
     pub(super) gone: CancellationToken,
 }
 
 impl Client {
-    /// A place for the request; an error where it cannot be taken.
+    /// Enters a request. `Err`: the request cannot be taken.
     pub(super) fn register(&self, id: &str) -> Result<CallEntry, RpcError> {
-        let entered = self.front.calls.enter(CallKind::Piped, self.key, id);
+        let entered = self.proxy.calls.enter(CallKind::Piped, self.key, id);
         entered.map_err(|why| match why {
             NotEntered::SameId => RpcError::invalid_request("Invalid request: this id is in use"),
             NotEntered::Full => {
@@ -44,7 +45,7 @@ impl Client {
     }
 }
 
-/// A message on one line: outside of strings, where they are escaped, line ends are white space.
+/// A message on one line. Line ends are white space in JSON, except in strings, where they are escaped.
 fn line(mut message: String) -> String {
     if message.contains(['\n', '\r']) {
         message = message.replace(['\n', '\r'], " ");

@@ -1,7 +1,7 @@
-//! A client on our standard input and output, for those that only launch commands: the same server as
-//! over HTTP, one message a line (2026-07-28 and 2025-11-25 transports, stdio).
+//! STDIO: a client on standard input and output, for clients that only launch commands. The client gets the same
+//! server as over HTTP, with one message on each line (2026-07-28 and 2025-11-25 transports, stdio).
 //!
-//! Each line in is what an HTTP client would post, each message that would come back is a line out.
+//! A line of input is handled like a POST, and each message of the response becomes a line of output.
 
 use std::io;
 use std::sync::{Arc, Once};
@@ -19,18 +19,18 @@ use crate::downstream::dispatch::post;
 use crate::downstream::inbound::request::Inbound;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
-use crate::downstream::proxy::Front;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;
 
 mod answer;
 mod client;
-mod letter;
+mod message;
 mod relay;
 mod session;
 
 use client::Client;
-use letter::{Letter, parts};
+use message::{StdioMessage, parts};
 use session::{Session, TELL};
 
 /// Messages that wait for a client that does not read.
@@ -51,14 +51,14 @@ impl Lines {
     /// Reads until `close` or the client's end; answers until `stop`, and then for at most `grace`.
     pub async fn serve(
         self,
-        front: Arc<Front>,
+        proxy: Arc<Proxy>,
         close: CancellationToken,
         stop: CancellationToken,
         grace: Duration,
     ) {
         let (out, lines) = mpsc::channel(LINES_MAX);
         let client = Arc::new(Client {
-            front,
+            proxy,
             out,
             key: SessionKey::unnamed(),
             session: Session::default(),
@@ -80,15 +80,15 @@ impl Lines {
             client.requests.close();
             let _ = tokio::time::timeout(grace, client.requests.wait()).await;
             client.gone.cancel();
-            client.session.end(&client.front).await;
-            // With the last of it the writer ends.
+            client.session.end(&client.proxy).await;
+            // The writer ends when the last sender is dropped.
             drop(client);
         };
         tokio::join!(serving, write(lines));
     }
 }
 
-/// Writes lines as they come, until nobody has any.
+/// Writes lines as they come, until every sender is dropped.
 async fn write(mut lines: mpsc::Receiver<String>) {
     let mut output = tokio::io::stdout();
     while let Some(line) = lines.recv().await {
@@ -105,7 +105,7 @@ async fn write(mut lines: mpsc::Receiver<String>) {
 
 impl Client {
     async fn read(self: &Arc<Self>, mut input: impl AsyncBufRead + Unpin) {
-        let bytes_max = self.front.settings.body_bytes_max;
+        let bytes_max = self.proxy.settings.body_bytes_max;
         loop {
             match next_line(&mut input, bytes_max).await {
                 Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
@@ -119,21 +119,21 @@ impl Client {
         }
     }
 
-    /// One message. A request is answered while others are read; all else is taken in order.
+    /// Takes one message. Requests are answered while others are read; all other messages are handled in order.
     async fn take(self: &Arc<Self>, text: Bytes) {
-        let Some(letter) = Letter::read(&text) else {
+        let Some(sent) = StdioMessage::read(&text) else {
             let error = RpcError::parse("Parse error: not a JSON-RPC message");
             self.say(Rpc::error("null", &error).json).await;
             return;
         };
-        let Some(id) = letter.id.clone() else {
-            let cancels = letter.cancels.clone();
-            let told = tokio::time::timeout(TELL, Box::pin(self.tell(letter)));
+        let Some(id) = sent.id.clone() else {
+            let cancels = sent.cancels.clone();
+            let told = tokio::time::timeout(TELL, Box::pin(self.tell(sent)));
             let _ = self.gone.run_until_cancelled(told).await;
-            // To a modern server that is the cancel; many legacy ones never answer what was
-            // cancelled.
+            // Dropping the request cancels it at a modern server. Many legacy servers never answer a cancelled
+            // request.
             if let Some(id) = cancels {
-                self.front.calls.cancel(self.key, &id);
+                self.proxy.calls.cancel(self.key, &id);
             }
             return;
         };
@@ -146,8 +146,8 @@ impl Client {
         };
         let this = Arc::clone(self);
         self.requests.spawn(async move {
-            let asked = Box::pin(this.ask(&letter, &id, &entry));
-            // Dropped, it is to the call as if its client had hung up.
+            let asked = Box::pin(this.ask(&sent, &id, &entry));
+            // Dropping the request is to the call as if its client had hung up.
             tokio::select! {
                 () = asked => {}
                 () = entry.cancelled() => {}
@@ -156,43 +156,43 @@ impl Client {
         });
     }
 
-    /// A notification, or the answer to a question of the server.
-    async fn tell(self: &Arc<Self>, letter: Letter) {
-        if letter.era == Era::Modern {
+    /// Takes a notification, or the answer to a question of the server.
+    async fn tell(self: &Arc<Self>, sent: StdioMessage) {
+        if sent.era == Era::Modern {
             return;
         }
-        let opens = letter.method.as_deref() == Some("notifications/initialized");
-        let (response, _) = self.session.post(&self.front, &letter).await;
+        let opens = sent.method.as_deref() == Some("notifications/initialized");
+        let (response, _) = self.session.post(&self.proxy, &sent).await;
         if opens {
-            self.session.keep_initialized(letter.text);
+            self.session.keep_initialized(sent.text);
             let this = Arc::clone(self);
             let hearing = async move { this.hear().await };
-            let closing = self.front.closing.clone();
+            let closing = self.proxy.closing.clone();
             self.requests
                 .spawn(closing.run_until_cancelled_owned(hearing));
         }
-        // What is refused here has no id to be refused under.
+        // A refusal is dropped: there is no id to answer under.
         drop(response);
     }
 
-    async fn ask(&self, letter: &Letter, id: &str, entry: &CallEntry) {
-        let (heard, resumable) = match letter.era {
+    async fn ask(&self, sent: &StdioMessage, id: &str, entry: &CallEntry) {
+        let (heard, resumable) = match sent.era {
             Era::Modern => {
-                let message = Inbound::read(&letter.text);
-                let headers = letter.modern_headers(&self.front, &message).await;
+                let message = Inbound::read(&sent.text);
+                let headers = sent.modern_headers(&self.proxy, &message).await;
                 let parts = parts(Method::POST, headers);
-                let response = post(&self.front, parts, &letter.text, message).await;
+                let response = post(&self.proxy, parts, &sent.text, message).await;
                 let over = |_: &str| entry.leave();
                 (self.relay(response, Some(id), over).await, None)
             }
             Era::Legacy => {
-                let (response, named) = self.session.post(&self.front, letter).await;
-                let is_handshake = letter.method.as_deref() == Some("initialize");
-                // Before the client hears of it: it goes on at once.
+                let (response, named) = self.session.post(&self.proxy, sent).await;
+                let is_handshake = sent.method.as_deref() == Some("initialize");
+                // Noted before the client gets the answer, because the client goes on at once.
                 let agree = |answer: &str| {
                     entry.leave();
                     if is_handshake {
-                        self.session.agreed(answer, letter, named.clone());
+                        self.session.agreed(answer, sent, named.clone());
                     }
                 };
                 let heard = self.relay(response, Some(id), agree).await;
@@ -216,7 +216,7 @@ impl Client {
 
 enum Line {
     Whole(Vec<u8>),
-    /// It was read to its end, and forgotten.
+    /// The line was read to its end and dropped.
     TooLong,
     End,
 }

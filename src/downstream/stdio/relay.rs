@@ -1,4 +1,4 @@
-//! What would come back over HTTP, as lines.
+//! Writes the messages of responses as lines.
 
 use std::time::Duration;
 
@@ -8,41 +8,41 @@ use hyper::{Method, Response, StatusCode};
 
 use super::answer::{MESSAGE_BYTES_MAX, is_answer, is_stream, named};
 use super::client::Client;
-use super::letter::parts;
+use super::message::parts;
 use crate::downstream::body::Body;
-use crate::downstream::{legacy, outbound::response};
+use crate::downstream::{outbound::response, sessions};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::sse::Decoder;
 use crate::upstream::reconnect::{PAUSE, Reconnect};
 
-/// What one response said.
+/// What came of one response.
 #[derive(Default)]
-pub(super) struct Heard {
-    /// The answer to the request, where it came.
+pub(super) struct RelayedResponse {
+    /// The answer to the request, if it came.
     pub(super) answer: Option<String>,
-    /// Where a stream that was cut goes on.
+    /// The event behind which a stream that was cut can be resumed.
     pub(super) last_event_id: Option<HeaderValue>,
     pub(super) retry: Option<Duration>,
 }
 
 impl Client {
-    /// Passes on what a response says, for the request of that id; its answer is seen before.
+    /// Writes the messages of a response to the request with that id. `seen` gets the answer before it is written.
     pub(super) async fn relay(
         &self,
         response: Response<Body>,
         id: Option<&str>,
         seen: impl FnMut(&str) + Send,
-    ) -> Heard {
+    ) -> RelayedResponse {
         let mut seen = seen;
         if is_stream(&response) {
             return self.relay_stream(response.into_body(), id, seen).await;
         }
         let status = response.status();
-        let limit = self.front.settings.body_bytes_max.max(MESSAGE_BYTES_MAX);
+        let limit = self.proxy.settings.body_bytes_max.max(MESSAGE_BYTES_MAX);
         let read = Limited::new(response.into_body(), limit).collect().await;
         let bytes = read.map(Collected::to_bytes).unwrap_or_default();
         let Some(id) = id else {
-            return Heard::default();
+            return RelayedResponse::default();
         };
         let answer = named(&bytes, id).unwrap_or_else(|| {
             let message = self.instead(status);
@@ -50,13 +50,13 @@ impl Client {
         });
         seen(&answer);
         self.say(answer.clone()).await;
-        Heard {
+        RelayedResponse {
             answer: Some(answer),
-            ..Heard::default()
+            ..RelayedResponse::default()
         }
     }
 
-    /// What is said of a response without a word of JSON-RPC.
+    /// The error message for a response that is not JSON-RPC.
     fn instead(&self, status: StatusCode) -> String {
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return format!("The server answered with HTTP status {}", status.as_u16());
@@ -67,7 +67,7 @@ impl Client {
              (RAINCHECK_UPSTREAM__HEADERS__AUTHORIZATION)",
             status.as_u16()
         );
-        // Many clients show their users nothing else of an error than this log.
+        // Many clients show their users nothing of an error but this log.
         self.sign_in.call_once(|| tracing::warn!("{message}"));
         message
     }
@@ -77,8 +77,8 @@ impl Client {
         mut body: Body,
         id: Option<&str>,
         mut seen: impl FnMut(&str) + Send,
-    ) -> Heard {
-        let mut heard = Heard::default();
+    ) -> RelayedResponse {
+        let mut heard = RelayedResponse::default();
         let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(data) = frame.into_data() else {
@@ -108,7 +108,7 @@ impl Client {
         heard
     }
 
-    /// Comes back to a stream until it gives the answer. False: the server has it no more.
+    /// Comes back to a stream until the answer comes. False: the server no longer has the stream.
     pub(super) async fn resume(
         &self,
         id: &str,
@@ -120,7 +120,7 @@ impl Client {
             tokio::time::sleep(reconnect.pause()).await;
             let mut headers = self.session.headers();
             headers.insert("last-event-id", event.clone());
-            let response = legacy::other(&self.front, parts(Method::GET, headers)).await;
+            let response = sessions::other(&self.proxy, parts(Method::GET, headers)).await;
             if response.status().is_client_error() {
                 return false;
             }
@@ -136,7 +136,8 @@ impl Client {
         }
     }
 
-    /// What the server says to a legacy client unasked, for as long as it has such a stream.
+    /// Writes what the server sends on the GET stream of a legacy session, for as long as the server has such a
+    /// stream.
     pub(super) async fn hear(&self) {
         let mut reconnect = Reconnect::to_stream();
         let mut event = None;
@@ -145,7 +146,7 @@ impl Client {
             if let Some(event) = &event {
                 headers.insert("last-event-id", HeaderValue::clone(event));
             }
-            let response = legacy::other(&self.front, parts(Method::GET, headers)).await;
+            let response = sessions::other(&self.proxy, parts(Method::GET, headers)).await;
             match response.status() {
                 // The session is lost: the next request opens another.
                 StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => {
@@ -156,7 +157,7 @@ impl Client {
                 }
                 // Another stream of the session is still open there.
                 StatusCode::CONFLICT => {}
-                // It has none.
+                // The server has no such stream.
                 status if status.is_client_error() => return,
                 _ => {}
             }
@@ -170,9 +171,9 @@ impl Client {
         }
     }
 
-    async fn relay_stream_of(&self, response: Response<Body>, id: Option<&str>) -> Heard {
+    async fn relay_stream_of(&self, response: Response<Body>, id: Option<&str>) -> RelayedResponse {
         if !response.status().is_success() {
-            return Heard::default();
+            return RelayedResponse::default();
         }
         self.relay_stream(response.into_body(), id, |_| {}).await
     }

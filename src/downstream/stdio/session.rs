@@ -1,6 +1,7 @@
-//! A legacy client's session. The client knows of none: it is opened by its `initialize`, and again
-//! when the server has lost it.
+//! The session of a legacy client over stdio, of which the client knows nothing. Its `initialize` opens the session,
+//! and raincheck opens it again when the server has lost it.
 
+use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -12,35 +13,34 @@ use hyper::{Method, Response, StatusCode};
 use tokio::sync::Notify;
 
 use super::answer::answer_to;
-use super::letter::{Letter, parts, plain_headers};
+use super::message::{StdioMessage, parts, plain_headers};
 use crate::downstream::body::Body;
 use crate::downstream::dispatch;
 use crate::downstream::inbound::request::Inbound;
-use crate::downstream::legacy;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
+use crate::downstream::sessions;
 use crate::lock::Mutex;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 
-/// How long a message without an answer may take to be taken; later ones wait for it, because their
-/// order counts.
+/// How long a message without an answer may take. Later messages wait for it, because their order counts.
 pub(super) const TELL: Duration = Duration::from_secs(10);
 
-/// A refusal larger than this is not read.
+/// The largest refusal that is read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// How long the server may take to agree anew, and others wait for that: as long as at first, when
-/// `npx -y` may have to fetch it.
+/// How long the server may take to open a lost session again, while other messages wait: as long as the first time,
+/// when `npx -y` may have to fetch the server.
 const RENEW_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long the server may take to end a session.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the client's session is at the server.
+/// The client's session at the server.
 #[derive(Default)]
 pub(super) struct Session {
     agreed: Mutex<Agreed>,
-    /// One renews it for all.
+    /// One request renews the session for all.
     renewing: tokio::sync::Mutex<()>,
     renewed: Notify,
 }
@@ -49,7 +49,7 @@ pub(super) struct Session {
 struct Agreed {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// What the client said, to say it again.
+    /// The client's `initialize`, to send it again.
     initialize: Option<Bytes>,
     initialized: Option<Bytes>,
 }
@@ -76,39 +76,39 @@ impl Session {
         self.agreed_now().headers()
     }
 
-    /// Posts a message; the answer, and the session that it names.
+    /// Posts a message, and returns the response and the session that the response names.
     pub(super) async fn post(
         &self,
-        front: &Shared,
-        letter: &Letter,
+        proxy: &Arc<Proxy>,
+        sent: &StdioMessage,
     ) -> (Response<Body>, Option<HeaderValue>) {
-        let is_handshake = letter.method.as_deref() == Some("initialize");
+        let is_handshake = sent.method.as_deref() == Some("initialize");
         let headers = if is_handshake {
             plain_headers()
         } else {
             self.headers()
         };
         let sent_on = headers.get(SESSION_ID).cloned();
-        let response = post(front, parts(Method::POST, headers), &letter.text).await;
+        let response = post(proxy, parts(Method::POST, headers), &sent.text).await;
         let (response, is_lost) = match &sent_on {
             Some(_) => look_for_loss(response).await,
             None => (response, false),
         };
-        if is_lost && self.renew(front, sent_on.as_ref()).await {
+        if is_lost && self.renew(proxy, sent_on.as_ref()).await {
             let again = parts(Method::POST, self.headers());
-            return (post(front, again, &letter.text).await, None);
+            return (post(proxy, again, &sent.text).await, None);
         }
         let named = response.headers().get(SESSION_ID).cloned();
         (response, named)
     }
 
-    /// What the server answered to `initialize`.
-    pub(super) fn agreed(&self, answer: &str, letter: &Letter, id: Option<HeaderValue>) {
+    /// Remembers the server's answer to `initialize`.
+    pub(super) fn agreed(&self, answer: &str, sent: &StdioMessage, id: Option<HeaderValue>) {
         if let Some(version) = version_of(answer) {
             *self.agreed_now() = Agreed {
                 id,
                 version: Some(version),
-                initialize: Some(letter.text.clone()),
+                initialize: Some(sent.text.clone()),
                 initialized: None,
             };
         }
@@ -118,9 +118,9 @@ impl Session {
         self.agreed_now().initialized = Some(text);
     }
 
-    /// A new session instead of one that the server lost: what the client said at its beginning is
-    /// said again. False where there is none: the lost one stays, and the next request tries again.
-    async fn renew(&self, front: &Shared, lost: Option<&HeaderValue>) -> bool {
+    /// Opens a new session in place of one that the server lost, with the client's own `initialize`. False: the
+    /// server did not agree, and the next request tries again.
+    async fn renew(&self, proxy: &Arc<Proxy>, lost: Option<&HeaderValue>) -> bool {
         let turn = tokio::time::timeout(RENEW_PATIENCE, self.renewing.lock());
         let Ok(_one) = turn.await else {
             return false;
@@ -132,7 +132,7 @@ impl Session {
         let Some(initialize) = before.initialize.clone() else {
             return false;
         };
-        let opening = tokio::time::timeout(RENEW_PATIENCE, open(front, initialize));
+        let opening = tokio::time::timeout(RENEW_PATIENCE, open(proxy, initialize));
         let Ok(Some(id)) = opening.await else {
             return false;
         };
@@ -141,7 +141,7 @@ impl Session {
             ..before
         };
         if let Some(initialized) = agreed.initialized.clone() {
-            let told = post(front, parts(Method::POST, agreed.headers()), &initialized);
+            let told = post(proxy, parts(Method::POST, agreed.headers()), &initialized);
             drop(tokio::time::timeout(TELL, told).await);
         }
         *self.agreed_now() = agreed;
@@ -149,37 +149,37 @@ impl Session {
         true
     }
 
-    /// Resolves when a lost session was opened again. For one who waits.
+    /// Resolves when a lost session was opened again. Only one task may wait.
     pub(super) async fn renewed(&self) {
         self.renewed.notified().await;
     }
 
-    pub(super) async fn end(&self, front: &Shared) {
+    pub(super) async fn end(&self, proxy: &Arc<Proxy>) {
         if self.agreed_now().id.is_some() {
-            let ending = legacy::other(front, parts(Method::DELETE, self.headers()));
+            let ending = sessions::other(proxy, parts(Method::DELETE, self.headers()));
             let _ = tokio::time::timeout(END_PATIENCE, ending).await;
         }
     }
 }
 
 /// Posts a message as a client over HTTP would.
-async fn post(front: &Shared, parts: Parts, text: &Bytes) -> Response<Body> {
-    dispatch::post(front, parts, text, Inbound::read(text)).await
+async fn post(proxy: &Arc<Proxy>, parts: Parts, text: &Bytes) -> Response<Body> {
+    dispatch::post(proxy, parts, text, Inbound::read(text)).await
 }
 
-/// The session that the server opens. `None`: it does not agree, which raincheck, too, says with 200.
-async fn open(front: &Shared, initialize: Bytes) -> Option<HeaderValue> {
-    let request = Letter::read(&initialize)?.id?;
-    let response = post(front, parts(Method::POST, plain_headers()), &initialize).await;
+/// Opens a session. `None`: the server did not agree, which it may say with status 200.
+async fn open(proxy: &Arc<Proxy>, initialize: Bytes) -> Option<HeaderValue> {
+    let request = StdioMessage::read(&initialize)?.id?;
+    let response = post(proxy, parts(Method::POST, plain_headers()), &initialize).await;
     let id = response.headers().get(SESSION_ID).cloned()?;
     let answer = answer_to(response, &request).await?;
-    // What it says was told once; only that it agrees counts.
+    // The client knows the answer from the first time: only whether the server agrees counts.
     let agrees = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
     agrees.then_some(id)
 }
 
-/// Whether the response says that the server has no such session: 404, or 400 in many words. What was
-/// read of it is put back.
+/// Whether the response says that the server has no such session: 404, or 400 with many texts. The response is
+/// returned with its body.
 async fn look_for_loss(response: Response<Body>) -> (Response<Body>, bool) {
     if response.status() != StatusCode::BAD_REQUEST {
         let is_lost = response.status() == StatusCode::NOT_FOUND;

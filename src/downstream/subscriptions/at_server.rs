@@ -11,7 +11,7 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::json::{Object, Writer, raw, string};
 use crate::task::id::Caller;
 use crate::upstream::wrapped::{ListenEvent, Listening};
@@ -48,7 +48,7 @@ pub(in crate::downstream) const RESOURCES: &str = "resourceSubscriptions";
 
 /// Who subscribes.
 pub(in crate::downstream) struct Subscriber {
-    pub(in crate::downstream) front: Shared,
+    pub(in crate::downstream) proxy: Arc<Proxy>,
     pub(in crate::downstream) caller: Caller,
     pub(in crate::downstream) credentials: Option<HeaderValue>,
     pub(in crate::downstream) capabilities: Arc<str>,
@@ -169,12 +169,12 @@ impl ServerSubscription {
 
     fn open(&mut self, pause: Duration, has_gap: bool) {
         let Subscriber {
-            front,
+            proxy,
             caller,
             credentials,
             capabilities,
         } = &self.subscriber;
-        let events = front.upstream.listen(
+        let events = proxy.upstream.listen(
             *caller.as_bytes(),
             credentials.clone(),
             Arc::clone(capabilities),

@@ -20,7 +20,7 @@ use crate::downstream::body::Body;
 use crate::downstream::inbound::request::Modern;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response::{self, Rpc};
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::downstream::sent;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
@@ -32,17 +32,17 @@ use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::view;
 
-/// A task that could not be read is read again after so long, once the store answers.
+/// The pause before a task that could not be read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 pub(in crate::downstream) async fn answer(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     modern: &Modern<'_>,
     caller: Caller,
     credentials: Option<HeaderValue>,
 ) -> Response<Body> {
     let id = modern.request.id.get();
-    let filter = match Filter::read(&modern.request.params, front.settings.listen_task_ids_max) {
+    let filter = match Filter::read(&modern.request.params, proxy.settings.listen_task_ids_max) {
         Ok(filter) => filter,
         Err(error) => return Rpc::error(id, &error).into_response(),
     };
@@ -55,17 +55,17 @@ pub(in crate::downstream) async fn answer(
         .filter_map(|text| TaskId::parse(text))
         .collect();
     // Watched before they are read, so that no change falls in between.
-    let mut watch = front.runner.watches().watch(ids.clone());
-    let Ok(granted) = granted(front, &caller, ids).await else {
+    let mut watch = proxy.runner.watches().watch(ids.clone());
+    let Ok(granted) = granted(proxy, &caller, ids).await else {
         return Rpc::store_unavailable(id).into_response();
     };
-    // Any client can name ids, and many: only granted tasks stay watched.
+    // Any client can name many ids, so that only granted tasks stay watched.
     watch.keep_only(&granted);
     let kept = id.len() + filter.others.len();
     // This may be the first request to the server: the server's era decides how it is asked.
-    let _ = front.upstream.era_soon(credentials.clone()).await;
+    let _ = proxy.upstream.era_soon(credentials.clone()).await;
     let subscriber = Subscriber {
-        front: Arc::clone(front),
+        proxy: Arc::clone(proxy),
         caller,
         credentials,
         capabilities: modern.meta.capabilities.get().into(),
@@ -75,7 +75,7 @@ pub(in crate::downstream) async fn answer(
     let honoured = at_server.acknowledged().await;
     let acknowledged = acknowledgement(id, filter.task_ids.is_some(), &granted, honoured);
     let subscription = Subscription {
-        front: Arc::clone(front),
+        proxy: Arc::clone(proxy),
         caller,
         id: id.into(),
         granted: granted.clone(),
@@ -86,11 +86,11 @@ pub(in crate::downstream) async fn answer(
         read_again: None,
         at_server,
         beat: comments(),
-        closing: front.closing.clone(),
+        closing: proxy.closing.clone(),
         ended: false,
     };
     let events = Body::Events(subscription.into_stream().boxed());
-    sent::asked_with(kept, response::event_stream(events))
+    sent::with_request_size(kept, response::event_stream(events))
 }
 
 /// What a client wants to hear of.
@@ -128,15 +128,15 @@ impl Filter {
     }
 }
 
-/// The tasks that exist and are the caller's; the others are absent, as if they never were.
+/// The tasks that exist and belong to the caller. Other ids are left out, as if the tasks did not exist.
 async fn granted(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     caller: &Caller,
     ids: Vec<TaskId>,
 ) -> Result<Vec<TaskId>, StoreError> {
     let mut granted = Vec::with_capacity(ids.len());
     for id in ids {
-        if !granted.contains(&id) && front.tasks_of(caller).find(id).await?.is_some() {
+        if !granted.contains(&id) && proxy.tasks_of(caller).find(id).await?.is_some() {
             granted.push(id);
         }
     }
@@ -174,7 +174,7 @@ fn subscription_meta(id: &str) -> String {
 }
 
 struct Subscription {
-    front: Shared,
+    proxy: Arc<Proxy>,
     caller: Caller,
     /// The listen request's id as JSON: the subscription's name in every notification.
     id: Box<str>,
@@ -183,7 +183,7 @@ struct Subscription {
     first: Option<String>,
     /// Tasks whose present state was not told yet.
     pending: Vec<TaskId>,
-    /// Tasks that the store did not tell of, and when to ask it again.
+    /// Tasks that could not be read because the store was away.
     owed: Vec<TaskId>,
     read_again: Option<Instant>,
     at_server: ServerSubscription,
@@ -218,12 +218,12 @@ impl Subscription {
                 return None;
             }
             if let Some(id) = self.pending.pop() {
-                // Apart: a listener is silent most of its time, and there may be many.
+                // Boxed, because there may be many listeners, and most are silent most of the time.
                 match Box::pin(self.task(id)).await {
                     Ok(Some(event)) => return Some(event),
-                    // It is gone, or nobody can read it.
+                    // The task is gone, or its record cannot be read.
                     Ok(None) | Err(StoreError::Corrupt(_) | StoreError::Newer) => {}
-                    // The mark is gone, the change is not.
+                    // The watch has forgotten the change, so it is noted here.
                     Err(StoreError::Unavailable(_) | StoreError::Full) => self.owe(id),
                 }
                 continue;
@@ -239,7 +239,7 @@ impl Subscription {
                 }
                 Woke::ReadAgain => {
                     self.read_again = None;
-                    if *self.front.runner.store_answers().borrow() {
+                    if *self.proxy.runner.store_answers().borrow() {
                         self.pending.append(&mut self.owed);
                     } else {
                         self.read_again = Some(Instant::now() + READ_AGAIN);
@@ -269,14 +269,14 @@ impl Subscription {
         self.read_again = Some(Instant::now() + READ_AGAIN);
     }
 
-    /// A task's state as of now; `None` where there is none any more. The stream stays open while the
-    /// store is away.
+    /// The event with a task's present state. `None`: the task is gone. The stream stays open while the store is
+    /// away.
     async fn task(&mut self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
-        let found = self.front.tasks_of(&self.caller).find_whole(id).await?;
+        let found = self.proxy.tasks_of(&self.caller).find_whole(id).await?;
         let Some(whole) = found else {
             return Ok(None);
         };
-        let (kept, now_ms) = (whole.kept_result(), self.front.runner.ledger().now_ms());
+        let (kept, now_ms) = (whole.kept_result(), self.proxy.runner.ledger().now_ms());
         let params = view::notification_params(&whole.task, kept, &self.id, now_ms);
         let event = sse::event(&envelope::notification("notifications/tasks", &params));
         Ok(Some(event))

@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt as _};
 use serde_json::value::RawValue;
 
 use super::cursor::{Position, in_order};
-use crate::downstream::proxy::Front;
+use crate::downstream::proxy::Proxy;
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
@@ -87,7 +87,7 @@ pub(in crate::downstream) struct CallerTasks<'a> {
     caller: &'a Caller,
 }
 
-impl Front {
+impl Proxy {
     pub(in crate::downstream) fn tasks_of<'a>(&'a self, caller: &'a Caller) -> CallerTasks<'a> {
         CallerTasks {
             runner: &self.runner,

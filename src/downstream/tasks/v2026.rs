@@ -10,7 +10,7 @@ use super::service::{ANSWER_BYTES_MAX, TaskError};
 use crate::downstream::inbound::request::Modern;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response::Rpc;
-use crate::downstream::proxy::Front;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::mcp::json::Object;
@@ -21,23 +21,23 @@ use crate::task::view;
 const ACKNOWLEDGED: &str = r#"{"resultType":"complete"}"#;
 
 /// The answer to a task request.
-pub(in crate::downstream) enum Answered {
+pub(in crate::downstream) enum TaskAnswer {
     Known(Rpc),
     /// The store does not know the task.
     Unknown(Rpc),
 }
 
-impl Front {
+impl Proxy {
     pub(in crate::downstream) async fn tasks(
         &self,
         modern: &Modern<'_>,
         by: &Requester,
         headers: &HeaderMap,
-    ) -> Answered {
+    ) -> TaskAnswer {
         let id = modern.request.id.get();
         // Checked before the id is looked up: a client that cannot read tasks learns nothing of them.
         if !modern.meta.declares_tasks {
-            return Answered::Known(Rpc::error(id, &RpcError::tasks_required()));
+            return TaskAnswer::Known(Rpc::error(id, &RpcError::tasks_required()));
         }
         let params = &modern.request.params;
         let answered = match &*modern.request.method {
@@ -46,13 +46,13 @@ impl Front {
             "tasks/cancel" => self.cancel(params, &by.caller).await,
             _ => Err(RpcError::method_not_found().into()),
         };
-        Answered::Known(match answered {
+        TaskAnswer::Known(match answered {
             Ok(result) => Rpc::result(id, &result),
             Err(Refusal::Request(error)) => Rpc::error(id, &error),
             Err(Refusal::Task(TaskError::StoreUnavailable)) => Rpc::store_unavailable(id),
             Err(Refusal::Task(TaskError::Busy)) => Rpc::busy(id),
             Err(Refusal::Task(TaskError::Unknown)) => {
-                return Answered::Unknown(Rpc::error(id, &RpcError::unknown_task()));
+                return TaskAnswer::Unknown(Rpc::error(id, &RpcError::unknown_task()));
             }
         })
     }

@@ -1,5 +1,6 @@
 //! A call that can be resumed: who made it, and how the server is told that no client waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::v2025;
 use crate::mcp::envelope;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
@@ -62,7 +63,7 @@ impl ResumableCall {
     /// `None`: the request is no call on a session, its client reads no event streams, or the call becomes a
     /// task.
     pub(in crate::downstream) fn of(
-        front: &Shared,
+        proxy: &Arc<Proxy>,
         by: &Requester,
         headers: &HeaderMap,
         id: &RawValue,
@@ -84,7 +85,7 @@ impl ResumableCall {
             id: id.to_owned(),
             progress_token: token.map(ToOwned::to_owned),
             began: Instant::now(),
-            rule: front.rules.for_tool(&tool).0.clone(),
+            rule: proxy.rules.for_tool(&tool).0.clone(),
             stop: std::future::ready(()).boxed(),
             primes: primes(headers),
         })

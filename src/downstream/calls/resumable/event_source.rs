@@ -1,6 +1,7 @@
 //! Where a reader gets the events of a call: from memory, if this replica carries the call, else from the log in
 //! the store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,7 +13,7 @@ use super::owner::LogOwner;
 use super::recent::{Backlog, RecentEvents};
 use super::takeover::Takeover;
 use crate::downstream::outbound::response::Rpc;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::StoreError;
 use crate::task::id::Incarnation;
@@ -65,7 +66,12 @@ impl EventSource {
 
     /// What comes behind the entry `after`. A client that is too slow for the log misses entries: then `after`
     /// moves on. Cancel safe.
-    pub(super) async fn next(&mut self, front: &Shared, log: &EventLog, after: &mut u64) -> Found {
+    pub(super) async fn next(
+        &mut self,
+        proxy: &Arc<Proxy>,
+        log: &EventLog,
+        after: &mut u64,
+    ) -> Found {
         match self {
             Self::NotBegun(recent) => {
                 if recent.wait_for(|recent| recent.is_begun).await.is_err() {
@@ -74,7 +80,7 @@ impl EventSource {
                 Found::Begun(recent.clone())
             }
             Self::Local(recent) => local_events(log, recent, after).await,
-            Self::Remote(remote) => remote.next(front, log, *after).await,
+            Self::Remote(remote) => remote.next(proxy, log, *after).await,
             Self::Over => Found::Over,
         }
     }
@@ -114,15 +120,15 @@ pub(super) struct RemoteLog {
 }
 
 impl RemoteLog {
-    async fn next(&mut self, front: &Shared, log: &EventLog, after: u64) -> Found {
+    async fn next(&mut self, proxy: &Arc<Proxy>, log: &EventLog, after: u64) -> Found {
         loop {
             tokio::select! {
                 _ = self.look.tick() => {}
                 // The client comes back to another replica.
-                () = front.closing.cancelled() => return Found::Over,
+                () = proxy.closing.cancelled() => return Found::Over,
             }
             // A store that is away is asked again.
-            if let Ok(Some(found)) = self.look(front, log, after).await {
+            if let Ok(Some(found)) = self.look(proxy, log, after).await {
                 return found;
             }
         }
@@ -131,11 +137,11 @@ impl RemoteLog {
     /// `None`: nothing new.
     async fn look(
         &mut self,
-        front: &Shared,
+        proxy: &Arc<Proxy>,
         log: &EventLog,
         after: u64,
     ) -> Result<Option<Found>, StoreError> {
-        if let Some(recent) = front.resumable.find_begun(log.name()) {
+        if let Some(recent) = proxy.resumable.find_begun(log.name()) {
             return Ok(Some(Found::Local(recent)));
         }
         if let Some(entries) = events_behind(log, after).await? {
@@ -144,7 +150,7 @@ impl RemoteLog {
         }
         let owner = log.owner().await?.filter(|owner| !owner.is_over);
         if let Some(owner) = &owner
-            && !self.is_lost(front, owner)
+            && !self.is_lost(proxy, owner)
         {
             return Ok(None);
         }
@@ -169,9 +175,9 @@ impl RemoteLog {
     }
 
     /// Whether the owner is gone. A call that this replica owns would be found here: an earlier run owned it.
-    fn is_lost(&mut self, front: &Shared, owner: &LogOwner) -> bool {
+    fn is_lost(&mut self, proxy: &Arc<Proxy>, owner: &LogOwner) -> bool {
         let owner = Incarnation::from_text(&owner.incarnation);
-        if owner != *front.runner.incarnation() && !front.runner.misses(&owner) {
+        if owner != *proxy.runner.incarnation() && !proxy.runner.misses(&owner) {
             self.missed = None;
             return false;
         }

@@ -21,7 +21,7 @@ use crate::downstream::calls::registry::CallKind;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::Keepalive;
 use crate::downstream::outbound::response::Rpc;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::StoreError;
 
@@ -48,19 +48,19 @@ type Begun = (watch::Receiver<RecentEvents>, Option<Keepalive>);
 
 /// Begins the job. `Err`: there is no room for it; here is the source.
 pub(super) fn begin(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     call: ResumableCall,
     log: EventLog,
     source: BoxStream<'static, StreamItem>,
 ) -> Result<Begun, BoxStream<'static, StreamItem>> {
     let (recent, shown) = watch::channel(RecentEvents::default());
     let session = call.session.key();
-    let entry = front
+    let entry = proxy
         .calls
         .enter(CallKind::Resumable, session, call.id.get());
     let registration = entry.ok().and_then(|entry| {
         let recent = shown.clone();
-        front.resumable.begin(log.name(), entry, recent)
+        proxy.resumable.begin(log.name(), entry, recent)
     });
     let Some(registration) = registration else {
         tracing::warn!("too many resumable calls: one more ends with its client's connection");
@@ -72,7 +72,7 @@ pub(super) fn begin(
     let age_ms = u64::try_from(age.as_millis()).unwrap_or_default();
     let began_ms = log.now_ms().saturating_sub(age_ms);
     let owner = LogOwner {
-        incarnation: front.runner.incarnation().as_str().into(),
+        incarnation: proxy.runner.incarnation().as_str().into(),
         id: call.id.clone(),
         began_ms,
         limits: CallLimits {
@@ -85,13 +85,13 @@ pub(super) fn begin(
         is_over: false,
     };
     let job = CallJob::new(
-        front,
+        proxy,
         LogWriter::new(log, owner, recent, 0, Instant::now()),
         registration,
         session,
         call.stop,
     );
-    front.runner.spawn_tracked(job.run(source));
+    proxy.runner.spawn_tracked(job.run(source));
     Ok((
         shown,
         token.map(|token| Keepalive::since(call.began, token)),
@@ -99,7 +99,7 @@ pub(super) fn begin(
 }
 
 pub(super) struct CallJob {
-    front: Shared,
+    proxy: Arc<Proxy>,
     writer: LogWriter,
     registration: Registration,
     session: SessionKey,
@@ -112,7 +112,7 @@ pub(super) struct CallJob {
 
 impl CallJob {
     pub(super) fn new(
-        front: &Shared,
+        proxy: &Arc<Proxy>,
         writer: LogWriter,
         registration: Registration,
         session: SessionKey,
@@ -124,7 +124,7 @@ impl CallJob {
             .ends_ms
             .saturating_sub(writer.log().now_ms());
         Self {
-            front: Arc::clone(front),
+            proxy: Arc::clone(proxy),
             writer,
             registration,
             session,
@@ -153,12 +153,12 @@ impl CallJob {
             }
         };
         drop(source);
-        let gave_up = Instant::now() >= self.deadline || self.front.runner.halt().is_cancelled();
+        let gave_up = Instant::now() >= self.deadline || self.proxy.runner.halt().is_cancelled();
         let must_tell = gave_up && !self.is_cancelled;
         let size = answer.len();
         let (log, limits) = (self.writer.log(), self.writer.owner().limits);
         let (name, now_ms) = (log.name(), log.now_ms());
-        let large_answers = &self.front.resumable.large_answers;
+        let large_answers = &self.proxy.resumable.large_answers;
         let lasts_ms = large_answers.add(name, size, now_ms, limits.retention_ms);
         self.writer.keep_for(lasts_ms);
         self.writer.end(kind, answer).await;
@@ -169,7 +169,7 @@ impl CallJob {
             let _ = tokio::time::timeout(STOP_PATIENCE, stop).await;
         }
         if !self.writer.is_written_down() {
-            let halt = self.front.runner.halt().clone();
+            let halt = self.proxy.runner.halt().clone();
             halt.run_until_cancelled(self.wait_for_the_store(size))
                 .await;
         }
@@ -177,7 +177,7 @@ impl CallJob {
 
     /// The next item of the source, or what ends the call instead. `None`: another replica may carry the call.
     async fn listen(&mut self, source: &mut BoxStream<'static, StreamItem>) -> Option<StreamItem> {
-        let halt = self.front.runner.halt().clone();
+        let halt = self.proxy.runner.halt().clone();
         loop {
             let retries_at = self.writer.retries_at();
             let retry = async {
@@ -189,7 +189,7 @@ impl CallJob {
             tokio::select! {
                 item = source.next() => return Some(item.unwrap_or(StreamItem::End)),
                 () = halt.cancelled() => {
-                    let is_left = self.front.runner.others_carry_on() && self.writer.leave().await;
+                    let is_left = self.proxy.runner.others_carry_on() && self.writer.leave().await;
                     if !is_left {
                         return Some(failed(&self.writer.owner().id, Reason::Shutdown));
                     }
@@ -226,7 +226,7 @@ impl CallJob {
             return Ok(());
         }
         let LogOwner { id, began_ms, .. } = self.writer.owner();
-        if is_cancelled_elsewhere(&self.front, self.session, id, *began_ms).await? {
+        if is_cancelled_elsewhere(&self.proxy, self.session, id, *began_ms).await? {
             self.registration.entry.cancel();
         }
         Ok(())
@@ -235,7 +235,7 @@ impl CallJob {
     /// Keeps the answer in memory until the store takes it: a client that comes back to this replica gets it.
     /// When the answer is kept no longer, clients on other replicas get an error as soon as the store takes that.
     async fn wait_for_the_store(&mut self, answer_bytes: usize) {
-        if let Some(_room) = self.front.resumable.memory_for(answer_bytes) {
+        if let Some(_room) = self.proxy.resumable.memory_for(answer_bytes) {
             let retention = Duration::from_millis(self.writer.owner().limits.retention_ms);
             let write = write_until_taken(&mut self.writer, RETRY);
             let _ = tokio::time::timeout(retention.min(ANSWER_WAITS), write).await;

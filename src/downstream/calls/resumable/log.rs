@@ -1,5 +1,6 @@
 //! The event log of one call in the store, with the note that names its owner.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use super::entry::{EntryKind, LogEntry};
 use super::owner::{LogOwner, SealedPoint, StoredOwner};
 use super::point_seal::PointSeal;
 use crate::downstream::outbound::keepalive::Keepalive;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::ledger::Ledger;
@@ -40,16 +41,16 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    pub(super) fn of(front: &Shared, session: &CallerSession, call: TaskId) -> Self {
+    pub(super) fn of(proxy: &Arc<Proxy>, session: &CallerSession, call: TaskId) -> Self {
         let caller = uuid::Uuid::from_bytes(*session.caller.as_bytes()).to_string();
         let text = call.to_string();
         let name = |kind| Name::of(kind, &[&caller, &*session.id, &*text]);
         Self {
-            ledger: front.runner.ledger().clone(),
+            ledger: proxy.runner.ledger().clone(),
             entries: name(Kind::Events),
             owner: name(Kind::Hold),
             call,
-            seal: PointSeal::of(front, session.caller, call),
+            seal: PointSeal::of(proxy, session.caller, call),
         }
     }
 

@@ -4,6 +4,7 @@
 //! A job reads the server's events, writes them into a log in the store, and shows them to the readers on this
 //! replica: the client that called, and the client each time that it comes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::http::request::Parts;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::task::id::TaskId;
@@ -62,7 +63,7 @@ pub(in crate::downstream) fn last_event(parts: &Parts) -> Option<&str> {
 
 /// Responds to a client that comes back to a call behind this event, on any replica.
 pub(in crate::downstream) async fn resume(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     parts: &Parts,
     last: &str,
@@ -75,8 +76,8 @@ pub(in crate::downstream) async fn resume(
     let (Some((call, number)), Some(session)) = (read(), CallerSession::of(by, headers)) else {
         return unknown();
     };
-    let log = EventLog::of(front, &session, call);
-    let recent = front.resumable.find(log.name());
+    let log = EventLog::of(proxy, &session, call);
+    let recent = proxy.resumable.find(log.name());
     let owner = match patiently(|| log.owner()).await {
         Ok(owner) => owner,
         // A call that runs here can be read without the store.
@@ -99,13 +100,13 @@ pub(in crate::downstream) async fn resume(
             return unknown();
         }
     }
-    let mut reader = LogReader::new(front, call, log, heartbeat).behind(number);
+    let mut reader = LogReader::new(proxy, call, log, heartbeat).behind(number);
     if primes(headers) {
         reader = reader.resumed();
     }
     let reader = match (recent, owner) {
         (Some(recent), _) => reader.of_local(recent),
-        (None, Some(_)) => reader.of_remote(Takeover::new(front, parts, session)),
+        (None, Some(_)) => reader.of_remote(Takeover::new(proxy, parts, session)),
         (None, None) => return unknown(),
     };
     response::event_stream(Body::Events(reader.events()))

@@ -21,8 +21,8 @@ use super::respond::hold;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
-use crate::downstream::pass::unreachable_upstream;
-use crate::downstream::proxy::Shared;
+use crate::downstream::passthrough::unreachable_upstream;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::sse;
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -32,25 +32,25 @@ use crate::upstream::relay::{Answering, Relayed};
 const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 
 pub(in crate::downstream) async fn post(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     parts: Parts,
     body: Bytes,
     call: ResumableCall,
 ) -> Response<Body> {
     let patience = call.head_patience(by, patience::LEGACY);
-    let call = stoppable(front, &parts, call);
-    let upstream = Arc::clone(&front.upstream);
+    let call = stoppable(proxy, &parts, call);
+    let upstream = Arc::clone(&proxy.upstream);
     let bytes_max = call.bytes_max();
-    let (server, state) = (&front.upstream, ReadState::Answered);
+    let (server, state) = (&proxy.upstream, ReadState::Answered);
     let answer = HttpAnswer::new(server, &parts, &call.id, bytes_max, state);
     let body = RequestBody::Ready(Full::new(body));
-    let passing = front.passing.token();
+    let passing = proxy.passing.token();
     let mut relaying: Relaying =
         async move { upstream.relay(parts, body, bytes_max).await }.boxed();
     let Ok(relayed) = timeout(patience, &mut relaying).await else {
         let answer = answer.with_state(ReadState::Waiting(relaying));
-        return hold(front, call, answer.items());
+        return hold(proxy, call, answer.items());
     };
     match relayed {
         Err(failure) => unreachable_upstream(failure),
@@ -60,7 +60,7 @@ pub(in crate::downstream) async fn post(
             _answer: Some(passing),
         }),
         Ok(Relayed::Answer(mut answering)) => {
-            front.upstream.answered_over_http();
+            proxy.upstream.answered_over_http();
             if !needs_log(&mut answering, &call.id).await {
                 let (head, begun, body) = untouched(*answering);
                 let body = Body::Passed {
@@ -72,7 +72,7 @@ pub(in crate::downstream) async fn post(
             }
             let session = answering.head.headers.get(SESSION_ID).cloned();
             let answer = answer.with_state(ReadState::Reading(answering));
-            let mut response = hold(front, call, answer.items());
+            let mut response = hold(proxy, call, answer.items());
             if let Some(session) = session {
                 response.headers_mut().insert(SESSION_ID, session);
             }
@@ -81,8 +81,8 @@ pub(in crate::downstream) async fn post(
     }
 }
 
-fn stoppable(front: &Shared, parts: &Parts, call: ResumableCall) -> ResumableCall {
-    let (upstream, parts) = (Arc::clone(&front.upstream), parts.clone());
+fn stoppable(proxy: &Arc<Proxy>, parts: &Parts, call: ResumableCall) -> ResumableCall {
+    let (upstream, parts) = (Arc::clone(&proxy.upstream), parts.clone());
     call.stopped_by(|text| async move {
         let told = upstream.tell_as(parts, text).await;
         if told.is_err() {

@@ -1,8 +1,9 @@
 //! Seals the server's event ids from which a call can be resumed: the store never has them in the clear.
 
 use std::fmt;
+use std::sync::Arc;
 
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::store::seal::{SealedField, Sealer};
 use crate::task::id::{Caller, TaskId};
 
@@ -24,8 +25,8 @@ impl fmt::Debug for PointSeal {
 }
 
 impl PointSeal {
-    pub(super) fn of(front: &Shared, caller: Caller, call: TaskId) -> Self {
-        let sealer = front.runner.sealer().cloned();
+    pub(super) fn of(proxy: &Arc<Proxy>, caller: Caller, call: TaskId) -> Self {
+        let sealer = proxy.runner.sealer().cloned();
         Self {
             sealer,
             caller,

@@ -16,7 +16,7 @@ use super::recent::RecentEvents;
 use super::takeover::Takeover;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::keepalive::{self, Keepalive};
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::sse;
 use crate::task::id::TaskId;
 
@@ -24,7 +24,7 @@ use crate::task::id::TaskId;
 pub(super) const RETRY_MS: u64 = 1000;
 
 pub(super) struct LogReader {
-    front: Shared,
+    proxy: Arc<Proxy>,
     call: TaskId,
     log: EventLog,
     /// The last entry that the client has.
@@ -39,13 +39,13 @@ pub(super) struct LogReader {
 
 impl LogReader {
     pub(super) fn new(
-        front: &Shared,
+        proxy: &Arc<Proxy>,
         call: TaskId,
         log: EventLog,
         heartbeat: Option<Keepalive>,
     ) -> Self {
         Self {
-            front: Arc::clone(front),
+            proxy: Arc::clone(proxy),
             call,
             log,
             after: 0,
@@ -108,7 +108,7 @@ impl LogReader {
                 return Some(event);
             }
             let found = tokio::select! {
-                found = self.source.next(&self.front, &self.log, &mut self.after) => found,
+                found = self.source.next(&self.proxy, &self.log, &mut self.after) => found,
                 _ = self.beat.tick() => return Some(sse::COMMENT),
                 () = keepalive::due(self.heartbeat.as_ref()) => {
                     let beat = self.heartbeat.as_mut().map(Keepalive::beat)?;
@@ -142,7 +142,7 @@ impl LogReader {
     /// answer.
     fn delivered(self) {
         let Self {
-            front,
+            proxy,
             log,
             after,
             has_answer,
@@ -151,11 +151,11 @@ impl LogReader {
         if !has_answer {
             return;
         }
-        let large_answers = &front.resumable.large_answers;
+        let large_answers = &proxy.resumable.large_answers;
         let Some(expires_ms) = large_answers.delivered(log.name(), log.now_ms()) else {
             return;
         };
-        front.runner.spawn_tracked(async move {
+        proxy.runner.spawn_tracked(async move {
             // An entry behind the answer says that nothing follows. The append makes the whole log expire sooner.
             let end = LogEntry::new(EntryKind::End, String::new());
             if let Err(error) = log.append(after + 1, &end, expires_ms).await {

@@ -1,5 +1,6 @@
 //! Responds to a request of a legacy client. A call that can be resumed goes on when the connection is cut.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -17,13 +18,13 @@ use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::outbound::stream::{
     self as outbound, Head, ResponseEvent, ResponseSource, head,
 };
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::task::id::TaskId;
 
 /// Responds with one JSON body where the answer comes soon, else with a stream, which the client can resume
 /// where there is a `call`. `usual`: how long the head waits for a client that takes large events.
 pub(in crate::downstream) fn respond<'a>(
-    front: &'a Shared,
+    proxy: &'a Arc<Proxy>,
     by: &'a Requester,
     call: Option<ResumableCall>,
     mut source: impl ResponseSource,
@@ -47,7 +48,7 @@ pub(in crate::downstream) fn respond<'a>(
             Some((event, Some(source)))
         });
         let items = stream::iter(first).chain(rest).map(StreamItem::from);
-        hold(front, call, items.boxed())
+        hold(proxy, call, items.boxed())
     })
 }
 
@@ -56,18 +57,18 @@ pub(in crate::downstream) fn respond<'a>(
 ///
 /// Without room for another such call, the call ends with the client's connection.
 pub(super) fn hold(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     call: ResumableCall,
     items: BoxStream<'static, StreamItem>,
 ) -> Response<Body> {
     let id = TaskId::random();
-    let log = EventLog::of(front, &call.session, id);
+    let log = EventLog::of(proxy, &call.session, id);
     let primes = call.primes;
-    let (recent, heartbeat) = match job::begin(front, call, log.clone(), items) {
+    let (recent, heartbeat) = match job::begin(proxy, call, log.clone(), items) {
         Ok(begun) => begun,
         Err(items) => return outbound::stream_of(without_ids(items), None, None),
     };
-    let reader = LogReader::new(front, id, log, heartbeat).of_local(recent);
+    let reader = LogReader::new(proxy, id, log, heartbeat).of_local(recent);
     let reader = if primes { reader.primed() } else { reader };
     response::event_stream(Body::Events(reader.events()))
 }

@@ -16,7 +16,7 @@ use super::owner::{LogOwner, SealedPoint, StoredOwner};
 use super::recent::RecentEvents;
 use super::writer::LogWriter;
 use crate::downstream::calls::registry::CallKind;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::error::Reason;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::store::StoreError;
@@ -44,18 +44,18 @@ fn expires_ms(owner: &LogOwner) -> u64 {
 /// Continues a call here, for a client that came back to it.
 #[derive(Clone)]
 pub(super) struct Takeover {
-    front: Shared,
+    proxy: Arc<Proxy>,
     /// The head of the request with which the client came back.
     parts: Parts,
     session: CallerSession,
 }
 
 impl Takeover {
-    pub(super) fn new(front: &Shared, parts: &Parts, session: CallerSession) -> Self {
+    pub(super) fn new(proxy: &Arc<Proxy>, parts: &Parts, session: CallerSession) -> Self {
         let mut parts = parts.clone();
         parts.headers.remove(LAST_EVENT_ID);
         Self {
-            front: Arc::clone(front),
+            proxy: Arc::clone(proxy),
             parts,
             session,
         }
@@ -64,8 +64,8 @@ impl Takeover {
     /// Begins in a job of its own, which goes on when the client leaves again. `seen`: the last entry that the
     /// client has.
     pub(super) fn begin(self, log: EventLog, seen: u64) {
-        let front = Arc::clone(&self.front);
-        front.runner.spawn_tracked(async move {
+        let proxy = Arc::clone(&self.proxy);
+        proxy.runner.spawn_tracked(async move {
             if let Err(error) = Box::pin(self.carry_on(log, seen)).await {
                 tracing::warn!(%error, "the store did not let a resumable call be taken over");
             }
@@ -79,11 +79,11 @@ impl Takeover {
         let (recent, shown) = watch::channel(RecentEvents::default());
         let key = self.session.key();
         // One takeover at a time on this replica, and then one of all replicas.
-        let front = &self.front;
-        let entry = front.calls.enter(CallKind::Resumable, key, owner.id.get());
+        let proxy = &self.proxy;
+        let entry = proxy.calls.enter(CallKind::Resumable, key, owner.id.get());
         let registered = entry
             .ok()
-            .and_then(|entry| front.resumable.begin(log.name(), entry, shown));
+            .and_then(|entry| proxy.resumable.begin(log.name(), entry, shown));
         let Some(registration) = registered else {
             return Ok(());
         };
@@ -123,7 +123,7 @@ impl Takeover {
         let writer = LogWriter::new(log, owner, recent, last, checked)
             .with_stored_owner(stored)
             .seen(seen);
-        let job = CallJob::new(&self.front, writer, registration, key, stop);
+        let job = CallJob::new(&self.proxy, writer, registration, key, stop);
         job.run(items).await;
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Takeover {
     /// Names this replica in the owner note as the note is now: the previous owner may have written it at last.
     /// `None`: the call is over, or its owner lives.
     async fn claim(&self, log: &EventLog) -> Result<Option<ClaimedLog>, StoreError> {
-        let me = self.front.runner.incarnation().as_str();
+        let me = self.proxy.runner.incarnation().as_str();
         for _ in 0..LOST_MAX {
             let stands = log.stored_owner().await?;
             let Some((mut owner, stands)) = stands.filter(|(owner, _)| !owner.is_over) else {
@@ -152,7 +152,7 @@ impl Takeover {
 
     /// Whether this replica is the one that continues the call. A claimant that died first is passed over.
     async fn is_next(&self, log: &EventLog, owner: &LogOwner) -> Result<bool, StoreError> {
-        let me = self.front.runner.incarnation();
+        let me = self.proxy.runner.incarnation();
         let claimant = format!("{}/{}", TaskId::random(), me.as_str());
         let expires_ms = expires_ms(owner);
         let mut lost = owner.incarnation.to_string();
@@ -165,7 +165,7 @@ impl Takeover {
             let (_, other) = first.split_once('/').unwrap_or_default();
             let other = Incarnation::from_text(other);
             // An older claim of this replica is over: a running one would be registered here.
-            if other != *me && !self.front.runner.misses(&other) {
+            if other != *me && !self.proxy.runner.misses(&other) {
                 return Ok(false);
             }
             lost = first;
@@ -181,13 +181,13 @@ impl Takeover {
         };
         let lost = Reason::OwnerLost;
         let state = ReadState::Cut { point, lost };
-        let (upstream, limits) = (&self.front.upstream, &owner.limits);
+        let (upstream, limits) = (&self.proxy.upstream, &owner.limits);
         HttpAnswer::new(upstream, &self.parts, &owner.id, limits.bytes_max, state)
     }
 
     /// Tells the server that no client waits, in the client's name.
     fn stop(&self, owner: &LogOwner) -> impl Future<Output = ()> + Send + 'static {
-        let (upstream, parts) = (Arc::clone(&self.front.upstream), self.parts.clone());
+        let (upstream, parts) = (Arc::clone(&self.proxy.upstream), self.parts.clone());
         let text = cancel_of(&owner.id);
         async move {
             let told = upstream.tell_as(parts, text).await;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::native::NativeTools;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::tasks_2025::{Support, with_capabilities, with_support};
 use crate::task::policy::{Mode, Rule, Rules};
 
@@ -33,7 +33,7 @@ enum Place {
 
 impl Advertised {
     /// In the result of `initialize`.
-    pub(in crate::downstream) fn in_capabilities(front: &Shared, by: &Requester) -> Self {
+    pub(in crate::downstream) fn in_capabilities(proxy: &Arc<Proxy>, by: &Requester) -> Self {
         let capabilities = if by.has_credentials {
             CAPABILITIES
         } else {
@@ -41,16 +41,16 @@ impl Advertised {
         };
         Self {
             place: Place::Capabilities(capabilities),
-            keep_own: front.settings.pass_native_tasks,
+            keep_own: proxy.settings.pass_native_tasks,
         }
     }
 
     /// In the result of `tools/list`.
-    pub(in crate::downstream) fn in_tools(front: &Shared) -> Self {
-        let (rules, native_tools) = (&front.rules, &front.native_tools);
+    pub(in crate::downstream) fn in_tools(proxy: &Arc<Proxy>) -> Self {
+        let (rules, native_tools) = (&proxy.rules, &proxy.native_tools);
         Self {
             place: Place::Tools(Arc::clone(rules), Arc::clone(native_tools)),
-            keep_own: front.settings.pass_native_tasks,
+            keep_own: proxy.settings.pass_native_tasks,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::downstream::inbound::requester::{ASKABLE, Requester};
 use crate::downstream::inbound::route::call::{KnownOfCalls, KnownSession, TaskSpec};
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::downstream::{claims, tools};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -30,19 +30,19 @@ use crate::upstream::{Outgoing, Pin};
 
 /// A call as it goes to the server.
 #[derive(Debug)]
-pub(in crate::downstream) struct Sent {
+pub(in crate::downstream) struct OutgoingCall {
     pub(in crate::downstream) era: Era,
     pub(in crate::downstream) outgoing: Outgoing,
 }
 
 /// The call as it goes to the server on the client's own session.
 pub(in crate::downstream) fn on_session(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
     pin: Option<Pin>,
-) -> Sent {
+) -> OutgoingCall {
     let outgoing = Outgoing {
         caller: *by.caller.as_bytes(),
         credentials: by.credentials.clone(),
@@ -51,7 +51,7 @@ pub(in crate::downstream) fn on_session(
         capabilities: ASKABLE.into(),
         name: request.params.get_str("name").as_deref().map(Arc::from),
         param_headers: [].into(),
-        headers: front.upstream.client_headers(headers),
+        headers: proxy.upstream.client_headers(headers),
         wants_progress: true,
         log_level: None,
         retry: None,
@@ -59,7 +59,7 @@ pub(in crate::downstream) fn on_session(
         native_task: false,
         pin,
     };
-    Sent {
+    OutgoingCall {
         era: Era::Legacy,
         outgoing,
     }
@@ -67,33 +67,33 @@ pub(in crate::downstream) fn on_session(
 
 /// What is known for the route of a call. `speaks_of_tasks`: its session does.
 pub(in crate::downstream) fn known_of_calls<'k>(
-    front: &'k Shared,
+    proxy: &'k Arc<Proxy>,
     headers: &HeaderMap,
     request: &Request<'_>,
     speaks_of_tasks: bool,
 ) -> KnownOfCalls<'k> {
     let tool = request.params.get_str("name").unwrap_or_default();
     KnownOfCalls {
-        rules: &front.rules,
-        keeps_native_tasks: front.settings.pass_native_tasks,
-        trusts_annotations: front.settings.trust_annotations,
-        companion: front.companion.as_ref(),
+        rules: &proxy.rules,
+        keeps_native_tasks: proxy.settings.pass_native_tasks,
+        trusts_annotations: proxy.settings.trust_annotations,
+        companion: proxy.companion.as_ref(),
         speaks_of_tasks,
-        is_limited: front.runner.limits(&tool),
-        requires_task: front.native_tools.requires_task(&tool),
+        is_limited: proxy.runner.limits(&tool),
+        requires_task: proxy.native_tools.requires_task(&tool),
         names_session: headers.contains_key(SESSION_ID),
         session: KnownSession::NotAsked,
-        server: tools::known(front),
+        server: tools::known(proxy),
     }
 }
 
 /// Makes a task of a call. `sent`: how the call goes to the server.
 pub(in crate::downstream) async fn make_task(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     request: &Request<'_>,
     spec: TaskSpec,
-    Sent { era, mut outgoing }: Sent,
+    OutgoingCall { era, mut outgoing }: OutgoingCall,
 ) -> Response<Body> {
     let id = request.id.get();
     idempotency::hide_key(&mut outgoing);
@@ -115,11 +115,11 @@ pub(in crate::downstream) async fn make_task(
         listed: by.has_credentials,
         session: None,
     };
-    let (made, guard) = match make(front, by.session, (spec.claim, call), &request.params).await {
+    let (made, guard) = match make(proxy, by.session, (spec.claim, call), &request.params).await {
         Ok(made) => made,
         Err(why) => return why.answer(request.id).on_session().into_response(),
     };
-    delivery::follow(front, by, made.id, Status::Working);
+    delivery::follow(proxy, by, made.id, Status::Working);
     Rpc::result(id, &made.created).guarded(Some(guard))
 }
 
@@ -149,13 +149,13 @@ impl NotMade {
 }
 
 async fn make(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: Option<SessionKey>,
     (claim, call): (Option<CallClaim>, CallSpec),
     params: &Object<'_>,
 ) -> Result<(Made, DeliveryGuard), NotMade> {
     let lifetime = Duration::from_millis(call.rule.max_duration_ms);
-    let begun = claims::begin(front, claim, call).await;
+    let begun = claims::begin(proxy, claim, call).await;
     let mut client = begun.map_err(NotMade::Refused)?;
     loop {
         match client.next().await {
@@ -165,7 +165,7 @@ async fn make(
                 };
                 if let Some(token) = progress::token(params) {
                     let read = progress::TaskReader { task: made.id, by };
-                    progress::remember(front, read, &token, lifetime).await;
+                    progress::remember(proxy, read, &token, lifetime).await;
                 }
                 return Ok((made, client.into_guard()));
             }

@@ -16,7 +16,7 @@ use super::question_stream::{RENEWAL, StreamKind};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::COMMENT_PAUSE;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::envelope;
 use crate::mcp::tasks_2025::STATUS;
 use crate::runner::watch::Watch;
@@ -32,30 +32,30 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Puts a question on the session's GET stream. False where the stream of a `tasks/result` here has the
 /// question, or the GET stream is closed or slow.
-fn push(front: &Shared, question: &Question<'_>, text: String) -> bool {
-    let table = front.deliveries.table();
-    !table.on_results.contains_key(&owned(question)) && front.pushes.push(question.session, text)
+fn push(proxy: &Arc<Proxy>, question: &Question<'_>, text: String) -> bool {
+    let table = proxy.deliveries.table();
+    !table.on_results.contains_key(&owned(question)) && proxy.mailboxes.push(question.session, text)
 }
 
 /// Puts a question on the stream of a `tasks/result`. `None`: the session's GET stream is open here.
-pub(super) fn put_on_result(front: &Shared, question: &Question<'_>) -> Option<OnResult> {
+pub(super) fn put_on_result(proxy: &Arc<Proxy>, question: &Question<'_>) -> Option<OnResult> {
     // Under the lock that `push` takes, so that each question goes to one kind of stream.
-    let mut table = front.deliveries.table();
-    if front.pushes.is_open(question.session) {
+    let mut table = proxy.deliveries.table();
+    if proxy.mailboxes.is_open(question.session) {
         return None;
     }
     let question = owned(question);
     *table.on_results.entry(question.clone()).or_default() += 1;
     Some(OnResult {
-        deliveries: Arc::clone(&front.deliveries),
+        deliveries: Arc::clone(&proxy.deliveries),
         question,
     })
 }
 
 /// The requester's session is told of this open task from here on. It knows of this status.
-pub(super) fn follow(front: &Shared, by: &Requester, id: TaskId, status: Status) {
+pub(super) fn follow(proxy: &Arc<Proxy>, by: &Requester, id: TaskId, status: Status) {
     let Some(key) = by.session else { return };
-    let mut table = front.deliveries.table();
+    let mut table = proxy.deliveries.table();
     let Some(session) = table.session(key, by.caller) else {
         return;
     };
@@ -65,14 +65,14 @@ pub(super) fn follow(front: &Shared, by: &Requester, id: TaskId, status: Status)
     }
     if session.tasks.len() < TASKS_MAX || session.tasks.contains_key(&id) {
         session.tasks.entry(id).or_insert(status);
-        run(front, key, session);
+        run(proxy, key, session);
     }
 }
 
 /// Forgets a task that has ended, if no job tells of it.
-pub(super) fn ended(front: &Shared, by: &Requester, id: TaskId) {
+pub(super) fn ended(proxy: &Arc<Proxy>, by: &Requester, id: TaskId) {
     let Some(key) = by.session else { return };
-    let mut table = front.deliveries.table();
+    let mut table = proxy.deliveries.table();
     let Some(session) = table.sessions.get_mut(&key) else {
         return;
     };
@@ -85,29 +85,29 @@ pub(super) fn ended(front: &Shared, by: &Requester, id: TaskId) {
 }
 
 /// The session opened its GET stream on this replica.
-pub(super) fn opened(front: &Shared, key: SessionKey) {
-    if let Some(session) = front.deliveries.table().sessions.get_mut(&key) {
-        run(front, key, session);
+pub(super) fn opened(proxy: &Arc<Proxy>, key: SessionKey) {
+    if let Some(session) = proxy.deliveries.table().sessions.get_mut(&key) {
+        run(proxy, key, session);
     }
 }
 
 /// Wakes the session's job, or starts one if the session's GET stream is open here.
-fn run(front: &Shared, key: SessionKey, session: &mut Session) {
+fn run(proxy: &Arc<Proxy>, key: SessionKey, session: &mut Session) {
     if let Some(job) = &session.job {
         job.notify_one();
         return;
     }
-    let Some(stream) = front.pushes.stream(key) else {
+    let Some(stream) = proxy.mailboxes.stream(key) else {
         return;
     };
     let woken = Arc::new(Notify::new());
     session.job = Some(Arc::clone(&woken));
     let job = Job {
-        front: Arc::clone(front),
+        proxy: Arc::clone(proxy),
         key,
         caller: session.caller,
         woken,
-        watch: front.runner.watches().watch(Vec::new()),
+        watch: proxy.runner.watches().watch(Vec::new()),
         stream,
         asked: BTreeMap::new(),
         heard: BTreeMap::new(),
@@ -115,14 +115,14 @@ fn run(front: &Shared, key: SessionKey, session: &mut Session) {
         pending: BTreeSet::new(),
         again: BTreeSet::new(),
     };
-    let closing = front.closing.clone();
-    front
+    let closing = proxy.closing.clone();
+    proxy
         .passing
         .spawn(async move { closing.run_until_cancelled(job.run()).await });
 }
 
 struct Job {
-    front: Shared,
+    proxy: Arc<Proxy>,
     key: SessionKey,
     caller: Caller,
     woken: Arc<Notify>,
@@ -154,11 +154,11 @@ impl Job {
     /// Takes over what the session has new. False when the job is over: the next request about the session's
     /// tasks starts another.
     fn goes_on(&mut self) -> bool {
-        let mut table = self.front.deliveries.table();
+        let mut table = self.proxy.deliveries.table();
         let Some(session) = table.sessions.get_mut(&self.key) else {
             return false;
         };
-        let stream = self.front.pushes.stream(self.key);
+        let stream = self.proxy.mailboxes.stream(self.key);
         let Some(stream) = stream.filter(|_| !session.tasks.is_empty()) else {
             session.job = None;
             if session.tasks.is_empty() {
@@ -207,7 +207,7 @@ impl Job {
                 task: id,
                 by: Some(self.key),
             };
-            match progress::ToldProgress::of(&self.front, read).await {
+            match progress::ToldProgress::of(&self.proxy, read).await {
                 Ok(heard) => {
                     self.heard.insert(id, heard);
                 }
@@ -217,7 +217,7 @@ impl Job {
                 }
             }
         }
-        match self.front.tasks_of(&self.caller).find(id).await {
+        match self.proxy.tasks_of(&self.caller).find(id).await {
             Ok(Some(loaded)) => self.tell(&loaded.task).await,
             Ok(None) => self.forget(id),
             Err(_away) => {
@@ -227,15 +227,15 @@ impl Job {
     }
 
     async fn tell(&mut self, task: &Task) {
-        let (front, key) = (&self.front, self.key);
-        if front.deliveries.is_news(key, task.id, task.status()) {
+        let (proxy, key) = (&self.proxy, self.key);
+        if proxy.deliveries.is_news(key, task.id, task.status()) {
             // A client that misses the notification learns of the status with its next poll.
-            let now_ms = front.runner.ledger().now_ms();
-            front.pushes.push(key, notification(task, now_ms));
+            let now_ms = proxy.runner.ledger().now_ms();
+            proxy.mailboxes.push(key, notification(task, now_ms));
         }
         let heard = self.heard.get_mut(&task.id);
         if let Some(news) = heard.and_then(|told| told.notification(task)) {
-            front.pushes.push(key, news);
+            proxy.mailboxes.push(key, news);
         }
         self.ask(task).await;
         if task.is_ended() {
@@ -247,7 +247,7 @@ impl Job {
         if !self.asks() {
             self.renew_at = Instant::now() + RENEWAL;
         }
-        let (front, session) = (&self.front, self.key);
+        let (proxy, session) = (&self.proxy, self.key);
         let open: Vec<(&str, String)> = view_2025::questions(task).collect();
         let asked = self.asked.entry(task.id).or_default();
         asked.retain(|key| open.iter().any(|(name, _)| **key == **name));
@@ -257,11 +257,11 @@ impl Job {
                 task: task.id,
                 key,
             };
-            if asked.contains(key) || front.deliveries.is_on_result(&question) {
+            if asked.contains(key) || proxy.deliveries.is_on_result(&question) {
                 continue;
             }
-            let may_be_said = question.claim(StreamKind::Session, front).await;
-            if may_be_said && push(front, &question, text) {
+            let may_be_said = question.claim(StreamKind::Session, proxy).await;
+            if may_be_said && push(proxy, &question, text) {
                 asked.insert(key.into());
             } else {
                 self.again.insert(task.id);
@@ -275,7 +275,7 @@ impl Job {
 
     async fn renew_questions(&mut self) {
         self.renew_at = Instant::now() + RENEWAL;
-        if self.front.pushes.stream(self.key) != Some(self.stream) {
+        if self.proxy.mailboxes.stream(self.key) != Some(self.stream) {
             return;
         }
         for (task, asked) in &self.asked {
@@ -285,13 +285,13 @@ impl Job {
                     task: *task,
                     key,
                 };
-                question.renew(StreamKind::Session, &self.front).await;
+                question.renew(StreamKind::Session, &self.proxy).await;
             }
         }
     }
 
     fn forget(&mut self, id: TaskId) {
-        self.front.deliveries.forget(self.key, id);
+        self.proxy.deliveries.forget(self.key, id);
         self.asked.remove(&id);
         self.heard.remove(&id);
         self.again.remove(&id);

@@ -4,6 +4,8 @@
 //! of `initialize` and `tools/list`, the calls that ask for a task, `tasks/*`, and the answers to the questions
 //! of tasks. Everything else goes to the server.
 
+use std::sync::Arc;
+
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
@@ -13,7 +15,7 @@ use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::route::TaskOp;
 use crate::downstream::outbound::response::Rpc;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::refusal::Refusal;
 use crate::downstream::tasks::service::TaskError;
 use crate::mcp::error::RpcError;
@@ -36,7 +38,7 @@ mod requests;
 mod result;
 
 pub(in crate::downstream) use advertised::Advertised;
-pub(in crate::downstream) use call::{Sent, known_of_calls, make_task, on_session};
+pub(in crate::downstream) use call::{OutgoingCall, known_of_calls, make_task, on_session};
 pub(in crate::downstream) use questions::take_answer;
 
 /// The response to a request about a task.
@@ -76,18 +78,18 @@ impl TaskResponse {
 
 /// Answers a request about a task.
 pub(in crate::downstream) async fn answer(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     request: &Request<'_>,
     op: TaskOp,
 ) -> TaskResponse {
     let (id, params) = (request.id, &request.params);
     let result = match op {
-        TaskOp::Get => Box::pin(requests::get(front, by, params)).await,
-        TaskOp::Cancel => Box::pin(requests::cancel(front, by, params)).await,
-        TaskOp::List => Box::pin(requests::list(front, by, params)).await,
+        TaskOp::Get => Box::pin(requests::get(proxy, by, params)).await,
+        TaskOp::Cancel => Box::pin(requests::cancel(proxy, by, params)).await,
+        TaskOp::List => Box::pin(requests::list(proxy, by, params)).await,
         TaskOp::Result => {
-            return match Box::pin(result::wait_for(front, by, id, params)).await {
+            return match Box::pin(result::wait_for(proxy, by, id, params)).await {
                 Ok(response) => TaskResponse::Known(response),
                 Err(refusal) => TaskResponse::refused(id.get(), refusal),
             };
@@ -100,9 +102,9 @@ pub(in crate::downstream) async fn answer(
 }
 
 /// The session opened its GET stream on this replica: its tasks are told of there.
-pub(in crate::downstream) fn stream_opened(front: &Shared, by: &Requester) {
+pub(in crate::downstream) fn stream_opened(proxy: &Arc<Proxy>, by: &Requester) {
     if let Some(session) = by.session {
-        delivery::opened(front, session);
+        delivery::opened(proxy, session);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Progress of a task under the progress token of its request, on any replica. The token stays valid for as long
 //! as the task runs (2025-11-25, Tasks, Task Progress Notifications).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::envelope;
 use crate::mcp::json::{Object, Writer, raw};
 use crate::mcp::meta::PROGRESS_TOKEN;
@@ -51,13 +52,13 @@ impl TaskReader {
 
 /// Stores the token for every replica. Without a token the client polls the progress.
 pub(super) async fn remember(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     reader: TaskReader,
     token: &RawValue,
     lifetime: Duration,
 ) {
     let value = Bytes::copy_from_slice(token.get().as_bytes());
-    let _ = front.notes.put(reader.token(), value, lifetime).await;
+    let _ = proxy.kv.put(reader.token(), value, lifetime).await;
 }
 
 /// The progress of one task that one session was told.
@@ -69,8 +70,8 @@ pub(super) struct ToldProgress {
 }
 
 impl ToldProgress {
-    pub(super) async fn of(front: &Shared, reader: TaskReader) -> Result<Self, StoreError> {
-        let found = front.notes.find(reader.token()).await?;
+    pub(super) async fn of(proxy: &Arc<Proxy>, reader: TaskReader) -> Result<Self, StoreError> {
+        let found = proxy.kv.find(reader.token()).await?;
         let text = found.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
         Ok(Self {
             token: text.and_then(|text| raw(text).ok()),

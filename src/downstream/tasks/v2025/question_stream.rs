@@ -4,12 +4,13 @@
 //! A note in the store names the kind for as long as such a stream lives. When the stream or its replica is gone,
 //! the note expires, and the question goes to any stream there is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::question::Question;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 
 /// How long a stream counts as open after it was last known to be.
 const LIFETIME: Duration = Duration::from_secs(10);
@@ -38,29 +39,29 @@ impl StreamKind {
 impl Question<'_> {
     /// Whether a stream of that kind may have the question, because no stream of the other kind has it. Asks the
     /// store once, and not at all where there is no other replica.
-    pub(super) async fn claim(&self, kind: StreamKind, front: &Shared) -> bool {
-        if front.runner.is_alone() {
+    pub(super) async fn claim(&self, kind: StreamKind, proxy: &Arc<Proxy>) -> bool {
+        if proxy.runner.is_alone() {
             return true;
         }
-        let store = front.runner.ledger().store();
-        let claim = store.claim(self.name(), kind.note(), expires_ms(front));
+        let store = proxy.runner.ledger().store();
+        let claim = store.claim(self.name(), kind.note(), expires_ms(proxy));
         // While the store is away, a question asked twice is better than one that is never asked.
         !matches!(claim.await, Ok(Some(_other)))
     }
 
     /// Notes that a stream of that kind still has the question.
-    pub(super) async fn renew(&self, kind: StreamKind, front: &Shared) {
-        if front.runner.is_alone() {
+    pub(super) async fn renew(&self, kind: StreamKind, proxy: &Arc<Proxy>) {
+        if proxy.runner.is_alone() {
             return;
         }
-        let store = front.runner.ledger().store();
-        let put = store.put(self.name(), kind.note(), expires_ms(front));
+        let store = proxy.runner.ledger().store();
+        let put = store.put(self.name(), kind.note(), expires_ms(proxy));
         // Without the note, another stream may ask the question, too.
         let _ = put.await;
     }
 }
 
-fn expires_ms(front: &Shared) -> u64 {
+fn expires_ms(proxy: &Arc<Proxy>) -> u64 {
     let lifetime = u64::try_from(LIFETIME.as_millis()).unwrap_or(u64::MAX);
-    front.runner.ledger().now_ms().saturating_add(lifetime)
+    proxy.runner.ledger().now_ms().saturating_add(lifetime)
 }

@@ -1,6 +1,7 @@
 //! Takes the answers of a client to the questions of its tasks, on any replica.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hyper::{HeaderMap, Response, StatusCode};
 
@@ -8,7 +9,7 @@ use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::route::session::TaskQuestion;
 use crate::downstream::outbound::response;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::service::{ANSWER_BYTES_MAX, TaskError};
 use crate::mcp::error::RpcError;
 use crate::mcp::json::Object;
@@ -19,7 +20,7 @@ use crate::task::state::Leg;
 /// Takes the answer to a question. An answer to no open question is taken and dropped, because JSON-RPC has no error
 /// for an answer.
 pub(in crate::downstream) async fn take_answer(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
     question: &TaskQuestion,
@@ -33,11 +34,11 @@ pub(in crate::downstream) async fn take_answer(
     let cannot = message.get("error").is_some_and(input::cannot_be_asked);
     if let Some(session) = by.session
         && cannot
-        && front.calls.others_ask(session, &question.id)
+        && proxy.calls.others_ask(session, &question.id)
     {
         return response::empty(StatusCode::ACCEPTED);
     }
-    let taken = take(front, by, headers, (question.task, &question.key), message).await;
+    let taken = take(proxy, by, headers, (question.task, &question.key), message).await;
     match taken {
         Ok(()) => response::empty(StatusCode::ACCEPTED),
         Err(error) => response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
@@ -45,13 +46,13 @@ pub(in crate::downstream) async fn take_answer(
 }
 
 async fn take(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
     (task, key): (TaskId, &str),
     message: &Object<'_>,
 ) -> Result<(), RpcError> {
-    let tasks = front.tasks_of(&by.caller);
+    let tasks = proxy.tasks_of(&by.caller);
     let found = tasks.find_unannounced(task).await;
     let Some(loaded) = found.map_err(|_| store_is_away())? else {
         return Ok(());
@@ -70,7 +71,7 @@ async fn take(
     } else {
         let answers = BTreeMap::from([(key.into(), answer)]);
         tasks
-            .answer(loaded, answers, front.forwarded(by, headers))
+            .answer(loaded, answers, proxy.forwarded(by, headers))
             .await
     };
     match taken {

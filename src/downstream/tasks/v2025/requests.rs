@@ -1,8 +1,10 @@
 //! `tasks/get`, `tasks/cancel` and `tasks/list` of 2025-11-25.
 
+use std::sync::Arc;
+
 use super::delivery;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::cursor::{self, Position};
 use crate::downstream::tasks::refusal::{Refusal, task_id};
 use crate::downstream::tasks::service::{CancelOutcome, TaskError};
@@ -11,29 +13,29 @@ use crate::mcp::json::Object;
 use crate::task::view_2025;
 
 pub(super) async fn get(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     params: &Object<'_>,
 ) -> Result<String, Refusal> {
-    let tasks = front.tasks_of(&by.caller);
+    let tasks = proxy.tasks_of(&by.caller);
     let task = tasks.get(task_id(params)?).await?.task;
     if task.is_ended() {
-        delivery::ended(front, by, task.id);
+        delivery::ended(proxy, by, task.id);
     } else {
-        delivery::follow(front, by, task.id, task.status());
+        delivery::follow(proxy, by, task.id, task.status());
     }
-    Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
+    Ok(view_2025::task(&task, proxy.runner.ledger().now_ms()))
 }
 
 pub(super) async fn cancel(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     params: &Object<'_>,
 ) -> Result<String, Refusal> {
-    let tasks = front.tasks_of(&by.caller);
+    let tasks = proxy.tasks_of(&by.caller);
     match tasks.cancel(task_id(params)?).await? {
         CancelOutcome::Cancelled(task) => {
-            Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
+            Ok(view_2025::task(&task, proxy.runner.ledger().now_ms()))
         }
         CancelOutcome::HadEnded(task) => {
             let status = task.status().word();
@@ -45,11 +47,11 @@ pub(super) async fn cancel(
 
 /// The caller's own tasks, page by page. A caller without tasks here may have some at the server.
 pub(super) async fn list(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     params: &Object<'_>,
 ) -> Result<String, Refusal> {
-    let has_others = front.settings.pass_native_tasks;
+    let has_others = proxy.settings.pass_native_tasks;
     if !by.has_credentials && has_others {
         return Err(TaskError::Unknown.into());
     }
@@ -64,11 +66,11 @@ pub(super) async fn list(
         }
         Refusal::from(error)
     })?;
-    let page = front.tasks_of(&by.caller).page(after).await?;
+    let page = proxy.tasks_of(&by.caller).page(after).await?;
     if page.has_none && has_others {
         return Err(TaskError::Unknown.into());
     }
-    let now_ms = front.runner.ledger().now_ms();
+    let now_ms = proxy.runner.ledger().now_ms();
     let tasks = page.tasks.iter().map(|task| view_2025::task(task, now_ms));
     let next = page.last.map(cursor::encode);
     let tasks: Vec<String> = tasks.collect();

@@ -18,7 +18,7 @@ use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::{ResponseEvent, ResponseSource, respond};
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::refusal::{Refusal, task_id};
 use crate::mcp::error::RpcError;
 use crate::mcp::json::Object;
@@ -38,19 +38,19 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Responds with the end of a task.
 pub(super) async fn wait_for(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     id: &RawValue,
     params: &Object<'_>,
 ) -> Result<Response<Body>, Refusal> {
     let task = task_id(params)?;
-    let waiting = Waiting::begin(front, by, id, task).await?;
+    let waiting = ResultStream::begin(proxy, by, id, task).await?;
     let patience = by.reads_events.then(|| by.head_patience(patience::LEGACY));
     Ok(respond(waiting, patience, None).await)
 }
 
-struct Waiting {
-    front: Shared,
+struct ResultStream {
+    proxy: Arc<Proxy>,
     caller: Caller,
     key: Option<SessionKey>,
     /// The client reads more than the answer.
@@ -76,25 +76,25 @@ struct Waiting {
     _answer: TaskTrackerToken,
 }
 
-impl Waiting {
+impl ResultStream {
     async fn begin(
-        front: &Shared,
+        proxy: &Arc<Proxy>,
         by: &Requester,
         id: &RawValue,
         task: TaskId,
     ) -> Result<Self, Refusal> {
         // Watched before it is read, so that no change falls in between.
-        let watch = front.runner.watches().watch(vec![task]);
-        let loaded = front.tasks_of(&by.caller).get(task).await?;
+        let watch = proxy.runner.watches().watch(vec![task]);
+        let loaded = proxy.tasks_of(&by.caller).get(task).await?;
         if !loaded.task.is_ended() {
-            delivery::follow(front, by, task, loaded.task.status());
+            delivery::follow(proxy, by, task, loaded.task.status());
         }
         let read = progress::TaskReader {
             task,
             by: by.session,
         };
         let mut waiting = Self {
-            front: Arc::clone(front),
+            proxy: Arc::clone(proxy),
             caller: by.caller,
             key: by.session,
             streams: by.reads_events,
@@ -107,10 +107,10 @@ impl Waiting {
             asked: BTreeSet::new(),
             renew_at: Instant::now(),
             put: Vec::new(),
-            heard: progress::ToldProgress::of(front, read).await?,
+            heard: progress::ToldProgress::of(proxy, read).await?,
             news: None,
             answer: None,
-            _answer: front.passing.token(),
+            _answer: proxy.passing.token(),
         };
         waiting.see(&loaded.task).await?;
         Ok(waiting)
@@ -127,7 +127,9 @@ impl Waiting {
     ///
     /// Cancel safe.
     async fn message(&mut self) -> Option<String> {
-        let elsewhere = self.key.is_some_and(|key| self.front.pushes.is_open(key));
+        let elsewhere = self
+            .key
+            .is_some_and(|key| self.proxy.mailboxes.is_open(key));
         if elsewhere || !self.streams {
             return None;
         }
@@ -150,8 +152,8 @@ impl Waiting {
         };
         for key in self.open.keys() {
             let question = self.question(session, key);
-            if question.claim(StreamKind::Result, &self.front).await {
-                let put = delivery::put_on_result(&self.front, &question)?;
+            if question.claim(StreamKind::Result, &self.proxy).await {
+                let put = delivery::put_on_result(&self.proxy, &question)?;
                 self.put.push(put);
                 return Some(key.clone());
             }
@@ -172,12 +174,12 @@ impl Waiting {
         let Some(session) = self.key else { return };
         for key in &self.asked {
             let question = self.question(session, key);
-            question.renew(StreamKind::Result, &self.front).await;
+            question.renew(StreamKind::Result, &self.proxy).await;
         }
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
-        let found = self.front.tasks_of(&self.caller).find(self.task).await?;
+        let found = self.proxy.tasks_of(&self.caller).find(self.task).await?;
         if let Some(loaded) = found {
             self.see(&loaded.task).await?;
         } else {
@@ -189,7 +191,7 @@ impl Waiting {
     }
 
     async fn see(&mut self, task: &Task) -> Result<(), StoreError> {
-        let is_owner = task.owner.as_ref() == Some(self.front.runner.incarnation());
+        let is_owner = task.owner.as_ref() == Some(self.proxy.runner.incarnation());
         self.carried_here = is_owner && !task.released;
         if let Some(outcome) = &task.outcome {
             self.answer = Some(self.end(task, outcome).await?);
@@ -209,7 +211,7 @@ impl Waiting {
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.get(),
             Outcome::Completed(Payload::Kept { .. }) => {
-                kept = match self.front.runner.ledger().load_kept(task).await {
+                kept = match self.proxy.runner.ledger().load_kept(task).await {
                     // It will not come back.
                     Err(StoreError::Corrupt(_)) => return Ok(unreadable(id)),
                     kept => kept?,
@@ -231,7 +233,7 @@ impl Waiting {
     }
 }
 
-impl ResponseSource for Waiting {
+impl ResponseSource for ResultStream {
     async fn next(&mut self) -> Option<ResponseEvent> {
         loop {
             let mut look_again = false;
@@ -254,18 +256,18 @@ impl ResponseSource for Waiting {
                     self.renew_questions().await;
                 }
                 // What is carried here ends in time; what is not may take any time.
-                () = self.front.closing.cancelled(), if !self.carried_here => {
+                () = self.proxy.closing.cancelled(), if !self.carried_here => {
                     return Some(self.closing());
                 }
-                () = halted(&self.front) => return Some(self.closing()),
+                () = halted(&self.proxy) => return Some(self.closing()),
             }
         }
     }
 }
 
 /// Resolves when raincheck is about to end, and what is carried here should have ended. Cancel safe.
-async fn halted(front: &Shared) {
-    front.runner.halt().cancelled().await;
+async fn halted(proxy: &Arc<Proxy>) {
+    proxy.runner.halt().cancelled().await;
     tokio::time::sleep(LAST_WORDS).await;
 }
 

@@ -1,0 +1,99 @@
+//! The first checks of a request: its path, Host, Origin, method and body. Refuses requests that no part must see,
+//! and corrects the headers about the request's way.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::Once;
+
+use hyper::body::{Body as _, Incoming};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use tracing::{error, warn};
+
+use super::body::Body;
+use super::inbound::access::{self, Endpoint};
+use super::outbound::response;
+use super::proxy::Proxy;
+use crate::mcp::error::RpcError;
+
+/// The endpoint that a request came to. `Err`: the refusal.
+pub(super) fn open(
+    proxy: &Arc<Proxy>,
+    parts: &mut Parts,
+    body: &Incoming,
+    peer: SocketAddr,
+) -> Result<Endpoint, Box<Response<Body>>> {
+    let names = &proxy.settings.names;
+    if !names.host_is_ours(&parts.uri, &parts.headers) {
+        tell_of_host(parts);
+        let error = RpcError::invalid_request(
+            "Invalid request: Host is not a name of this server (listen.allowed_hosts)",
+        );
+        return Err(refused(StatusCode::FORBIDDEN, &error));
+    }
+    if !names.origin_is_ours(&parts.headers) {
+        let error = RpcError::invalid_request(
+            "Invalid request: Origin is not allowed (listen.allowed_origins)",
+        );
+        return Err(refused(StatusCode::FORBIDDEN, &error));
+    }
+    let endpoint = names.endpoint(&parts.uri);
+    // Where raincheck itself asks clients who they are, the server's metadata are not about raincheck's clients.
+    let has_metadata = proxy.auth.is_none() && proxy.upstream.has_address();
+    let endpoint = endpoint.filter(|endpoint| *endpoint == Endpoint::Mcp || has_metadata);
+    let endpoint = endpoint.ok_or_else(|| Box::new(response::empty(StatusCode::NOT_FOUND)))?;
+    if !endpoint.takes(&parts.method) {
+        return Err(Box::new(response::closing(response::not_allowed(
+            endpoint.methods(),
+        ))));
+    }
+    framed(parts, body)?;
+    if proxy.upstream.has_sent(&parts.headers) {
+        tell_of_circle();
+        let error = RpcError::internal(
+            "This request went in a circle: the server behind raincheck is raincheck itself \
+             (upstream.url)",
+        );
+        return Err(refused(StatusCode::LOOP_DETECTED, &error));
+    }
+    proxy.settings.way.settle(parts, peer);
+    Ok(endpoint)
+}
+
+fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {
+    Box::new(response::refusal_and_close(status, error))
+}
+
+/// Refuses a body on a GET or DELETE: the body would go nowhere, and a server that got only the head could take the
+/// next request for the body. Where a request has `Content-Length` and `Transfer-Encoding`, hyper drops the length and
+/// closes the connection after the answer.
+fn framed(parts: &Parts, body: &Incoming) -> Result<(), Box<Response<Body>>> {
+    if parts.method == Method::POST || body.is_end_stream() {
+        return Ok(());
+    }
+    let error = RpcError::invalid_request("Invalid request: only a POST has a body");
+    Err(refused(StatusCode::BAD_REQUEST, &error))
+}
+
+/// Logs a refused Host once in the life of the process, so that such requests cannot fill the log.
+fn tell_of_host(parts: &Parts) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let host = access::host_as_written(&parts.uri, &parts.headers);
+        warn!(
+            host,
+            "a request was refused for its Host, and others will be; a name that clients write \
+             belongs in listen.allowed_hosts"
+        );
+    });
+}
+
+fn tell_of_circle() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        error!(
+            "a request came back to the raincheck that sent it: upstream.url leads here; write \
+             the address of the MCP server"
+        );
+    });
+}

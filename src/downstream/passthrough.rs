@@ -1,0 +1,68 @@
+//! Passes requests and answers through: nothing is parsed, buffered or reordered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+
+use super::body::Body;
+use super::outbound::response;
+use super::proxy::Proxy;
+use crate::mcp::error::{Failure, RpcError};
+use crate::upstream::http::{RequestBody, ResponseBody};
+
+/// Passes a request without a body. Only a POST has a body, which `endpoint` checks.
+pub(super) async fn bare(proxy: &Arc<Proxy>, parts: Parts) -> Response<Body> {
+    pass(proxy, parts, RequestBody::empty()).await
+}
+
+/// Passes a request whose body was read.
+pub(super) async fn bytes(proxy: &Arc<Proxy>, parts: Parts, body: Bytes) -> Response<Body> {
+    pass(proxy, parts, RequestBody::Ready(Full::new(body))).await
+}
+
+pub(super) async fn again(proxy: &Arc<Proxy>, parts: &Parts, body: Bytes) -> Response<Body> {
+    bytes(proxy, parts.clone(), body).await
+}
+
+async fn pass(proxy: &Arc<Proxy>, parts: Parts, body: RequestBody) -> Response<Body> {
+    // Only a POST has an answer that comes to an end, so that a drain can wait for it.
+    let answer = (parts.method == Method::POST).then(|| proxy.passing.token());
+    match proxy.upstream.pass(parts, body).await {
+        Ok(response) => response.map(|body| Body::Passed {
+            begun: None,
+            body,
+            _answer: answer,
+        }),
+        Err(failure) => unreachable_upstream(failure),
+    }
+}
+
+/// The server's answer to a request that is no POST.
+pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
+    response.map(|body| Body::Passed {
+        begun: None,
+        body,
+        _answer: None,
+    })
+}
+
+/// Answers a request that did not reach the server. The error has no JSON-RPC id, because the request was never
+/// parsed.
+pub(super) fn unreachable_upstream(failure: Failure) -> Response<Body> {
+    let RpcError {
+        code,
+        message,
+        data,
+    } = failure.to_error();
+    response::refusal(
+        StatusCode::BAD_GATEWAY,
+        &RpcError {
+            code,
+            message,
+            data,
+        },
+    )
+}

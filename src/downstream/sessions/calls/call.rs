@@ -1,0 +1,317 @@
+//! A legacy client's call that raincheck carries on the client's own session at the server. The client may wait, go
+//! away and come back (a closed connection cancels nothing), or cancel the call by its id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancelled;
+use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
+use crate::downstream::companion::tools::CompanionTools;
+use crate::downstream::inbound::idempotency;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::call::{
+    CallOp, CallRoute, CarrySpec, KnownSession, route_call,
+};
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::outbound::send::notify;
+use crate::downstream::outbound::stream::ResponseEvent;
+use crate::downstream::proxy::Proxy;
+use crate::downstream::tools;
+use crate::downstream::{calls::resumable, claims, companion, outbound::patience, tasks::v2025};
+use crate::mcp::json::Object;
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::request::Request;
+use crate::mcp::version::Era;
+use crate::runner::CallSpec;
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
+use crate::task::policy::Rule;
+use crate::upstream::wrapped::DiscoverError;
+use crate::upstream::{Outgoing, Pin};
+
+/// Messages that wait for a slow client.
+const MESSAGES_MAX: usize = 64;
+
+/// What was decided about a call.
+pub(in crate::downstream) enum DecidedCall<'k> {
+    Pass,
+    /// raincheck answers, and uses this session at the server.
+    Answer(CallOp<'k>, Option<Pin>),
+}
+
+/// Routes a call, and asks the server what the route needs to know. `Err`: the error in place of an answer.
+pub(in crate::downstream) async fn decide<'k>(
+    proxy: &'k Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+) -> Result<DecidedCall<'k>, DiscoverError> {
+    let speaks_of_tasks = v2025::speaks(headers);
+    let mut known = v2025::known_of_calls(proxy, headers, request, speaks_of_tasks);
+    let mut pin = None;
+    loop {
+        match route_call(request, by, &known) {
+            CallRoute::Ask(question) => {
+                let capabilities = by.session_capabilities();
+                let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
+                Box::pin(asking).await?;
+            }
+            CallRoute::AskSession => {
+                let caller = *by.caller.as_bytes();
+                let session = proxy.upstream.client_session(headers, caller);
+                pin = session.map(|session| session.pin());
+                known.session = match pin {
+                    Some(_) => KnownSession::Found,
+                    None => KnownSession::Unknown,
+                };
+            }
+            CallRoute::Pass => return Ok(DecidedCall::Pass),
+            CallRoute::Answer(op) => return Ok(DecidedCall::Answer(op, pin)),
+        }
+    }
+}
+
+/// Does with a call what the route says.
+pub(in crate::downstream) async fn answer(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+    (op, pin): (CallOp<'_>, Option<Pin>),
+) -> Response<Body> {
+    let spec = match op {
+        CallOp::Refuse(error) => {
+            let refused = Rpc::error(request.id.get(), &error).on_session();
+            return refused.into_response();
+        }
+        CallOp::Busy => return Rpc::busy(request.id.get()).into_response(),
+        CallOp::Companion(tool, names, companion) => {
+            let companion_tools = CompanionTools::of(proxy, by, companion, names);
+            return companion::call(&companion_tools, tool, request, headers).await;
+        }
+        CallOp::Task(spec) => {
+            let sent = v2025::on_session(proxy, by, headers, request, pin);
+            return Box::pin(v2025::make_task(proxy, by, request, *spec, sent)).await;
+        }
+        CallOp::Carry(spec) => spec,
+    };
+    let mut call = call(by, request, &spec, pin);
+    call.outgoing.headers = proxy.upstream.client_headers(headers);
+    let carried = CarriedRequest {
+        by,
+        headers,
+        request,
+        session: by.session,
+        to_rpc: Rpc::legacy_answer,
+    };
+    carry(proxy, &carried, (spec.claim, call)).await
+}
+
+/// A request that is carried, and how its client is spoken to.
+pub(in crate::downstream) struct CarriedRequest<'a> {
+    pub(in crate::downstream) by: &'a Requester,
+    pub(in crate::downstream) headers: &'a HeaderMap,
+    pub(in crate::downstream) request: &'a Request<'a>,
+    /// `None`: no cancel and no answer can name the call.
+    pub(in crate::downstream) session: Option<SessionKey>,
+    /// Makes the response to the request with that id.
+    pub(in crate::downstream) to_rpc: fn(&str, CallAnswer) -> Rpc,
+}
+
+pub(in crate::downstream) async fn carry(
+    proxy: &Arc<Proxy>,
+    carried: &CarriedRequest<'_>,
+    (claim, call): (Option<CallClaim>, CallSpec),
+) -> Response<Body> {
+    let request = carried.request;
+    let session = carried.session.unwrap_or_else(SessionKey::unnamed);
+    let kind = if claim.is_some() {
+        CallKind::Joined
+    } else {
+        CallKind::Carried
+    };
+    let entry = match proxy.calls.enter(kind, session, request.id.get()) {
+        Ok(entry) => entry,
+        Err(why) => return why.answer(request.id.get()).into_response(),
+    };
+    let (sender, said) = mpsc::channel(MESSAGES_MAX + 1);
+    let channel = ClientChannel {
+        id: request.id.to_owned(),
+        to_rpc: carried.to_rpc,
+        session: carried.session,
+        answer: sender.clone().try_reserve_owned().ok(),
+        messages: sender,
+        streams: carried.by.reads_events,
+        runs_on: claim.is_none(),
+        question_patience: question_patience(&call.rule),
+    };
+    let (tell, begun) = oneshot::channel();
+    let job = begin(Arc::clone(proxy), (claim, call), entry, channel, tell);
+    proxy.passing.spawn(job);
+    match begun.await {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => {
+            let refused = claims::refused(request.id, &why);
+            return refused.on_session().into_response();
+        }
+        Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
+    }
+    let (method, params) = (&request.method, &request.params);
+    let held = resumable::ResumableCall::of(
+        proxy,
+        carried.by,
+        carried.headers,
+        request.id,
+        method,
+        params,
+    );
+    resumable::respond(proxy, carried.by, held, said, patience::LEGACY).await
+}
+
+/// How long an answer to a question may take.
+fn question_patience(rule: &Rule) -> Duration {
+    Duration::from_millis(rule.input_timeout_ms.unwrap_or(rule.max_duration_ms))
+}
+
+/// Begins the call and follows it to its end. The call goes on if the client goes away before the call has begun.
+async fn begin(
+    proxy: Arc<Proxy>,
+    (claim, call): (Option<CallClaim>, CallSpec),
+    entry: CallEntry,
+    channel: ClientChannel,
+    begun: oneshot::Sender<Result<(), NotClaimed>>,
+) {
+    match claims::begin(&proxy, claim, call).await {
+        Ok(client) => {
+            let _ = begun.send(Ok(()));
+            let (session, id) = (channel.session, channel.id.clone());
+            tokio::select! {
+                () = follow(client, &entry, channel) => {}
+                // Dropping the subscriber tells the carrier that the client is gone, and the carrier cancels the
+                // call.
+                () = cancelled(&proxy, &entry, session, &id) => {}
+            }
+        }
+        Err(why) => {
+            // Left before the client gets the answer, because the client may then use the id again.
+            drop(entry);
+            let _ = begun.send(Err(why));
+        }
+    }
+}
+
+fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option<Pin>) -> CallSpec {
+    let name = request.params.get_str("name").unwrap_or_default();
+    let meta = request.params.get_object("_meta").unwrap_or_default();
+    let mut outgoing = Outgoing {
+        caller: *by.caller.as_bytes(),
+        credentials: by.credentials.clone(),
+        method: request.method.as_ref().into(),
+        params: request.params_text.into(),
+        capabilities: by.session_capabilities().into(),
+        name: Some(name.as_ref().into()),
+        param_headers: [].into(),
+        headers: [].into(),
+        wants_progress: true,
+        log_level: None,
+        retry: None,
+        answer_patience: spec.rule.input_timeout_ms.map(Duration::from_millis),
+        native_task: spec.requires_task,
+        pin,
+    };
+    idempotency::hide_key(&mut outgoing);
+    CallSpec {
+        caller: by.caller,
+        era: Era::Legacy,
+        client_era: Era::Legacy,
+        outgoing,
+        rule: spec.rule.clone(),
+        plan: spec.plan,
+        announce: spec.announce.clone(),
+        progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
+        digest: idempotency::digest(request),
+        repeatable: spec.repeatable,
+        listed: by.has_credentials,
+        session: by.session.map(|session| *session.as_bytes()),
+    }
+}
+
+/// The way to the client of a carried call.
+struct ClientChannel {
+    id: Box<RawValue>,
+    session: Option<SessionKey>,
+    to_rpc: fn(&str, CallAnswer) -> Rpc,
+    messages: mpsc::Sender<ResponseEvent>,
+    /// The client reads event streams, and so more than the answer.
+    streams: bool,
+    /// The call goes on when its connection closes, as legacy clients expect. For a call that others may join, the
+    /// runner decides.
+    runs_on: bool,
+    /// How long a question waits for a client that does not read.
+    question_patience: Duration,
+    /// A place in the channel for the answer, which no message can take.
+    answer: Option<mpsc::OwnedPermit<ResponseEvent>>,
+}
+
+impl ClientChannel {
+    /// Resolves when the client has left for good. A client whose call goes on without a connection never has.
+    async fn left(&self) {
+        if self.runs_on {
+            std::future::pending::<()>().await;
+        } else {
+            self.messages.closed().await;
+        }
+    }
+
+    /// Sends a message. A question waits long for a slow client, a notification only shortly.
+    async fn say(&self, message: String, is_question: bool, is_slow: &mut bool) {
+        if !is_question {
+            return notify(&self.messages, message, is_slow).await;
+        }
+        let channel = self.messages.send(ResponseEvent::Message(message));
+        // If the client went away, the caller of this function decides what becomes of the call.
+        let _ = tokio::time::timeout(self.question_patience, channel).await;
+    }
+}
+
+/// Passes what the call says to the client, up to the answer.
+async fn follow(mut client: CallSubscriber, entry: &CallEntry, channel: ClientChannel) {
+    let mut is_slow = false;
+    loop {
+        let reply = tokio::select! {
+            reply = client.next() => reply,
+            () = channel.left() => return,
+        };
+        match reply {
+            Some(Reply::Relay(message)) => {
+                // A message with an id is a question.
+                let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
+                let is_question = asked.is_some();
+                if let Some(id) = asked.filter(|_| channel.streams) {
+                    entry.asks(id.get(), AnswerPath::Carrier(client.answers()));
+                }
+                tokio::select! {
+                    () = channel.say(message, is_question, &mut is_slow) => {}
+                    () = channel.left() => return,
+                }
+            }
+            Some(Reply::Answer(answer)) => {
+                // Before the client hears it: it may use the id again.
+                entry.leave();
+                let rpc = (channel.to_rpc)(channel.id.get(), answer);
+                if let Some(room) = channel.answer {
+                    room.send(ResponseEvent::Answer(rpc));
+                }
+                client.into_guard().announce();
+                return;
+            }
+            None => return,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The GET stream of a legacy client: the server's events, unchanged and without those that are for raincheck, and
+//! raincheck's own messages.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response, StatusCode};
+
+use tokio_util::sync::CancellationToken;
+
+use super::mailbox::{MailReader, Mailboxes};
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::keepalive::comments;
+use crate::downstream::outbound::response;
+use crate::downstream::passthrough;
+use crate::downstream::proxy::Proxy;
+use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::sse;
+use crate::mcp::version::LEGACY_NEWEST;
+use crate::upstream::channel::session::News as LineNews;
+use crate::upstream::client_session::{News, OUR_EVENT_IDS, Unheard};
+
+/// Where the server's events come from.
+pub(super) enum ServerEvents {
+    Web(News),
+    Line(LineNews),
+    /// The server has no such stream.
+    Silent,
+}
+
+/// Whether a request asks for a stream that raincheck reads. The streams of other revisions pass as bytes.
+pub(super) fn is_read(parts: &Parts) -> bool {
+    parts.method == Method::GET
+        && parts.headers.contains_key(SESSION_ID)
+        && parts
+            .headers
+            .get(PROTOCOL_VERSION)
+            .is_some_and(|version| version == LEGACY_NEWEST)
+}
+
+/// Responds with the stream of a session at a server over HTTP.
+pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> Response<Body> {
+    let session = proxy
+        .upstream
+        .client_session(&parts.headers, *by.caller.as_bytes());
+    let Some(session) = session else {
+        return passthrough::bare(proxy, parts).await;
+    };
+    let headers = parts.headers.clone();
+    let (head, source) = match session.hear(parts).await {
+        Ok(news) => (Some(news.head.clone()), ServerEvents::Web(news)),
+        Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
+            (None, ServerEvents::Silent)
+        }
+        // An older stream of the session goes on.
+        Err(Unheard::Refused(refusal)) => return passthrough::response(*refusal),
+        Err(Unheard::Failed(failure)) => return passthrough::unreachable_upstream(failure),
+    };
+    let Some(own_messages) = OwnMessages::of(proxy, by, &headers) else {
+        return response::empty(StatusCode::BAD_REQUEST);
+    };
+    let events = Body::Events(read(source, own_messages, proxy.closing.clone()));
+    match head {
+        Some(head) => Response::from_parts(head, events),
+        None => response::event_stream(events),
+    }
+}
+
+/// raincheck's own messages for one stream of a session.
+pub(super) struct OwnMessages {
+    mailboxes: Arc<Mailboxes>,
+    key: SessionKey,
+    pushed: Option<MailReader>,
+}
+
+impl OwnMessages {
+    /// `None`: the request names no session.
+    pub(super) fn of(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> Option<Self> {
+        let key = by.session?;
+        // A GET for the rest of a cut POST stream must not take the messages from the session's own stream.
+        let resumes = headers.get(LAST_EVENT_ID).is_some_and(is_the_server_s);
+        Some(Self::at(&proxy.mailboxes, key, resumes))
+    }
+
+    fn at(mailboxes: &Arc<Mailboxes>, key: SessionKey, resumes: bool) -> Self {
+        let mut own_messages = Self {
+            mailboxes: Arc::clone(mailboxes),
+            key,
+            pushed: (!resumes).then(|| mailboxes.open(key)),
+        };
+        own_messages.take_over();
+        own_messages
+    }
+
+    /// Takes the messages if no other stream of the session is open any more.
+    fn take_over(&mut self) {
+        if self.pushed.is_none() && !self.mailboxes.is_open(self.key) {
+            self.pushed = Some(self.mailboxes.open(self.key));
+        }
+    }
+
+    /// Cancel safe.
+    async fn next(&mut self) -> String {
+        if let Some(pushed) = &mut self.pushed {
+            if let Some(message) = pushed.next().await {
+                return message;
+            }
+            // A newer stream of the session gets the messages.
+            self.pushed = None;
+        }
+        std::future::pending().await
+    }
+}
+
+fn is_the_server_s(id: &HeaderValue) -> bool {
+    !id.as_bytes().starts_with(OUR_EVENT_IDS.as_bytes())
+}
+
+/// All events of the stream, until the server's stream ends or raincheck ends.
+pub(super) fn read(
+    source: ServerEvents,
+    own_messages: OwnMessages,
+    closing: CancellationToken,
+) -> BoxStream<'static, Bytes> {
+    let reading = (source, own_messages, comments(), closing);
+    let said = stream::unfold(reading, |reading| async {
+        let (mut source, mut own_messages, mut beat, closing) = reading;
+        let event = tokio::select! {
+            biased;
+            () = closing.cancelled() => return None,
+            message = own_messages.next() => sse::event(&message),
+            event = source.next() => event?,
+            _ = beat.tick() => {
+                own_messages.take_over();
+                sse::COMMENT
+            }
+        };
+        Some((event, (source, own_messages, beat, closing)))
+    });
+    said.boxed()
+}
+
+impl ServerEvents {
+    /// Cancel safe. `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Web(news) => news.next().await.map(|event| sse::encode(&event)),
+            Self::Line(news) => news.next().await.map(|message| sse::event(&message)),
+            Self::Silent => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::id::Caller;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_raincheck_says_goes_to_the_stream_that_is_open() {
+        let mailboxes = Arc::default();
+        let key = SessionKey::of(&Caller::from_bytes([1; 16]), "s");
+        let closing = CancellationToken::new();
+        let open = |resumes| {
+            let own_messages = OwnMessages::at(&mailboxes, key, resumes);
+            read(ServerEvents::Silent, own_messages, closing.clone())
+        };
+        let mut first = open(false);
+        // The rest of a POST takes nothing from it.
+        let mut rest = open(true);
+        assert!(mailboxes.push(key, "{}".into()));
+        assert_eq!(first.next().await, Some(sse::event("{}")));
+        drop(first);
+        // It is all that is left: it has them from the next beat on.
+        assert_eq!(rest.next().await, Some(sse::COMMENT));
+        assert!(mailboxes.push(key, "[]".into()));
+        assert_eq!(rest.next().await, Some(sse::event("[]")));
+        // The newest has them.
+        let mut newest = open(false);
+        assert!(mailboxes.push(key, "1".into()));
+        assert_eq!(newest.next().await, Some(sse::event("1")));
+        assert_eq!(rest.next().await, Some(sse::COMMENT));
+        closing.cancel();
+        assert_eq!(newest.next().await, None);
+        assert_eq!(rest.next().await, None);
+    }
+}

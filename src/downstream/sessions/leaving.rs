@@ -1,0 +1,59 @@
+//! A client's DELETE on a session that raincheck still needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use hyper::http::request::Parts;
+
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::proxy::Proxy;
+use crate::mcp::headers::SESSION_ID;
+use crate::upstream::client_session::ClientSession;
+use crate::upstream::http::RequestBody;
+
+/// How long the server may take to end a session.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Ends the session behind the calls that became tasks and run on it: servers cancel what runs on a session that
+/// ends. False where no such call runs on the session.
+pub(super) fn begin(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> bool {
+    if !parts.headers.contains_key(SESSION_ID) {
+        return false;
+    }
+    let caller = *by.caller.as_bytes();
+    let session = proxy.upstream.client_session(&parts.headers, caller);
+    let Some(session) = session.filter(ClientSession::is_needed) else {
+        return false;
+    };
+    if session.begin_to_end() {
+        let job = end(Arc::clone(proxy), parts.clone(), session);
+        proxy.runner.spawn_tracked(job);
+    }
+    true
+}
+
+/// Waits for the calls, which have a time limit, and ends the session.
+async fn end(proxy: Arc<Proxy>, mut parts: Parts, session: ClientSession) {
+    let rules = &proxy.rules;
+    let longest = rules.entries().map(|rule| rule.max_duration_ms);
+    let longest = longest.fold(rules.defaults().max_duration_ms, u64::max);
+    let unneeded = session.needed_no_more();
+    // A client that makes further calls on a session that it ended does not keep the session longer.
+    let is_ours = tokio::time::timeout(Duration::from_millis(longest), unneeded).await;
+    if is_ours == Ok(false) {
+        // Another replica uses the session. The server ends the session by itself.
+        return;
+    }
+    session.end();
+    if !proxy.upstream.speaks_http() {
+        return;
+    }
+    for name in [CONTENT_LENGTH, TRANSFER_ENCODING] {
+        parts.headers.remove(name);
+    }
+    let ending = proxy.upstream.pass(parts, RequestBody::empty());
+    if !matches!(tokio::time::timeout(END_PATIENCE, ending).await, Ok(Ok(_))) {
+        tracing::debug!("a server could not be told that a session is over");
+    }
+}

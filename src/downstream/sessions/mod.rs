@@ -1,0 +1,180 @@
+//! SESSIONS: the messages of legacy clients. Most of them pass to the server as they are; raincheck reads what its
+//! tasks, its companion tools and its limits need.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancel;
+use crate::downstream::calls::registry::Cancelled;
+use crate::downstream::calls::resumable;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::request::{Inbound, LegacyMessage};
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::session::{SessionRoute, route_session};
+use crate::downstream::outbound::response::{self, undecided};
+use crate::downstream::passthrough;
+use crate::downstream::proxy::Proxy;
+use crate::downstream::related::forget_length;
+use crate::downstream::tasks::v2025;
+
+pub mod agreed_versions;
+pub(super) mod calls;
+mod first_contact;
+mod get_stream;
+mod leaving;
+pub mod mailbox;
+pub mod ours;
+mod over_line;
+mod servers_own;
+
+use crate::mcp::headers::SESSION_ID;
+use crate::mcp::version::Era;
+use calls::DecidedCall;
+use servers_own::{held_call, pass_on};
+
+/// Answers a message whose body was read.
+pub(super) async fn post(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    parts: Parts,
+    body: &Bytes,
+    message: Inbound<'_>,
+) -> Response<Body> {
+    if let Err(error) = proxy.check_message(&parts.headers, &message) {
+        return response::refusal(StatusCode::BAD_REQUEST, &error);
+    }
+    let mut parts = proxy.agreed.completed(by, parts);
+    let message = message.legacy();
+    if let Some(edited) = proxy.hide_our_ids(body, &message).await {
+        forget_length(&mut parts.headers);
+        let message = Inbound::read(&edited).legacy();
+        return Box::pin(on_session(proxy, by, parts, &edited, &message)).await;
+    }
+    on_session(proxy, by, parts, body, &message).await
+}
+
+async fn on_session(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    mut parts: Parts,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
+) -> Response<Body> {
+    // Read first: what raincheck learns of the server while it decides whose session this is came too late for that
+    // decision.
+    let known = proxy.upstream.known_era();
+    if ours::serves(proxy, by, &parts.headers).await {
+        return Box::pin(ours::post(proxy, by, &parts, body, message)).await;
+    }
+    v2025::complete_version(&mut parts, message);
+    let speaks_of_tasks = v2025::speaks(&parts.headers);
+    let mut edit = None;
+    match route_session(message, by, speaks_of_tasks) {
+        SessionRoute::Pass => {}
+        SessionRoute::Initialize(request) => {
+            edit = Some(Box::new(AnswerEdit::of_initialize(proxy, by, request)));
+        }
+        SessionRoute::Tools(request) => {
+            let editing = calls::edit_of_tools(proxy, by, request, speaks_of_tasks);
+            edit = Box::pin(editing).await.map(Box::new);
+        }
+        SessionRoute::Call(request) => {
+            let headers = &parts.headers;
+            match Box::pin(calls::decide(proxy, by, headers, request)).await {
+                Ok(DecidedCall::Pass) => {}
+                Ok(DecidedCall::Answer(op, pin)) => {
+                    let answering = calls::answer(proxy, by, headers, request, (op, pin));
+                    return Box::pin(answering).await;
+                }
+                Err(error) => return undecided(request.id, error),
+            }
+        }
+        SessionRoute::Task(request, op) => {
+            let answered = v2025::answer(proxy, by, request, op).await;
+            if !proxy.settings.pass_native_tasks || answered.is_known() {
+                return answered.into_response();
+            }
+        }
+        SessionRoute::Cancel(id) => {
+            let cancelled = by.session.map(|session| cancel(proxy, session, id));
+            if cancelled == Some(Cancelled::Carried) {
+                return response::empty(StatusCode::ACCEPTED);
+            }
+        }
+        SessionRoute::TaskAnswer(question, message) => {
+            let taking = v2025::take_answer(proxy, by, &parts.headers, &question, message);
+            return Box::pin(taking).await;
+        }
+        SessionRoute::Answer(id, message) => {
+            if calls::take_answer(proxy, by, id, message) {
+                return response::empty(StatusCode::ACCEPTED);
+            }
+        }
+    }
+    if !proxy.upstream.is_decided() || first_contact::may_be_refused(proxy, known, &parts, message)
+    {
+        return Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await;
+    }
+    if proxy.upstream.speaks_http() {
+        return match held_call(proxy, by, &parts.headers, message) {
+            Some(call) => resumable::post(proxy, by, parts, body.clone(), call).await,
+            None => pass_on(proxy, parts, body.clone(), edit).await,
+        };
+    }
+    over_line::post(proxy, by, &parts, body, message, edit).await
+}
+
+/// The client ends its session: raincheck's own calls on the session end at once, whatever the server answers.
+fn end(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) {
+    if parts.headers.contains_key(SESSION_ID)
+        && let Some(session) = proxy
+            .upstream
+            .client_session(&parts.headers, *by.caller.as_bytes())
+    {
+        session.end();
+    }
+}
+
+/// Answers GET and DELETE.
+pub(super) async fn other(proxy: &Arc<Proxy>, parts: Parts) -> Response<Body> {
+    let by = &proxy.requester(&parts, Era::Legacy);
+    let parts = proxy.agreed.completed(by, parts);
+    if let Some(last) = resumable::last_event(&parts) {
+        return Box::pin(resumable::resume(proxy, by, &parts, last)).await;
+    }
+    let is_get = parts.method == Method::GET;
+    let response = other_answer(proxy, by, parts).await;
+    if is_get && response.status().is_success() {
+        v2025::stream_opened(proxy, by);
+    }
+    response
+}
+
+async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> Response<Body> {
+    if ours::serves(proxy, by, &parts.headers).await {
+        return Box::pin(ours::other(proxy, by, &parts)).await;
+    }
+    if !proxy.upstream.is_decided() {
+        if Box::pin(first_contact::is_decided_now(proxy, by, &parts)).await {
+            return Box::pin(other(proxy, parts)).await;
+        }
+        return Box::pin(first_contact::other(proxy, by, parts)).await;
+    }
+    if parts.method == Method::DELETE && leaving::begin(proxy, by, &parts) {
+        return response::empty(StatusCode::OK);
+    }
+    if !proxy.upstream.speaks_http() {
+        return over_line::answer(proxy, by, &parts);
+    }
+    if get_stream::is_read(&parts) {
+        return Box::pin(get_stream::answer(proxy, by, parts)).await;
+    }
+    if parts.method == Method::DELETE {
+        end(proxy, by, &parts);
+    }
+    passthrough::bare(proxy, parts).await
+}

@@ -1,0 +1,359 @@
+//! SESSIONS OF RAINCHECK'S OWN: legacy clients in front of a server that speaks only the modern era. raincheck keeps
+//! the session, and carries each request in the words of revision 2026-07-28.
+//!
+//! A session is a value in the store, so that any replica serves it. The questions with which such a server answers a
+//! call become requests to the client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response, StatusCode};
+
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancel;
+use crate::downstream::companion::tools::CompanionTools;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::request::LegacyMessage;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::ours::{OursRoute, SessionOp, Translation, route_ours};
+use crate::downstream::inbound::route::session::TaskQuestion;
+use crate::downstream::outbound::response::{self, Rpc, undecided};
+use crate::downstream::proxy::Proxy;
+use crate::downstream::tasks::v2025;
+use crate::downstream::{calls::resumable, companion, outbound::patience as head_patience, tools};
+use crate::mcp::error::RpcError;
+use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::json::Object;
+use crate::mcp::meta;
+use crate::mcp::request::Request;
+use crate::mcp::version::Era;
+
+mod call;
+mod claimed;
+mod conversation;
+mod get_stream;
+mod handshake;
+mod lifetimes;
+mod patience;
+mod questions;
+mod round;
+mod session;
+pub mod state;
+mod translate;
+mod translated;
+
+use session::{NoSession, PREFIX, Session};
+pub use state::OurSessions;
+use translated::TranslatedRequest;
+
+/// How many resources one session can subscribe to.
+const URIS_MAX: usize = 256;
+
+/// The longest URI that can be subscribed to. A session is read whole for each of its requests.
+const URI_BYTES_MAX: usize = 2048;
+
+/// Whether this part answers a legacy client's request: the request names a session of raincheck's own, or the server
+/// is known to have no sessions.
+pub(super) async fn serves(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> bool {
+    let id = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
+    if id.is_some_and(|id| id.starts_with(PREFIX)) {
+        return true;
+    }
+    proxy
+        .upstream
+        .refuses_sessions(by.credentials.as_ref())
+        .await
+}
+
+/// Whether this part answers a request that the server has just refused. Asks the server for its era.
+pub(super) async fn turns_out_to_serve(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+) -> bool {
+    // Another server may have answered when the era was asked for.
+    proxy.upstream.doubt_era(by.credentials.clone()).await;
+    let era = proxy.upstream.era_soon(by.credentials.clone()).await;
+    era == Some(Era::Modern) && serves(proxy, by, headers).await
+}
+
+/// Answers GET and DELETE.
+pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Response<Body> {
+    let is_get = parts.method == Method::GET;
+    if !is_get && parts.method != Method::DELETE {
+        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let session = match Session::find(proxy, by, &parts.headers).await {
+        Ok(session) => session,
+        Err(no_session) => return no_session.into_response(None),
+    };
+    if is_get {
+        if !by.reads_events {
+            return response::empty(StatusCode::NOT_ACCEPTABLE);
+        }
+        return get_stream::answer(proxy, by, session).await;
+    }
+    if let Err(error) = session.end(proxy).await {
+        return NoSession::from(error).into_response(None);
+    }
+    proxy.calls.end(session.key());
+    proxy.our_sessions.note_change(&session);
+    response::empty(StatusCode::OK)
+}
+
+/// Answers a message of the client.
+pub(super) async fn post(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    parts: &Parts,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
+) -> Response<Body> {
+    if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
+        && !version.to_str().is_ok_and(translate::is_known_version)
+    {
+        return response::refuse(
+            StatusCode::BAD_REQUEST,
+            "Bad request: MCP-Protocol-Version is none that is spoken here",
+        );
+    }
+    match message {
+        LegacyMessage::Request(request) if !request.has_id() => response::refuse(
+            StatusCode::BAD_REQUEST,
+            "Invalid request: id must be a string or an integer",
+        ),
+        LegacyMessage::Request(request)
+            if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) =>
+        {
+            Box::pin(handshake::answer(proxy, by, request)).await
+        }
+        LegacyMessage::Request(request) => match Session::find(proxy, by, &parts.headers).await {
+            Ok(session) => Box::pin(answer(proxy, by, &parts.headers, session, request)).await,
+            Err(no_session) => no_session.into_response(Some(request.id)),
+        },
+        LegacyMessage::Notification(..) => {
+            let session = match Session::find(proxy, by, &parts.headers).await {
+                Ok(session) => session,
+                Err(no_session) => return no_session.into_response(None),
+            };
+            if let Some(id) = message.cancels() {
+                cancel(proxy, session.key(), id);
+            }
+            response::empty(StatusCode::ACCEPTED)
+        }
+        LegacyMessage::Answer(id, message) => {
+            let session = match Session::find(proxy, by, &parts.headers).await {
+                Ok(session) => session,
+                Err(no_session) => return no_session.into_response(None),
+            };
+            if let Some(question) = TaskQuestion::of(id) {
+                return v2025::take_answer(proxy, by, &parts.headers, &question, message).await;
+            }
+            match questions::answer(proxy, &session, id, body.clone()).await {
+                Ok(()) => response::empty(StatusCode::ACCEPTED),
+                Err(error) => NoSession::from(error).into_response(None),
+            }
+        }
+        // Revision 2025-06-18 removed batches, and no known client sends any.
+        LegacyMessage::Unclear(_) => response::refuse(
+            StatusCode::BAD_REQUEST,
+            "Invalid request: not one JSON-RPC message",
+        ),
+    }
+}
+
+/// Does with a request what the route says.
+async fn answer(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+    session: Session,
+    request: &Request<'_>,
+) -> Response<Body> {
+    let id = request.id.get();
+    let speaks_of_tasks = session.has_tasks();
+    let mut known = v2025::known_of_calls(proxy, headers, request, speaks_of_tasks);
+    let mut is_no_task_here = false;
+    loop {
+        match route_ours(request, by, &known, is_no_task_here) {
+            OursRoute::Ask(question) => {
+                let capabilities = session.entry.capabilities.get();
+                let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
+                if let Err(error) = Box::pin(asking).await {
+                    return undecided(request.id, error);
+                }
+            }
+            OursRoute::Refuse(error) => {
+                return Rpc::error(id, &error).on_session().into_response();
+            }
+            OursRoute::Companion(tool, names, companion) => {
+                let companion_tools = CompanionTools::of(proxy, by, companion, names);
+                let calling = companion::call(&companion_tools, tool, request, headers);
+                return Box::pin(calling).await;
+            }
+            OursRoute::Task(op) => {
+                let answered = v2025::answer(proxy, by, request, op).await;
+                if !proxy.settings.pass_native_tasks || answered.is_known() {
+                    return answered.into_response();
+                }
+                is_no_task_here = true;
+            }
+            OursRoute::Session(op) => {
+                return changed(request, change(proxy, &session, op, &request.params).await);
+            }
+            OursRoute::MakeTask(spec) => {
+                return match TranslatedRequest::new(proxy, (by, headers), session, request) {
+                    Ok(asked) => {
+                        let sent = Box::pin(asked.sent()).await;
+                        Box::pin(v2025::make_task(proxy, by, request, *spec, sent)).await
+                    }
+                    Err(error) => Rpc::error(id, &error).on_session().into_response(),
+                };
+            }
+            OursRoute::Translate(how) => {
+                let translating = translate(proxy, (by, headers), session, request, how);
+                return Box::pin(translating).await;
+            }
+        }
+    }
+}
+
+/// Sends a request to the server in the words of its revision, and responds with what comes back.
+async fn translate(
+    proxy: &Arc<Proxy>,
+    (by, headers): (&Requester, &HeaderMap),
+    session: Session,
+    request: &Request<'_>,
+    how: Translation,
+) -> Response<Body> {
+    let refuse = |rpc: Rpc| rpc.on_session().into_response();
+    let edit = edit_of_answer(proxy, by, &session, request);
+    let asked = match TranslatedRequest::new(proxy, (by, headers), session, request) {
+        Ok(asked) => asked.with(how.ticket, how.repeatable).edited(edit),
+        Err(error) => return refuse(Rpc::error(request.id.get(), &error)),
+    };
+    if let Some(claim) = how.claim {
+        return claimed::answer(proxy, headers, request, (asked, claim)).await;
+    }
+    let events = match asked.begin() {
+        Ok(events) => events,
+        Err(refused) => return refuse(refused),
+    };
+    let (method, params) = (&request.method, &request.params);
+    let held = resumable::ResumableCall::of(proxy, by, headers, request.id, method, params);
+    resumable::respond(proxy, by, held, events, head_patience::LEGACY).await
+}
+
+fn edit_of_answer(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    session: &Session,
+    request: &Request<'_>,
+) -> Option<AnswerEdit> {
+    if request.method != "tools/list" {
+        return None;
+    }
+    let capabilities = session.entry.capabilities.get();
+    let ours = proxy.companion.as_ref().map(|_| capabilities);
+    AnswerEdit::of_tools(proxy, by, request, session.has_tasks(), ours)
+}
+
+/// Why a session was not changed.
+enum NotChanged {
+    /// The params are wrong; the text says how.
+    Refused(&'static str),
+    NoSession(NoSession),
+}
+
+impl From<NoSession> for NotChanged {
+    fn from(no_session: NoSession) -> Self {
+        Self::NoSession(no_session)
+    }
+}
+
+/// Does what a client asks of its session.
+async fn change(
+    proxy: &Arc<Proxy>,
+    session: &Session,
+    op: SessionOp,
+    params: &Object<'_>,
+) -> Result<(), NotChanged> {
+    match op {
+        SessionOp::Ping => Ok(()),
+        SessionOp::SetLogLevel => set_level(proxy, session, params).await,
+        SessionOp::Subscribe => subscribe(proxy, session, params, true).await,
+        SessionOp::Unsubscribe => subscribe(proxy, session, params, false).await,
+    }
+}
+
+fn changed(request: &Request<'_>, done: Result<(), NotChanged>) -> Response<Body> {
+    let id = request.id.get();
+    match done {
+        Ok(()) => Rpc::result(id, "{}").into_response(),
+        Err(NotChanged::Refused(message)) => Rpc::error(id, &RpcError::invalid_params(message))
+            .on_session()
+            .into_response(),
+        Err(NotChanged::NoSession(no_session)) => no_session.into_response(Some(request.id)),
+    }
+}
+
+async fn set_level(
+    proxy: &Arc<Proxy>,
+    session: &Session,
+    params: &Object<'_>,
+) -> Result<(), NotChanged> {
+    let level = params.get_str("level").unwrap_or_default();
+    if !meta::is_log_level(&level) {
+        return Err(NotChanged::Refused(
+            "Invalid params: level is none that is known",
+        ));
+    }
+    let changed = session.change(proxy, |entry| {
+        entry.log_level = Some(level.as_ref().into());
+        true
+    });
+    if !changed.await? {
+        return Err(NotChanged::Refused(
+            "Invalid params: too much is remembered of this client's sessions",
+        ));
+    }
+    Ok(())
+}
+
+async fn subscribe(
+    proxy: &Arc<Proxy>,
+    session: &Session,
+    params: &Object<'_>,
+    wants: bool,
+) -> Result<(), NotChanged> {
+    let Some(uri) = params.get_str("uri") else {
+        return Err(NotChanged::Refused("Invalid params: uri must be a string"));
+    };
+    if uri.len() > URI_BYTES_MAX {
+        return Err(NotChanged::Refused("Invalid params: uri is too long"));
+    }
+    let changed = session.change(proxy, |entry| {
+        if wants {
+            entry.uris.insert(uri.as_ref().into());
+        } else {
+            entry.uris.remove(&*uri);
+        }
+        entry.uris.len() <= URIS_MAX
+    });
+    if !changed.await? {
+        return Err(NotChanged::Refused(
+            "Invalid params: too many resources are subscribed to",
+        ));
+    }
+    proxy.our_sessions.note_change(session);
+    Ok(())
+}
+
+impl OurSessions {
+    /// Tells the session's GET stream on this replica that the session was changed.
+    fn note_change(&self, session: &Session) {
+        // The send fails if no stream is open.
+        let _ = self.changes.send(session.key());
+    }
+}

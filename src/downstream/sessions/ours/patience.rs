@@ -1,0 +1,38 @@
+//! How long a client waits for its call, and how the call is carried until then.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::runner::Announce;
+use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
+
+/// How long a client waits for its call, and what it hears then.
+#[derive(Debug)]
+pub(super) struct Patience {
+    pub(super) until: Instant,
+    pub(super) announce: Announce,
+}
+
+impl Patience {
+    /// The client's patience from now on. `None`: the client waits however long the call takes.
+    pub(super) fn of(rule: &Rule, announce: Announce) -> Option<Self> {
+        // Questions are put to the client while it waits.
+        let Plan::Auto { window_ms, .. } = with_companion(rule, InputWhen::BeforeTask) else {
+            return None;
+        };
+        Some(Self {
+            until: Instant::now() + Duration::from_millis(window_ms),
+            announce,
+        })
+    }
+
+    /// How the next leg of the call is carried.
+    pub(super) fn plan(&self) -> Plan {
+        let left = self.until.saturating_duration_since(Instant::now());
+        Plan::Auto {
+            window_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            input: InputWhen::BeforeTask,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! A modern server's questions, which become requests to a legacy client, and the client's answers, which may come to
+//! any replica.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
+
+use super::conversation::Conversation;
+use super::session::Session;
+use super::translate;
+use super::translated::TranslatedRequest;
+use crate::downstream::calls::registry::AnswerPath;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::send::send;
+use crate::downstream::outbound::stream::ResponseEvent;
+use crate::downstream::proxy::Proxy;
+use crate::downstream::sessions::mailbox::Mailboxes;
+use crate::lock::Mutex;
+use crate::mcp::envelope;
+use crate::mcp::error::RpcError;
+use crate::mcp::input::{self, Kind};
+use crate::mcp::json::{Object, Writer, quote, raw};
+use crate::store::StoreError;
+use crate::store::kv::Kind as Note;
+
+/// Begins the id of every question of raincheck's.
+const PREFIX: &str = "raincheck/";
+
+/// The pause between two looks whether the answer came to another replica.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long an answer waits for the replica that asked.
+const ANSWER_LIFETIME: Duration = Duration::from_mins(10);
+
+/// The largest answer. A larger one counts as no answer.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// The answer to an elicitation that the user did not answer.
+const CANCELLED: &str = r#"{"action":"cancel"}"#;
+
+/// The error that ends a call whose question cannot be answered.
+#[derive(Debug)]
+pub(super) struct Unanswered(pub(super) Box<RawValue>);
+
+impl Unanswered {
+    fn with(message: &'static str) -> Self {
+        Self(RpcError::internal(message).to_raw())
+    }
+}
+
+/// The answers of one round so far, by the server's names for the questions. Other questions may be open.
+#[derive(Debug, Default)]
+pub(super) struct AnswersSoFar(Mutex<Answers>);
+
+pub(super) type Answers = BTreeMap<Box<str>, Box<RawValue>>;
+
+impl AnswersSoFar {
+    fn keep(&self, key: &str, answer: &RawValue) {
+        let mut answers = self.0.lock();
+        answers.insert(key.into(), answer.to_owned());
+    }
+
+    pub(super) fn into_answers(self) -> Answers {
+        self.0.into_inner()
+    }
+}
+
+/// Asks all questions at once, and returns `inputResponses` when all are answered. If this is dropped before, the
+/// answers so far are in `given`.
+pub(super) async fn put(
+    asked: &TranslatedRequest,
+    client: &Conversation,
+    requests: &[(Box<str>, Box<RawValue>)],
+    given: &AnswersSoFar,
+) -> Result<String, Unanswered> {
+    let putting = requests
+        .iter()
+        .map(|(key, request)| put_one(asked, client, (key, request), given));
+    let answers = try_join_all(putting).await?;
+    let mut out = Writer::object();
+    for ((key, _), answer) in requests.iter().zip(answers) {
+        out.raw(key, answer.get());
+    }
+    Ok(out.end())
+}
+
+async fn put_one(
+    asked: &TranslatedRequest,
+    client: &Conversation,
+    (key, request): (&str, &RawValue),
+    given: &AnswersSoFar,
+) -> Result<Box<RawValue>, Unanswered> {
+    let object = Object::parse(request.get()).unwrap_or_default();
+    let method = object.get_str("method").unwrap_or_default();
+    let Some(kind) = Kind::of(&method) else {
+        return Err(Unanswered::with(
+            "The server asks for what no client of this session can give",
+        ));
+    };
+    if !input::is_declared(request, asked.session.entry.capabilities.get()) {
+        return no_answer(kind);
+    }
+    let (proxy, session) = (&asked.proxy, &asked.session);
+    let number = Uuid::new_v4().simple().to_string();
+    let id = name(proxy, session, &number);
+    let (sender, answered) = oneshot::channel();
+    client.call.asks(&quote(&id), AnswerPath::Session(sender));
+    let version = &session.entry.version;
+    let question = translate::question(&id, &number, version, &method, object.get("params"));
+    // A client that left the stream of the call may still read the session's GET stream.
+    let is_said = asked.by.reads_events && send(&client.events, question.clone()).await;
+    let mut open = OpenQuestion {
+        mailboxes: &proxy.mailboxes,
+        key: session.key(),
+        said: &client.events,
+        id: &id,
+        question,
+        pushed_on: None,
+    };
+    if !is_said && !open.push() {
+        open.settle();
+        return no_answer(kind);
+    }
+    let patience = asked.rule.input_timeout_ms;
+    let patience = Duration::from_millis(patience.unwrap_or(asked.rule.max_duration_ms));
+    let waited = tokio::time::timeout(patience, wait(proxy, session, &mut open, answered)).await;
+    let Ok(answer) = waited else {
+        return no_answer(kind);
+    };
+    open.settle();
+    let text = std::str::from_utf8(&answer).unwrap_or_default();
+    let message = Object::parse(text).unwrap_or_default();
+    let answer = match (message.get("result"), message.get("error")) {
+        (Some(result), _) if input::answers(request, result) => result.to_owned(),
+        (None, Some(error)) if kind != Kind::Elicitation => {
+            // The client's own error for an unknown method would look like the error of the call.
+            if input::cannot_be_asked(error) {
+                return no_answer(kind);
+            }
+            return Err(Unanswered(error.to_owned()));
+        }
+        _ => no_answer(kind)?,
+    };
+    given.keep(key, &answer);
+    Ok(answer)
+}
+
+/// A question that the client may be showing to its user. Dropped, it tells the client that the answer is no longer
+/// needed.
+struct OpenQuestion<'a> {
+    mailboxes: &'a Mailboxes,
+    key: SessionKey,
+    said: &'a mpsc::Sender<ResponseEvent>,
+    id: &'a str,
+    question: String,
+    /// The number of the GET stream that has the question, if one has.
+    pushed_on: Option<u64>,
+}
+
+impl OpenQuestion<'_> {
+    /// Puts the question on the session's GET stream, unless that stream has it. False if no stream is open.
+    fn push(&mut self) -> bool {
+        let stream = self.mailboxes.stream(self.key);
+        if stream.is_none() || stream == self.pushed_on {
+            return stream.is_some();
+        }
+        let is_pushed = self.mailboxes.push(self.key, self.question.clone());
+        if is_pushed {
+            self.pushed_on = stream;
+        }
+        is_pushed
+    }
+
+    /// Puts the question on a newer GET stream: the stream that has the question may be dead.
+    fn push_again(&mut self) {
+        if self.pushed_on.is_some() || self.said.is_closed() {
+            self.push();
+        }
+    }
+
+    /// The client need not be told that the question is over.
+    fn settle(mut self) {
+        self.question.clear();
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        if self.question.is_empty() {
+            return;
+        }
+        let mut params = Writer::object();
+        params
+            .str("requestId", self.id)
+            .str("reason", "No answer came in time");
+        let cancelled = envelope::notification("notifications/cancelled", &params.end());
+        if let Err(unsaid) = self.said.try_send(ResponseEvent::Message(cancelled))
+            && let ResponseEvent::Message(cancelled) = unsaid.into_inner()
+        {
+            self.mailboxes.push(self.key, cancelled);
+        }
+    }
+}
+
+/// The answer for the server if the client gave none. Only an elicitation has an answer that says so.
+fn no_answer(kind: Kind) -> Result<Box<RawValue>, Unanswered> {
+    match kind {
+        Kind::Elicitation => {
+            raw(CANCELLED.to_owned()).map_err(|_| Unanswered::with("The client did not answer"))
+        }
+        Kind::Sampling | Kind::Roots => {
+            let error = RpcError::cannot_ask(kind.capability());
+            Err(Unanswered(error.to_raw()))
+        }
+    }
+}
+
+/// The id of a question. It is sealed, so that every replica can tell that the question was asked on this session.
+fn name(proxy: &Arc<Proxy>, session: &Session, number: &str) -> String {
+    let seal = proxy.callers.seal(&["question", &session.id, number]);
+    format!("{PREFIX}{number}.{seal}")
+}
+
+/// Waits for the answer, which may come to any replica.
+async fn wait(
+    proxy: &Arc<Proxy>,
+    session: &Session,
+    open: &mut OpenQuestion<'_>,
+    mut answered: oneshot::Receiver<Bytes>,
+) -> Bytes {
+    let note = session.kv_name(Note::Answer, &["answer", open.id]);
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    look.tick().await;
+    let mut may_come_here = true;
+    loop {
+        tokio::select! {
+            answer = &mut answered, if may_come_here => match answer {
+                Ok(answer) => return answer,
+                Err(_) => may_come_here = false,
+            },
+            _ = look.tick() => {
+                open.push_again();
+                // A store that is away is asked again.
+                if let Ok(Some(answer)) = proxy.kv.find(note).await {
+                    let _ = proxy.kv.remove(note).await;
+                    return answer;
+                }
+            }
+        }
+    }
+}
+
+/// Takes the client's answer to a question of any replica. Everything else is dropped.
+pub(super) async fn answer(
+    proxy: &Arc<Proxy>,
+    session: &Session,
+    id: &RawValue,
+    text: Bytes,
+) -> Result<(), StoreError> {
+    let asked = id;
+    let id = crate::mcp::json::string(asked).unwrap_or_default();
+    let number = id.strip_prefix(PREFIX).and_then(|id| id.split_once('.'));
+    // An answer to a question that was never asked is not stored.
+    let is_asked = number.is_some_and(|(number, _)| *id == *name(proxy, session, number));
+    if !is_asked || text.len() > ANSWER_BYTES_MAX {
+        return Ok(());
+    }
+    let text = match proxy.calls.take_question(session.key(), asked) {
+        Some((_, AnswerPath::Session(waiting))) => match waiting.send(text) {
+            Ok(()) => return Ok(()),
+            Err(text) => text,
+        },
+        Some((_, AnswerPath::Carrier(_))) | None => text,
+    };
+    let note = session.kv_name(Note::Answer, &["answer", &id]);
+    // The first answer counts.
+    let claimed = proxy.kv.claim(note, text, ANSWER_LIFETIME).await;
+    claimed.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_elicitation_without_an_answer_is_cancelled() {
+        assert_eq!(no_answer(Kind::Elicitation).unwrap().get(), CANCELLED);
+        assert!(no_answer(Kind::Roots).is_err());
+    }
+}

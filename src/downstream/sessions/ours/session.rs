@@ -1,0 +1,308 @@
+//! Sessions of raincheck's own: values in the store, so that every replica serves them.
+//!
+//! A session belongs to its caller. Other callers get the same answer as for a session that never was.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::lifetimes;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::response::{self, Rpc};
+use crate::downstream::proxy::Proxy;
+use crate::mcp::error::RpcError;
+use crate::mcp::headers::SESSION_ID;
+use crate::mcp::version::{Era, LEGACY_NEWEST};
+use crate::store::StoreError;
+use crate::store::kv::{Kind, Name};
+use crate::store::quota::OverQuota;
+use crate::task::id::Caller;
+
+/// Begins the id of every session of raincheck's own.
+pub(super) const PREFIX: &str = "raincheck-";
+
+/// The pause between two renewals of a session's expiry.
+const RENEWAL_MS: u64 = 60_000;
+
+/// How often a change is tried again that met another change. Of changes at the same time, one succeeds each time.
+const ATTEMPTS_MAX: usize = 64;
+
+/// What is remembered of a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SessionEntry {
+    pub(super) version: Box<str>,
+    /// The client's capabilities, as a modern request declares them.
+    pub(super) capabilities: Box<RawValue>,
+    pub(super) client_info: Option<Box<RawValue>>,
+    pub(super) log_level: Option<Box<str>>,
+    /// The resources that the client subscribed to.
+    pub(super) uris: BTreeSet<Box<str>>,
+    pub(super) renewed_ms: u64,
+    /// How long the client may be silent.
+    #[serde(default = "long")]
+    pub(super) lasts_ms: u64,
+    /// Since when `lasts_ms` holds.
+    #[serde(default)]
+    pub(super) since_ms: u64,
+}
+
+fn long() -> u64 {
+    lifetimes::LONG_MS
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Session {
+    pub(super) id: Box<str>,
+    pub(super) caller: Caller,
+    pub(super) entry: SessionEntry,
+    /// The stored value that the session was read from.
+    stored: Bytes,
+}
+
+/// Why no session was begun.
+#[derive(Debug)]
+pub(super) enum NotBegun {
+    /// The caller has too many sessions that were never used.
+    TooMany,
+    Store(StoreError),
+}
+
+impl From<StoreError> for NotBegun {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Why there is no session.
+#[derive(Debug)]
+pub(super) enum NoSession {
+    Unnamed,
+    Unknown,
+    Store,
+}
+
+impl From<StoreError> for NoSession {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "a session met a store that does not answer");
+        Self::Store
+    }
+}
+
+impl NoSession {
+    pub(super) fn into_response(self, id: Option<&RawValue>) -> hyper::Response<Body> {
+        match (self, id) {
+            (Self::Unnamed, _) => response::refuse(
+                StatusCode::BAD_REQUEST,
+                "Bad request: Mcp-Session-Id is missing",
+            ),
+            // A client that gets this answer begins a new session.
+            (Self::Unknown, _) => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
+            (Self::Store, Some(id)) => Rpc::store_unavailable(id.get()).into_response(),
+            (Self::Store, None) => response::refusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &RpcError::internal("The session store does not answer; try again later"),
+            ),
+        }
+    }
+}
+
+impl Session {
+    /// Begins a session. Every replica knows it once this is `Ok`.
+    pub(super) async fn begin(
+        proxy: &Arc<Proxy>,
+        caller: Caller,
+        mut entry: SessionEntry,
+    ) -> Result<Self, NotBegun> {
+        // 122 random bits of the operating system: the id cannot be guessed.
+        let id = format!("{PREFIX}{}", Uuid::new_v4()).into();
+        let now_ms = proxy.runner.ledger().now_ms();
+        entry.renewed_ms = now_ms;
+        entry.since_ms = now_ms;
+        entry.lasts_ms = lifetimes::FRESH_MS;
+        let stored = text(&entry)?;
+        let lifetimes = &proxy.our_sessions.lifetimes;
+        let entered = lifetimes.begin(caller, stored.len(), now_ms);
+        entered.map_err(|OverQuota| NotBegun::TooMany)?;
+        let session = Self {
+            id,
+            caller,
+            entry,
+            stored,
+        };
+        let note = session.kv_name(Kind::Session, &[]);
+        let put = proxy.kv.put(note, session.stored.clone(), session.lasts());
+        put.await?;
+        Ok(session)
+    }
+
+    /// Finds the session that the request names.
+    pub(super) async fn find(
+        proxy: &Arc<Proxy>,
+        by: &Requester,
+        headers: &HeaderMap,
+    ) -> Result<Self, NoSession> {
+        let id = headers.get(SESSION_ID).ok_or(NoSession::Unnamed)?;
+        let id = id.to_str().unwrap_or_default();
+        // A server that turned out to have sessions has this client's, too.
+        let has_sessions = proxy.upstream.known_era() == Some(Era::Legacy);
+        if has_sessions || !id.starts_with(PREFIX) {
+            return Err(NoSession::Unknown);
+        }
+        let mut session = Self::load(proxy, id, by.caller)
+            .await?
+            .ok_or(NoSession::Unknown)?;
+        session.renew(proxy).await?;
+        Ok(session)
+    }
+
+    /// Whether the session knows the tasks of revision 2025-11-25.
+    pub(super) fn has_tasks(&self) -> bool {
+        &*self.entry.version == LEGACY_NEWEST
+    }
+
+    /// Reads the session again. `None`: the session has ended.
+    pub(super) async fn reload(&self, proxy: &Arc<Proxy>) -> Result<Option<Self>, StoreError> {
+        Self::load(proxy, &self.id, self.caller).await
+    }
+
+    async fn load(
+        proxy: &Arc<Proxy>,
+        id: &str,
+        caller: Caller,
+    ) -> Result<Option<Self>, StoreError> {
+        let name = name(Kind::Session, &caller, id, &[]);
+        let Some(bytes) = proxy.kv.find(name).await? else {
+            return Ok(None);
+        };
+        let entry = serde_json::from_slice(&bytes)
+            .map_err(|_| StoreError::Corrupt("a session that cannot be read"))?;
+        let id = id.into();
+        Ok(Some(Self {
+            id,
+            caller,
+            entry,
+            stored: bytes,
+        }))
+    }
+
+    /// Moves the session's expiry on, unless that was done a short time ago. A change moves it on, too.
+    async fn renew(&mut self, proxy: &Arc<Proxy>) -> Result<(), NoSession> {
+        let now_ms = proxy.runner.ledger().now_ms();
+        let is_fresh = self.entry.lasts_ms == lifetimes::FRESH_MS;
+        if !is_fresh && now_ms < self.entry.renewed_ms.saturating_add(RENEWAL_MS) {
+            return Ok(());
+        }
+        let mut renewed = self.clone();
+        renewed.entry.renewed_ms = now_ms;
+        if is_fresh {
+            let (lifetimes, since_ms) = (&proxy.our_sessions.lifetimes, self.entry.since_ms);
+            let lasts_ms = lifetimes.first_use(self.caller, self.stored.len(), since_ms, now_ms);
+            let Some(lasts_ms) = lasts_ms else {
+                return Ok(());
+            };
+            renewed.entry.lasts_ms = lasts_ms;
+            renewed.entry.since_ms = now_ms;
+        }
+        if renewed.write(proxy).await? {
+            *self = renewed;
+        } else if is_fresh {
+            renewed.leave(proxy);
+        }
+        // Otherwise another request changed the session, which renewed it, or the session has just ended.
+        Ok(())
+    }
+
+    /// Changes the session as it is in the store now. False if `change` refuses.
+    pub(super) async fn change(
+        &self,
+        proxy: &Arc<Proxy>,
+        change: impl Fn(&mut SessionEntry) -> bool,
+    ) -> Result<bool, NoSession> {
+        for _ in 0..ATTEMPTS_MAX {
+            let mut now = self.reload(proxy).await?.ok_or(NoSession::Unknown)?;
+            if !change(&mut now.entry) {
+                return Ok(false);
+            }
+            now.entry.renewed_ms = proxy.runner.ledger().now_ms();
+            let (before, after) = (now.stored.len(), text(&now.entry)?.len());
+            if !now.resize(proxy, (before, after)) {
+                return Ok(false);
+            }
+            // Another request may change the session at the same time, here or on another replica.
+            if now.write(proxy).await? {
+                return Ok(true);
+            }
+            now.resize(proxy, (after, before));
+        }
+        Err(NoSession::Store)
+    }
+
+    /// Counts the new size of the session among its caller's. False: the caller may not have so much.
+    fn resize(&self, proxy: &Arc<Proxy>, sizes: (usize, usize)) -> bool {
+        let now_ms = proxy.runner.ledger().now_ms();
+        let SessionEntry {
+            since_ms, lasts_ms, ..
+        } = self.entry;
+        let lifetimes = &proxy.our_sessions.lifetimes;
+        lifetimes.resize(&self.caller, sizes, (since_ms, lasts_ms), now_ms)
+    }
+
+    /// Ends the session on every replica.
+    pub(super) async fn end(&self, proxy: &Arc<Proxy>) -> Result<(), StoreError> {
+        proxy.kv.remove(self.kv_name(Kind::Session, &[])).await?;
+        self.leave(proxy);
+        Ok(())
+    }
+
+    /// The session no longer counts among its caller's.
+    fn leave(&self, proxy: &Arc<Proxy>) {
+        let now_ms = proxy.runner.ledger().now_ms();
+        let SessionEntry {
+            since_ms, lasts_ms, ..
+        } = self.entry;
+        let bytes = self.stored.len();
+        let lifetimes = &proxy.our_sessions.lifetimes;
+        lifetimes.end(&self.caller, bytes, since_ms, lasts_ms, now_ms);
+    }
+
+    fn lasts(&self) -> Duration {
+        Duration::from_millis(self.entry.lasts_ms)
+    }
+
+    /// Writes the session. False if the store has another value than the one that was read.
+    async fn write(&mut self, proxy: &Arc<Proxy>) -> Result<bool, StoreError> {
+        let text = text(&self.entry)?;
+        let stands = std::mem::replace(&mut self.stored, text.clone());
+        let note = self.kv_name(Kind::Session, &[]);
+        proxy.kv.replace(note, stands, text, self.lasts()).await
+    }
+
+    /// The name of a stored value that belongs to this session.
+    pub(super) fn kv_name(&self, kind: Kind, parts: &[&str]) -> Name {
+        name(kind, &self.caller, &self.id, parts)
+    }
+
+    pub(super) fn key(&self) -> SessionKey {
+        SessionKey::of(&self.caller, &self.id)
+    }
+}
+
+fn text(entry: &SessionEntry) -> Result<Bytes, StoreError> {
+    let text = serde_json::to_vec(entry);
+    text.map(Bytes::from)
+        .map_err(|_| StoreError::Corrupt("a session that cannot be written"))
+}
+
+fn name(kind: Kind, caller: &Caller, id: &str, parts: &[&str]) -> Name {
+    let caller = Uuid::from_bytes(*caller.as_bytes()).to_string();
+    let whole = [&["facade", &caller, id], parts].concat();
+    Name::of(kind, &whole)
+}

@@ -1,0 +1,341 @@
+//! Streamable HTTP of 2025-11-25 for legacy clients of a server that does not speak it. Each session has a line to
+//! the server. Messages pass as they are; the upstream side decides which stream a message takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response, StatusCode};
+use tokio::sync::mpsc;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::get_stream::{OwnMessages, ServerEvents, read};
+use super::ours;
+use crate::downstream::body::Body;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::request::{LegacyMessage, Unclear};
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::{self, Rpc, undecided};
+use crate::downstream::outbound::stream::{ResponseEvent, ResponseSource};
+use crate::downstream::proxy::Proxy;
+use crate::downstream::{calls::resumable, outbound::patience};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::mcp::headers::SESSION_ID;
+use crate::mcp::json::Object;
+use crate::mcp::request::Request;
+use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
+use crate::upstream::channel::sessions::Line;
+use crate::upstream::wrapped::DiscoverError;
+
+/// How long a server may take to answer `initialize`: `npx -y` may have to fetch it first.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
+
+/// Answers GET and DELETE, and refuses every other method.
+pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Response<Body> {
+    let is_get = parts.method == Method::GET;
+    if !is_get && parts.method != Method::DELETE {
+        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let session = match find(proxy, by, &parts.headers) {
+        Ok(session) => session,
+        Err(unfound) => return unfound.into_response(),
+    };
+    if !is_get {
+        session.close();
+        return response::empty(StatusCode::OK);
+    }
+    if !by.reads_events {
+        return response::empty(StatusCode::NOT_ACCEPTABLE);
+    }
+    let Some(own_messages) = OwnMessages::of(proxy, by, &parts.headers) else {
+        return NoLine::Unnamed.into_response();
+    };
+    // The newest stream replaces an older one: that the older one is dead is noticed late.
+    let events = read(
+        ServerEvents::Line(session.news()),
+        own_messages,
+        proxy.closing.clone(),
+    );
+    response::event_stream(Body::Events(events))
+}
+
+/// Answers a message of the client.
+pub(super) async fn post(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    parts: &Parts,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
+    edit: Option<Box<AnswerEdit>>,
+) -> Response<Body> {
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    let request = match message {
+        LegacyMessage::Request(request) => request,
+        LegacyMessage::Unclear(Unclear::Json) => {
+            let error = RpcError::parse("Parse error: not JSON");
+            return response::refusal(StatusCode::BAD_REQUEST, &error);
+        }
+        // Revision 2025-06-18 removed batches, and servers over a pipe never answered any.
+        LegacyMessage::Unclear(Unclear::Envelope) => {
+            return response::refuse(
+                StatusCode::BAD_REQUEST,
+                "Invalid request: not one JSON-RPC message",
+            );
+        }
+        LegacyMessage::Notification(..)
+        | LegacyMessage::Answer(..)
+        | LegacyMessage::Unclear(Unclear::Kind) => {
+            let session = match find(proxy, by, &parts.headers) {
+                Ok(session) => session,
+                Err(unfound) => return unfound.into_response(),
+            };
+            let told = session.tell(text.to_owned()).await;
+            if let Some(id) = message.cancels() {
+                session.cancelled(id);
+            }
+            return if told {
+                response::empty(StatusCode::ACCEPTED)
+            } else {
+                NoLine::Unknown.into_response()
+            };
+        }
+    };
+    if !request.has_id() {
+        return response::refuse(
+            StatusCode::BAD_REQUEST,
+            "Invalid request: id must be a string or an integer",
+        );
+    }
+    let asked = Asked {
+        id: request.id,
+        method: &request.method,
+        params: Some(request.params.clone()),
+        text,
+        streams: by.reads_events,
+    };
+    // A drain waits for the answer.
+    let _passing = proxy.passing.token();
+    if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
+        let (response, is_refused) = initialize(proxy, by, &asked, edit.as_deref()).await;
+        if is_refused && ours::turns_out_to_serve(proxy, by, &parts.headers).await {
+            return Box::pin(ours::post(proxy, by, parts, body, message)).await;
+        }
+        return response;
+    }
+    let session = match find(proxy, by, &parts.headers) {
+        Ok(session) => session,
+        Err(unfound) => return unfound.into_response(),
+    };
+    let said = match session.ask(&asked).await {
+        Ok(said) => said,
+        Err(untaken) => return refused(&asked, untaken),
+    };
+    let call = held_call(proxy, by, &parts.headers, request, session);
+    let source = LineAnswer {
+        said,
+        edit,
+        editing: None,
+        // A resumable call has a job, for which a drain waits.
+        _passing: call.is_none().then(|| proxy.passing.token()),
+    };
+    resumable::respond(proxy, by, call, source, patience::LINE).await
+}
+
+/// Begins a session, which gets an id once the server has agreed. The flag says whether the server refused the
+/// session.
+async fn initialize(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    asked: &Asked<'_>,
+    edit: Option<&AnswerEdit>,
+) -> (Response<Body>, bool) {
+    let caller = *by.caller.as_bytes();
+    let credentials = by.credentials.as_ref();
+    let open = async |line| {
+        let opened = proxy.upstream.open_session(caller, credentials, line);
+        let (id, session) = opened.await?;
+        // If this is dropped before the server has answered, no client knows the session, and the session ends.
+        let unknown = UnknownSession(Some(Arc::clone(&session)));
+        let begun = begin(asked, &session).await;
+        Ok::<_, DiscoverError>((id, begun, session.goes_on, unknown))
+    };
+    let mut opened = open(Line::Any).await;
+    if let Ok((_, Handshake::Not | Handshake::Refused(_), true, _)) = opened {
+        opened = open(Line::New).await;
+    }
+    let (id, begun, _, unknown) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return (undecided(asked.id, error), false),
+    };
+    let (answer, agreed) = match begun {
+        Handshake::AgreedVersions(answer) => {
+            proxy.upstream.has_initialized(caller, &answer);
+            (answer, true)
+        }
+        Handshake::Refused(answer) => (answer, false),
+        Handshake::Not | Handshake::Late => {
+            let failure = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
+            return (Rpc::failure(asked.id.get(), failure).into_response(), false);
+        }
+    };
+    let said = match edit {
+        Some(edit) => edit.apply(answer).await,
+        None => answer,
+    };
+    let mut response = Rpc::passed(said.clone()).into_response();
+    if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
+        response.headers_mut().insert(SESSION_ID, id);
+        proxy.agreed.note(&by.caller, response.headers(), &said);
+        unknown.becomes_known();
+    }
+    (response, !agreed)
+}
+
+/// What became of a handshake.
+enum Handshake {
+    AgreedVersions(String),
+    Refused(String),
+    /// The line has ended.
+    Not,
+    Late,
+}
+
+async fn begin(asked: &Asked<'_>, session: &Session) -> Handshake {
+    let answer = async {
+        let mut said = session.ask(asked).await.ok()?;
+        while let Some(said) = said.recv().await {
+            if let Said::Answer(answer) = said {
+                return Some(answer);
+            }
+        }
+        None
+    };
+    match tokio::time::timeout(HANDSHAKE_PATIENCE, answer).await {
+        Ok(Some(answer)) => match Object::parse(&answer) {
+            Ok(object) if object.contains("result") => Handshake::AgreedVersions(answer),
+            Ok(_) | Err(_) => Handshake::Refused(answer),
+        },
+        Ok(None) => Handshake::Not,
+        Err(_elapsed) => Handshake::Late,
+    }
+}
+
+/// A session that no client knows ends with its handshake.
+struct UnknownSession(Option<Arc<Session>>);
+
+impl UnknownSession {
+    fn becomes_known(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for UnknownSession {
+    fn drop(&mut self) {
+        if let Some(session) = &self.0 {
+            session.close();
+        }
+    }
+}
+
+fn find(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> Result<Arc<Session>, NoLine> {
+    let Some(id) = headers.get(SESSION_ID) else {
+        return Err(NoLine::Unnamed);
+    };
+    let caller = *by.caller.as_bytes();
+    let id = id.to_str().unwrap_or_default();
+    let session = proxy.upstream.session(id, caller);
+    session.ok_or(NoLine::Unknown)
+}
+
+/// Why there is no session.
+enum NoLine {
+    Unnamed,
+    Unknown,
+}
+
+impl NoLine {
+    fn into_response(self) -> Response<Body> {
+        match self {
+            Self::Unnamed => response::refuse(
+                StatusCode::BAD_REQUEST,
+                "Bad request: Mcp-Session-Id is missing",
+            ),
+            // A client that gets this answer begins a new session.
+            Self::Unknown => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
+        }
+    }
+}
+
+fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
+    match untaken {
+        Untaken::Over => NoLine::Unknown.into_response(),
+        Untaken::SameId => {
+            let error = RpcError::invalid_request("Invalid request: this id is in use");
+            Rpc::error(asked.id.get(), &error).into_response()
+        }
+        Untaken::Busy => Rpc::busy(asked.id.get()).into_response(),
+    }
+}
+
+/// The request as a resumable call, if it can be one.
+fn held_call(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+    session: Arc<Session>,
+) -> Option<resumable::ResumableCall> {
+    let (method, params) = (&request.method, &request.params);
+    let call = resumable::ResumableCall::of(proxy, by, headers, request.id, method, params)?;
+    let id = request.id.to_owned();
+    Some(call.stopped_by(|text| async move {
+        session.tell(text).await;
+        // Many servers never answer what was cancelled.
+        session.cancelled(&id);
+    }))
+}
+
+/// What a server over a line says about one request.
+struct LineAnswer {
+    said: mpsc::Receiver<Said>,
+    edit: Option<Box<AnswerEdit>>,
+    /// The answer, while it is edited.
+    editing: Option<BoxFuture<'static, String>>,
+    /// A drain waits for the answer.
+    _passing: Option<TaskTrackerToken>,
+}
+
+impl ResponseSource for LineAnswer {
+    async fn next(&mut self) -> Option<ResponseEvent> {
+        loop {
+            if let Some(editing) = &mut self.editing {
+                let answer = Rpc::passed(editing.await);
+                self.editing = None;
+                return Some(ResponseEvent::Answer(answer));
+            }
+            let said = self.said.recv().await;
+            match (said, self.edit.take()) {
+                (Some(Said::Message(message)), edit) => {
+                    self.edit = edit;
+                    return Some(ResponseEvent::Message(message));
+                }
+                (Some(Said::Answer(answer)), Some(edit)) => {
+                    let editing = async move { edit.apply(answer).await };
+                    self.editing = Some(editing.boxed());
+                }
+                (Some(Said::Answer(answer)), None) => {
+                    return Some(ResponseEvent::Answer(Rpc::passed(answer)));
+                }
+                (None, Some(edit)) => {
+                    let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);
+                    return Some(ResponseEvent::Answer(edit.failed(failure)));
+                }
+                (None, None) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Messages on sessions of a server that speaks Streamable HTTP: calls are made resumable, and everything else
+//! passes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
+
+use crate::downstream::body::Body;
+use crate::downstream::edited::AnswerEdit;
+use crate::downstream::inbound::request::LegacyMessage;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::proxy::Proxy;
+use crate::downstream::{calls::resumable, passthrough};
+
+pub(super) async fn pass_on(
+    proxy: &Arc<Proxy>,
+    parts: Parts,
+    body: Bytes,
+    edit: Option<Box<AnswerEdit>>,
+) -> Response<Body> {
+    match edit {
+        Some(edit) => Box::pin(edit.pass(parts, body)).await,
+        None => passthrough::bytes(proxy, parts, body).await,
+    }
+}
+
+/// The message as a resumable call, if it can be one.
+pub(super) fn held_call(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+    message: &LegacyMessage<'_>,
+) -> Option<resumable::ResumableCall> {
+    if let LegacyMessage::Request(asked) = message {
+        return resumable::ResumableCall::of(
+            proxy,
+            by,
+            headers,
+            asked.id,
+            &asked.method,
+            &asked.params,
+        );
+    }
+    None
+}

@@ -47,7 +47,7 @@ fn mistakes_are_one_line_and_exit_with_2() {
                 "0.0.0.0:0",
             ],
             "raincheck: listen.address: 0.0.0.0:0 can be reached from other machines, and raincheck \
-             does not check who calls: set auth.tokens_file, or listen on 127.0.0.1, or set \
+             does not check who calls: set auth.tokens_file or [[auth.jwt]], or listen on 127.0.0.1, or set \
              auth.allow_anonymous = true if something in front of it does\n",
         ),
     ];

@@ -447,7 +447,7 @@ fn off_loopback_must_be_meant() {
     assert_eq!(
         config.refuse_exposure().unwrap_err().to_string(),
         "listen.address: 0.0.0.0:8440 can be reached from other machines, and raincheck does not \
-         check who calls: set auth.tokens_file, or listen on 127.0.0.1, or set \
+         check who calls: set auth.tokens_file or [[auth.jwt]], or listen on 127.0.0.1, or set \
          auth.allow_anonymous = true if something in front of it does"
     );
     let meant = "[listen]\naddress = '0.0.0.0:8440'\n[auth]\nallow_anonymous = true";

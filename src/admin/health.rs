@@ -18,15 +18,22 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub struct Health {
     /// Whether the process is not ready while a store that was reached before is away.
     ready_needs_store: bool,
+    /// Whether clients are known by keys that must be fetched first.
+    needs_keys: bool,
     facts: Mutex<Facts>,
     /// A weak reference, because probes are answered even after the drain, and must not keep the program alive.
     program: Weak<Upstream>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about a part"
+)]
 struct Facts {
     upstream: bool,
     store: bool,
+    keys: bool,
     draining: bool,
     degraded: Option<Degraded>,
 }
@@ -61,6 +68,7 @@ impl Health {
     pub fn new(ready_needs_store: bool) -> Self {
         Self {
             ready_needs_store,
+            needs_keys: false,
             facts: Mutex::default(),
             program: Weak::new(),
         }
@@ -72,6 +80,17 @@ impl Health {
     pub fn in_front_of(mut self, upstream: &Arc<Upstream>) -> Self {
         self.program = Arc::downgrade(upstream);
         self
+    }
+
+    /// Also makes the process not ready until the keys of all issuers of tokens were fetched: before that, no client gets in.
+    #[must_use]
+    pub fn behind_keys(self, needs_keys: bool) -> Self {
+        Self { needs_keys, ..self }
+    }
+
+    /// Records that the keys of all issuers were fetched.
+    pub fn keys_fetched(&self) {
+        self.change(|facts| facts.keys = true);
     }
 
     /// Records that the wrapped server has answered.
@@ -103,6 +122,7 @@ impl Health {
             ("upstream", facts.upstream),
             ("upstream_cannot_run", can_run),
             ("store", facts.store),
+            ("issuer_keys", facts.keys || !self.needs_keys),
         ]
         .into_iter()
         .filter_map(|(part, is_there)| (!is_there).then_some(part))
@@ -207,6 +227,19 @@ mod tests {
             r#"{"degraded":null,"draining":false,"missing":["upstream_cannot_run"],"ready":false}"#
         );
         assert!(health.readiness_of(true).ready);
+    }
+
+    #[test]
+    fn no_client_comes_before_it_can_be_known() {
+        let health = reached(false).behind_keys(true);
+        assert!(
+            health
+                .readiness()
+                .json
+                .contains(r#""missing":["issuer_keys"],"ready":false"#)
+        );
+        health.keys_fetched();
+        assert!(health.readiness().ready);
     }
 
     #[test]

@@ -39,10 +39,11 @@ impl Admin {
     pub(super) async fn bind(
         config: &Config,
         upstream: &Arc<Upstream>,
+        needs_keys: bool,
         drain: &Drain,
     ) -> Result<Self, AppError> {
         let health = Health::new(config.admin.ready_needs_store).in_front_of(upstream);
-        let health = Arc::new(health);
+        let health = Arc::new(health.behind_keys(needs_keys));
         let mut listeners = Listeners::default();
         if let Some(address) = config.admin.probes {
             let token = config.drain.token.as_ref().map(token);

@@ -3,25 +3,45 @@
 use std::sync::Arc;
 
 use super::error::{AppError, line};
+use crate::admin::health::Health;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::auth::challenge::Challenge;
+use crate::auth::fetch::KeysAddress;
+use crate::auth::issuer::{self, IssuerSettings};
 use crate::auth::tokens::Tokens;
-use crate::config::Config;
+use crate::clock::Clock;
+use crate::config::{Config, JwtSettings};
+use crate::tls::client::{self, Files};
 
 /// The authenticator of clients. `None`: no client is asked. The one client of a pipe is not asked, because
 /// it started this process.
 pub(super) fn authenticator(
     config: &Config,
     callers: &Callers,
+    clock: &Arc<dyn Clock>,
     is_piped: bool,
 ) -> Result<Option<Arc<Authenticator>>, AppError> {
     if is_piped || !config.auth.asks() {
         return Ok(None);
     }
-    let tokens = tokens(config, callers)?;
-    let auth = Authenticator::new(callers.clone(), tokens, Challenge::default());
+    let challenge = Challenge::default();
+    let auth = Authenticator::new(callers.clone(), Arc::clone(clock), challenge)
+        .by_tokens(tokens(config, callers)?)
+        .by_issuers(issuers(config)?);
     Ok(Some(Arc::new(auth)))
+}
+
+/// Fetches the keys that clients are known by, for as long as the process runs.
+pub(super) async fn keep_keys(auth: Option<Arc<Authenticator>>, health: Arc<Health>) {
+    let Some(auth) = auth else {
+        return;
+    };
+    let first = async {
+        auth.ready().await;
+        health.keys_fetched();
+    };
+    tokio::join!(auth.keep_keys(), first);
 }
 
 fn tokens(config: &Config, callers: &Callers) -> Result<Option<Tokens>, AppError> {
@@ -30,11 +50,64 @@ fn tokens(config: &Config, callers: &Callers) -> Result<Option<Tokens>, AppError
     tokens.map_err(|error| AppError(format!("auth.tokens_file: {}", line(error))))
 }
 
-/// Describes who may call, for `raincheck check`. `None`: every client that reaches the listener.
-pub fn check(config: &Config) -> Result<Option<String>, AppError> {
-    let tokens = tokens(config, &Callers::new(&[0; 32]))?;
-    Ok(tokens.map(|tokens| match tokens.len() {
-        1 => "one client, by its token".to_owned(),
-        clients => format!("{clients} clients, by their tokens"),
-    }))
+fn issuers(config: &Config) -> Result<Vec<IssuerSettings>, AppError> {
+    let issuers = config.auth.jwt.iter().enumerate();
+    let issuers = issuers.map(|(place, jwt)| {
+        let wrong = |text: String| AppError(format!("[[auth.jwt]] #{}: {text}", place + 1));
+        settings(jwt).map_err(wrong)
+    });
+    issuers.collect()
+}
+
+fn settings(jwt: &JwtSettings) -> Result<IssuerSettings, String> {
+    let tls = match jwt.jwks.scheme_str() {
+        Some("https") => {
+            let files = Files {
+                roots: jwt.roots.clone(),
+                identity: None,
+            };
+            let tls = client::client(files).map_err(|error| format!("roots: {}", line(error)))?;
+            Some(tls)
+        }
+        _ => None,
+    };
+    let boxed = |texts: &[String]| texts.iter().map(|text| text.as_str().into()).collect();
+    Ok(IssuerSettings {
+        issuer: jwt.issuer.as_str().into(),
+        audience: boxed(&jwt.audience),
+        algorithms: jwt.algorithms.as_slice().into(),
+        caller_claims: boxed(&jwt.caller_claims),
+        label_claim: jwt.label_claim.as_deref().map(Into::into),
+        keys: KeysAddress::new(&jwt.jwks, tls).ok_or("jwks: keys cannot be fetched from there")?,
+    })
+}
+
+/// Describes who may call, for `raincheck check`, and fetches the keys of each issuer. Empty: every client that reaches the
+/// listener.
+pub async fn check(config: &Config) -> Vec<Result<String, String>> {
+    let mut findings = Vec::new();
+    match tokens(config, &Callers::new(&[0; 32])) {
+        Ok(Some(tokens)) if tokens.len() == 1 => {
+            findings.push(Ok("one client, by its token".to_owned()));
+        }
+        Ok(Some(tokens)) => findings.push(Ok(format!("{} clients, by their tokens", tokens.len()))),
+        Ok(None) => {}
+        Err(error) => findings.push(Err(error.to_string())),
+    }
+    match issuers(config) {
+        Ok(issuers) => {
+            for issuer in issuers {
+                let name = &issuer.issuer;
+                let fetched = issuer::try_fetch(&issuer).await;
+                findings.push(match fetched {
+                    Ok(keys) => Ok(format!("tokens of {name}, keys of use: {keys}")),
+                    Err(error) => Err(format!(
+                        "tokens of {name}: its keys cannot be fetched: {error}"
+                    )),
+                });
+            }
+        }
+        Err(error) => findings.push(Err(error.to_string())),
+    }
+    findings
 }

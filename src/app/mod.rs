@@ -112,7 +112,7 @@ impl App {
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
         let callers = Callers::new(&key);
-        let auth = auth::authenticator(&config, &callers, lines.is_some())?;
+        let auth = auth::authenticator(&config, &callers, &opened.clock, lines.is_some())?;
         let (upstream, upstream_tls) = wrap(&config, open_files, &callers, &services)?;
         let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
@@ -134,7 +134,9 @@ impl App {
             None => bind(&config.listen, &config.limits).await?,
         };
         let drain = Drain::default();
-        let admin = Admin::bind(&config, &upstream, &drain).await?;
+        let admin = Admin::bind(&config, &upstream, auth.is_some(), &drain).await?;
+        let keeping = auth::keep_keys(auth.clone(), Arc::clone(&admin.health));
+        services.spawn(stop.clone().run_until_cancelled_owned(keeping));
         let watching = admin.watch(Arc::clone(&upstream), &runner);
         services.spawn(stop.clone().run_until_cancelled_owned(watching));
         let proxy = Proxy {

@@ -2,37 +2,123 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use hyper::HeaderMap;
+use tracing::debug;
 
 use super::bearer;
 use super::callers::Callers;
 use super::challenge::{Challenge, Denied};
 use super::identity::Identity;
+use super::issuer::{Issuer, IssuerSettings};
+use super::jwt::{Fault, Unverified, Verified};
 use super::tokens::{self, Tokens, TokensError};
+use super::verified::{Remembered, VerifiedTokens};
+use crate::clock::Clock;
 
 /// Judges the credential of each request. There is none where raincheck asks nobody.
 #[derive(Debug)]
 pub struct Authenticator {
     callers: Callers,
+    clock: Arc<dyn Clock>,
     tokens: Option<Tokens>,
+    issuers: Box<[Issuer]>,
+    verified: VerifiedTokens,
     challenge: Challenge,
 }
 
 impl Authenticator {
-    pub fn new(callers: Callers, tokens: Option<Tokens>, challenge: Challenge) -> Self {
+    pub fn new(callers: Callers, clock: Arc<dyn Clock>, challenge: Challenge) -> Self {
         Self {
             callers,
-            tokens,
+            clock,
+            tokens: None,
+            issuers: [].into(),
+            verified: VerifiedTokens::default(),
             challenge,
         }
     }
 
+    /// Takes these tokens, too.
+    #[must_use]
+    pub fn by_tokens(self, tokens: Option<Tokens>) -> Self {
+        Self { tokens, ..self }
+    }
+
+    /// Takes the tokens of these issuers, too.
+    #[must_use]
+    pub fn by_issuers(self, issuers: impl IntoIterator<Item = IssuerSettings>) -> Self {
+        let issuers = issuers.into_iter();
+        let issuers = issuers.map(|settings| Issuer::new(settings, Arc::clone(&self.clock)));
+        Self {
+            issuers: issuers.collect(),
+            ..self
+        }
+    }
+
     /// The client of a request, by nothing but its head.
-    pub fn client(&self, headers: &HeaderMap) -> Result<Arc<Identity>, Denied> {
+    pub async fn client(&self, headers: &HeaderMap) -> Result<Arc<Identity>, Denied> {
         let token = bearer::token(headers)?;
         let hash = tokens::hash(token);
-        let client = self.tokens.as_ref().and_then(|tokens| tokens.client(&hash));
-        client.ok_or(Denied::Invalid("the token is not known"))
+        if let Some(client) = self.tokens.as_ref().and_then(|tokens| tokens.client(&hash)) {
+            return Ok(client);
+        }
+        let now_ms = self.clock.now_ms();
+        if let Some(known) = self.verified.get(&hash)
+            && self.stands(&known, now_ms)
+        {
+            return Ok(known.identity);
+        }
+        let judged = Box::pin(self.verify(token, now_ms)).await;
+        let verified = judged.inspect_err(|denied| debug!(?denied, "a token was refused"))?;
+        let identity = Arc::clone(&verified.identity);
+        self.verified.put(hash, verified);
+        Ok(identity)
+    }
+
+    /// Whether a token that was verified earlier would be verified now.
+    fn stands(&self, known: &Remembered, now_ms: u64) -> bool {
+        let issuer = self.issuers.get(known.issuer);
+        let generation = issuer.and_then(|issuer| issuer.generation(now_ms));
+        let ends_at_ms = known.identity.ends_at_ms.unwrap_or(u64::MAX);
+        generation == Some(known.generation) && now_ms < ends_at_ms
+    }
+
+    async fn verify(&self, token: &str, now_ms: u64) -> Result<Remembered, Denied> {
+        let unknown = Denied::Invalid("the token is not known");
+        if self.issuers.is_empty() {
+            return Err(unknown);
+        }
+        let token = Unverified::read(token).map_err(|Fault(why)| Denied::Invalid(why))?;
+        let mut issuers = self.issuers.iter().enumerate();
+        let found = issuers.find(|(_, issuer)| issuer.name() == token.issuer);
+        let (place, issuer) = found.ok_or(Denied::Invalid(
+            "the issuer of the token does not count here",
+        ))?;
+        let (verified, generation) = issuer.verify(&token, now_ms).await?;
+        let identity = self.identity(issuer.name(), verified);
+        debug!(client = ?identity.label, "a client has shown a new token");
+        Ok(Remembered {
+            identity: Arc::new(identity),
+            issuer: place,
+            generation,
+        })
+    }
+
+    fn identity(&self, issuer: &str, verified: Verified) -> Identity {
+        let mut words = vec![issuer, &*verified.subject];
+        words.extend(verified.caller_claims.iter().map(String::as_str));
+        Identity {
+            caller: self.callers.of_client("jwt", &words),
+            label: verified.label.map(Into::into),
+            scopes: verified.scopes.into_iter().map(Into::into).collect(),
+            ends_at_ms: Some(verified.ends_at_ms),
+        }
+    }
+
+    /// The time by which credentials are judged, in Unix milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
     }
 
     /// What refused clients are told.
@@ -44,5 +130,15 @@ impl Authenticator {
     pub fn reload(&self) -> Option<Result<(), TokensError>> {
         let tokens = self.tokens.as_ref()?;
         Some(tokens.reload(&self.callers))
+    }
+
+    /// Fetches the keys of all issuers, and keeps them fresh. Runs as long as the process.
+    pub async fn keep_keys(&self) {
+        join_all(self.issuers.iter().map(Issuer::keep_keys)).await;
+    }
+
+    /// Resolves once the keys of each issuer were fetched.
+    pub async fn ready(&self) {
+        join_all(self.issuers.iter().map(Issuer::ready)).await;
     }
 }

@@ -20,8 +20,8 @@ use crate::tls;
 
 pub(super) fn check(config: &Config) -> Result<ExitCode, CommandFailure> {
     let runtime = runtime()?;
-    let (inspection, store) =
-        runtime.block_on(async { tokio::join!(inspect(config), check_store(config)) });
+    let (inspection, store, auth) = runtime
+        .block_on(async { tokio::join!(inspect(config), check_store(config), check_auth(config)) });
     // Do not wait for a file system or a name server that hangs.
     runtime.shutdown_background();
     let certificate = config.listen.tls.as_ref().map(|files| {
@@ -31,6 +31,7 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, CommandFailure> {
     });
     let report = report(
         config,
+        auth,
         certificate,
         store.map_err(|e| e.to_string()),
         inspection.as_ref().map_err(String::as_str),
@@ -56,6 +57,7 @@ struct Report {
 /// The report, from all findings.
 fn report(
     config: &Config,
+    auth: Vec<Result<String, String>>,
     certificate: Option<Result<(), String>>,
     store: Result<FileState, String>,
     inspection: Result<&Inspection, &str>,
@@ -66,11 +68,7 @@ fn report(
         .and_then(|()| config.refuse_circle());
     let exposure = exposure.map_err(|e| e.to_string());
     verdicts.push(("listen", exposure.map(|()| listening(config))));
-    match check_auth(config) {
-        Ok(Some(who)) => verdicts.push(("auth", Ok(who))),
-        Ok(None) => {}
-        Err(error) => verdicts.push(("auth", Err(error.to_string()))),
-    }
+    verdicts.extend(auth.into_iter().map(|found| ("auth", found)));
     if let Some(certificate) = certificate {
         verdicts.push((
             "tls",
@@ -269,6 +267,16 @@ fn tools(rules: &Rules, names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The report where nobody is asked who calls.
+    fn report(
+        config: &Config,
+        certificate: Option<Result<(), String>>,
+        store: Result<FileState, String>,
+        inspection: Result<&Inspection, &str>,
+    ) -> Report {
+        super::report(config, Vec::new(), certificate, store, inspection)
+    }
     use crate::config::load::{Flags, load};
 
     fn config(environment: &[(&str, &str)]) -> Config {

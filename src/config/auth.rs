@@ -1,20 +1,117 @@
 //! Turns `[auth]` into the settings of authentication.
 
+use std::net::IpAddr;
+
+use hyper::Uri;
+
 use super::file;
 use super::problem::Problem;
-use super::settings::AuthSettings;
+use super::settings::{AuthSettings, JwtSettings};
+use crate::auth::algorithm::Algorithm;
 
 pub(super) fn auth(written: file::Auth) -> Result<AuthSettings, Problem> {
+    let mut jwt = Vec::with_capacity(written.jwt.len());
+    for (place, issuer) in written.jwt.into_iter().enumerate() {
+        let checked = issuer_of_tokens(issuer, &format!("auth.jwt.{place}"))?;
+        if jwt
+            .iter()
+            .any(|other: &JwtSettings| other.issuer == checked.issuer)
+        {
+            let text = "is the issuer of another [[auth.jwt]]; write each issuer once";
+            return Err(Problem::new(format!("auth.jwt.{place}.issuer"), text));
+        }
+        jwt.push(checked);
+    }
     let auth = AuthSettings {
         allow_anonymous: written.allow_anonymous,
         tokens_file: written.tokens_file.map(Into::into),
+        jwt,
     };
     if auth.allow_anonymous && auth.asks() {
         return Err(Problem::new(
             "auth.allow_anonymous",
-            "is true, but auth.tokens_file is set, so that every client must say who it is; take one \
-             of the two out",
+            "is true, but auth.tokens_file or [[auth.jwt]] is set, so that every client must say who \
+             it is; take one of the two out",
         ));
     }
     Ok(auth)
+}
+
+fn issuer_of_tokens(written: file::Jwt, key: &str) -> Result<JwtSettings, Problem> {
+    let refused = |setting: &str, text: String| Problem::new(format!("{key}.{setting}"), text);
+    let missing = |setting: &str, text: &str| refused(setting, format!("not set; {text}"));
+    let issuer = written.issuer.filter(|issuer| !issuer.is_empty());
+    let issuer = issuer.ok_or_else(|| {
+        missing(
+            "issuer",
+            "write the claim \"iss\" of its tokens, exactly, such as \"https://login.example.com\"",
+        )
+    })?;
+    let jwks = written.jwks.ok_or_else(|| {
+        missing(
+            "jwks",
+            "write where its keys are: \"jwks_uri\" of its metadata",
+        )
+    })?;
+    let jwks = keys_url(&jwks).map_err(|text| refused("jwks", text))?;
+    if written.audience.is_empty() || written.audience.iter().any(String::is_empty) {
+        return Err(missing(
+            "audience",
+            "write the claim \"aud\" of tokens for this server, such as \"https://tools.example.com/mcp\"; \
+             without it the tokens for any other service of the issuer would count here",
+        ));
+    }
+    let algorithms = written.algorithms.iter().map(|name| {
+        Algorithm::named(name).ok_or_else(|| {
+            let known: Vec<_> = Algorithm::ALL.iter().map(|known| known.name()).collect();
+            refused(
+                "algorithms",
+                format!("{name:?} is not one of {}", known.join(", ")),
+            )
+        })
+    });
+    let algorithms = algorithms.collect::<Result<Vec<_>, _>>()?;
+    if algorithms.is_empty() {
+        return Err(refused(
+            "algorithms",
+            "is empty: no token could count".into(),
+        ));
+    }
+    if written.roots.is_some() && jwks.scheme_str() != Some("https") {
+        return Err(refused(
+            "roots",
+            "only counts where jwks begins with \"https\"".into(),
+        ));
+    }
+    Ok(JwtSettings {
+        issuer,
+        jwks,
+        audience: written.audience,
+        algorithms,
+        caller_claims: written.caller_claims,
+        label_claim: written.label_claim,
+        roots: written.roots.map(Into::into),
+    })
+}
+
+/// An address that nobody on the way can answer for.
+fn keys_url(text: &str) -> Result<Uri, String> {
+    let url = text.parse::<Uri>().ok().filter(|url| {
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        url.host().is_some_and(|host| !host.is_empty()) && !authority.contains('@')
+    });
+    let host = url.as_ref().and_then(Uri::host).unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<IpAddr>().map(|ip| ip.to_canonical());
+    let is_local =
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback());
+    match (url, text.split_once("://").map(|(scheme, _)| scheme)) {
+        (Some(url), Some("https")) => Ok(url),
+        (Some(url), Some("http")) if is_local => Ok(url),
+        (Some(_), Some("http")) => Err(
+            "must begin with \"https\": whoever answers for it could sign tokens (http is for loopback)".into(),
+        ),
+        // Not quoted: a mistake may hold a password.
+        _ => Err("is not an address; write \"https://login.example.com/jwks.json\"".into()),
+    }
 }

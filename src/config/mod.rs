@@ -28,8 +28,8 @@ pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
     AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, Config, DrainSettings,
-    EraChoice, Header, LimitSettings, ListenSettings, Location, LogFormat, NativeTasks, Quota,
-    ReplicaSettings, SessionUse, StoreSettings, StoreTls, TelemetrySettings, TransportChoice,
-    UpstreamSettings, UpstreamTls, WaitSettings,
+    EraChoice, Header, JwtSettings, LimitSettings, ListenSettings, Location, LogFormat,
+    NativeTasks, Quota, ReplicaSettings, SessionUse, StoreSettings, StoreTls, TelemetrySettings,
+    TransportChoice, UpstreamSettings, UpstreamTls, WaitSettings,
 };
 pub use unix::Socket;

@@ -104,17 +104,26 @@ fn place(source: Option<&str>, path: &[String]) -> String {
     }
 }
 
-/// `tasks.mode`, `[[tools]] #2: mode`.
+/// `tasks.mode`, `[[tools]] #2: mode`, `[[auth.jwt]] #1: issuer`.
 fn key(path: &[String]) -> String {
-    if let [tools, place, rest @ ..] = path
-        && tools == "tools"
+    if let Some((list, rest)) = in_list(path)
+        && let [place, rest @ ..] = rest
         && let Ok(place) = place.parse::<usize>()
     {
         let rest = dotted(rest);
         let colon = if rest.is_empty() { "" } else { ": " };
-        return format!("[[tools]] #{}{colon}{rest}", place.saturating_add(1));
+        return format!("[[{list}]] #{}{colon}{rest}", place.saturating_add(1));
     }
     dotted(path)
+}
+
+/// The list of tables that a key is in, and the rest of the key.
+fn in_list(path: &[String]) -> Option<(&'static str, &[String])> {
+    match path {
+        [tools, rest @ ..] if tools == "tools" => Some(("tools", rest)),
+        [auth, jwt, rest @ ..] if auth == "auth" && jwt == "jwt" => Some(("auth.jwt", rest)),
+        _ => None,
+    }
 }
 
 /// The key without positions in lists, because such lists are short and the error quotes the text.
@@ -133,8 +142,10 @@ fn unknown(path: &[String], accepted: &[&str]) -> String {
         .map_or(("", &[][..]), |(name, section)| (name.as_str(), section));
     let section = match section {
         [] => "at the top level".to_owned(),
-        [tools, _] if tools == "tools" => "in [[tools]]".to_owned(),
-        section => format!("in [{}]", dotted(section)),
+        section => match in_list(section) {
+            Some((list, _)) => format!("in [[{list}]]"),
+            None => format!("in [{}]", dotted(section)),
+        },
     };
     let nearest = accepted
         .iter()

@@ -5,12 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hyper::Uri;
 use hyper::header::HeaderName;
 use ipnet::IpNet;
 
 use super::problem::ConfigError;
 use super::secret::{SealKey, Secret};
 use super::server::Wrapped;
+use crate::auth::algorithm::Algorithm;
 use crate::task::policy::{Limit, Rules};
 
 /// All settings, checked.
@@ -40,8 +42,8 @@ impl Config {
         }
         Err(ConfigError::new(format!(
             "listen.address: {} can be reached from other machines, and raincheck does not check \
-             who calls: set auth.tokens_file, or listen on 127.0.0.1, or set \
-             auth.allow_anonymous = true if something in front of it does",
+             who calls: set auth.tokens_file or [[auth.jwt]], or listen on 127.0.0.1, or \
+             set auth.allow_anonymous = true if something in front of it does",
             self.listen.address
         )))
     }
@@ -307,12 +309,32 @@ pub struct AuthSettings {
     pub allow_anonymous: bool,
     /// The names of clients and the hashes of their tokens.
     pub tokens_file: Option<PathBuf>,
+    /// The issuers of tokens that count.
+    pub jwt: Vec<JwtSettings>,
+}
+
+/// An issuer of tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JwtSettings {
+    /// The claim `iss`, exactly.
+    pub issuer: String,
+    /// Where its keys are: https, or on loopback.
+    pub jwks: Uri,
+    /// A token is for one of these.
+    pub audience: Vec<String>,
+    pub algorithms: Vec<Algorithm>,
+    /// Claims that are part of who the client is.
+    pub caller_claims: Vec<String>,
+    /// The claim that operators know the client by.
+    pub label_claim: Option<String>,
+    /// Trusted for `jwks` instead of the machine's roots.
+    pub roots: Option<PathBuf>,
 }
 
 impl AuthSettings {
     /// Whether a client must say who it is.
     pub fn asks(&self) -> bool {
-        self.tokens_file.is_some()
+        self.tokens_file.is_some() || !self.jwt.is_empty()
     }
 }
 

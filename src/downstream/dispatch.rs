@@ -1,12 +1,15 @@
 //! Which part answers a request: reads it once, asks the route, and does what the route says.
 
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
 
 use super::body::Body;
 use super::call::{self, ModernCall};
@@ -22,9 +25,15 @@ use super::request_body::{ReadBody, read};
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
 use super::{companion, discover, endpoint, passthrough, related, sent, sessions, tools};
+use crate::auth::challenge::Denied;
 use crate::mcp::error::RpcError;
 use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
+
+/// No answer takes longer: a timer must not be set to the end of time.
+const END_MAX: Duration = Duration::from_hours(24 * 30);
+
+const EXPIRED: Denied = Denied::Invalid("the token has expired");
 
 // The futures of rare requests are boxed, so that the future of a request that passes stays small.
 
@@ -38,23 +47,47 @@ pub(super) async fn handle(
     let (mut parts, body) = request.into_parts();
     match endpoint::open(&proxy, &mut parts, &body, peer) {
         Ok(Endpoint::ProtectedResource) => passthrough::bare(&proxy, parts).await,
-        Ok(Endpoint::Mcp) => match identify(&proxy, &mut parts) {
-            Ok(()) => mcp(&proxy, parts, body).await,
+        Ok(Endpoint::Mcp) => match identify(&proxy, &mut parts).await {
+            Ok(end) => until(end, pin!(mcp(&proxy, parts, body)), &proxy).await,
             Err(refusal) => *refusal,
         },
         Err(refusal) => *refusal,
     }
 }
 
-/// Asks who the client is, where clients must say so. Nothing of the body was read: a stranger costs no memory.
-fn identify(proxy: &Arc<Proxy>, parts: &mut Parts) -> Result<(), Box<Response<Body>>> {
-    let Some(auth) = &proxy.auth else {
-        return Ok(());
+/// Answers until the credential of the client counts no more: then a client that still waits must show another one, and a
+/// stream ends. A task stays.
+async fn until(
+    end: Option<Instant>,
+    answering: Pin<&mut impl Future<Output = Response<Body>>>,
+    proxy: &Arc<Proxy>,
+) -> Response<Body> {
+    let (Some(end), Some(auth)) = (end, &proxy.auth) else {
+        return answering.await;
     };
-    match auth.client(&parts.headers) {
+    match timeout_at(end, answering).await {
+        Ok(response) => sent::ends_at(end, response),
+        Err(_elapsed) => response::denied(EXPIRED, auth.challenge()),
+    }
+}
+
+/// Asks who the client is, where clients must say so, and until when that counts. Nothing of the body was read: a stranger
+/// costs no memory.
+async fn identify(
+    proxy: &Arc<Proxy>,
+    parts: &mut Parts,
+) -> Result<Option<Instant>, Box<Response<Body>>> {
+    let Some(auth) = &proxy.auth else {
+        return Ok(None);
+    };
+    match auth.client(&parts.headers).await {
         Ok(identity) => {
+            let end = identity.ends_at_ms.map(|end_ms| {
+                let left = Duration::from_millis(end_ms.saturating_sub(auth.now_ms()));
+                Instant::now() + left.min(END_MAX)
+            });
             parts.extensions.insert(identity);
-            Ok(())
+            Ok(end)
         }
         Err(denied) => Err(Box::new(response::denied(denied, auth.challenge()))),
     }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{Response, StatusCode, Version};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::Body;
 use super::{outbound::response, patient};
@@ -33,9 +34,22 @@ pub(super) fn with_request_size(bytes: usize, mut response: Response<Body>) -> R
     response
 }
 
+/// When a stream ends, whatever it would still say; in the extensions of its response.
+#[derive(Debug, Clone, Copy)]
+struct EndsAt(Instant);
+
+/// Ends the response then, if it is a stream: what has a length is as good as said.
+pub(super) fn ends_at(end: Instant, mut response: Response<Body>) -> Response<Body> {
+    if response.body().size_hint().exact().is_none() {
+        response.extensions_mut().insert(EndsAt(end));
+    }
+    response
+}
+
 /// A response body as the connection gets it.
 pub(super) struct SentBody {
     body: Body,
+    end: Option<Pin<Box<Sleep>>>,
     room: Arc<BufferBudget>,
     /// The rest of a piece that was too large. Over HTTP/2 only.
     rest: Bytes,
@@ -63,8 +77,10 @@ impl SentBody {
             response.body_mut().hold_until_sent();
         }
         let asked = response.extensions_mut().remove::<RequestSize>();
+        let end = response.extensions_mut().remove::<EndsAt>();
         response.map(|body| Self {
             body,
+            end: end.map(|EndsAt(end)| Box::pin(sleep_until(end))),
             room: Arc::clone(room),
             rest: Bytes::new(),
             in_pieces,
@@ -102,6 +118,14 @@ impl HttpBody for SentBody {
         let this = self.get_mut();
         // The connection asks for more, and so has sent what it had.
         patient::taken();
+        if let Some(end) = &mut this.end
+            && end.as_mut().poll(context).is_ready()
+        {
+            // Whoever speaks on the stream knows by this that nobody listens.
+            this.body = Body::Empty;
+            this.rest = Bytes::new();
+            return Poll::Ready(None);
+        }
         if !this.rest.is_empty() {
             let rest = std::mem::take(&mut this.rest);
             patient::given();

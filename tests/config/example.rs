@@ -23,6 +23,7 @@ fn whole_example(of_another: &[&str]) -> Config {
                     .all(|c| c.is_ascii_lowercase() || "_-".contains(c))
             };
             let is_setting = setting.starts_with("[[tools]]")
+                || setting.starts_with("[[auth.jwt]]")
                 || setting
                     .split_once(" = ")
                     .is_some_and(|(key, _)| is_key(key));
@@ -55,6 +56,7 @@ fn what_the_example_file_leaves_out_is_there_too() {
     assert_eq!(config.upstream.server.to_string(), "npx");
     assert_eq!(config.replica.id, "web-0");
     assert!(config.listen.tls.is_some());
+    assert!(config.auth.tokens_file.is_some() && config.auth.jwt.len() == 1);
     assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
     let (rule, place) = config.rules.for_tool("build_all");
@@ -80,14 +82,15 @@ fn the_example_file_names_every_setting() {
         "drain",
         "admin",
         "auth",
+        "[auth.jwt]",
         "limits",
         "telemetry",
     ] {
         let refusal = refusal(&format!("[{section}]\nqqqqqqqqqqqqqqqqqqqqqqqq = 1\n"));
-        let (_, accepted) = refusal.split_once("]: ").unwrap();
+        let (_, accepted) = refusal.rsplit_once("]: ").unwrap();
         for key in accepted
             .split(", ")
-            .filter(|key| !["tls", "headers"].contains(key))
+            .filter(|key| !["tls", "headers", "jwt"].contains(key))
         {
             assert!(example.contains(&format!("{key} = ")), "{section}.{key}");
         }

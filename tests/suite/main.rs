@@ -36,6 +36,7 @@ mod support;
 #[path = "../support/tls.rs"]
 mod tls_server;
 
+mod auth_jwt;
 mod auth_tokens;
 mod before_task;
 mod callers;

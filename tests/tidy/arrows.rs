@@ -13,7 +13,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("socket", &[]),
     ("telemetry", &["lock", "mcp", "task"]),
     ("task", &["mcp"]),
-    ("config", &["task"]),
+    ("config", &["auth", "task"]),
     (
         "store",
         &["clock", "failpoint", "lock", "mcp", "task", "telemetry"],

@@ -6,6 +6,7 @@ use std::time::Duration;
 pub(crate) mod answer;
 pub(crate) mod client;
 pub(crate) mod http;
+pub(crate) mod issuer;
 pub(crate) mod pair;
 pub(crate) mod proxy;
 pub(crate) mod session;

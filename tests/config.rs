@@ -98,7 +98,7 @@ fn one_flag_is_enough() {
     assert_eq!(config.upstream.era, EraChoice::Auto);
     assert_eq!(config.upstream.session, SessionUse::Pool);
     assert!(config.upstream.server.is_local());
-    assert!(config.exposure().is_ok());
+    assert!(config.refuse_exposure().is_ok());
     let Location::Embedded(path) = config.store.location else {
         panic!("the default store is a file");
     };
@@ -368,7 +368,7 @@ fn the_store_and_its_namespace() {
     let redis = "url = 'redis://h'\nnamespace = 'n'";
     assert_eq!(
         wrong(&format!("{redis}\n[store.tls]\nroots = 'ca.pem'")),
-        "config.toml: store.tls: only counts where store.url begins with \"rediss\""
+        "config.toml: store.tls: has an effect only if store.url begins with \"rediss\""
     );
     assert_eq!(
         wrong(&format!("{redis}\n[store.tls]\nkey = 'k.pem'")),
@@ -445,23 +445,23 @@ fn files_that_cannot_be_read() {
 fn off_loopback_must_be_meant() {
     let config = from_file("[listen]\naddress = '0.0.0.0:8440'");
     assert_eq!(
-        config.exposure().unwrap_err().to_string(),
+        config.refuse_exposure().unwrap_err().to_string(),
         "listen.address: 0.0.0.0:8440 can be reached from other machines, and raincheck does not \
          check who calls: set auth.tokens_file, or listen on 127.0.0.1, or set \
          auth.allow_anonymous = true if something in front of it does"
     );
     let meant = "[listen]\naddress = '0.0.0.0:8440'\n[auth]\nallow_anonymous = true";
-    assert!(from_file(meant).exposure().is_ok());
+    assert!(from_file(meant).refuse_exposure().is_ok());
     let asked = "[listen]\naddress = '0.0.0.0:8440'\n[auth]\ntokens_file = 'tokens'";
-    assert!(from_file(asked).exposure().is_ok());
+    assert!(from_file(asked).refuse_exposure().is_ok());
     assert!(
         from_file("[listen]\naddress = '[::1]:8440'")
-            .exposure()
+            .refuse_exposure()
             .is_ok()
     );
     assert!(
         from_file("[listen]\naddress = 'localhost:8440'")
-            .exposure()
+            .refuse_exposure()
             .is_ok()
     );
 }

@@ -372,7 +372,7 @@ fn crate_names(text: &str) -> BTreeSet<String> {
         .replace(":: ", "::");
     let mut found = BTreeSet::new();
     for (at, path) in code.match_indices("crate::") {
-        // `rustls_crate::` is somebody else's.
+        // `rustls_crate::` is another crate.
         if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
             continue;
         }

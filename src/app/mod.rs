@@ -250,7 +250,7 @@ impl App {
         };
         let settled = async { tokio::join!(serving, drained) };
         if timeout_at(from + grace, settled).await.is_err() {
-            warn!("drain.grace is over; what is left ends with the process");
+            warn!("drain.grace is over; the calls and answers that are left end with the process");
         }
         self.drain.finish();
         self.stop.cancel();

@@ -23,13 +23,13 @@ const SLOTS_MAX: usize = 16;
 pub(super) fn open(path: &Path, clock: &Arc<dyn Clock>) -> Option<Opened> {
     let opened = shared_key(path)
         .map_err(line)
-        .and_then(|key| one_of(path, &key, clock));
+        .and_then(|key| open_slot(path, &key, clock));
     opened
         .map_err(|why| warn!(%why, "tasks live in memory and end with this process"))
         .ok()
 }
 
-fn one_of(path: &Path, key: &MasterKey, clock: &Arc<dyn Clock>) -> Result<Opened, AppError> {
+fn open_slot(path: &Path, key: &MasterKey, clock: &Arc<dyn Clock>) -> Result<Opened, AppError> {
     let slots = by_use(path);
     let mut last = None;
     for (place, slot) in slots.iter().enumerate() {

@@ -61,7 +61,9 @@ fn report(
     inspection: Result<&Inspection, &str>,
 ) -> Report {
     let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
-    let exposure = config.exposure().and_then(|()| config.circle());
+    let exposure = config
+        .refuse_exposure()
+        .and_then(|()| config.refuse_circle());
     let exposure = exposure.map_err(|e| e.to_string());
     verdicts.push(("listen", exposure.map(|()| listening(config))));
     match check_auth(config) {
@@ -186,7 +188,7 @@ fn recovery(config: &Config) -> String {
             "the next start resumes a call where the server's streams allow it"
         }
         Location::Redis { .. } if config.store.seal_key.is_none() => {
-            "no store.seal_key: a call whose replica dies is resumed by nobody, and fails"
+            "no store.seal_key: a call whose replica dies is not resumed, and fails"
         }
         Location::Redis { .. } if config.upstream.shared => {
             "any replica resumes a call where the server's streams allow it"
@@ -393,7 +395,7 @@ mod tests {
                       \"tools.example.com\"";
         assert_eq!(
             warned("0.0.0.0:1", &[]).unwrap(),
-            format!("warn listen nobody off this machine gets in: {advice}")
+            format!("warn listen no client on another machine gets in: {advice}")
         );
         assert_eq!(
             warned("192.0.2.9:1", &[]).unwrap(),

@@ -180,8 +180,8 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Wrap(line) => wrap::wrap(&line),
         Command::Run(settings) => {
             let config = settings.load()?;
-            config.exposure()?;
-            config.circle()?;
+            config.refuse_exposure()?;
+            config.refuse_circle()?;
             log(&config.telemetry)?;
             run::run(config)
         }

@@ -18,13 +18,13 @@ pub(super) fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, S
 /// Warns if the listener is reachable from other machines and no `Host` of theirs is allowed.
 fn nobody_gets_in(config: &Config) -> Option<String> {
     let listen = &config.listen;
-    let is_open = !listen.is_loopback() && config.exposure().is_ok();
+    let is_open = !listen.is_loopback() && config.refuse_exposure().is_ok();
     if !is_open || !listen.allowed_hosts.is_empty() {
         return None;
     }
     let ip = listen.address.ip();
     let who = if ip.is_unspecified() {
-        "nobody off this machine gets in".to_owned()
+        "no client on another machine gets in".to_owned()
     } else {
         format!("off this machine only who writes {ip} gets in")
     };

@@ -293,7 +293,7 @@ fn drain(file: file::Drain, admin: &AdminSettings) -> Result<DrainSettings, Prob
     if let Some(token) = &file.token {
         check_token("drain.token", token.expose())?;
         if admin.probes.is_none() {
-            let text = "set, but nobody listens for it; set admin.probes, too";
+            let text = "set, but there is no probe listener; set admin.probes, too";
             return Err(Problem::new("drain.token", text));
         }
     }

@@ -68,7 +68,7 @@ fn limit(at_once: usize, queue: usize, key: &str) -> Result<Limit, Problem> {
     if at_once == 0 || at_once > PERMITS_MAX {
         return Err(Problem::new(
             format!("{key}.concurrency"),
-            "must be from 1 to 1000000; leave it out for as many as come",
+            "must be from 1 to 1000000; leave it out for no limit",
         ));
     }
     if queue > QUEUE_MAX {
@@ -83,6 +83,6 @@ fn limit(at_once: usize, queue: usize, key: &str) -> Result<Limit, Problem> {
 fn unused(key: &str) -> Problem {
     Problem::new(
         format!("{key}.queue"),
-        "nothing waits where there is no concurrency; set that, too, or take it out",
+        "has no effect without concurrency; set that, too, or take it out",
     )
 }

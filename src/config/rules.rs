@@ -52,7 +52,7 @@ fn no_window(terms: &file::Terms, key: &str) -> Result<(), Problem> {
     }
     Err(Problem::new(
         format!("{key}.attach_window"),
-        "no call is attached where attach is not true; set that, too, or take it out",
+        "has no effect unless attach is true; set that, too, or take it out",
     ))
 }
 

@@ -34,7 +34,7 @@ pub struct Config {
 impl Config {
     /// Refuses a listener beyond loopback without authentication, unless the operator allows anonymous
     /// clients: every client that reaches such a listener can call every tool.
-    pub fn exposure(&self) -> Result<(), ConfigError> {
+    pub fn refuse_exposure(&self) -> Result<(), ConfigError> {
         if self.listen.is_loopback() || self.auth.asks() || self.auth.allow_anonymous {
             return Ok(());
         }
@@ -50,7 +50,7 @@ impl Config {
 impl Config {
     /// Refuses raincheck's own listener as the server: raincheck would send each request to itself without
     /// end. A circle through other names or machines is found later, by [`Via`](hyper::header::VIA).
-    pub fn circle(&self) -> Result<(), ConfigError> {
+    pub fn refuse_circle(&self) -> Result<(), ConfigError> {
         let Wrapped::Url(url) = &self.upstream.server else {
             return Ok(());
         };
@@ -241,7 +241,7 @@ pub enum Location {
     Memory,
     /// The path of the file. Its directory may not exist yet.
     Embedded(PathBuf),
-    /// The first of several numbered files of this name that no other process uses.
+    /// One of several numbered files of this name: a file that no other process uses.
     Slots(PathBuf),
     Redis {
         url: Secret,

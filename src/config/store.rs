@@ -58,7 +58,7 @@ pub(super) fn store(
     if tls != StoreTls::default() && !(is_redis && over_tls) {
         return Err(Problem::new(
             "store.tls",
-            "only counts where store.url begins with \"rediss\"",
+            "has an effect only if store.url begins with \"rediss\"",
         ));
     }
     let wait = WaitSettings {

@@ -18,7 +18,7 @@ pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
                 file.admin.ready_needs_store
                     && file.admin.probes.is_none()
                     && file.admin.listen.is_none(),
-                "nobody asks without admin.probes",
+                "has no effect without admin.probes",
             ),
             (
                 "admin.token",
@@ -43,27 +43,27 @@ fn of_store(store: &Store) -> [Checked; 5] {
         (
             "store.namespace",
             elsewhere && store.namespace.is_some(),
-            "only counts where store.url is a Redis",
+            "has an effect only if store.url is a Redis",
         ),
         (
             "store.seal_key",
             elsewhere && seals,
-            "only counts where store.url is a Redis: a file has a key of its own beside it",
+            "has an effect only if store.url is a Redis: a file has a key of its own beside it",
         ),
         (
             "store.seal_key_previous",
             store.seal_key_previous.is_some() && (elsewhere || !seals),
-            "only counts beside store.seal_key, and where store.url is a Redis",
+            "has an effect only with store.seal_key, and if store.url is a Redis",
         ),
         (
             "store.allow_eviction",
             elsewhere && store.allow_eviction,
-            "only counts where store.url is a Redis",
+            "has an effect only if store.url is a Redis",
         ),
         (
             "store.wait_timeout",
             !waits && store.wait_timeout != usual.wait_timeout,
-            "nothing is waited for without store.wait_replicas or store.wait_aof",
+            "has no effect without store.wait_replicas or store.wait_aof",
         ),
     ]
 }
@@ -78,12 +78,12 @@ fn of_tasks(tasks: &Terms, tools: &[ToolRule]) -> [Checked; 2] {
         (
             "tasks.fallback_after",
             !has_companion && fallback,
-            "nobody gets a ticket without tasks.companion_tools",
+            "has no effect without tasks.companion_tools",
         ),
         (
             "tasks.companion_prefix",
             !has_companion && prefix.is_some_and(|it| it != PREFIX),
-            "there are no such tools without tasks.companion_tools",
+            "has no effect without tasks.companion_tools",
         ),
     ]
 }

@@ -74,7 +74,7 @@ fn server(file: &file::Upstream, environment: &[(String, String)]) -> Result<Wra
         (Some(_), false) => {
             return Err(refused(
                 "command",
-                "set, and upstream.url too; a server has an address or is run, keep one",
+                "set, and upstream.url too; a server has either an address or a command; keep one",
             ));
         }
         (Some(text), true) => {
@@ -105,7 +105,7 @@ fn client_tls(file: &file::Upstream, server: &Wrapped) -> Result<UpstreamTls, Pr
     if tls != UpstreamTls::default() && !over_tls {
         return Err(refused(
             "tls",
-            "only counts where upstream.url begins with \"https\"",
+            "has an effect only if upstream.url begins with \"https\"",
         ));
     }
     Ok(tls)

@@ -67,7 +67,7 @@ impl Runner {
             let full_for = is_full.then(|| now - *full_since.get_or_insert(now));
             let gives_up = full_for.is_some_and(|full_for| full_for >= FULL_PATIENCE);
             if room.is_none() || gives_up {
-                error!(task = ?loaded.task.id, bytes = length(&end), "a result is given up for want of room");
+                error!(task = ?loaded.task.id, bytes = length(&end), "a result is dropped, because the store stayed full");
                 end = Err(given_up());
             }
         }

@@ -47,7 +47,7 @@ impl Runner {
     pub(super) async fn beat_until_halted(self: Arc<Self>) {
         let mut alarm = Alarm::default();
         loop {
-            let pause = BEAT + Duration::from_millis(chance() % JITTER_MS);
+            let pause = BEAT + Duration::from_millis(random_u64() % JITTER_MS);
             let halted = self.halt.run_until_cancelled(tokio::time::sleep(pause));
             if halted.await.is_none() {
                 return;
@@ -60,7 +60,7 @@ impl Runner {
             let now = Instant::now();
             if let Err(error) = beaten {
                 if alarm.fails(error.kind(), now) {
-                    warn!(%error, "the store does not answer; until it does no call becomes a task");
+                    warn!(%error, "the store does not answer; no call becomes a task until it answers");
                 }
                 self.contact_broke();
                 continue;
@@ -122,7 +122,7 @@ impl Runner {
 }
 
 /// Sixty-four random bits. Without them replicas beat in step.
-fn chance() -> u64 {
+fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     let _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes)

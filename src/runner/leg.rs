@@ -13,7 +13,7 @@ use crate::store::StoreError;
 use crate::task::state::{QuestionStage, Task};
 use crate::upstream::{Forwarded, Retry, UpstreamRequest};
 
-/// A request as the store keeps it beside its task.
+/// A request in the form in which the store keeps it with its task.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredRequest {
     method: Arc<str>,

@@ -127,7 +127,7 @@ impl Runner {
                 Ok(IndexedRecord::Newer)
             }
             Err(error @ StoreError::Corrupt(_)) => {
-                warn!(task = ?id, %error, "a task cannot be looked after; it stays until it expires");
+                warn!(task = ?id, %error, "a task cannot be handled; it stays until it expires");
                 Ok(IndexedRecord::Unreadable)
             }
             Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => Err(error),

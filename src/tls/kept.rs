@@ -57,7 +57,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
             return;
         }
         if let Err(error) = self.reload().await {
-            tracing::warn!(%error, "a handshake failed, and its files cannot be used; the old ones stay");
+            tracing::warn!(%error, "a handshake failed, and the TLS files cannot be used; the old files stay in use");
         }
     }
 

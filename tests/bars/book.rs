@@ -13,7 +13,7 @@ pub(crate) struct Entry {
     pub(crate) runs: u32,
     /// How often it came to its end.
     pub(crate) finished: u32,
-    /// When the server was told, by its era's own signal, that nobody waits.
+    /// When the server was told, by its era's own signal, that no client waits.
     pub(crate) cancelled: Option<Instant>,
     /// When its response was hung up on.
     pub(crate) hung_up: Option<Instant>,

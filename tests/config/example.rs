@@ -31,7 +31,7 @@ fn whole_example(of_another: &[&str]) -> Config {
     let lines = lines.filter(|line| !of_another.iter().any(|start| line.starts_with(start)));
     let example = lines.collect::<Vec<_>>().join("\n");
     let example = example.replace("http://127.0.0.1:8000", "https://tools.example.com");
-    // What everybody can read in it is refused as a secret.
+    // The secrets that the example shows are refused, because everyone can read them.
     let example = example
         .replace("\"a-long-random-text\"", "\"correct-horse-battery\"")
         .replace("0123456789abcdef", "1f2e3d4c5b6a7988")

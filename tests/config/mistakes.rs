@@ -62,11 +62,11 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[tasks]\nconcurrency = 0",
-        "config.toml: tasks.concurrency: must be from 1 to 1000000; leave it out for as many as come",
+        "config.toml: tasks.concurrency: must be from 1 to 1000000; leave it out for no limit",
     ),
     (
         "[upstream]\nconcurrency = 1000001",
-        "config.toml: upstream.concurrency: must be from 1 to 1000000; leave it out for as many as come",
+        "config.toml: upstream.concurrency: must be from 1 to 1000000; leave it out for no limit",
     ),
     (
         "[[tools]]\nname = 'a'\nconcurrency = 1\nqueue = 10001",
@@ -74,17 +74,17 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[upstream]\nqueue = 1",
-        "config.toml: upstream.queue: nothing waits where there is no concurrency; set that, too, \
+        "config.toml: upstream.queue: has no effect without concurrency; set that, too, \
              or take it out",
     ),
     (
         "[tasks]\nqueue = 1",
-        "config.toml: tasks.queue: nothing waits where there is no concurrency; set that, too, or \
+        "config.toml: tasks.queue: has no effect without concurrency; set that, too, or \
              take it out",
     ),
     (
         "[[tools]]\nname = 'a'\nqueue = 1",
-        "config.toml: [[tools]] #1: queue: nothing waits where there is no concurrency; set that, \
+        "config.toml: [[tools]] #1: queue: has no effect without concurrency; set that, \
              too, or take it out",
     ),
     (
@@ -203,7 +203,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[drain]\ntoken = 'correct-horse-battery'",
-        "config.toml: drain.token: set, but nobody listens for it; set admin.probes, too",
+        "config.toml: drain.token: set, but there is no probe listener; set admin.probes, too",
     ),
     (
         "[drain]\ntoken = 'short'\n[admin]\nprobes = '0.0.0.0:8441'",
@@ -236,12 +236,12 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[tasks]\nattach_window = '5m'",
-        "config.toml: tasks.attach_window: no call is attached where attach is not true; set that, \
+        "config.toml: tasks.attach_window: has no effect unless attach is true; set that, \
              too, or take it out",
     ),
     (
         "[tasks]\nattach = true\n[[tools]]\nname = 'a'\nattach = false\nattach_window = '5m'",
-        "config.toml: [[tools]] #1: attach_window: no call is attached where attach is not true; \
+        "config.toml: [[tools]] #1: attach_window: has no effect unless attach is true; \
              set that, too, or take it out",
     ),
     (

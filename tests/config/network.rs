@@ -9,7 +9,7 @@ fn our_own_listener_is_no_server() {
         File::new(&text)
             .load(&Flags::default(), &[])
             .unwrap()
-            .circle()
+            .refuse_circle()
     };
     for (listen, url) in [
         ("127.0.0.1:8440", "http://127.0.0.1:8440/mcp"),

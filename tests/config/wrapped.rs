@@ -128,7 +128,7 @@ fn mistakes_about_the_program() {
     for (text, expected) in [
         (
             "[upstream]\nurl = 'http://127.0.0.1:1/'\ncommand = ['x']",
-            "config.toml: upstream.command: set, and upstream.url too; a server has an address or is run, keep one",
+            "config.toml: upstream.command: set, and upstream.url too; a server has either an address or a command; keep one",
         ),
         (
             "[upstream]\ncommand = 'npx -y some-server'",
@@ -312,11 +312,11 @@ fn what_an_upstream_is_told_must_be_of_use_to_it() {
         ),
         (
             "[upstream]\nurl = 'http://x/mcp'\ntls.roots = 'r'",
-            "config.toml: upstream.tls: only counts where upstream.url begins with \"https\"",
+            "config.toml: upstream.tls: has an effect only if upstream.url begins with \"https\"",
         ),
         (
             "[upstream]\nurl = 'unix:/x'\ntls.roots = 'r'",
-            "config.toml: upstream.tls: only counts where upstream.url begins with \"https\"",
+            "config.toml: upstream.tls: has an effect only if upstream.url begins with \"https\"",
         ),
         (
             "[upstream]\ncommand = ['x']\nheaders.x-a = 'y'",

@@ -126,6 +126,6 @@ fn the_compose_file_configures_what_there_is() {
         .collect();
     let flags = raincheck::config::load::Flags::default();
     let config = raincheck::config::load::load(&flags, &pairs).unwrap();
-    assert!(config.exposure().is_ok());
+    assert!(config.refuse_exposure().is_ok());
     assert_eq!(config.listen.address.port(), 8440);
 }

@@ -183,7 +183,7 @@ impl Task {
         }
     }
 
-    /// Whose index names it: whoever must still do something.
+    /// The incarnation whose index names the task, because it must still do something.
     pub(crate) fn indexed_for(&self) -> Option<usize> {
         self.owner.filter(|_| self.end.is_none() || self.untold)
     }

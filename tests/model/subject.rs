@@ -34,7 +34,7 @@ pub(crate) struct Subject {
 /// A task as its users hold it.
 struct Known {
     now: Loaded,
-    /// As somebody loaded it a while ago.
+    /// The task as it was loaded a while ago.
     stale: Loaded,
 }
 

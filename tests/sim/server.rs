@@ -28,7 +28,7 @@ pub(crate) struct Script {
     pub(crate) resumable: bool,
 }
 
-/// What the server knows, whoever asks.
+/// What the server knows, the same for every replica.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
     calls: Mutex<HashMap<String, Call>>,

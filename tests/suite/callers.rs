@@ -1,4 +1,4 @@
-//! A task is its caller's; to everybody else it does not exist.
+//! A task belongs to its caller; for every other caller it does not exist.
 
 use serde_json::json;
 

@@ -384,7 +384,7 @@ async fn a_call_that_nobody_comes_back_for_is_cancelled(era: Era) {
         .upstream
         .until("b", "cancelled", |tally| tally.cancelled == 1);
     within(SOON, "what nobody waits for is cancelled", cancelled).await;
-    // It was left no later, and somebody waits for it all the time.
+    // The call was left no later, and a client waits for it all the time.
     rig.upstream.release("a");
     assert_eq!(second.await.unwrap().into_text(), "released");
     let tally = rig.upstream.tally("a");

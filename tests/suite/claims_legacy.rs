@@ -303,7 +303,7 @@ async fn a_client_that_left_comes_back_with_its_key(era: Era) {
     assert_eq!((tally.started, tally.cancelled), (1, 0));
 }
 
-/// Where the session is raincheck's. The call itself is whoever's comes with its key.
+/// The session is raincheck's own. The call itself belongs to any client that brings its key.
 #[tokio::test]
 async fn a_session_that_ends_waits_for_no_call() {
     let (rig, session) = rig(Era::Modern, Config::never()).await;
@@ -396,7 +396,7 @@ async fn a_call_under_a_key_becomes_one_ticket(era: Era) {
     assert_eq!(rig.upstream.tally("held").started, 1);
 }
 
-/// Whoever gave a key and runs nothing twice because of it must hear where that does not hold.
+/// A client that relies on its key so that nothing runs twice must hear if the key has no effect.
 #[tokio::test]
 async fn what_no_key_can_stand_for_is_refused() {
     let config = Config::always().section("limits", "body_bytes_max = \"64KiB\"");
@@ -440,7 +440,7 @@ async fn an_identical_call_of_one_session_is_attached(era: Era) {
         assert_eq!(text(&answer.json()), "slept");
     }
     assert_eq!(rig.upstream.tally("slow").started, 1);
-    // Nobody knows whether another session is another client, unless it says who it is.
+    // Whether another session is another client is unknown, unless its client has credentials.
     let other = Session::open(rig.client()).await;
     assert_eq!(text(&slow(&other, 50).send().await.json()), "slept");
     assert_eq!(text(&slow(&other, 51).send().await.json()), "slept");

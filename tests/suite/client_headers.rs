@@ -145,7 +145,7 @@ fn every(questions: &Value) -> Value {
     keys.map(|key| (key.clone(), answer.clone())).collect()
 }
 
-/// The same server, under an address of which nobody can say that it is this machine's.
+/// The same server, under an address that is not recognisable as this machine's.
 fn elsewhere(upstream: &Upstream) -> String {
     format!("http://127.1:{}/mcp", upstream.address().port())
 }
@@ -213,7 +213,7 @@ async fn a_session_misleads_nobody() {
     }
 }
 
-/// Nobody else has the cookie: after a crash the call is not sent without it.
+/// No other replica has the cookie, so after a crash the call is not sent without it.
 #[tokio::test]
 async fn a_call_by_which_its_client_is_known_is_nobody_elses() {
     for (header, runs) in [(("x-api-key", "hunter2"), 1), (("user-agent", "suite"), 2)] {
@@ -237,7 +237,7 @@ async fn a_call_by_which_its_client_is_known_is_nobody_elses() {
     }
 }
 
-/// Raincheck as its own server, which nobody could know at its start.
+/// Raincheck is its own server, which could not be known at its start.
 #[tokio::test]
 async fn a_circle_ends_at_its_second_turn() {
     let files = TempDir::new();

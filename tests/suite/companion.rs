@@ -138,7 +138,7 @@ async fn the_result_is_the_tools_own(era: Era) {
         }
         rig.upstream.release(tool);
         let result = ask(&client, "task_result", &ticket).await;
-        // Whoever knows tasks waits longer here.
+        // A client with Tasks waits longer here.
         let plain = rig.client().call(tool, arguments).await.into_result();
         assert_eq!(result, plain, "{tool}");
     }

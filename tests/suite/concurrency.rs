@@ -213,7 +213,7 @@ async fn a_client_without_tasks_waits_on_its_connection(era: Era) {
         let client = client.clone();
         async move { client.call("echo", json!({"text": "x"})).await }
     });
-    // Whoever hangs up leaves the queue, and nothing of it was sent.
+    // A call whose client hangs up leaves the queue, and nothing of it was sent.
     let hung_up = client.calling("slow", json!({"ms": 0}));
     let hung_up = hung_up.or_hang_up_after(Duration::from_millis(200)).await;
     assert!(hung_up.is_none() && !waits.is_finished());

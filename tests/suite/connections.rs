@@ -1,4 +1,4 @@
-//! Connections that say nothing, or stop saying anything: they hold up nobody and do not last.
+//! Connections that send nothing, or stop sending: they delay no other client, and are closed after a while.
 
 use std::time::Duration;
 

@@ -106,7 +106,7 @@ async fn a_server_that_comes_later_is_found(era: Era) {
     drop(upstream);
 }
 
-/// What the server says to Alice is not meant for everybody.
+/// What the server says to Alice is not meant for other callers.
 async fn what_one_caller_heard_no_other_hears(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let alice = rig.client().named("Bearer alice");

@@ -222,7 +222,7 @@ async fn a_client_that_cannot_or_will_not_answer_ends_no_call() {
     let refusal = json!({"jsonrpc": "2.0", "id": asked["id"], "error": error});
     assert_eq!(session.post(&refusal).send().await.status, 202);
     assert_eq!(text(&stream.next().await), "cancel");
-    // Nobody's question.
+    // An answer to a question that was not asked.
     let stray = json!({"id": "raincheck/x"});
     assert_eq!(session.reply(&stray, accept("Ann")).await, 202);
 }
@@ -312,7 +312,7 @@ async fn a_client_that_comes_back_listens_although_its_old_stream_seems_open() {
     assert_eq!(new.status, 200);
     let end = within(PATIENCE, "the old stream's end", old.next_or_end()).await;
     assert_eq!(end, None);
-    // What changed meanwhile may have been said to nobody.
+    // Changes of that time may not have been told to any client.
     let changed = new.next_of("notifications/tools/list_changed").await;
     assert!(changed.get("params").is_none(), "{changed}");
     // From here on there is one stream, which says each thing once.

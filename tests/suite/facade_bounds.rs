@@ -137,7 +137,7 @@ async fn no_change_of_a_session_is_lost_between_replicas() {
     assert_eq!(level, "error");
 }
 
-/// A session that nobody uses is soon forgotten, and a caller may have so many of them.
+/// An unused session is soon forgotten, and the sessions of one caller are bounded.
 #[tokio::test]
 async fn sessions_that_nobody_uses_are_bounded() {
     let rig = Rig::start(Era::Modern, Config::always()).await;
@@ -161,7 +161,7 @@ async fn sessions_that_nobody_uses_are_bounded() {
     assert_eq!(refused.refusal(), (503, -32603));
     let said = refused.json();
     assert_eq!(said["error"]["data"]["io.raincheck/reason"], "busy");
-    // Nobody else's, nor those that are used.
+    // Sessions of other callers and sessions in use are not forgotten.
     let other = begin(rig.client().named("Bearer other")).await;
     assert!(other.headers.contains_key("mcp-session-id"));
     assert_eq!(used.ask("ping", json!({})).await["result"], json!({}));

@@ -84,7 +84,7 @@ async fn a_last_event_id_is_the_server_s_unless_it_is_ours() {
     server.get().header("last-event-id", "7").send().await;
     assert!(server.last_head().contains("last-event-id: 7\r\n"));
     assert!(server.last_head().contains("mcp-session-id: client-1\r\n"));
-    // One that is ours and that nobody knows never gets there.
+    // An unknown id of raincheck's own never reaches the server.
     let ours = server.get().header("last-event-id", "raincheck/7");
     assert_eq!(ours.send().await.status, 400);
     assert!(server.last_head().contains("last-event-id: 7\r\n"));

@@ -55,7 +55,7 @@ impl Session {
         self.http(Method::GET).header("last-event-id", event)
     }
 
-    /// The same client at another replica, or as somebody else.
+    /// The same client at another replica, or as another caller.
     pub(crate) fn over(&self, client: Client) -> Self {
         Self(self.at(client))
     }
@@ -376,7 +376,7 @@ async fn a_call_has_its_time() {
     assert_eq!(reason(&events[1].message), "deadline");
 }
 
-/// Also where nobody is there to hear it, and where it ends in time and where not.
+/// This holds also without a client to hear it, and whether or not the call ends in time.
 #[tokio::test]
 async fn a_drain_waits_for_held_calls_and_ends_them() {
     for ends in [true, false] {

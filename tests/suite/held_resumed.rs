@@ -78,7 +78,7 @@ async fn a_server_that_forgot_the_call_is_answered_for() {
     assert_eq!(reason(&events[0].message), "upstream_reset");
 }
 
-/// Answers to nobody, and errors that name no request, end nothing.
+/// Answers to unknown requests, and errors that name no request, end nothing.
 #[tokio::test]
 async fn an_answer_to_another_request_ends_no_call() {
     let (rig, session) = rig(config()).await;
@@ -129,7 +129,7 @@ async fn a_call_whose_replica_died_is_carried_on_by_another() {
     assert_eq!(again.len(), 5, "{again:?}");
 }
 
-/// Its successor has the call: what it hears now is nobody's business.
+/// Its successor has the call, so what the old owner hears now must not reach any client.
 #[tokio::test]
 async fn a_replica_that_slept_leaves_its_call_to_its_successor() {
     let pair = pair().await;

@@ -14,7 +14,7 @@ fn kind(answer: &Answer) -> &str {
     answer.headers["content-type"].to_str().unwrap()
 }
 
-/// Nobody can come back to a stream of 2026-07-28, so there is none while nothing is said.
+/// A client cannot resume a stream of 2026-07-28, so there is no stream while the server says nothing.
 #[tokio::test]
 async fn a_modern_answer_stays_one_body_while_nothing_is_said() {
     let rig = Rig::start(Era::Legacy, Config::auto("10s")).await;

@@ -34,7 +34,7 @@ async fn it_is_ready_when_the_server_was_reached(era: Era) {
     assert_eq!(ready.status, 503);
     assert_eq!(ready.json()["missing"], json!(["upstream"]));
 
-    // Nobody but raincheck itself talks to it.
+    // Only raincheck itself talks to the server.
     let _upstream = Upstream::start_at(era, address).await;
     let ready = probes.until_page("/readyz", 200).await;
     let all = json!({"ready": true, "missing": [], "draining": false, "degraded": null});

@@ -73,7 +73,9 @@ async fn a_drain_hands_over_what_waits_when_the_store_is_back(era: Era) {
     let (mut pair, waits) = with_grace(era, "", "12s").await;
     pair.redis.freeze();
     pair.a.terminate();
-    pair.a.until_said("is not yet left to others", 1).await;
+    pair.a
+        .until_said("is not yet left to other replicas", 1)
+        .await;
     pair.redis.thaw();
     pair.at_b().until(&waits, "completed").await;
     assert_eq!(pair.upstream.tally("echo").started, 1);

@@ -155,7 +155,7 @@ fn everything_told(heard: &[Heard], arrived: &[Arrived]) -> Vec<Task> {
 }
 
 async fn verify(rig: &Rig, client: &Client, heard: &[Heard], told: &[Task]) {
-    // Every announced task can be found; whoever knows its id can end it.
+    // Every announced task can be found, and a client that knows its id can end it.
     for task in told {
         let state = client.get(task).await;
         assert!(state["status"].is_string(), "{state}");

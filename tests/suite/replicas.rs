@@ -1,4 +1,4 @@
-//! Any replica answers for any task, whoever carries it.
+//! Any replica answers for any task, even if another replica carries it.
 
 use serde_json::{Value, json};
 
@@ -135,7 +135,8 @@ async fn a_full_store_takes_a_cancel(era: Era) {
     assert_eq!(refused.refusal(), (503, -32603));
 }
 
-/// Nobody can do anything for its task, and it keeps nobody from what can be done for others.
+/// No replica can do anything for the task of this record, and the record must not keep other tasks from
+/// being handled.
 #[tokio::test]
 async fn an_unreadable_record_stands_in_nobodys_way() {
     let mut pair = Pair::start(Era::Legacy, "max_duration = \"4s\"").await;
@@ -162,7 +163,8 @@ async fn an_unreadable_record_stands_in_nobodys_way() {
     .await;
 }
 
-/// Cancelled elsewhere while its owner is frozen: whoever finds it tells the server.
+/// The call is cancelled at another replica while its owner is frozen. The replica that finds the task tells
+/// the server.
 #[tokio::test]
 async fn a_cancelled_call_of_a_lost_owner_is_cancelled_at_the_server() {
     let pair = Pair::start(Era::Legacy, "").await;

@@ -99,7 +99,7 @@ async fn unfinished_calls_fail_honestly(era: Era, config: Config) {
     match era {
         // Its question went with the process that could have answered the server.
         Era::Legacy => assert_owner_lost(&client.until(&asking, "failed").await),
-        // Nothing is in flight: whoever gets the answers carries on.
+        // Nothing is in flight: the replica that gets the answers carries the call on.
         Era::Modern => {
             let after = client.get(&asking).await;
             assert_eq!(after["inputRequests"], state["inputRequests"]);

@@ -284,7 +284,7 @@ async fn what_is_wrong_is_answered_under_its_id(era: Era) {
     assert!(answer["result"]["tools"].is_array(), "{answer}");
 }
 
-/// Whoever closes the pipe waits no more: what only they waited for is cancelled.
+/// A client that closes the pipe no longer waits: calls that only this client waited for are cancelled.
 async fn the_client_s_end_is_the_end(era: Era) {
     let upstream = Upstream::start(era).await;
     let mut client = Launched::new(Config::never(), &upstream);
@@ -387,7 +387,7 @@ async fn a_session_that_cannot_be_opened_again_is_tried_by_the_next_request() {
         let answer = client.request(json!(id), "tools/call", echo.clone()).await;
         assert!(answer["error"]["code"].is_i64(), "{answer}");
     }
-    // A stream that goes on behind the answer holds nobody up.
+    // A stream that goes on after the answer delays no other call.
     upstream.greet(Greeting::AnswerAndStay);
     let answer = client.request(json!(3), "tools/call", echo).await;
     assert_eq!(answer["result"]["content"][0]["text"], "x", "{answer}");
@@ -409,7 +409,7 @@ async fn a_question_behind_a_burst_comes_to_a_client_that_reads_late() {
         .say(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": steps}))
         .await;
     upstream.until_started("a").await;
-    // Somebody else's call takes longer than all of it.
+    // Another client's call takes longer than all of this.
     let mut other = Launched::new(Config::never(), &upstream);
     other.initialize().await;
     let slow = call("slow", json!({"ms": 1500}));

@@ -139,7 +139,7 @@ async fn a_call_becomes_a_task_when_the_store_is_back(era: Era) {
     }
 }
 
-/// The client hears that the store is away, and the server that nobody waits.
+/// The client hears that the store is away, and the server hears that no client waits.
 async fn a_cancel_stops_the_call_at_once_and_is_written_later(era: Era) {
     let (rig, redis) = rig(era).await;
     let client = rig.client();

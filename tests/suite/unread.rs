@@ -236,7 +236,7 @@ async fn post(client: &Client, session: &str, spelling: &Spelling) -> Answer {
     request.send().await
 }
 
-/// Messages that raincheck did not say by itself. What nobody can read is none of its own.
+/// Messages that raincheck did not write itself. An unreadable message is not raincheck's own.
 fn reached(rig: &Rig) -> usize {
     let own = [
         "initialize",

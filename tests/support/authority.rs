@@ -1,4 +1,4 @@
-//! Who signs certificates for the tests.
+//! A certificate authority for the tests.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
@@ -23,22 +23,23 @@ impl Authority {
         }
     }
 
-    /// PEM.
+    /// The authority's certificate, in PEM.
     pub(crate) fn roots(&self) -> String {
         self.certificate.clone()
     }
 
-    /// Certificate and key.
+    /// Issues a certificate and its key, in PEM.
     pub(crate) fn issue(&self) -> (String, String) {
         self.issue_until(4000)
     }
 
-    /// The same, until the end of that year.
+    /// Issues a certificate that is valid until the end of that year.
     pub(crate) fn issue_until(&self, year: i32) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(year, 12, 31);
-        // Named like its authority, OpenSSL would take it for one that signed itself.
+        // The subject must differ from the authority's: otherwise OpenSSL takes the certificate for a
+        // self-signed certificate.
         params.distinguished_name = DistinguishedName::new();
         params
             .distinguished_name

@@ -1,8 +1,8 @@
-//! A directory of its own for a test.
+//! A temporary directory for one test.
 
 use std::path::{Path, PathBuf};
 
-/// Gone when the test is.
+/// The directory is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct TempDir(PathBuf);
 
@@ -23,7 +23,7 @@ impl TempDir {
         &self.0
     }
 
-    /// A file in it with this text.
+    /// Creates a file in the directory with this text.
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();

@@ -1,6 +1,6 @@
-//! Waits in tests for what announces itself by no event: a look, a small pause, another look, for a bounded time.
+//! Polls, with a small pause and for a bounded time, for a condition that no event announces.
 //!
-//! Where an event can be awaited, a test awaits the event. A test binary that uses only a part of this file says
+//! If an event can be awaited, a test awaits the event. A test binary that uses only a part of this file says
 //! `#[expect(dead_code, reason = "..")]` at its `mod`.
 
 use std::fmt::Display;
@@ -8,10 +8,11 @@ use std::future::Future;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-/// Between two looks. Short beside what tests wait for, and long enough to leave the processor to what they wait for.
+/// The pause between two polls: short compared to what tests wait for, and long enough to leave the processor
+/// to the program under test.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What one look says: what was awaited is found, or this was seen instead.
+/// The outcome of one poll: the awaited value, or what was seen instead.
 pub(crate) trait Look {
     type Found;
     type Seen: Display;
@@ -46,7 +47,8 @@ impl<T, S: Display> Look for Result<T, S> {
     }
 }
 
-/// Looks until it is found. After `patience` the test fails, with what was awaited and what was seen last.
+/// Polls until the value is found. After `patience` the test fails, with what was awaited and what was seen
+/// last.
 #[track_caller]
 pub(crate) fn eventually<L: Look, F: Future<Output = L>>(
     patience: Duration,
@@ -60,9 +62,9 @@ pub(crate) fn eventually<L: Look, F: Future<Output = L>>(
     }
 }
 
-/// Looks until it is found. After `patience`: what was seen last.
+/// Polls until the value is found. After `patience`, returns what was seen last.
 ///
-/// The look is no `AsyncFnMut`: the compiler then does not see that what waits for it can be spawned.
+/// The closure is no `AsyncFnMut`, because the compiler then cannot prove that the future is `Send`.
 pub(crate) async fn try_eventually<L: Look, F: Future<Output = L>>(
     patience: Duration,
     mut look: impl FnMut() -> F,
@@ -75,7 +77,7 @@ pub(crate) async fn try_eventually<L: Look, F: Future<Output = L>>(
                 Ok(found) => return Ok(found),
                 Err(seen) => last = Some(seen),
             },
-            // A look that hangs ends with the patience.
+            // A poll that hangs ends when `patience` is over.
             Err(_elapsed) => break,
         }
         if tokio::time::Instant::now() >= deadline {
@@ -89,7 +91,7 @@ pub(crate) async fn try_eventually<L: Look, F: Future<Output = L>>(
     ))
 }
 
-/// The same where nothing is async: a child process is started, a test has no runtime. A look must not hang.
+/// Polls without async, for tests without a runtime and while a child process starts. A poll must not hang.
 #[track_caller]
 pub(crate) fn eventually_blocking<L: Look>(
     patience: Duration,

@@ -11,7 +11,7 @@ use redis::{Cmd, Connection, FromRedisValue};
 use crate::eventually::eventually_blocking;
 use crate::redis_server::RedisServer;
 
-/// No server tells when the servers know each other: each is asked until then.
+/// The longest wait until the servers know each other. No event announces that, so each server is polled.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Three primaries that share the slots and keep everything on disk.
@@ -23,7 +23,8 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start() -> Self {
-        // A port and the one of the cluster's own talk: the usual distance of 10,000 may be taken.
+        // Each node needs a second port for the cluster bus. It is chosen explicitly, because the default
+        // (the port plus 10,000) may be taken.
         let free = free_ports(6);
         let (ports, buses) = free.split_at(3);
         let nodes = ports.iter().zip(buses).map(|(port, bus)| {
@@ -60,7 +61,7 @@ impl Cluster {
             ask::<()>(&mut node, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
             ask::<()>(&mut node, &["CLUSTER", "ADDSLOTSRANGE", &from, &to]);
         }
-        // After all of that: a node that knows others takes no epoch any more.
+        // MEET comes last, because a node that knows other nodes refuses to set its epoch.
         let mut first = cluster.nodes[0].connect();
         for (port, bus) in ports.iter().zip(buses) {
             let (port, bus) = (port.to_string(), bus.to_string());
@@ -78,7 +79,7 @@ impl Cluster {
         )
     }
 
-    /// Until every node knows every other one and all slots are served.
+    /// Waits until every node knows every other node and all slots are served.
     pub(crate) fn wait(&self) {
         for node in &self.nodes {
             let mut connection = node.connect();
@@ -140,7 +141,8 @@ impl Sentinels {
         format!("redis-sentinel://{}/main", hosts.join(","))
     }
 
-    /// Until each Sentinel knows the others and the replica: before that, they would not fail over.
+    /// Waits until each Sentinel knows the others and the replica: before that, the Sentinels would not fail
+    /// over.
     fn wait(&self) {
         for sentinel in &self.sentinels {
             let mut connection = sentinel.connect();
@@ -171,7 +173,7 @@ impl Sentinel {
         let random = uuid::Uuid::new_v4().simple().to_string();
         let directory = std::env::temp_dir().join(format!("rcw-{}", &random[..12]));
         std::fs::create_dir(&directory).unwrap();
-        // It writes its own state there.
+        // The Sentinel writes its own state into this file.
         let file = directory.join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 2\n\
@@ -209,7 +211,7 @@ impl Drop for Sentinel {
 }
 
 impl RedisServer {
-    /// One that was started again reads its file first.
+    /// Connects. A server that was started again reads its file first, so this may take several attempts.
     pub(crate) fn connect(&self) -> Connection {
         let client = redis::Client::open(self.url()).unwrap();
         eventually_blocking(PATIENCE, "the server has read its file", || {

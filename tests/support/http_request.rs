@@ -1,4 +1,5 @@
-//! A request as it comes over the wire, for servers that answer byte by byte. Its client is a well-behaved one.
+//! Reads a request from the wire, for servers that answer byte by byte. The client is assumed to be
+//! well-behaved.
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};

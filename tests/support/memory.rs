@@ -1,20 +1,20 @@
-//! What memory a process holds, by the kernel's word.
+//! The memory of a process, as the kernel reports it.
 
 use std::fs;
 
 const KIB: u64 = 1024;
 
-/// What it holds now, in bytes.
+/// The resident memory now, in bytes.
 pub(crate) fn resident(pid: u32) -> u64 {
     field(pid, "VmRSS:")
 }
 
-/// From here on the peak counts.
+/// Resets the peak.
 pub(crate) fn forget_peak(pid: u32) {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("a process of our own");
 }
 
-/// The most that it held since.
+/// The most resident memory since the peak was reset, in bytes.
 pub(crate) fn peak(pid: u32) -> u64 {
     field(pid, "VmHWM:")
 }

@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 pub(crate) const POD: &str = "10.231.0.2";
 const KUBELET: &str = "10.231.0.1";
 
-/// Gone, with the cable, when dropped. Fails the test where namespaces cannot be made: what was not
-/// tested from outside is not tested.
+/// The namespaces and the cable are removed when this is dropped. The test fails if namespaces cannot be
+/// made, because skipping it would look like success.
 #[derive(Debug)]
 pub(crate) struct Pod {
     pod: String,
@@ -45,7 +45,7 @@ impl Pod {
         inside(&self.pod, program)
     }
 
-    /// The status and body that the kubelet gets from the pod; no status: nobody listens.
+    /// The status and body that the kubelet gets from the pod; `None`: nothing listens there.
     pub(crate) fn get(&self, port: u64, path: &str) -> Option<(u16, String)> {
         let script = format!(
             "exec 3<>/dev/tcp/{POD}/{port} || exit 7\n\

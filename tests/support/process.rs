@@ -1,10 +1,10 @@
-//! Processes that tests know by their pid alone: children of the program under test, and what those started.
+//! Processes that tests know by their pid only: children of the program under test, and their children.
 
 use std::time::Duration;
 
 use crate::eventually::eventually;
 
-/// The process runs. One that has ended and waits for its parent to look does not.
+/// Whether the process runs. A zombie does not count as running.
 pub(crate) fn is_there(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")

@@ -1,4 +1,4 @@
-//! A Redis of its own for each test: a child on a Unix socket, gone when the test ends.
+//! A Redis server for one test: a child process on a Unix socket, which ends with the test.
 //!
 //! A test binary that uses only a part of it says `#[expect(dead_code, reason = "..")]` at its `mod`.
 
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::eventually::eventually_blocking;
 
-/// A running server. Fails the test where `redis-server` is not installed: a store that was not
-/// tested is not tested.
+/// A running server. The test fails if `redis-server` is not installed, because skipping it would look like
+/// success.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     child: Child,
@@ -54,14 +54,14 @@ impl RedisServer {
         self.child.wait().unwrap();
     }
 
-    /// A new server at the same place, with what the old one kept on disk.
+    /// Starts a new server on the same socket, with what the old server kept on disk.
     pub(crate) fn restart(&mut self) {
         let _ = std::fs::remove_file(self.socket());
         self.child = spawn(&self.directory, &self.arguments);
         self.wait();
     }
 
-    /// Stopped, not gone: connections stay open and nobody answers.
+    /// Stops the process by SIGSTOP: connections stay open, and the server does not answer.
     pub(crate) fn freeze(&self) {
         self.signal("-STOP");
     }
@@ -105,7 +105,7 @@ fn spawn(directory: &Path, arguments: &Vec<String>) -> Child {
         .expect("redis-server must be installed: the Redis store is not tested without it")
 }
 
-/// Any answer will do: a server with a password answers as well.
+/// Whether the server answers. An error counts, because a server with a password answers with an error.
 fn answers(socket: &Path) -> bool {
     let Ok(mut stream) = UnixStream::connect(socket) else {
         return false;

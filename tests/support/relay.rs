@@ -1,4 +1,5 @@
-//! Other ways to a server that listens on TCP: its bytes, over TLS or a Unix socket.
+//! A relay in front of a server that listens on TCP, which makes the server reachable over TLS or a Unix
+//! socket.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::authority::Authority;
 
-/// Gone when dropped, and its connections with it.
+/// The relay. Dropping it closes its connections.
 #[derive(Debug)]
 pub(crate) struct Relay {
     port: u16,
@@ -50,18 +51,19 @@ impl Relay {
         relay
     }
 
-    /// With another host than the certificate's it is another URL of the same place.
+    /// The URL of the relay, with this host. Another host than the certificate's gives another URL of the
+    /// same server.
     pub(crate) fn url(&self, host: &str) -> String {
         format!("https://{host}:{}/mcp", self.port)
     }
 
-    /// From the next connection on.
+    /// Changes the TLS configuration from the next connection on.
     pub(crate) fn change(&self, terms: ServerConfig) {
         *self.terms.lock().unwrap() = Arc::new(terms);
     }
 }
 
-/// Until the guard is dropped.
+/// Relays from a Unix socket until the guard is dropped.
 pub(crate) fn over_socket(file: &Path, target: SocketAddr) -> DropGuard {
     let listener = UnixListener::bind(file).unwrap();
     let stop = CancellationToken::new();

@@ -23,13 +23,13 @@ use tokio_util::sync::CancellationToken;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// How the next POST of a method is answered, instead of being heard.
+/// How the next POST of a method is answered instead of being handled.
 #[derive(Debug, Clone)]
 pub(crate) enum Refusal {
     Status(u16, &'static str),
     /// The connection ends without a response; the message counts as heard.
     Reset,
-    /// It is heard, and acknowledged when its answer was given.
+    /// The message is handled, and acknowledged only after its answer was given.
     Late,
 }
 
@@ -38,7 +38,7 @@ struct Script {
     /// What the stream names first; `ID` becomes the line's. `None`: nothing.
     endpoint: Option<String>,
     refusals: Vec<(String, Refusal)>,
-    /// Wanted as `Authorization`.
+    /// The value that `Authorization` must have.
     token: Option<String>,
     lines: HashMap<u64, mpsc::Sender<Bytes>>,
     opened: u64,

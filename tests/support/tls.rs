@@ -48,7 +48,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 #[derive(Debug)]
 struct Files(PathBuf);
 

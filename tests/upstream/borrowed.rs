@@ -202,7 +202,7 @@ async fn the_client_s_stream_is_heard_by_both() {
     assert_eq!(server.count("GET"), 1);
     drop(session);
     drop(news);
-    // Nobody needs it any more: the server sees that.
+    // No client needs the stream any more, and the server sees that.
     server.until(|s| s.hung_up() == 2).await;
 }
 
@@ -391,7 +391,7 @@ async fn a_ping_is_the_client_s_while_it_reads_and_else_ours() {
     assert_eq!(server.count("answer"), 0);
 }
 
-/// Some servers end a session where a ping is not answered, and stall where nobody reads.
+/// Some servers end a session if a ping is not answered, and stall if their stream is not read.
 #[tokio::test]
 async fn a_stream_without_a_reader_is_read_on() {
     let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;

@@ -115,7 +115,7 @@ async fn an_era_that_is_configured_stays() {
     assert_eq!(server.count("server/discover"), 0);
 }
 
-/// What passes through as bytes is looked at, too, but nobody waits for what comes of it.
+/// Responses that pass through as bytes are examined, too, but no client waits for the outcome.
 #[tokio::test]
 async fn refused_bytes_are_a_doubt() {
     let server = legacy_server().await;

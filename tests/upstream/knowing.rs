@@ -43,7 +43,7 @@ async fn a_server_that_is_slow_to_say_what_it_is_is_waited_for() {
     let slow = Duration::from_secs(20);
     server.on_discover(Reply::result(server::DISCOVERED).after(slow));
     let up = upstream(&server);
-    // Also after whoever asked first has gone.
+    // This holds also after the client that asked first has gone.
     tokio::select! {
         _ = up.era(None) => panic!("it is slow"),
         () = server.until(|s| s.count("server/discover") == 1) => {}

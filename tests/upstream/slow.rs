@@ -30,7 +30,7 @@ async fn way_to(target: SocketAddr, is_open: watch::Receiver<bool>) -> SocketAdd
     address
 }
 
-/// Else it would run the call to its end, and nobody would know of it.
+/// Otherwise the server would run the call to its end, and no client would hear of it.
 #[tokio::test]
 async fn a_cancel_reaches_a_server_that_hears_slowly() {
     let server = Server::start(Reply::sse_open(": nothing\n\n")).await;

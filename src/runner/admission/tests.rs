@@ -28,7 +28,7 @@ fn is_in(leg: &Admittance) -> bool {
     matches!(leg, Admittance::Now(_))
 }
 
-fn comes(leg: &mut Admittance) -> bool {
+fn is_admitted(leg: &mut Admittance) -> bool {
     let Admittance::Queued(queued) = leg else {
         return false;
     };
@@ -72,7 +72,9 @@ fn first_come_first_served_and_a_full_queue_refuses() {
         ]
     );
     drop(first);
-    assert!(!comes(&mut queue[2]) && !comes(&mut queue[1]) && comes(&mut queue[0]));
+    assert!(
+        !is_admitted(&mut queue[2]) && !is_admitted(&mut queue[1]) && is_admitted(&mut queue[0])
+    );
     // A leg that leaves the queue keeps the order of the others and frees its queue slot.
     drop(queue.remove(1));
     assert_eq!(said(&queue[1]), "Waiting for a free place; it is the next");
@@ -80,7 +82,7 @@ fn first_come_first_served_and_a_full_queue_refuses() {
     assert!(!is_in(&last[0]) && !is_in(&last[1]));
     assert_eq!(admission.enter("x").unwrap_err(), QueueFull);
     drop(second);
-    assert!(!comes(&mut last[1]) && !comes(&mut last[0]) && comes(&mut queue[1]));
+    assert!(!is_admitted(&mut last[1]) && !is_admitted(&mut last[0]) && is_admitted(&mut queue[1]));
 }
 
 #[test]
@@ -106,9 +108,9 @@ fn who_waits_for_a_tool_takes_no_place_from_others() {
     );
     // The tool's permit becomes free, and then the server's permit, which `x` asked for first.
     drop(slow);
-    assert!(!comes(&mut next) && comes(&mut third));
+    assert!(!is_admitted(&mut next) && is_admitted(&mut third));
     drop(other);
-    assert!(comes(&mut next));
+    assert!(is_admitted(&mut next));
 }
 
 #[test]
@@ -117,9 +119,9 @@ fn a_leg_that_was_let_in_before_is_never_refused() {
     let first = admission.enter("x").unwrap();
     assert_eq!(admission.enter("x").unwrap_err(), QueueFull);
     let mut leg = admission.queue("x");
-    assert!(!comes(&mut leg));
+    assert!(!is_admitted(&mut leg));
     drop(first);
-    assert!(comes(&mut leg));
+    assert!(is_admitted(&mut leg));
 }
 
 /// Every end of a leg gives back its permits and slots: after it the limits are as they were.
@@ -131,7 +133,7 @@ fn no_place_is_lost_in_a_thousand_mixed_ends() {
         let tool = ["ab1", "ab2", "x", "y"][number % 4];
         legs.extend(admission.enter(tool));
         for leg in &mut legs {
-            comes(leg);
+            is_admitted(leg);
         }
         let at_server = legs.iter().filter(|turn| is_in(turn)).count();
         assert!(at_server <= 3 && legs.len() - at_server <= 4);

@@ -60,7 +60,7 @@ impl Carrier {
                 self.commit_told().await;
                 Flow::Done
             }
-            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
             // If the store is away, the sweeper ends the record when the store is back.
             Err(NotApplied::Gone | NotApplied::Store(_)) => self.on_record_gone().await,
         }

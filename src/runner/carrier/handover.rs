@@ -31,7 +31,7 @@ impl Carrier {
         }
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
-            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
             // Only this replica cannot reach the store: other replicas find the call as that of a lost owner.
             Err(NotApplied::Store(_)) if self.is_resumable() => {
                 self.leave();
@@ -51,10 +51,10 @@ impl Carrier {
     pub(super) async fn on_draining(&mut self) -> Flow {
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
-            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
             Err(NotApplied::Store(error)) => {
-                warn!(%error, "a call that waits is not yet left to others");
+                warn!(%error, "a waiting call is not yet left to other replicas");
                 let at = Instant::now() + HAND_OVER_AGAIN;
                 self.timers.arm(Timer::HandOver, at);
                 Flow::Continue
@@ -123,7 +123,7 @@ impl Carrier {
                 }
                 Some(self.next_leg())
             }
-            Err(NotApplied::Rejected(_, latest)) => Some(self.see(*latest).await),
+            Err(NotApplied::Rejected(_, latest)) => Some(self.act_on(*latest).await),
             Err(NotApplied::Gone | NotApplied::Store(_)) => None,
         }
     }

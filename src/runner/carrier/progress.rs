@@ -144,7 +144,7 @@ impl Carrier {
         let event = TaskEvent::Owner(recorded.fence, progressed);
         // Progress may be lost: newer progress follows.
         match self.runner.ledger.try_apply(&recorded.loaded, event).await {
-            Ok(Tried::Done(loaded, _) | Tried::Conflict(loaded)) => self.see(*loaded).await,
+            Ok(Tried::Done(loaded, _) | Tried::Conflict(loaded)) => self.act_on(*loaded).await,
             Err(_) => Flow::Continue,
         }
     }

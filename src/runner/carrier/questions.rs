@@ -94,11 +94,11 @@ impl Carrier {
             Ok(_) => Flow::Continue,
             // A resumed stream repeated the question, or another replica carries the call now.
             Err(NotApplied::Rejected(Rejected::Unchanged | Rejected::NotOwner, latest)) => {
-                self.see(*latest).await
+                self.act_on(*latest).await
             }
             Err(NotApplied::Rejected(_, latest)) => {
                 self.refuse(&question).await;
-                self.see(*latest).await
+                self.act_on(*latest).await
             }
             Err(NotApplied::Gone) => self.on_record_gone().await,
             Err(NotApplied::Store(_)) => {
@@ -182,8 +182,8 @@ impl Carrier {
             waits: false,
         };
         match self.runner.ledger.apply(&recorded.loaded, event).await {
-            Ok((loaded, _)) => self.see(loaded).await,
-            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            Ok((loaded, _)) => self.act_on(loaded).await,
+            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
             // The question stays open in the task, so that the client can answer it there.
             Err(NotApplied::Store(_)) => Flow::Continue,

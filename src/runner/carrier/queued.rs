@@ -46,7 +46,7 @@ impl Carrier {
                 self.open();
                 Flow::Continue
             }
-            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
             // Other calls may not need the store: they get the permits until the store is back.
             Err(NotApplied::Store(_)) => {

@@ -53,7 +53,7 @@ impl Carrier {
             return Flow::Continue;
         };
         match self.apply(OwnerEvent::Resumable(point)).await {
-            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
+            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
             // Without the resume point only other replicas cannot carry the call on; this carrier is not
             // affected.
             Ok(_) | Err(NotApplied::Gone | NotApplied::Store(_)) => Flow::Continue,
@@ -67,7 +67,7 @@ impl Carrier {
             return Flow::Continue;
         };
         match self.runner.ledger.load(recorded.task().id).await {
-            Ok(Some(loaded)) => self.see(loaded).await,
+            Ok(Some(loaded)) => self.act_on(loaded).await,
             Ok(None) => self.on_record_gone().await,
             Err(_) => {
                 self.reload_later();
@@ -77,7 +77,7 @@ impl Carrier {
     }
 
     /// Does what the record asks of this carrier.
-    pub(super) async fn see(&mut self, loaded: Loaded) -> Flow {
+    pub(super) async fn act_on(&mut self, loaded: Loaded) -> Flow {
         let Some(recorded) = self.stage.recorded_mut() else {
             return Flow::Continue;
         };

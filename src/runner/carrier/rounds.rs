@@ -29,7 +29,7 @@ impl Carrier {
                 self.on_round_recorded().await
             }
             Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, latest)) => {
-                Box::pin(self.see(*latest)).await
+                Box::pin(self.act_on(*latest)).await
             }
             Err(NotApplied::Rejected(..)) => self.give_up(Reason::UpstreamInvalid).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,

@@ -51,7 +51,7 @@ impl Carrier {
         if let CallStage::Plain(plain) = &mut self.stage
             && !std::mem::replace(&mut plain.window_failed, true)
         {
-            warn!(error = %why, "a call could not become a task yet and stays held");
+            warn!(error = %why, "a call could not become a task yet; its client waits on its connection");
         }
         self.window_again();
         Flow::Continue

@@ -19,7 +19,7 @@ pub(super) fn record(
     id: TaskId,
     now_ms: u64,
 ) -> Result<Option<Stored>, redb::Error> {
-    Ok(standing(&database.begin_read()?, id, now_ms)?.map(|found| found.stored))
+    Ok(unexpired(&database.begin_read()?, id, now_ms)?.map(|found| found.stored))
 }
 
 pub(super) fn request(
@@ -28,7 +28,7 @@ pub(super) fn request(
     now_ms: u64,
 ) -> Result<Option<Bytes>, redb::Error> {
     let transaction = database.begin_read()?;
-    if standing(&transaction, id, now_ms)?.is_none() {
+    if unexpired(&transaction, id, now_ms)?.is_none() {
         return Ok(None);
     }
     let pieces = transaction.open_table(PIECES)?;
@@ -134,7 +134,7 @@ pub(super) fn incarnations_in(
     }
 }
 
-fn standing(
+fn unexpired(
     transaction: &ReadTransaction,
     id: TaskId,
     now_ms: u64,

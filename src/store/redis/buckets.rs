@@ -116,7 +116,7 @@ impl Buckets {
                 }
                 () = self.written.some.notified() => self.written.take(),
             };
-            match self.look(wanted).await {
+            match self.read_logs(wanted).await {
                 Ok(()) => lost &= self.marks.iter().any(|mark| mark.is_down),
                 Err(error) => {
                     if !std::mem::replace(&mut lost, true) {
@@ -147,7 +147,7 @@ impl Buckets {
 
     /// Reads the logs whose bits are set, all at the same time. An error of one log delays the others by at most one
     /// command.
-    async fn look(&mut self, wanted: u64) -> Result<(), StoreError> {
+    async fn read_logs(&mut self, wanted: u64) -> Result<(), StoreError> {
         let (link, keys) = (&self.link, &self.keys);
         let wanted = keys
             .buckets()
@@ -170,7 +170,7 @@ impl Buckets {
                         self.written.note(bucket);
                     }
                     for seen in seen {
-                        // Without a follower the send fails, and nobody needs the change.
+                        // The send fails only if there is no follower, and then the change is not needed.
                         let _ = self.changes.send(seen);
                     }
                 }

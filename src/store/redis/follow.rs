@@ -135,7 +135,7 @@ impl Follower {
     }
 
     fn publish(&self, seen: ChangeEvent) {
-        // Without a follower the send fails, and nobody needs the change.
+        // The send fails only if there is no follower, and then the change is not needed.
         let _ = self.changes.send(seen);
     }
 }

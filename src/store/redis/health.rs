@@ -28,7 +28,7 @@ impl PolicyWatch {
         }
         loop {
             tokio::time::sleep(self.every).await;
-            let Some(now) = self.look().await else {
+            let Some(now) = self.read_policies().await else {
                 continue;
             };
             let before = self.health.send_replace(now);
@@ -44,7 +44,7 @@ impl PolicyWatch {
 impl PolicyWatch {
     /// The health, or `None` if not every server answered. One server that evicts is enough for `Degraded`; `Good` needs
     /// the answers of all servers.
-    async fn look(&self) -> Option<StoreHealth> {
+    async fn read_policies(&self) -> Option<StoreHealth> {
         let mut all_told = true;
         for server in &self.topology.map().servers {
             let mut command = redis::cmd("INFO");

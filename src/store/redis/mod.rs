@@ -106,7 +106,7 @@ impl Redis {
         open::examine_all(&topology, &keys, options).await?;
         let link = Arc::new(Link::new(Arc::clone(&topology), options.command_timeout));
         let (sender, changes) = broadcast::channel(LOG_LENGTH);
-        // Read the end of the log before anybody subscribes, so that no change is lost in between.
+        // Read the end of the log before the first subscription, so that no change is lost in between.
         let (follow, written): (Following, _) = if is_cluster {
             let started = Buckets::start(Arc::clone(&link), keys.clone(), sender).await;
             let (buckets, written) = started.map_err(RedisOpenError::Log)?;

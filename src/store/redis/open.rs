@@ -178,7 +178,10 @@ fn check_policy(
     match policy {
         Some(policy) if policy == SAFE => Ok(()),
         Some(policy) if options.allow_eviction => {
-            warn!(server, policy, "Redis may evict tasks, as was allowed");
+            warn!(
+                server,
+                policy, "Redis may evict tasks, which store.allow_eviction allows"
+            );
             Ok(())
         }
         Some(policy) => Err(RedisOpenError::Eviction { server, policy }),

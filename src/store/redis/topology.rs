@@ -109,7 +109,7 @@ impl Topology {
                     self.doubted.notified().await;
                 }
             }
-            match self.look().await {
+            match self.find_map().await {
                 Ok(map) => {
                     told = false;
                     if self.publish(map) {
@@ -118,7 +118,7 @@ impl Topology {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
-                        warn!(%error, "it is not known where Redis is now; asking on");
+                        warn!(%error, "the current Redis servers are unknown; asking again");
                     }
                     self.doubted.notify_one();
                 }
@@ -128,7 +128,7 @@ impl Topology {
         }
     }
 
-    async fn look(&self) -> Result<Map, RedisOpenError> {
+    async fn find_map(&self) -> Result<Map, RedisOpenError> {
         match &self.target {
             // Only a new connection resolves the name again and finds the new primary behind it.
             Target::Single(url) => {
@@ -160,7 +160,7 @@ impl Topology {
             if changed {
                 if !is_single {
                     let names: Vec<_> = map.servers.iter().map(|server| &*server.name).collect();
-                    info!(servers = ?names, "Redis is elsewhere now");
+                    info!(servers = ?names, "the Redis servers changed");
                 }
                 *now = Arc::new(map);
             }

@@ -235,7 +235,9 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             progress,
             resume,
         } => {
-            if (message.is_none() && progress == task.progress) || falls(task, progress.as_ref()) {
+            if (message.is_none() && progress == task.progress)
+                || goes_back(task, progress.as_ref())
+            {
                 return Err(Rejected::Unchanged);
             }
             task.status_message = message.or_else(|| task.status_message.take());
@@ -287,7 +289,7 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             message,
             progress,
         } => {
-            if progress.is_some() && !falls(task, progress.as_ref()) {
+            if progress.is_some() && !goes_back(task, progress.as_ref()) {
                 task.progress = progress;
             }
             task.status_message = message;
@@ -375,7 +377,7 @@ fn queue(task: &mut Task) {
 
 /// Whether the progress is less than the known one. Progress only grows (progress, Progress Flow): a resumed
 /// stream repeats what it said before.
-fn falls(task: &Task, progress: Option<&Progress>) -> bool {
+fn goes_back(task: &Task, progress: Option<&Progress>) -> bool {
     let (Some(known), Some(new)) = (&task.progress, progress) else {
         return false;
     };

@@ -23,7 +23,7 @@ pub(super) async fn run(asked: Asked, report: &mut Report) {
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
     let hour = Duration::from_hours(1);
     let mut rig = Plan::of(Flavour::Modern).lasting(hour, hour).start().await;
-    // One replica carries them all, and nobody else asks Redis for anything.
+    // One replica carries all calls, and no other process sends commands to Redis.
     rig.replicas.truncate(1);
     let n = asked.of(10_000, 1_000);
     let calls = (0..n).map(|n| Call::work(format!("idle-{n}"), 3_600_000));

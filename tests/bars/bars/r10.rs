@@ -1,4 +1,4 @@
-//! R10: cancel races completion. One of them wins, for good; the server is told in time that nobody waits.
+//! R10: cancel races completion. One of them wins, for good; the server is told in time that no client waits.
 
 use std::time::{Duration, Instant};
 

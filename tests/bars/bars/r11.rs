@@ -52,7 +52,7 @@ async fn answered(rig: &Rig, flavour: Flavour, n: u32) -> Result<(), String> {
         .flatten()
         .map(|(key, _)| key.clone())
         .collect();
-    // One of two, and one that nobody asked.
+    // The answer to one of two questions, and an answer to a question that was not asked.
     let part = json!({&keys[0]: answer("first"), "never-asked": answer("stray")});
     acknowledged(&a.update(&id, part).await, "a partial update")?;
     let left = until_asked(b, &id, 1).await?;

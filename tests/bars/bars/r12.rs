@@ -60,7 +60,7 @@ async fn adopted(mut asked: Asked) -> Report {
     tokio::time::sleep(asked.seed.millis(200, 700)).await;
     rig.replicas[A].kill();
     rig.clients.remove(A);
-    // Answers are taken by whoever is there, and reach the server once it has an owner again.
+    // Any replica takes the answers, and they reach the server once the task has an owner again.
     for task in tasks.iter().filter(|task| task.call.ask > 0) {
         if let Err(why) = answer_all(&rig, &task.id).await {
             report.zero("adopted_questions_lost", vec![why]);

@@ -64,7 +64,7 @@ async fn durable(mut asked: Asked, report: &mut Report) {
         rig.replicas[place].restart().await;
         ids.push(id);
     }
-    // The last ones end too, although nobody who carried them is left.
+    // The last tasks end, too, although no replica that carried them is left.
     let deadline = Instant::now() + MAX_DURATION + LEASE + SLACK;
     for id in ids.iter().rev().take(10) {
         let seen = follow(&rig.clients, id, deadline).await;

@@ -246,7 +246,7 @@ impl Shared {
         self.faults.iter().find(|fault| fault.name == name)
     }
 
-    /// Somebody comes back to a stream: the event's id says to which.
+    /// A client resumes a stream. The id of the event says which stream.
     fn resume(&self, incoming: &WireRequest) -> Scene {
         let last = incoming.header("last-event-id").unwrap_or_default();
         let (token, _) = last.split_once('/').unwrap_or(("", ""));

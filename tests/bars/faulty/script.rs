@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// In whatever the server says that is none of the client's business. Nobody may ever read it.
+/// A text in the server's messages that is not meant for the client. No client may ever read it.
 pub(crate) const CANARY: &str = "CANARY-5d1e";
 
 /// One thing that the server does. A script that comes to its end keeps the connection for the next request.
@@ -43,7 +43,7 @@ pub(crate) struct Asked {
     pub(crate) token: String,
     /// How many requests came for this call, this one included.
     pub(crate) nth: u32,
-    /// Where redirects lead, and nobody may go.
+    /// The address to which redirects lead. It must never be requested.
     pub(crate) trap: String,
 }
 

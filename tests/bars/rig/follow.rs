@@ -105,7 +105,7 @@ const REASONS: [&str; 6] = [
     "upstream_unreachable",
 ];
 
-/// What is wrong with an end of a task that nobody cancelled, by what the server knows of the call.
+/// What is wrong with the end of a task that was not cancelled, judged by what the server knows of the call.
 pub(crate) fn judge(token: &str, end: &Value, entry: &Entry) -> Option<String> {
     let evidence = || {
         Some(format!(

@@ -129,7 +129,7 @@ impl Replica {
         matches!(ended, Some(Ok(None)))
     }
 
-    /// It ended although nobody ended it.
+    /// The process ended although the test did not end it.
     pub(crate) fn died(&mut self) -> bool {
         self.child.is_some() && !self.runs()
     }

@@ -63,7 +63,7 @@ async fn carry(mut outside: TcpStream, server: SocketAddr, frozen: CancellationT
     };
     let copying = tokio::io::copy_bidirectional(&mut outside, &mut inside);
     if frozen.run_until_cancelled(copying).await.is_none() {
-        // Both sides stay open, and nobody reads.
+        // Both sides stay open, and neither is read.
         std::future::pending::<()>().await;
     }
 }

@@ -45,7 +45,7 @@ fn undo_keeps_a_token_that_was_replaced() {
     assert!(!now.contains("RAINCHECK"), "{now}");
 }
 
-/// Settings that are shared were wrapped on somebody else's machine.
+/// Shared settings were wrapped on another user's machine.
 #[test]
 fn undo_needs_no_backup_to_know_the_server() {
     let settings = Settings::new(SETTINGS);

@@ -309,7 +309,7 @@ fn a_backup_is_never_overwritten() {
     fs::write(&settings.file, SETTINGS).unwrap();
     settings.ok(&["bare", "--yes"]);
     assert_eq!(settings.backup(".3"), SETTINGS);
-    // Nor is a number used again that somebody removed.
+    // The number of a removed backup is not used again.
     fs::remove_file(settings.folder.join("mcp.json.raincheck-backup.2")).unwrap();
     settings.ok(&["time", "--yes"]);
     let backups = [

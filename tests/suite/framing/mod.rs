@@ -32,7 +32,7 @@ use early::Early;
 
 const ROUNDS: usize = 20;
 
-/// What the next caller sends, and nobody else may have.
+/// What the next caller sends, and no other caller may get.
 const SECRET: &str = "Bearer victim";
 
 /// The same requests, over whatever the listener speaks.

@@ -18,7 +18,7 @@ pub(crate) struct Answer {
     pub(crate) headers: HeaderMap,
     /// The JSON-RPC response as it came.
     pub(crate) text: String,
-    /// The whole body: what came before the response on a stream, too.
+    /// The whole body, including the events before the response on a stream.
     pub(crate) body: String,
 }
 
@@ -38,7 +38,7 @@ impl Answer {
             .unwrap_or_else(|_| panic!("{}: not JSON: {:?}", self.status, self.body))
     }
 
-    /// This answer if it has that status, for whoever asks until it has: else what was answered.
+    /// This answer if it has that status, for a poll; otherwise a text of what was answered.
     pub(crate) fn of_status(self, status: u16) -> Result<Self, String> {
         if self.status == status {
             Ok(self)

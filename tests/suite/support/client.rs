@@ -1,4 +1,4 @@
-//! A client that speaks the modern wire by hand, in the words of the domain.
+//! A client of revision 2026-07-28 that writes requests by hand, with methods named after the domain.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ use super::{PATIENCE, eventually, within};
 
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// A client: where it calls, what it declares, who it is. Each request has a connection of its
-/// own, or a stream of the one HTTP/2 connection.
+/// A client: the address that it calls, the capabilities that it declares, and its credentials. Each request
+/// has a connection of its own, or a stream of one HTTP/2 connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     address: SocketAddr,
@@ -92,7 +92,7 @@ impl Client {
             .header("mcp-name", tool)
     }
 
-    /// A request with everything that the specification wants of it but `Mcp-Name`.
+    /// A request with everything that the specification demands, except for `Mcp-Name`.
     pub(crate) fn request(&self, method: &str, mut params: Value) -> Request {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
@@ -127,7 +127,7 @@ impl Client {
         }
     }
 
-    /// Any page, as whoever asks for probes does.
+    /// Gets a page by GET, as a probe does.
     pub(crate) async fn page(&self, path: &str) -> Answer {
         self.http(Method::GET, path).send().await
     }

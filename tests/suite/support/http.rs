@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What a call says on its response.
+/// One message of a call on its response.
 #[derive(Debug)]
 pub(crate) enum Said {
     /// A notification or a request of the server; more follows.
@@ -46,7 +46,7 @@ pub(crate) fn empty(status: u16) -> Response<Body> {
     response
 }
 
-/// Events as they are said, after `first`.
+/// A response that streams `first` and then `rest`, as events.
 pub(crate) fn events(first: Option<Said>, rest: mpsc::Receiver<Said>) -> Response<Body> {
     let rest = stream::unfold(rest, |mut rest| async {
         let said = rest.recv().await?;
@@ -61,7 +61,7 @@ pub(crate) fn events(first: Option<Said>, rest: mpsc::Receiver<Said>) -> Respons
         .unwrap()
 }
 
-/// Event texts as they come, written by somebody who knows more than data.
+/// A response that streams event texts, for a test that writes other fields than `data`, too.
 pub(crate) fn raw_events(rest: mpsc::Receiver<String>) -> Response<Body> {
     let events = stream::unfold(rest, |mut rest| async {
         let text = rest.recv().await?;
@@ -85,7 +85,7 @@ pub(crate) fn called(body: &[u8]) -> Option<String> {
     Some(tool.to_owned())
 }
 
-/// Strict as the real ones are.
+/// Whether the request accepts both JSON and SSE, which real servers demand.
 pub(crate) fn accepts_both(parts: &Parts) -> bool {
     let accept = parts
         .headers

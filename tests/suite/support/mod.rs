@@ -1,4 +1,4 @@
-//! The harness: a server, the proxy, a client, in the words of the domain.
+//! The harness: a scripted server, the proxy, and clients, with methods named after the domain.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) use client::Client;
 pub(crate) use proxy::{Config, Proxy};
 pub(crate) use upstream::{Era, Upstream};
 
-/// No wait in this suite is longer, unless it says so.
+/// The usual bound of a wait in this suite.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits for an event and fails with a sentence when it does not come.

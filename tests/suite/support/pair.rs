@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Client, Config, Era, PATIENCE, Proxy, Upstream, answer::Task, eventually};
 use crate::redis_server::RedisServer;
 
-/// What both replicas can read that one of them sealed.
+/// The seal key of both replicas, so that each replica can read what the other replica sealed.
 pub(crate) const SEAL_KEY: &str =
     "1f2e3d4c5b6a79880f1e2d3c4b5a69781f2e3d4c5b6a79880f1e2d3c4b5a6978";
 
@@ -18,7 +18,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Replicas that may carry on what the other one began.
+    /// Starts two replicas, each of which can carry on the calls of the other.
     pub(crate) async fn start(era: Era, terms: &str) -> Self {
         Self::with(era, terms, |config| {
             config
@@ -50,7 +50,7 @@ impl Pair {
         }
     }
 
-    /// One more replica, as both are.
+    /// Starts one more replica with the same configuration.
     pub(crate) async fn another(&self, id: &str) -> Proxy {
         replica(&self.config, id, &self.upstream).await
     }
@@ -68,8 +68,8 @@ impl Pair {
         client.get_multiplexed_async_connection().await.unwrap()
     }
 
-    /// The record says where to resume a moment after the stream did: until then nobody else can
-    /// carry the call on.
+    /// Waits until the record has a resume point. It is written a moment after the stream became resumable,
+    /// and until then no other replica can carry the call on.
     pub(crate) async fn until_resumable(&self, task: &Task) {
         let what = "where to resume is written down";
         self.until_record(PATIENCE, task, what, r#""resume":"#)

@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 
 use super::{PATIENCE, TempDir, eventually, try_eventually};
 
-/// What the proxy is started with. Everything not said is at the suite's defaults: short poll
-/// intervals, every call a task, the memory store.
+/// The configuration of the proxy. The suite's defaults are short poll intervals, every call a task, and the
+/// memory store.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     tasks: String,
@@ -36,7 +36,7 @@ impl Config {
         Self::mode("always")
     }
 
-    /// A task after so long.
+    /// The mode `auto` with this grace window.
     pub(crate) fn auto(grace_window: &str) -> Self {
         Self::mode("auto").terms(&format!("grace_window = {grace_window:?}"))
     }
@@ -164,7 +164,7 @@ impl Proxy {
         running.child.wait().unwrap();
     }
 
-    /// SIGSTOP: connections stay open and nobody answers.
+    /// Sends SIGSTOP: connections stay open, and the proxy does not answer.
     pub(crate) fn freeze(&self) {
         self.signal("-STOP");
     }
@@ -178,7 +178,7 @@ impl Proxy {
         self.signal("-HUP");
     }
 
-    /// Until the log has that text so often.
+    /// Waits until the log has this text this many times.
     pub(crate) async fn until_said(&self, text: &str, times: usize) {
         let what = format!("the log says {times} times: {text}");
         eventually(PATIENCE, &what, async || {
@@ -279,13 +279,13 @@ fn log_file(directory: &TempDir) -> PathBuf {
     directory.path().join("log")
 }
 
-/// Until no new connection is taken there.
+/// Waits until the address accepts no new connection.
 pub(crate) async fn until_closed(address: SocketAddr) {
     let refused = async || TcpStream::connect(address).await.is_err();
     eventually(PATIENCE, "the listener is closed", refused).await;
 }
 
-/// Another process may take the free port first: then with another one.
+/// Starts the process. If another process takes the free port first, tries again with another port.
 async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running {
     let log = || std::fs::read_to_string(log_file(directory)).unwrap_or_default();
     for _ in 0..5 {

@@ -1,5 +1,5 @@
-//! A session of a legacy client (2025-11-25 and before), as the client sees it. Test files with words of their own for it
-//! wrap it.
+//! A session of a legacy client (2025-11-25 and before), as the client sees it. Test files that need further
+//! methods wrap this type.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -32,7 +32,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Of a client that can fill in forms.
+    /// Opens a session of a client that supports form elicitation.
     pub(crate) async fn open(client: Client, version: &'static str) -> Self {
         Self::declaring(client, version, json!({"elicitation": {}})).await
     }
@@ -65,7 +65,7 @@ impl Session {
         (session, answer)
     }
 
-    /// The same client with the name of another session, which nobody may have begun.
+    /// The same client with another session id, which may not exist.
     pub(crate) fn named(&self, name: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What every task shows, on top of which each status has its own.
+/// The members of every task. Each status adds further members.
 const COMMON: [&str; 7] = [
     "taskId",
     "status",

@@ -8,12 +8,12 @@ use super::client::Connection;
 use super::{PATIENCE, within};
 use crate::events::Events;
 
-/// One event, and where to come back to behind it.
+/// One event, with the id from which the stream can be resumed after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,
     pub(crate) retry: Option<String>,
-    /// Null where it has none.
+    /// The message; null if the event has none.
     pub(crate) message: Value,
 }
 

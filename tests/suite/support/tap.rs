@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 pub(crate) struct Arrived(Arc<Mutex<Vec<u8>>>);
 
 impl Arrived {
-    /// Every task id in it, whoever waited for it.
+    /// Every task id in the traffic, of all clients.
     pub(crate) fn task_ids(&self) -> Vec<String> {
         task_ids(&self.0.lock().unwrap())
     }

@@ -50,7 +50,7 @@ async fn they_run_beside_the_client_s_under_strings_of_ours() {
         assert_eq!(params["progress"], step);
     }
     assert!(outcome_of(exchange).await.contains("done"));
-    // What names nobody we know is the client's.
+    // A message that names no known request belongs to the client.
     let mut mailbox = own.read_mailbox();
     assert!(mailbox.next().await.unwrap().contains("foreign"));
     let outcome = outcome_of(call("none", "{}")).await;

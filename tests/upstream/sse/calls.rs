@@ -161,7 +161,7 @@ async fn a_cancel_is_told() {
             cancelled[0]["params"]["requestId"],
             server.seen("hold")[0]["id"]
         );
-        // It may go on and ask: its line is nobody else's.
+        // The call may go on and ask, because no other call uses its line.
         on(&upstream).await;
         assert_eq!(server.opened(), 2);
     }

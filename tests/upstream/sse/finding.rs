@@ -51,7 +51,7 @@ async fn a_server_of_streamable_http_stays_one() {
     assert_eq!(upstream.era(None).await.unwrap(), LEGACY);
     assert!(upstream.is_decided() && upstream.speaks_http());
     assert_eq!(server.count("GET"), 0);
-    // What was opened to find out is closed, and serves nobody.
+    // The stream of the probe is closed, and serves no client.
     server.until(|server| server.count("DELETE") == 1).await;
     assert_eq!(outcome(&upstream, LEGACY).await, format!("result {OK}"));
     assert_eq!(server.count("initialize"), 2);

@@ -138,7 +138,7 @@ async fn a_question_that_names_no_call_is_refused_while_several_run() {
     assert!(matches!(next(&mut exchange).await, Event::Question(_)));
 }
 
-/// Servers do not answer what was cancelled, and whoever cancels calls again.
+/// Servers do not answer a cancelled call, and a client that cancelled makes further calls.
 #[tokio::test]
 async fn after_a_call_that_was_given_up_the_next_one_can_ask() {
     for is_cancelled in [true, false] {
@@ -210,7 +210,7 @@ async fn a_call_that_asks_has_its_child_to_itself() {
     }
 }
 
-/// A server may wait for its client and hear nobody else.
+/// A server may wait for its client's answer and read no other request.
 #[tokio::test]
 async fn a_list_is_not_asked_for_where_a_call_waits_for_its_client() {
     let upstream = upstream(Era::Legacy);
@@ -291,7 +291,7 @@ async fn a_cancel_is_told_in_both_eras() {
                 .filter(|m| m["method"] == "notifications/cancelled")
                 .map(|m| &m["params"]["requestId"])
                 .collect();
-            // A legacy call that nobody waits for runs on until it is cancelled.
+            // A legacy call without a waiting client runs on until it is cancelled.
             let told = by_control || era == Era::Modern;
             assert_eq!(cancelled.len(), usize::from(told), "{era:?} {by_control}");
             assert!(cancelled.iter().all(|id| **id == call["id"]));

@@ -105,7 +105,7 @@ async fn ends(stage: &Stage, trial: &Trial) -> Result<(), String> {
     stage.judge(trial, &stage.told(&id, deadline).await).await
 }
 
-/// Every connection there is goes silent, and nobody is told.
+/// Every open connection goes silent, without being closed.
 async fn half_open(era: Era, trap: SocketAddr) -> Report {
     let book = Book::default();
     let server = Faulty::start(book.clone(), trap).await;

@@ -33,7 +33,7 @@ pub(crate) struct Want {
     pub(crate) sent: u32,
     /// How often its stream was come back to.
     pub(crate) fetched: u32,
-    /// The server was told by its era's signal that nobody waits.
+    /// The server was told by its era's signal that no client waits.
     pub(crate) cancelled: bool,
     /// What the server's own requests were answered with.
     pub(crate) answers: &'static [&'static str],

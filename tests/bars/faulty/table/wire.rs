@@ -94,7 +94,7 @@ pub(super) fn faults() -> Vec<Fault> {
             let head = head(200, "application/json", &headers);
             vec![text(&format!("{head}\r\n{answer}")), Act::Spoil]
         }),
-        // The answer itself is whole: what follows it is nobody's.
+        // The answer itself is complete, and the bytes after it belong to no request.
         fault("bytes-after-the-body", COMPLETED, |asked| {
             let stray =
                 format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content":[],"x":"{CANARY}"}}}}"#);

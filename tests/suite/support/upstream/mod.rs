@@ -41,7 +41,7 @@ pub(crate) enum Era {
 pub(crate) struct Tally {
     pub(crate) started: u32,
     pub(crate) finished: u32,
-    /// The proxy said that nobody waits, by the era's own signal.
+    /// The proxy told the server, by the era's own signal, that no client waits.
     pub(crate) cancelled: u32,
     /// A modern leg that ended with questions.
     pub(crate) asked: u32,
@@ -347,7 +347,7 @@ impl Upstream {
         within(PATIENCE, &sentence, event).await.unwrap();
     }
 
-    /// Waits until somebody listens to what belongs to no call.
+    /// Waits until a client listens to the messages that belong to no call.
     pub(crate) async fn until_listened(&self) {
         self.until_listening(1).await;
     }

@@ -1,0 +1,235 @@
+//! What the report says.
+
+use super::*;
+
+/// The report where nobody is asked who calls.
+fn report(
+    config: &Config,
+    certificate: Option<Result<(), String>>,
+    store: Result<FileState, String>,
+    inspection: Result<&Inspection, &str>,
+) -> Report {
+    super::report(config, Vec::new(), certificate, store, inspection)
+}
+use crate::config::load::{Flags, load};
+
+fn config(environment: &[(&str, &str)]) -> Config {
+    let flags = Flags {
+        upstream: Some("http://127.0.0.1:8000/mcp".into()),
+        store: Some("memory:".into()),
+        ..Flags::default()
+    };
+    let pairs: Vec<_> = environment
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
+    load(&flags, &pairs).unwrap()
+}
+
+fn inspection() -> Inspection {
+    Inspection {
+        era: Era::Legacy,
+        over_sse: false,
+        server: Some("slow-server 1.0".into()),
+        capabilities: vec!["tools".into(), "logging".into()],
+        tools: vec!["build".into(), "greet\u{1b}[2J".into()],
+        started_in: None,
+    }
+}
+
+#[test]
+fn all_is_well() {
+    let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&inspection()));
+    assert!(report.good);
+    assert_eq!(
+        report.text,
+        "  ok  config        every setting is right
+  ok  listen        http://127.0.0.1:8440/mcp
+  ok  store         memory: tasks are gone when the process ends
+  ok  recovery      a call whose process dies is lost with it
+  ok  upstream      http://127.0.0.1:8000/mcp answers: slow-server 1.0
+  ok  era           legacy (2025-11-25 or before): translated for modern clients
+  ok  capabilities  tools, logging
+
+  tool       rule     mode           max_duration  retention  input    concurrency
+  build      [tasks]  auto after 2s  1h            1h         in_task  any
+  greet\u{fffd}[2J  [tasks]  auto after 2s  1h            1h         in_task  any
+"
+    );
+}
+
+#[test]
+fn how_long_a_program_needs_to_start_is_said() {
+    let found = Inspection {
+        started_in: Some(std::time::Duration::from_millis(1_440)),
+        ..inspection()
+    };
+    let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));
+    let said = "answers: slow-server 1.0, 1.4 s after its start";
+    assert!(report.text.contains(said), "{}", report.text);
+}
+
+#[test]
+fn a_store_that_another_process_has_is_no_failure() {
+    let location = Location::Embedded("/x.redb".into());
+    let said = describe_store(&location, FileState::InUse(Some(7)));
+    assert_eq!(said, "/x.redb: for one process, which has it now (pid 7)");
+}
+
+#[test]
+fn companion_tools_are_said() {
+    let wanted = config(&[("RAINCHECK_TASKS__COMPANION_TOOLS", "true")]);
+    let report = report(&wanted, None, Ok(FileState::Free), Ok(&inspection()));
+    let line = "companion     a client without Tasks gets a ticket after 45s";
+    assert!(report.text.contains(line), "{}", report.text);
+}
+
+#[test]
+fn the_old_transport_is_said() {
+    let found = Inspection {
+        over_sse: true,
+        ..inspection()
+    };
+    let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));
+    for line in [
+        "recovery      a call whose process dies is lost with its stream",
+        "era           legacy, over HTTP+SSE (2024-11-05): translated for all clients",
+    ] {
+        assert!(report.text.contains(line), "{}", report.text);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_and_is_a_failure() {
+    let exposed = config(&[("RAINCHECK_LISTEN__ADDRESS", "0.0.0.0:8440")]);
+    let certificate = Some(Err("c.pem: is cut off".to_owned()));
+    let report = report(
+        &exposed,
+        certificate,
+        Ok(FileState::Free),
+        Err("connection refused"),
+    );
+    assert!(!report.good);
+    for line in [
+        "  WRONG  listen    listen.address: 0.0.0.0:8440 can be reached",
+        "  WRONG  tls       c.pem: is cut off",
+        "  WRONG  upstream  http://127.0.0.1:8000/mcp: connection refused",
+    ] {
+        assert!(report.text.contains(line), "{}", report.text);
+    }
+}
+
+#[test]
+fn a_listener_that_knows_no_name_is_warned_of() {
+    let warned = |address: &str, others: &[(&str, &str)]| {
+        let mut environment = vec![
+            ("RAINCHECK_LISTEN__ADDRESS", address),
+            ("RAINCHECK_AUTH__ALLOW_ANONYMOUS", "true"),
+        ];
+        environment.extend(others);
+        let found = inspection();
+        let report = report(&config(&environment), None, Ok(FileState::Free), Ok(&found));
+        assert!(report.good);
+        let line = report.text.lines().find(|line| line.contains("warn"));
+        line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let advice = "listen.allowed_hosts is empty; name the hosts that clients write, such as \
+                      \"tools.example.com\"";
+    assert_eq!(
+        warned("0.0.0.0:1", &[]).unwrap(),
+        format!("warn listen no client on another machine gets in: {advice}")
+    );
+    assert_eq!(
+        warned("192.0.2.9:1", &[]).unwrap(),
+        format!("warn listen off this machine only who writes 192.0.2.9 gets in: {advice}")
+    );
+    let named = [("RAINCHECK_LISTEN__ALLOWED_HOSTS", "[\"tools.example\"]")];
+    assert_eq!(warned("0.0.0.0:1", &named), None);
+    assert_eq!(warned("127.0.0.1:1", &[]), None);
+}
+
+#[test]
+fn what_becomes_of_a_lost_call_is_said() {
+    let redis = [
+        ("RAINCHECK_STORE__URL", "redis://127.0.0.1"),
+        ("RAINCHECK_STORE__NAMESPACE", "ns"),
+        ("RAINCHECK_STORE__SEAL_KEY", &"0".repeat(64)),
+        ("RAINCHECK_UPSTREAM__SHARED", "true"),
+    ];
+    let said = |environment: &[(&str, &str)]| {
+        let flags = Flags {
+            upstream: Some("http://127.0.0.1:8000/mcp".into()),
+            ..Flags::default()
+        };
+        let pairs = environment.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+        recovery(&load(&flags, &pairs.collect::<Vec<_>>()).unwrap())
+    };
+    assert!(said(&redis[..2]).starts_with("no store.seal_key"));
+    assert!(said(&redis[..3]).ends_with("the server being its own"));
+    assert!(said(&redis).starts_with("any replica"));
+    let flags = Flags {
+        store: Some("memory:".into()),
+        command: vec!["some-server".into()],
+        ..Flags::default()
+    };
+    let program = load(&flags, &[]).unwrap();
+    assert!(recovery(&program).contains("lost with its child"));
+}
+
+fn from_file(text: &str) -> Config {
+    let name = format!("raincheck-check-{}.toml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, text).unwrap();
+    let flags = Flags {
+        config: Some(path.clone()),
+        store: Some("memory:".into()),
+        ..Flags::default()
+    };
+    let config = load(&flags, &[]).unwrap();
+    std::fs::remove_file(path).unwrap();
+    config
+}
+
+/// Each rule is warned of once, a rule that never waits is not warned of, and a warning is no failure.
+#[test]
+fn long_windows_are_said_and_limits_shown() {
+    let config = from_file(
+        "upstream = { url = 'http://127.0.0.1:8000/mcp', concurrency = 16 }\n\
+             tasks = { grace_window = '5500ms', concurrency = 4 }\n\
+             [[tools]]\nname = 'inherits'\n\
+             [[tools]]\nname = 'build'\ngrace_window = '1m'\nconcurrency = 1\nqueue = 10\n\
+             [[tools]]\nname = 'always'\nmode = 'always'\ngrace_window = '1h'\n\
+             [[tools]]\nname = 'short'\ngrace_window = '5s'\n",
+    );
+    let report = report(&config, None, Ok(FileState::Free), Ok(&inspection()));
+    assert!(report.good);
+    let said: Vec<_> = report
+        .text
+        .lines()
+        .filter(|line| line.contains("warn") || line.contains(" wait"))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let lost = "is long: until its task is announced, a call is lost with its connection";
+    assert_eq!(
+        said,
+        [
+            "ok concurrency 16 all calls together, 256 wait".to_owned(),
+            format!("warn grace_window [tasks]: 5500ms {lost}"),
+            format!("warn grace_window [[tools]] #2: 1m {lost}"),
+            "build [[tools]] #2 auto after 1m 1h 1h in_task 1 with the rule's others, 10 wait"
+                .to_owned(),
+            "greet\u{fffd}[2J [tasks] auto after 5500ms 1h 1h in_task 4 at once, 256 wait"
+                .to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn a_server_without_tools_is_no_failure() {
+    let found = Inspection {
+        tools: Vec::new(),
+        ..inspection()
+    };
+    let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));
+    assert!(report.good && report.text.contains("offers no tools"));
+}

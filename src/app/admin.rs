@@ -85,9 +85,8 @@ impl Admin {
                 }
             };
             let server = async {
-                // No request goes to the server for a health that nobody asks for. The server is asked until it
-                // has answered once: a server that goes later has probes of its own, and each probe asks about a
-                // program.
+                // Without a listener the health has no reader, so no request goes to the server. With one, the server
+                // is asked until it has answered once. Later failures are its own probes' matter.
                 if is_asked {
                     health.watch_upstream(&upstream).await;
                 }

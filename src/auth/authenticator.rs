@@ -1,4 +1,4 @@
-//! Who asks: the one question that is answered before the body of a request is read.
+//! The client behind a request. raincheck decides about its credentials before it reads the body of the request.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::tokens::{self, Tokens, TokensError};
 use super::verified::{Remembered, VerifiedTokens};
 use crate::clock::Clock;
 
-/// Judges the credential of each request. There is none where raincheck asks nobody.
+/// Checks the credential of each request. Absent if the configuration asks for no credentials.
 #[derive(Debug)]
 pub struct Authenticator {
     callers: Callers,

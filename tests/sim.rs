@@ -3,7 +3,9 @@
 //!
 //! What must hold, whatever happens: a call has its effect at most once, unless it is safe to repeat; a client
 //! that hears of no effect hears the truth; a task that a client heard of ends; of two owners at most one
-//! commits; an end that was committed stays.
+//! commits; an end that was committed stays; a key runs once, however many clients come with it; only the owner
+//! of a call writes into its log; an event of a call is the same on every replica, stays as it is in the log, and
+//! comes in its order.
 //!
 //! `SEEDS=1000 cargo test --test sim` for the long run, `SEED=17` for one history. The ids of tasks and the
 //! pauses between heartbeats are drawn elsewhere: a history is nearly the same each time, not exactly.
@@ -14,8 +16,12 @@
 mod abandoned;
 #[path = "sim/dice.rs"]
 mod dice;
+#[path = "sim/joined.rs"]
+mod joined;
 #[path = "sim/link.rs"]
 mod link;
+#[path = "sim/logged.rs"]
+mod logged;
 #[path = "sim/replica.rs"]
 mod replica;
 #[path = "sim/server.rs"]
@@ -73,6 +79,11 @@ fn every_promise_holds_through_every_storm() {
             all.repeated,
             all.questions,
             all.unsent,
+            all.joined,
+            all.drained,
+            all.logged.answered,
+            all.logged.lost,
+            all.logged.taken_over,
         ];
         assert!(happened.iter().all(|count| *count > 0), "{all:?}");
     }
@@ -95,6 +106,11 @@ fn a_store_where_the_last_write_wins_is_found() {
 #[test]
 fn a_store_that_leaves_the_fence_is_found() {
     is_found(Planted::SameFence);
+}
+
+#[test]
+fn a_store_that_gives_a_name_twice_is_found() {
+    is_found(Planted::ClaimsTwice);
 }
 
 #[test]

@@ -39,6 +39,8 @@ mod redis_tls;
 mod redis_wait;
 #[path = "store/rig.rs"]
 mod rig;
+#[path = "store/sealed.rs"]
+mod sealed_only;
 #[path = "support/tls.rs"]
 mod tls_server;
 
@@ -58,6 +60,7 @@ macro_rules! with_rules {
             commits::racers_never_lose_a_commit,
             commits::writers_of_many_tasks_do_not_meet,
             commits::changes_are_seen_in_order_and_creations_are_not,
+            commits::what_is_told_is_seen_and_changes_nothing,
             commits::a_record_may_be_empty_or_large_and_of_any_bytes,
             kept::indexes_change_with_the_commit_and_not_without,
             kept::staying_in_the_same_index_keeps_the_task_there,
@@ -124,6 +127,7 @@ macro_rules! contract_test {
 with_rules!(contract_tests! { memory, crate::rig::Rig::memory(); });
 with_rules!(contract_tests! { embedded, crate::rig::Rig::embedded(); });
 with_rules!(contract_tests! { embedded_in_memory, crate::rig::Rig::embedded_in_memory(); });
+with_rules!(contract_tests! { sealed, crate::rig::Rig::sealed().await; });
 with_rules!(contract_tests! { redis, crate::rig::Rig::redis().await; });
 with_rules!(contract_test! { the_documented_access_list_is_enough, redis_setup::Tight, 1; });
 with_rules!(contract_test! { a_cluster_keeps_the_contract, fleet::Cluster, 8; });

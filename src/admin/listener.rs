@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -37,11 +38,14 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the last answers may take after the listener has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
+/// The body of an answer.
+pub(super) type AdminBody = UnsyncBoxBody<Bytes, Infallible>;
+
 /// What a listener answers.
 #[async_trait]
 pub(super) trait Answers: std::fmt::Debug + Send + Sync + 'static {
-    /// Answers one request. The future is dropped if the client goes away.
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>>;
+    /// Answers one request, which came from that address. The future is dropped if the client goes away.
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<AdminBody>;
 }
 
 /// Bound, and not served yet.
@@ -75,12 +79,12 @@ impl Listener {
                     return;
                 };
                 match self.listener.accept().await {
-                    Ok((stream, _)) => {
+                    Ok((stream, peer)) => {
                         let answers = Arc::clone(&self.answers);
                         let visitor = Arc::new(Visitor::default());
                         make_room(&mut silent, &visitor);
                         connections.spawn(async move {
-                            speak(&*answers, stream, &visitor).await;
+                            speak(&*answers, stream, peer, &visitor).await;
                             drop(permit);
                         });
                     }
@@ -119,10 +123,10 @@ fn make_room(silent: &mut VecDeque<Weak<Visitor>>, new: &Arc<Visitor>) {
     silent.push_back(Arc::downgrade(new));
 }
 
-async fn speak(answers: &dyn Answers, stream: TcpStream, visitor: &Visitor) {
+async fn speak(answers: &dyn Answers, stream: TcpStream, peer: SocketAddr, visitor: &Visitor) {
     let service = service_fn(|request: Request<Incoming>| {
         visitor.has_asked.store(true, Ordering::Relaxed);
-        async move { Ok::<_, Infallible>(answers.answer(&request).await) }
+        async move { Ok::<_, Infallible>(answers.answer(request, peer).await) }
     });
     // One request for each connection, so that no idle client holds a connection.
     let served = http1::Builder::new()
@@ -136,8 +140,8 @@ async fn speak(answers: &dyn Answers, stream: TcpStream, visitor: &Visitor) {
     }
 }
 
-pub(super) fn json(status: StatusCode, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
+pub(super) fn json(status: StatusCode, text: String) -> Response<AdminBody> {
+    let mut response = Response::new(whole(text));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -145,15 +149,26 @@ pub(super) fn json(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// The answer to another method than GET.
-pub(super) fn only_get() -> Response<Full<Bytes>> {
-    let mut response = json(StatusCode::METHOD_NOT_ALLOWED, "{}".into());
+/// A body that is there as a whole.
+pub(super) fn whole(text: impl Into<Bytes>) -> AdminBody {
+    Full::new(text.into()).boxed_unsync()
+}
+
+/// A sentence that says why a request was not done.
+pub(super) fn error(status: StatusCode, error: &str) -> Response<AdminBody> {
+    json(status, serde_json::json!({ "error": error }).to_string())
+}
+
+/// The answer to another method than the one of the path.
+pub(super) fn only(method: &'static str) -> Response<AdminBody> {
+    let text = format!("this path has {method} only");
+    let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &text);
     let headers = response.headers_mut();
-    headers.insert(ALLOW, HeaderValue::from_static("GET"));
+    headers.insert(ALLOW, HeaderValue::from_static(method));
     response
 }
 
-/// The answer about what is not there.
-pub(super) fn nothing() -> Response<Full<Bytes>> {
-    json(StatusCode::NOT_FOUND, "{}".into())
+/// The answer about what is not there, with what is.
+pub(super) fn nothing(text: &str) -> Response<AdminBody> {
+    error(StatusCode::NOT_FOUND, text)
 }

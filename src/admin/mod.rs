@@ -2,13 +2,17 @@
 //! and its drain.
 //!
 //! The probe listener reads no task and speaks no MCP, so other machines may reach it. The admin listener is for
-//! operators: off loopback it has a token.
+//! operators, who also see and change tasks there: off loopback it has a token.
 
+mod body;
 pub mod drain;
+mod events;
 pub mod health;
 mod listener;
 pub mod operator;
 pub mod probes;
+mod route;
+mod tasks;
 pub mod token;
 
 pub use listener::Listener;

@@ -1,95 +1,245 @@
-//! The admin listener, for operators: health and metrics. A token protects it off loopback.
+//! The admin listener, for operators: health, metrics, tasks, the level of the log, drain. A token protects it off
+//! loopback.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, WWW_AUTHENTICATE,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN,
+    WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tracing::info;
 
+use super::body::read;
+use super::drain::Drain;
+use super::events::EventReaders;
 use super::health::Health;
-use super::listener::{Answers, Listener, json, nothing, only_get};
+use super::listener::{
+    AdminBody, Answers, Listener, error, json as answer_json, nothing, only, whole,
+};
 use super::probes::ready;
+use super::route::{AdminRequest, PATHS, Routed, route};
+use super::tasks::{NotDone, OperatorTasks};
 use super::token::Token;
+use crate::runner::Runner;
+use crate::task::id::TaskId;
+use crate::telemetry::log;
 use crate::telemetry::metrics::METRICS;
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Binds the admin listener. `token` is what a request must name in `Authorization: Bearer`; without a token only
-/// requests to a loopback name are answered.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What the admin listener serves.
+#[derive(Debug)]
+pub struct OperatorSettings {
+    pub address: SocketAddr,
+    /// What a request must name in `Authorization: Bearer`. Without it only requests to a loopback name are answered.
+    pub token: Option<Token>,
+    /// Whether operators see arguments and results of tasks.
+    pub show_payloads: bool,
+    /// The settings of the process at its start, without secrets.
+    pub config: Arc<Value>,
+    pub reload: Arc<dyn Reloads>,
+}
+
+/// Reads the settings and their files again.
+#[async_trait]
+pub trait Reloads: std::fmt::Debug + Send + Sync {
+    /// What was read. `Err`: a mistake, and nothing was changed.
+    async fn reload(&self) -> Result<Value, String>;
+}
+
+/// Binds the admin listener.
 pub async fn bind(
-    address: SocketAddr,
+    settings: OperatorSettings,
     health: Arc<Health>,
-    token: Option<Token>,
+    drain: Drain,
+    runner: Arc<Runner>,
 ) -> io::Result<Listener> {
-    Listener::bind(address, Operator { health, token }).await
+    let operator = Operator {
+        health,
+        drain,
+        token: settings.token,
+        tasks: OperatorTasks::new(runner, settings.show_payloads),
+        config: settings.config,
+        reload: settings.reload,
+        events: EventReaders::default(),
+    };
+    Listener::bind(settings.address, operator).await
 }
 
 #[derive(Debug)]
 struct Operator {
     health: Arc<Health>,
+    drain: Drain,
     token: Option<Token>,
+    tasks: OperatorTasks,
+    config: Arc<Value>,
+    reload: Arc<dyn Reloads>,
+    events: EventReaders,
 }
 
 #[async_trait]
 impl Answers for Operator {
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        if let Err(refusal) = self.admit(request.headers()) {
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<AdminBody> {
+        if let Err(refusal) = admit(self.token.as_ref(), request.headers()) {
             return *refusal;
         }
-        let path = request.uri().path();
-        if !matches!(path, "/livez" | "/readyz" | "/metrics") {
-            return nothing();
+        let asked = match route(request.method(), request.uri().path()) {
+            Routed::Request(asked) => asked,
+            Routed::Only(method) => return only(method),
+            Routed::Nothing => return nothing(PATHS),
+        };
+        if request.method() == Method::POST && !is_of_our_page(request.headers()) {
+            return error(
+                StatusCode::FORBIDDEN,
+                "a page of another origin may not act here",
+            );
         }
-        if request.method() != Method::GET {
-            return only_get();
-        }
-        match path {
-            "/livez" => json(StatusCode::OK, r#"{"live":true}"#.into()),
-            "/readyz" => ready(&self.health),
-            _ => self.metrics(),
-        }
+        self.act(asked, request, peer).await
     }
 }
 
 impl Operator {
-    fn admit(&self, headers: &HeaderMap) -> Result<(), Box<Response<Full<Bytes>>>> {
-        let Some(token) = &self.token else {
-            // A page in a browser may reach loopback under a name of its own (DNS rebinding).
-            return if names_loopback(headers) {
-                Ok(())
-            } else {
-                let text =
-                    r#"{"error":"without admin.token, ask by a loopback name such as localhost"}"#;
-                Err(Box::new(json(StatusCode::FORBIDDEN, text.into())))
-            };
-        };
-        if bearer(headers).is_some_and(|said| token.is(said)) {
-            return Ok(());
+    async fn act(
+        &self,
+        asked: AdminRequest,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Response<AdminBody> {
+        match asked {
+            AdminRequest::Live => answer_json(StatusCode::OK, r#"{"live":true}"#.into()),
+            AdminRequest::Ready => ready(&self.health),
+            AdminRequest::Metrics => self.metrics(),
+            AdminRequest::Events => self.events.answer(),
+            AdminRequest::Config => found(&self.config),
+            AdminRequest::Tasks => {
+                let query = request.uri().query().unwrap_or_default();
+                done(self.tasks.list(query).await)
+            }
+            AdminRequest::Task(id) => done(self.tasks.show(&id).await),
+            AdminRequest::Cancel(id) => {
+                let cancelled = self.tasks.cancel(&id).await;
+                done(cancelled.map(|done| audited("cancel", peer, done)))
+            }
+            AdminRequest::Answer(id) => match read(request.into_body()).await {
+                Ok(body) => {
+                    let answered = self.tasks.answer(&id, &body).await;
+                    done(answered.map(|done| audited("answer", peer, done)))
+                }
+                Err(why) => error(StatusCode::BAD_REQUEST, why),
+            },
+            AdminRequest::Level => found(&json!({ "level": log::filter() })),
+            AdminRequest::SetLevel => match read(request.into_body()).await {
+                Ok(body) => set_level(&body, peer),
+                Err(why) => error(StatusCode::BAD_REQUEST, why),
+            },
+            AdminRequest::Reload => {
+                info!(%peer, action = "reload", "an operator acted");
+                match self.reload.reload().await {
+                    Ok(read) => found(&read),
+                    Err(why) => error(StatusCode::CONFLICT, &why),
+                }
+            }
+            AdminRequest::Drain => {
+                info!(%peer, action = "drain", "an operator acted");
+                self.drain.ask();
+                let text = json!({ "draining": true }).to_string();
+                answer_json(StatusCode::ACCEPTED, text)
+            }
         }
-        let text = r#"{"error":"name admin.token in Authorization: Bearer"}"#;
-        let mut refusal = json(StatusCode::UNAUTHORIZED, text.into());
-        let headers = refusal.headers_mut();
-        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        Err(Box::new(refusal))
     }
 
-    fn metrics(&self) -> Response<Full<Bytes>> {
+    fn metrics(&self) -> Response<AdminBody> {
         let is_ready = self.health.readiness().ready;
         METRICS.process.ready.set(is_ready.into());
-        let mut response = Response::new(Full::new(METRICS.render().into()));
+        let mut response = Response::new(whole(METRICS.render()));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }
+}
+
+/// Logs who did what to which task.
+fn audited(action: &'static str, peer: SocketAddr, (task, answer): (TaskId, Value)) -> Value {
+    info!(%peer, action, ?task, "an operator acted");
+    answer
+}
+
+fn set_level(body: &[u8], peer: SocketAddr) -> Response<AdminBody> {
+    let said: Option<Value> = serde_json::from_slice(body).ok();
+    let level = said.as_ref().and_then(|said| said.get("level")?.as_str());
+    let Some(level) = level else {
+        let why = "the body must be {\"level\": \"debug\"}, or levels by module";
+        return error(StatusCode::BAD_REQUEST, why);
+    };
+    let before = log::filter().unwrap_or_default();
+    match log::set_filter(level) {
+        Ok(()) => {
+            info!(%peer, action = "level", level, before, "an operator acted");
+            found(&json!({ "level": level, "before": before }))
+        }
+        Err(why) => error(StatusCode::BAD_REQUEST, &why),
+    }
+}
+
+fn found(value: &Value) -> Response<AdminBody> {
+    answer_json(StatusCode::OK, value.to_string())
+}
+
+fn done(done: Result<Value, NotDone>) -> Response<AdminBody> {
+    match done {
+        Ok(value) => found(&value),
+        Err(NotDone::Wrong(why)) => error(StatusCode::BAD_REQUEST, &why),
+        Err(NotDone::Unknown) => {
+            let why = "there is no such task here: it never was, or its retention is over";
+            error(StatusCode::NOT_FOUND, why)
+        }
+        Err(NotDone::Conflict(why)) => error(StatusCode::CONFLICT, &why),
+        Err(NotDone::Unavailable(why)) => error(StatusCode::SERVICE_UNAVAILABLE, &why),
+    }
+}
+
+fn admit(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Box<Response<AdminBody>>> {
+    let Some(token) = token else {
+        // A page in a browser may reach loopback under a name of its own (DNS rebinding).
+        return if names_loopback(headers) {
+            Ok(())
+        } else {
+            let text = "without admin.token, ask by a loopback name such as localhost";
+            Err(Box::new(error(StatusCode::FORBIDDEN, text)))
+        };
+    };
+    if bearer(headers).is_some_and(|said| token.is(said)) {
+        return Ok(());
+    }
+    let text = "name admin.token in Authorization: Bearer";
+    let mut refusal = error(StatusCode::UNAUTHORIZED, text);
+    let headers = refusal.headers_mut();
+    headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    Err(Box::new(refusal))
+}
+
+/// Whether no page of another origin sends this request. Only browsers send these headers, and a page of any origin can make
+/// a browser send a POST to loopback.
+fn is_of_our_page(headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    if sites.any(|site| site != "same-origin" && site != "none") {
+        return false;
+    }
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    headers.get_all(ORIGIN).iter().all(|origin| {
+        let origin = origin.to_str().ok().and_then(|it| it.split_once("://"));
+        origin.is_some_and(|(_, origin)| Some(origin) == host)
+    })
 }
 
 /// The token of the one `Authorization` header.
@@ -131,11 +281,8 @@ mod tests {
     }
 
     fn admits(token: Option<&str>, pairs: &[(&'static str, &'static str)]) -> Option<StatusCode> {
-        let operator = Operator {
-            health: Arc::new(Health::new(false)),
-            token: token.map(Token::new),
-        };
-        let refusal = operator.admit(&headers(pairs)).err()?;
+        let token = token.map(Token::new);
+        let refusal = admit(token.as_ref(), &headers(pairs)).err()?;
         Some(refusal.status())
     }
 
@@ -186,5 +333,21 @@ mod tests {
             admits(token, &[("host", "localhost")]),
             Some(StatusCode::UNAUTHORIZED)
         );
+    }
+
+    #[test]
+    fn a_page_of_another_origin_does_not_act() {
+        let acts = |pairs: &[(&'static str, &'static str)]| is_of_our_page(&headers(pairs));
+        let host = ("host", "localhost:8442");
+        assert!(acts(&[host]), "no browser");
+        assert!(acts(&[
+            host,
+            ("origin", "http://localhost:8442"),
+            ("sec-fetch-site", "same-origin")
+        ]));
+        assert!(!acts(&[host, ("origin", "http://evil.example")]));
+        assert!(!acts(&[host, ("origin", "http://localhost:3000")]));
+        assert!(!acts(&[host, ("origin", "null")]));
+        assert!(!acts(&[host, ("sec-fetch-site", "cross-site")]));
     }
 }

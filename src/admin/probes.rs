@@ -5,15 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use tracing::info;
 
 use super::drain::Drain;
 use super::health::Health;
-use super::listener::{Answers, Listener, json, nothing, only_get};
+use super::listener::{AdminBody, Answers, Listener, json, nothing, only};
 use super::token::Token;
 
 /// Binds the probe listener.
@@ -38,6 +36,9 @@ struct Probes {
     token: Option<Token>,
 }
 
+/// The answer to every other path. Whether there is a drain is not said.
+const PATHS: &str = "not here: this listener (admin.probes) has GET /livez and /readyz; metrics are at admin.listen";
+
 /// The request, by its method and path.
 #[derive(Debug, PartialEq, Eq)]
 enum ProbeRequest {
@@ -51,7 +52,7 @@ enum ProbeRequest {
 #[async_trait]
 impl Answers for Probes {
     /// Answers one request. If the future is dropped, a drain that it has started goes on.
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>, _: SocketAddr) -> Response<AdminBody> {
         match self.asked(request.method(), request.uri().path()) {
             ProbeRequest::Live => json(StatusCode::OK, r#"{"live":true}"#.into()),
             ProbeRequest::Ready => ready(&self.health),
@@ -61,8 +62,8 @@ impl Answers for Probes {
                 self.drain.done().await;
                 json(StatusCode::OK, r#"{"drained":true}"#.into())
             }
-            ProbeRequest::WrongMethod => only_get(),
-            ProbeRequest::Nothing => nothing(),
+            ProbeRequest::WrongMethod => only("GET"),
+            ProbeRequest::Nothing => nothing(PATHS),
         }
     }
 }
@@ -92,7 +93,7 @@ impl Probes {
 }
 
 /// Whether the process is ready, as an orchestrator asks.
-pub(super) fn ready(health: &Health) -> Response<Full<Bytes>> {
+pub(super) fn ready(health: &Health) -> Response<AdminBody> {
     let readiness = health.readiness();
     let status = if readiness.ready {
         StatusCode::OK

@@ -9,14 +9,17 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::error::AppError;
+use super::reload::Reload;
 use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
+use crate::admin::operator::OperatorSettings;
 use crate::admin::token::Token;
 use crate::admin::{Listener, operator, probes};
 use crate::config::{Config, Secret};
 use crate::runner::Runner;
 use crate::store::StoreHealth;
 use crate::telemetry::repeats::tell_what_was_left_out;
+use crate::telemetry::{limits, operations, polls};
 use crate::upstream::wrapped::Upstream;
 
 /// How often the store's own findings are read.
@@ -39,11 +42,13 @@ impl Admin {
     pub(super) async fn bind(
         config: &Config,
         upstream: &Arc<Upstream>,
-        needs_keys: bool,
         drain: &Drain,
+        runner: &Arc<Runner>,
+        reload: &Reload,
     ) -> Result<Self, AppError> {
         let health = Health::new(config.admin.ready_needs_store).in_front_of(upstream);
-        let health = Arc::new(health.behind_keys(needs_keys));
+        let health = Arc::new(health.behind_keys(reload.has_auth()));
+        limits::begin();
         let mut listeners = Listeners::default();
         if let Some(address) = config.admin.probes {
             let token = config.drain.token.as_ref().map(token);
@@ -51,8 +56,17 @@ impl Admin {
             listeners.probes = Some(bound.map_err(not_bound("admin.probes", address))?);
         }
         if let Some(address) = config.admin.listen {
+            operations::measure();
             let token = config.admin.token.as_ref().map(token);
-            let bound = operator::bind(address, Arc::clone(&health), token).await;
+            let settings = OperatorSettings {
+                address,
+                token,
+                show_payloads: config.admin.show_payloads,
+                config: Arc::clone(&config.shown),
+                reload: Arc::new(reload.clone()),
+            };
+            let (health, drain) = (Arc::clone(&health), drain.clone());
+            let bound = operator::bind(settings, health, drain, Arc::clone(runner)).await;
             listeners.operators = Some(bound.map_err(not_bound("admin.listen", address))?);
         }
         Ok(Self { health, listeners })
@@ -78,6 +92,7 @@ impl Admin {
                         (false, true) => Some(Degraded::MayEvict),
                         (false, false) => None,
                     });
+                    polls::expire(ledger.now_ms());
                     // An outage is told at once; what the store found out by itself, a little later.
                     if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
                         return;

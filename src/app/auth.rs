@@ -9,6 +9,7 @@ use crate::auth::callers::Callers;
 use crate::auth::challenge::Challenge;
 use crate::auth::fetch::KeysAddress;
 use crate::auth::issuer::{self, IssuerSettings};
+use crate::auth::public::ResourceMetadata;
 use crate::auth::tokens::Tokens;
 use crate::clock::Clock;
 use crate::config::{Config, JwtSettings};
@@ -25,11 +26,27 @@ pub(super) fn authenticator(
     if is_piped || !config.auth.asks() {
         return Ok(None);
     }
-    let challenge = Challenge::default();
+    let metadata = metadata(config).filter(|metadata| metadata.document.is_some());
+    let challenge = Challenge {
+        resource_metadata: metadata.map(|metadata| metadata.public.metadata),
+        scopes: config.rules.defaults().scopes.iter().cloned().collect(),
+    };
     let auth = Authenticator::new(callers.clone(), Arc::clone(clock), challenge)
         .by_tokens(tokens(config, callers)?)
+        .by_certificates(config.auth.client_roots.is_some())
         .by_issuers(issuers(config)?);
     Ok(Some(Arc::new(auth)))
+}
+
+/// The address by which clients know raincheck, and the metadata that they find there.
+pub(super) fn metadata(config: &Config) -> Option<ResourceMetadata> {
+    let public = config.listen.public_url.clone()?;
+    let issuers = &config.auth.jwt;
+    let document = (!issuers.is_empty()).then(|| {
+        let issuers = issuers.iter().map(|jwt| jwt.issuer.as_str());
+        public.document(issuers, config.rules.scopes()).into()
+    });
+    Some(ResourceMetadata { public, document })
 }
 
 /// Fetches the keys that clients are known by, for as long as the process runs.
@@ -93,6 +110,11 @@ pub async fn check(config: &Config) -> Vec<Result<String, String>> {
         Ok(Some(tokens)) => findings.push(Ok(format!("{} clients, by their tokens", tokens.len()))),
         Ok(None) => {}
         Err(error) => findings.push(Err(error.to_string())),
+    }
+    if config.auth.client_roots.is_some() {
+        findings.push(Ok(
+            "clients with a certificate, by its SPIFFE id or DNS name".to_owned(),
+        ));
     }
     match issuers(config) {
         Ok(issuers) => {

@@ -37,16 +37,11 @@ impl ListenerKind {
 
 /// Binds the HTTP listener. Also returns its TLS configuration, which can be reloaded.
 pub(super) async fn bind(
-    listen: &config::ListenSettings,
-    limits: &config::LimitSettings,
+    config: &config::Config,
 ) -> Result<(ListenerKind, Option<Arc<Kept<ServerConfig>>>), AppError> {
-    let tls = match &listen.tls {
-        Some(files) => {
-            let kept = tls::server(files.certificate.clone(), files.key.clone());
-            Some(kept.map_err(line)?)
-        }
-        None => None,
-    };
+    let (listen, limits) = (&config.listen, &config.limits);
+    let tls = tls_files(config).map(tls::server).transpose();
+    let tls = tls.map_err(line)?;
     let settings = server::Settings {
         connections_max: limits.connections,
         header_timeout: limits.header_timeout,
@@ -61,4 +56,14 @@ pub(super) async fn bind(
         ))
     })?;
     Ok((ListenerKind::Http(server), tls))
+}
+
+/// The files for TLS of the HTTP listener. `None`: it speaks no TLS.
+pub fn tls_files(config: &config::Config) -> Option<tls::ServerFiles> {
+    let files = config.listen.tls.as_ref()?;
+    Some(tls::ServerFiles {
+        certificate: files.certificate.clone(),
+        key: files.key.clone(),
+        client_roots: config.auth.client_roots.clone(),
+    })
 }

@@ -15,7 +15,9 @@ mod auth;
 mod error;
 mod listener;
 mod opened;
+mod reach;
 mod reload;
+mod seal_keys;
 mod slots;
 mod store;
 mod upstream;
@@ -24,17 +26,18 @@ use admin::Admin;
 pub use auth::check as check_auth;
 pub use error::AppError;
 use error::line;
+pub use listener::tls_files;
 use listener::{ListenerKind, bind};
 use opened::Opened;
 pub use reload::Reload;
-pub use store::check as check_store;
 use store::open;
+pub use store::{OtherReplicas, StoreFound, check as check_store};
 pub use upstream::settings as upstream_settings;
 
 use crate::admin::drain::Drain;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
-use crate::config::{self, Config, NativeTasks};
+use crate::config::{self, Config, NativeTasks, Seal};
 use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::Companion;
 use crate::downstream::forwarded::ForwardedHeaders;
@@ -43,9 +46,10 @@ use crate::downstream::sessions::agreed_versions::AgreedVersions;
 use crate::downstream::sessions::ours::OurSessions;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
-use crate::downstream::{self, Proxy};
+use crate::downstream::{self, FairShares, Proxy};
 use crate::room::BufferBudget;
 use crate::runner::{self, Runner};
+use crate::shares::Shares;
 use crate::store::embedded::Embedded;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
@@ -111,14 +115,15 @@ impl App {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let callers = Callers::new(&key);
+        let further = config.auth.credential_headers.iter().cloned();
+        let callers = Callers::new(&key).by_headers(further);
         let auth = auth::authenticator(&config, &callers, &opened.clock, lines.is_some())?;
         let (upstream, upstream_tls) = wrap(&config, open_files, &callers, &services)?;
         let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
         let rules = Arc::new(config.rules.clone());
         let room = BufferBudget::new(config.limits.buffer_bytes_max);
-        let settings = runner_settings(&config, &opened, &room);
+        let settings = runner_settings(&config, &opened, &room, auth.is_some());
         let (ledger, notes) = kept_in(opened.store, opened.clock, &config);
         let runner = Runner::new(
             ledger,
@@ -131,15 +136,18 @@ impl App {
         runner.start().await.map_err(line)?;
         let (listener, listener_tls) = match lines {
             Some(lines) => (ListenerKind::Stdio(lines), None),
-            None => bind(&config.listen, &config.limits).await?,
+            None => bind(&config).await?,
         };
+        let reload = Reload::new(&config, listener_tls, upstream_tls, auth.clone());
         let drain = Drain::default();
-        let admin = Admin::bind(&config, &upstream, auth.is_some(), &drain).await?;
+        let admin = Admin::bind(&config, &upstream, &drain, &runner, &reload).await?;
         let keeping = auth::keep_keys(auth.clone(), Arc::clone(&admin.health));
-        services.spawn(stop.clone().run_until_cancelled_owned(keeping));
+        let comparing = seal_keys::tell_if_unequal(notes.clone(), config.store.clone());
         let watching = admin.watch(Arc::clone(&upstream), &runner);
-        services.spawn(stop.clone().run_until_cancelled_owned(watching));
+        let background = async { tokio::join!(keeping, comparing, watching) };
+        services.spawn(stop.clone().run_until_cancelled_owned(background));
         let proxy = Proxy {
+            fair: auth.is_some().then(|| fair_shares(&config.limits)),
             runner,
             upstream,
             rules,
@@ -168,7 +176,7 @@ impl App {
             drain,
             delay: config.drain.delay,
             grace: config.drain.grace,
-            reload: Reload::new(listener_tls, upstream_tls, auth),
+            reload,
             services,
             stop,
         })
@@ -199,14 +207,18 @@ impl App {
 
     /// Serves until `shutdown` or a GET asks for the drain, then drains: goes on as usual for `drain.delay`,
     /// closes the listener, ends listen streams, waits for calls, fails the rest, within `drain.grace`.
-    /// Returns when the drain is done and `shutdown` was cancelled: after a drain by GET, probes are answered
-    /// until then.
+    /// Returns when the drain is done and `shutdown` was cancelled. After a drain that a request asked for, raincheck
+    /// answers probes until `shutdown` or for another `drain.grace`, and then ends, because a process that is never
+    /// stopped would live on without serving a client.
     pub async fn serve(mut self, shutdown: CancellationToken) {
         let end = CancellationToken::new();
         let answering = self.admin.take_listeners().serve(&end);
         let serving = async {
+            let patience = self.grace;
             self.serve_and_drain(&shutdown).await;
-            shutdown.cancelled().await;
+            if timeout(patience, shutdown.cancelled()).await.is_err() {
+                info!("no signal came after the drain");
+            }
             end.cancel();
         };
         tokio::join!(serving, answering);
@@ -271,9 +283,12 @@ impl App {
 
 fn downstream_settings(config: &Config) -> downstream::Settings {
     let listen = config.listen.clone();
+    let public = config.listen.public_url.as_ref();
     downstream::Settings {
+        metadata: auth::metadata(config),
         names: Names {
             path: listen.path,
+            public_path: public.map(|public| public.path.as_ref().to_owned()),
             hosts: listen.allowed_hosts,
             origins: listen.allowed_origins,
             address: listen.address.ip(),
@@ -287,6 +302,8 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
         listen_task_ids_max: config.limits.listen_task_ids,
         trust_annotations: config.upstream.trust_annotations,
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
+        access_log: config.telemetry.access_log,
+        wants_scopes: config.rules.scopes().next().is_some(),
         reads_all: config.rules.may_refuse() || config.upstream.concurrency.is_some(),
     }
 }
@@ -301,6 +318,14 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
     let notes = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
     let ledger = Ledger::new(store, clock, patience).within(quotas(&config.limits));
     (ledger, notes)
+}
+
+fn fair_shares(limits: &config::LimitSettings) -> FairShares {
+    FairShares {
+        requests: Shares::new(limits.requests_per_caller),
+        // One caller leaves half of the room to the others.
+        bytes: Shares::new(limits.buffer_bytes_max / 2),
+    }
 }
 
 fn quotas(limits: &config::LimitSettings) -> Quotas {
@@ -327,7 +352,9 @@ fn wrap(
     services: &TaskTracker,
 ) -> Result<(Arc<Upstream>, Option<UpstreamTlsConfig>), AppError> {
     let mut settings = upstream_settings(config).map_err(AppError)?;
-    settings.known_file.clone_from(&config.upstream.known_file);
+    if config.store.seal == Seal::Off {
+        settings.known_file.clone_from(&config.upstream.known_file);
+    }
     settings.anonymous = *callers.anonymous().as_bytes();
     if let Some(program) = &mut settings.command {
         program.open_files = open_files;
@@ -347,17 +374,30 @@ fn start_early(
 ) -> impl Future<Output = ()> + use<> {
     let upstream = Arc::clone(upstream);
     let is_asked = !is_piped && (!upstream.has_address() || config.companion.is_some());
-    async move { upstream.start_early(is_asked).await }
+    // Where there is an admin or a probe listener, the health asks the server, and says so.
+    let is_watched = config.admin.probes.is_some() || config.admin.listen.is_some();
+    let server = (!is_piped && !is_watched).then(|| config.upstream.server.clone());
+    let patience = config.upstream.connect_timeout;
+    async move {
+        let telling = async {
+            if let Some(server) = server {
+                reach::tell_if_away(server, patience).await;
+            }
+        };
+        tokio::join!(telling, upstream.start_early(is_asked));
+    }
 }
 
 fn runner_settings(
     config: &Config,
     opened: &Opened,
     room: &Arc<BufferBudget>,
+    asks: bool,
 ) -> runner::RunnerSettings {
     runner::RunnerSettings {
         room: Arc::clone(room),
         calls_max: config.limits.calls,
+        calls_per_caller: asks.then_some(config.limits.calls_per_caller),
         concurrency: config.upstream.concurrency,
         lease: config.replica.lease,
         exclusive_store: opened.exclusive,

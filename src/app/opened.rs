@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::{Anchored, Clock};
 use crate::store::Store;
 use crate::store::embedded::Embedded;
-use crate::store::seal::{MasterKey, Sealer};
+use crate::store::seal::Sealer;
 
 /// The store that the configuration names, with its clock and its sealer.
 pub(super) struct Opened {
@@ -19,7 +19,7 @@ pub(super) struct Opened {
     pub(super) sealer: Option<Sealer>,
 }
 
-pub(super) fn embedded(store: Embedded, key: &MasterKey, clock: Arc<dyn Clock>) -> Opened {
+pub(super) fn embedded(store: Embedded, sealer: Sealer, clock: Arc<dyn Clock>) -> Opened {
     let store = Arc::new(store);
     Opened {
         store: Arc::clone(&store) as Arc<dyn Store>,
@@ -27,6 +27,6 @@ pub(super) fn embedded(store: Embedded, key: &MasterKey, clock: Arc<dyn Clock>) 
         shared_clock: None,
         exclusive: true,
         embedded: Some(store),
-        sealer: Some(Sealer::new("", key, None)),
+        sealer: Some(sealer),
     }
 }

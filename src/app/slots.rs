@@ -14,22 +14,33 @@ use super::error::{AppError, line};
 use super::opened::{Opened, embedded};
 use crate::clock::Clock;
 use crate::store::embedded::{Embedded, callers_key, shared_key};
-use crate::store::seal::MasterKey;
+use crate::store::seal::{MasterKey, Sealer};
 
 /// The most files of one server in one directory. Further processes keep their tasks in memory.
 const SLOTS_MAX: usize = 16;
 
 /// Opens a free file, or returns `None` if no file can be opened: raincheck serves without a file, too.
-pub(super) fn open(path: &Path, clock: &Arc<dyn Clock>) -> Option<Opened> {
+///
+/// `sealer` makes the sealer from the key that the files share.
+pub(super) fn open(
+    path: &Path,
+    clock: &Arc<dyn Clock>,
+    sealer: impl FnOnce(&MasterKey) -> Sealer,
+) -> Option<Opened> {
     let opened = shared_key(path)
         .map_err(line)
-        .and_then(|key| open_slot(path, &key, clock));
+        .and_then(|key| open_slot(path, &key, sealer(&key), clock));
     opened
         .map_err(|why| warn!(%why, "tasks live in memory and end with this process"))
         .ok()
 }
 
-fn open_slot(path: &Path, key: &MasterKey, clock: &Arc<dyn Clock>) -> Result<Opened, AppError> {
+fn open_slot(
+    path: &Path,
+    key: &MasterKey,
+    sealer: Sealer,
+    clock: &Arc<dyn Clock>,
+) -> Result<Opened, AppError> {
     let slots = by_use(path);
     let mut last = None;
     for (place, slot) in slots.iter().enumerate() {
@@ -42,7 +53,7 @@ fn open_slot(path: &Path, key: &MasterKey, clock: &Arc<dyn Clock>) -> Result<Ope
         match Embedded::open_one_of(slot, &others, &callers, Arc::clone(clock)) {
             Ok(store) => {
                 info!(file = %slot.display(), "tasks live in a file");
-                return Ok(embedded(store, key, Arc::clone(clock)));
+                return Ok(embedded(store, sealer, Arc::clone(clock)));
             }
             Err(why) => last = Some(line(why)),
         }

@@ -10,14 +10,39 @@ use super::error::{AppError, line};
 use super::opened::{Opened, embedded};
 use super::slots;
 use crate::clock::{Anchored, Clock, System};
-use crate::config::{self, Config, Location, SealKey, Secret};
+use crate::config::{self, Config, Location, Seal, SealKey, Secret};
 use crate::store::Store;
 use crate::store::embedded::{Embedded, FileState, seal_key};
 use crate::store::memory::Memory;
 use crate::store::redis::{Namespace, Redis, RedisOptions, RedisTls, Wait};
-use crate::store::seal::Sealer;
+use crate::store::seal::{Sealer, fingerprint};
+use crate::store::sealed::Sealed;
 
+/// Opens the store. What goes into it is sealed if the operator asked for that.
 pub(super) async fn open(
+    config: &Config,
+    services: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Opened, AppError> {
+    let opened = open_clear(config, services, stop).await?;
+    if opened.exclusive && opened.embedded.is_none() {
+        // What is in memory is nowhere else.
+        return Ok(opened);
+    }
+    let (store, sealer) = (Arc::clone(&opened.store), opened.sealer.clone());
+    let sealed = match (config.store.seal, sealer) {
+        (Seal::Payloads, Some(sealer)) => Sealed::sealing(store, sealer, opened.clock.now_ms())
+            .await
+            .map_err(line)?,
+        (Seal::Payloads | Seal::Off, sealer) => Sealed::reading(store, sealer),
+    };
+    Ok(Opened {
+        store: Arc::new(sealed),
+        ..opened
+    })
+}
+
+async fn open_clear(
     config: &Config,
     services: &TaskTracker,
     stop: &CancellationToken,
@@ -30,10 +55,14 @@ pub(super) async fn open(
             let key = seal_key(path).map_err(|error| {
                 AppError(format!("the seal key beside {}: {error}", path.display()))
             })?;
-            Ok(embedded(store, &key, system))
+            let sealer = configured_sealer(config, "");
+            let sealer = sealer.unwrap_or_else(|| Sealer::new("", &key, &[]));
+            Ok(embedded(store, sealer, system))
         }
         Location::Slots(path) => {
-            Ok(slots::open(path, &system).unwrap_or_else(|| in_memory(system)))
+            let sealer = configured_sealer(config, "");
+            let sealer = |key: &_| sealer.unwrap_or_else(|| Sealer::new("", key, &[]));
+            Ok(slots::open(path, &system, sealer).unwrap_or_else(|| in_memory(system)))
         }
         Location::Redis { url, namespace } => {
             let options = options(config, url, namespace)?;
@@ -51,14 +80,18 @@ pub(super) async fn open(
                 shared_clock: Some(clock),
                 exclusive: false,
                 embedded: None,
-                sealer: config.store.seal_key.as_ref().map(|key| {
-                    let previous = config.store.seal_key_previous.as_ref();
-                    let previous = previous.map(SealKey::expose);
-                    Sealer::new(&sealed_for, key.expose(), previous)
-                }),
+                sealer: configured_sealer(config, &sealed_for),
             })
         }
     }
+}
+
+/// The sealer of the configured keys, if there are any.
+fn configured_sealer(config: &Config, namespace: &str) -> Option<Sealer> {
+    let key = config.store.seal_key.as_ref()?;
+    let previous = config.store.seal_key_previous.as_ref();
+    let earlier: Vec<_> = previous.map(SealKey::expose).into_iter().collect();
+    Some(Sealer::new(namespace, key.expose(), &earlier))
 }
 
 fn in_memory(clock: Arc<dyn Clock>) -> Opened {
@@ -75,22 +108,46 @@ fn in_memory(clock: Arc<dyn Clock>) -> Opened {
 /// How long the check of a store may take.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What a check found of a store.
+#[derive(Debug, Clone, Copy)]
+pub struct StoreFound {
+    pub file: FileState,
+    pub others: OtherReplicas,
+}
+
+/// The seal key of the replicas that run, against the key of this configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherReplicas {
+    /// No replica runs, or none has a key.
+    Keyless,
+    Same,
+    Different,
+}
+
 /// Whether `open` would succeed, found out without opening the store. The check takes nothing and leaves
 /// nothing behind, because another process may use the store.
-pub async fn check(config: &Config) -> Result<FileState, AppError> {
+pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
+    let alone = |file| StoreFound {
+        file,
+        others: OtherReplicas::Keyless,
+    };
     let checking = async {
         match &config.store.location {
             // Memory always works, and `raincheck stdio` finds a free file or uses memory.
-            Location::Memory | Location::Slots(_) => Ok(FileState::Free),
+            Location::Memory | Location::Slots(_) => Ok(alone(FileState::Free)),
             Location::Embedded(path) => {
                 let path = path.clone();
                 let looking = tokio::task::spawn_blocking(move || Embedded::file_state(&path));
-                looking.await.map_err(line)?.map_err(line)
+                let found = looking.await.map_err(line)?.map_err(line);
+                found.map(alone)
             }
             Location::Redis { url, namespace } => {
                 let options = options(config, url, namespace)?;
-                let looked = Redis::dry_run(&options).await;
-                looked.map(|()| FileState::Free).map_err(line)
+                let theirs = Redis::dry_run(&options).await.map_err(line)?;
+                Ok(StoreFound {
+                    file: FileState::Free,
+                    others: others(config, theirs.as_deref()),
+                })
             }
         }
     };
@@ -101,6 +158,21 @@ pub async fn check(config: &Config) -> Result<FileState, AppError> {
             CHECK_TIMEOUT.as_secs()
         )))
     })
+}
+
+fn others(config: &Config, theirs: Option<&[u8]>) -> OtherReplicas {
+    let Some(theirs) = theirs else {
+        return OtherReplicas::Keyless;
+    };
+    let store = &config.store;
+    let ours = [&store.seal_key, &store.seal_key_previous];
+    let ours = ours.into_iter().flatten();
+    let mut ours = ours.map(|key| fingerprint(key.expose()));
+    if ours.any(|key| key == theirs) {
+        OtherReplicas::Same
+    } else {
+        OtherReplicas::Different
+    }
 }
 
 fn options(config: &Config, url: &Secret, namespace: &str) -> Result<RedisOptions, AppError> {

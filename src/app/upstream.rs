@@ -2,7 +2,9 @@
 
 use hyper::HeaderMap;
 
-use crate::config::{self, Config, EraChoice, Secret, SessionUse, TransportChoice, Wrapped};
+use crate::config::{
+    self, Config, CredentialUse, EraChoice, Secret, SessionUse, TransportChoice, Wrapped,
+};
 use crate::mcp::version::Era;
 use crate::tls::client::{self, Files};
 use crate::upstream::stdio::Program;
@@ -36,6 +38,9 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
         })
         .collect::<HeaderMap>();
     Ok(Settings {
+        forwards_credentials: Some(config.upstream.credentials.used == CredentialUse::Forward),
+        credential_headers: config.auth.credential_headers.as_slice().into(),
+        caller_header: config.upstream.credentials.caller_header.clone(),
         forward_headers: config.upstream.forward_headers.clone(),
         children_max: config.upstream.children_max,
         transport: match config.upstream.transport {

@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+use rustls::pki_types::CertificateDer;
 use tracing::debug;
 
 use super::bearer;
 use super::callers::Callers;
 use super::challenge::{Challenge, Denied};
-use super::identity::Identity;
+use super::identity::{Identity, name_of};
 use super::issuer::{Issuer, IssuerSettings};
 use super::jwt::{Fault, Unverified, Verified};
 use super::tokens::{self, Tokens, TokensError};
 use super::verified::{Remembered, VerifiedTokens};
 use crate::clock::Clock;
+use crate::tls::client_name::client_name;
 
 /// Checks the credential of each request. Absent if the configuration asks for no credentials.
 #[derive(Debug)]
@@ -22,6 +25,7 @@ pub struct Authenticator {
     callers: Callers,
     clock: Arc<dyn Clock>,
     tokens: Option<Tokens>,
+    takes_certificates: bool,
     issuers: Box<[Issuer]>,
     verified: VerifiedTokens,
     challenge: Challenge,
@@ -33,6 +37,7 @@ impl Authenticator {
             callers,
             clock,
             tokens: None,
+            takes_certificates: false,
             issuers: [].into(),
             verified: VerifiedTokens::default(),
             challenge,
@@ -43,6 +48,30 @@ impl Authenticator {
     #[must_use]
     pub fn by_tokens(self, tokens: Option<Tokens>) -> Self {
         Self { tokens, ..self }
+    }
+
+    /// Takes certificates, too, that the TLS handshake of a connection has verified.
+    #[must_use]
+    pub fn by_certificates(self, takes_certificates: bool) -> Self {
+        Self {
+            takes_certificates,
+            ..self
+        }
+    }
+
+    /// The client that has shown this certificate when its connection began. `None`: the certificate names no one client.
+    pub fn by_certificate(&self, certificate: &CertificateDer<'_>) -> Option<Arc<Identity>> {
+        if !self.takes_certificates {
+            return None;
+        }
+        let name = client_name(certificate)?;
+        Some(Arc::new(Identity {
+            caller: self.callers.of_client("certificate", &[&name]),
+            name: name_of(&[&name]),
+            label: Some(name.into()),
+            scopes: [].into(),
+            ends_at_ms: None,
+        }))
     }
 
     /// Takes the tokens of these issuers, too.
@@ -56,8 +85,22 @@ impl Authenticator {
         }
     }
 
-    /// The client of a request, by nothing but its head.
-    pub async fn client(&self, headers: &HeaderMap) -> Result<Arc<Identity>, Denied> {
+    /// The client of a request, by its head, and by the certificate of its connection. A token counts before the
+    /// certificate, which may be that of a gateway.
+    pub async fn client(
+        &self,
+        headers: &HeaderMap,
+        by_certificate: Option<Arc<Identity>>,
+    ) -> Result<Arc<Identity>, Denied> {
+        let takes_tokens = self.tokens.is_some() || !self.issuers.is_empty();
+        if let Some(client) = by_certificate
+            && (!takes_tokens || !headers.contains_key(AUTHORIZATION))
+        {
+            return Ok(client);
+        }
+        if !takes_tokens {
+            return Err(Denied::NoCertificate);
+        }
         let token = bearer::token(headers)?;
         let hash = tokens::hash(token);
         if let Some(client) = self.tokens.as_ref().and_then(|tokens| tokens.client(&hash)) {
@@ -110,6 +153,7 @@ impl Authenticator {
         words.extend(verified.caller_claims.iter().map(String::as_str));
         Identity {
             caller: self.callers.of_client("jwt", &words),
+            name: name_of(&words),
             label: verified.label.map(Into::into),
             scopes: verified.scopes.into_iter().map(Into::into).collect(),
             ends_at_ms: Some(verified.ends_at_ms),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderName};
 use uuid::Uuid;
 
 use super::identity::Identity;
@@ -117,11 +117,6 @@ impl Callers {
             || self.further.iter().any(|name| headers.contains_key(name))
     }
 
-    /// `Authorization`, for the wrapped server.
-    pub fn authorization(headers: &HeaderMap) -> Option<&HeaderValue> {
-        headers.get(AUTHORIZATION)
-    }
-
     fn begin(&self, purpose: u8) -> hmac::Context {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(&[purpose]);
@@ -139,6 +134,8 @@ fn half(context: hmac::Context) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -154,6 +151,7 @@ mod tests {
     fn identity(caller: Caller) -> Identity {
         Identity {
             caller,
+            name: HeaderValue::from_static("alice"),
             label: None,
             scopes: [].into(),
             ends_at_ms: None,

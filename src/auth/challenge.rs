@@ -8,9 +8,11 @@ use hyper::header::HeaderValue;
 pub enum Denied {
     /// The request says of no one that it asks.
     Missing,
+    /// Only certificates count here, and the connection has none that names one client.
+    NoCertificate,
     /// It cannot be read for certain who asks.
     Malformed(&'static str),
-    /// The credential does not count, or no more.
+    /// The credential is not valid, or has expired.
     Invalid(&'static str),
     /// The keys to judge the credential by cannot be had now. The credential may be good.
     Unjudged,
@@ -19,7 +21,7 @@ pub enum Denied {
 impl Denied {
     pub fn status(self) -> StatusCode {
         match self {
-            Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
+            Self::Missing | Self::NoCertificate | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Unjudged => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -30,6 +32,10 @@ impl Denied {
         match self {
             Self::Missing => {
                 "Unauthorized: this server wants an Authorization: Bearer header".to_owned()
+            }
+            Self::NoCertificate => {
+                "Unauthorized: this server wants a client certificate with one SPIFFE id or DNS name"
+                    .to_owned()
             }
             Self::Malformed(why) => format!("Invalid request: {why}"),
             Self::Invalid(why) => format!("Unauthorized: {why}"),
@@ -42,7 +48,7 @@ impl Denied {
     /// RFC 6750, section 3.1: a request without credentials gets no error code.
     fn error(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Missing | Self::Unjudged => None,
+            Self::Missing | Self::NoCertificate | Self::Unjudged => None,
             Self::Malformed(why) => Some(("invalid_request", why)),
             Self::Invalid(why) => Some(("invalid_token", why)),
         }
@@ -59,9 +65,9 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// `WWW-Authenticate` of a refusal. `None`: another token would not help.
+    /// `WWW-Authenticate` of a refusal. `None`: no other token would help.
     pub fn to(&self, denied: Denied) -> Option<HeaderValue> {
-        if denied == Denied::Unjudged {
+        if matches!(denied, Denied::Unjudged | Denied::NoCertificate) {
             return None;
         }
         Some(self.written(denied.error(), &self.scopes))

@@ -1,5 +1,9 @@
 //! A client that proved who it is.
 
+use std::fmt::Write as _;
+
+use hyper::header::HeaderValue;
+
 use crate::task::id::Caller;
 
 /// A client that proved who it is. Made once for each credential; requests share it.
@@ -7,11 +11,13 @@ use crate::task::id::Caller;
 pub struct Identity {
     /// The owner of the client's tasks. A renewed credential of the same client gives the same caller.
     pub caller: Caller,
+    /// Who the client proved to be, in one word for the wrapped server: see [`name_of`].
+    pub name: HeaderValue,
     /// The name that operators know the client by. It is no secret and decides nothing.
     pub label: Option<Box<str>>,
     /// What the credential allows.
     pub scopes: Box<[Box<str>]>,
-    /// From then on the credential counts no more, in Unix milliseconds. `None`: it has no end of its own.
+    /// When the credential expires, in Unix milliseconds. `None`: it does not expire.
     pub ends_at_ms: Option<u64>,
 }
 
@@ -20,5 +26,41 @@ impl Identity {
     pub fn lacks<'s>(&self, wanted: &'s [Box<str>]) -> impl Iterator<Item = &'s str> {
         let lacking = wanted.iter().filter(|scope| !self.scopes.contains(scope));
         lacking.map(AsRef::as_ref)
+    }
+}
+
+/// Who a client is, by these words, as one word of visible ASCII: the words with `#` between them. Any other byte is written
+/// as in a URL, and so are `#` and `%`, so that two clients never have one name.
+pub fn name_of(words: &[&str]) -> HeaderValue {
+    let mut name = String::new();
+    for (place, word) in words.iter().enumerate() {
+        if place > 0 {
+            name.push('#');
+        }
+        for byte in word.bytes() {
+            if byte.is_ascii_graphic() && !b"#%".contains(&byte) {
+                name.push(char::from(byte));
+            } else {
+                let _ = write!(name, "%{byte:02X}");
+            }
+        }
+    }
+    HeaderValue::try_from(name).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_clients_never_have_one_name() {
+        assert_eq!(name_of(&["ci"]), "ci");
+        assert_eq!(
+            name_of(&["https://login.example", "a b", "tenant", "1"]),
+            "https://login.example#a%20b#tenant#1"
+        );
+        assert_eq!(name_of(&["i", "a#b"]), "i#a%23b");
+        assert_eq!(name_of(&["i", "a%23b\r\n"]), "i#a%2523b%0D%0A");
+        assert_eq!(name_of(&["i", "\u{e9}"]), "i#%C3%A9");
     }
 }

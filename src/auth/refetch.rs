@@ -7,7 +7,7 @@ const PER_MS: u64 = 60_000;
 /// Keys are fetched again after this time, so that one that its issuer took back does not count for long.
 pub(super) const REFRESH_MS: u64 = 300_000;
 
-/// Keys that cannot be fetched any more count for so long.
+/// How long the last fetched keys are used if the issuer cannot be reached.
 const KEPT_MS: u64 = 24 * 3_600_000;
 
 /// Pauses between attempts that fail.

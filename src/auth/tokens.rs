@@ -7,7 +7,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::callers::Callers;
-use super::identity::Identity;
+use super::identity::{Identity, name_of};
 use crate::lock::Mutex;
 
 /// More clients than that belong to an issuer of tokens.
@@ -105,6 +105,7 @@ fn parse(text: &str, callers: &Callers) -> Result<Known, String> {
         })?;
         let identity = Identity {
             caller: callers.of_client("token", &[name]),
+            name: name_of(&[name]),
             label: Some(name.into()),
             scopes: words.map(Into::into).collect(),
             ends_at_ms: None,

@@ -63,6 +63,7 @@ mod tests {
     fn remembered() -> Remembered {
         let identity = Identity {
             caller: Caller::from_bytes([0; 16]),
+            name: hyper::header::HeaderValue::from_static("alice"),
             label: None,
             scopes: [].into(),
             ends_at_ms: Some(1),

@@ -6,10 +6,9 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::header::AUTHORIZATION;
 
 use super::table::{duration, printable};
-use crate::config::{Config, Wrapped, WrappedCommand};
+use crate::config::{Config, CredentialUse, Wrapped, WrappedCommand};
 use crate::mcp::error::Reason;
 use crate::mcp::json::Object;
 use crate::mcp::result;
@@ -61,19 +60,22 @@ fn spelled(time: Duration) -> String {
     duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Whose credentials the server wants. See `Upstream::forwards_credentials`.
+/// Whose credentials the server wants.
 fn unauthorized(status: u16, config: &Config) -> String {
-    let upstream = &config.upstream;
-    let has_ours = upstream.headers.iter().any(|h| h.name == AUTHORIZATION);
-    if has_ours {
-        format!("it refused the credentials of upstream.headers (HTTP {status})")
-    } else if upstream.server.is_local() {
-        format!("it wants credentials (HTTP {status}), and check has none; clients send their own")
-    } else {
-        format!(
-            "it wants credentials (HTTP {status}); it is not on this machine, so clients' own are not \
-             forwarded: set upstream.headers.authorization"
-        )
+    match config.upstream.credentials.used {
+        CredentialUse::Static => {
+            format!("it refused the credentials of upstream.headers (HTTP {status})")
+        }
+        CredentialUse::Forward => {
+            format!(
+                "it wants credentials (HTTP {status}), and check has none; clients send their own"
+            )
+        }
+        CredentialUse::Strip => format!(
+            "it wants credentials (HTTP {status}), and clients' own do not go there \
+             (upstream.credentials): set upstream.same_resource if it is one resource with raincheck, or \
+             set upstream.headers.authorization"
+        ),
     }
 }
 
@@ -182,11 +184,12 @@ fn ended(status: ExitStatus, lived: Duration, words: &str, server: &Wrapped) -> 
     } else {
         format!(": \"{}\"", printable(words))
     };
-    format!(
-        "it ended {when} ({status}){said}. Of this environment it sees only PATH, HOME and the like, \
-         and what upstream.env_allow names"
-    )
+    format!("it ended {when} ({status}){said}{ENVIRONMENT}")
 }
+
+/// What most programs miss that end soon, unless they see the whole environment.
+pub(super) const ENVIRONMENT: &str = ". Of this environment it sees only PATH, HOME and the like, and what \
+                                      upstream.env_allow names";
 
 /// The message of `raincheck __child` if it could not run the program.
 fn not_run(status: ExitStatus, words: &str, command: &WrappedCommand) -> Option<String> {

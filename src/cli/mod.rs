@@ -1,22 +1,28 @@
 //! The command line: its options, its commands, and how the process reports a failure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::{Shell, generate};
+use tracing::info;
 
 use crate::config::Config;
 use crate::config::load::{Flags, environment, load};
 use crate::tls;
 
+mod call;
 mod check;
 mod child;
+mod config;
 mod demo;
 mod diagnose;
 mod failure;
 mod inspect;
+mod operate;
 mod process;
+mod progress_bar;
 mod run;
 mod sighup;
 mod stdio;
@@ -45,7 +51,19 @@ enum Command {
     /// Let a client's settings launch raincheck in front of one of their servers
     Wrap(wrap::WrapArgs),
     /// Say what the configuration means and whether the server answers; exit code 0 or 1
-    Check(ServeArgs),
+    Check(CheckArgs),
+    /// Call a tool of any MCP server: progress, questions, Ctrl-C cancels, tasks to leave and come back to
+    Call(Box<call::CallArgs>),
+    /// The tasks of a running raincheck and of its replicas: list, show, watch, cancel, answer
+    Tasks(operate::TasksArgs),
+    /// Whether a running raincheck is ready; exit code 0 or 1
+    Health(operate::HealthArgs),
+    /// Print settings: all of them with their meaning, or those that count here
+    Config(ConfigArgs),
+    /// Print the completions of a shell
+    Completions { shell: Shell },
+    /// Write the manual pages into a directory
+    Man { directory: PathBuf },
     /// Become the server to wrap, and end with the raincheck that asked for it
     #[command(name = "__child", hide = true)]
     Child(child::ChildArgs),
@@ -70,6 +88,28 @@ struct ServeArgs {
     store: Option<String>,
     #[command(flatten)]
     common: Common,
+}
+
+#[derive(Debug, Args)]
+struct ConfigArgs {
+    #[command(subcommand)]
+    what: ConfigWhat,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigWhat {
+    /// Every setting at its default, with its meaning: the beginning of a file of your own
+    Example,
+    /// The settings that count here, from file, environment and flags, as JSON without secrets
+    Show(Box<ServeArgs>),
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    #[arg(long, help = "JSON for scripts, in place of a table")]
+    json: bool,
+    #[command(flatten)]
+    settings: ServeArgs,
 }
 
 /// The settings of `raincheck stdio`, for the one client that started it.
@@ -122,7 +162,11 @@ struct Common {
 
 impl ServeArgs {
     fn load(self) -> Result<Config, CommandFailure> {
-        self.common.load(Flags {
+        Ok(load(&self.flags(), &environment())?)
+    }
+
+    fn flags(self) -> Flags {
+        self.common.flags(Flags {
             listen: self.listen,
             store: self.store,
             ..Flags::default()
@@ -142,15 +186,18 @@ impl OneClient {
 
 impl Common {
     fn load(self, others: Flags) -> Result<Config, CommandFailure> {
-        let flags = Flags {
+        Ok(load(&self.flags(others), &environment())?)
+    }
+
+    fn flags(self, others: Flags) -> Flags {
+        Flags {
             config: self.config,
             upstream: self.upstream,
             namespace: self.namespace,
             log: self.log,
             command: self.command,
             ..others
-        };
-        Ok(load(&flags, &environment())?)
+        }
     }
 }
 
@@ -179,24 +226,65 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Child(_) => Ok(ExitCode::SUCCESS),
         Command::Wrap(line) => wrap::wrap(&line),
         Command::Run(settings) => {
+            let file = settings.common.config.clone();
             let config = settings.load()?;
             config.refuse_exposure()?;
             config.refuse_circle()?;
             log(&config.telemetry)?;
+            first_line(&config, file.as_deref());
             run::run(config)
         }
         Command::Stdio(settings) => {
+            let file = settings.common.config.clone();
             let config = settings.load()?;
             log(&config.telemetry)?;
+            first_line(&config, file.as_deref());
             stdio::serve(config)
         }
-        Command::Check(settings) => {
+        Command::Check(CheckArgs { json, settings }) => {
             let config = settings.load()?;
             log(&check::telemetry(&config.telemetry))?;
-            check::check(&config)
+            check::check(&config, json)
+        }
+        Command::Completions { shell } => {
+            let mut out = Vec::new();
+            generate(shell, &mut CommandLine::command(), "raincheck", &mut out);
+            config::print(&out);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { directory } => {
+            let written = clap_mangen::generate_to(CommandLine::command(), &directory);
+            written.map_err(|error| {
+                CommandFailure::runtime(format!("{}: {error}", directory.display()))
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Call(args) => call::call(*args),
+        Command::Tasks(args) => operate::tasks(&args),
+        Command::Health(args) => operate::health(&args),
+        Command::Config(args) => {
+            match args.what {
+                ConfigWhat::Example => config::example(),
+                ConfigWhat::Show(settings) => config::show(&settings.flags())?,
+            }
+            Ok(ExitCode::SUCCESS)
         }
         Command::Demo => demo::demo(),
     }
+}
+
+/// Logs what starts, from which settings, before anything can fail.
+fn first_line(config: &Config, file: Option<&Path>) {
+    let file = file.map_or_else(|| "none".to_owned(), |file| file.display().to_string());
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = %file,
+        upstream = %config.upstream.server,
+        store = %config.store.location,
+        replica = %config.replica.id,
+        "starting"
+    );
+    warnings::log(config);
 }
 
 /// Keeps the memory and the environment of this process from other processes of the same user (the wrapped program is
@@ -260,13 +348,19 @@ fn advice(error: &clap::Error, text: &str) -> String {
     if error.kind() == ErrorKind::UnknownArgument && takes_command && !unexpected.starts_with('-') {
         return format!("the server's command comes after --, as in: -- {unexpected}");
     }
-    "raincheck --help says what is".into()
+    format!("{} --help says what is", command(text))
+}
+
+/// The command of clap's line `Usage: raincheck tasks show [OPTIONS] <ID>`, without what follows.
+fn command(text: &str) -> String {
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let words = usage.unwrap_or("raincheck").split(' ').take_while(is_name);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
@@ -291,11 +385,11 @@ mod tests {
             ),
             (
                 &["wrap"],
-                "the following required arguments were not provided: <FILE>; raincheck --help says what is",
+                "the following required arguments were not provided: <FILE>; raincheck wrap --help says what is",
             ),
             (
                 &["wrap", "a.json", "b", "c"],
-                "unexpected argument 'c' found; raincheck --help says what is",
+                "unexpected argument 'c' found; raincheck wrap --help says what is",
             ),
         ] {
             let words = ["raincheck"].iter().chain(line);

@@ -44,7 +44,10 @@ pub(super) fn run(config: Config) -> Result<ExitCode, CommandFailure> {
         tokio::pin!(serving);
         let hung_up = sighup.handle(&reload);
         let signal = tokio::select! {
-            () = &mut serving => return Err(CommandFailure::runtime("stopped serving on its own")),
+            () = &mut serving => {
+                info!("drained");
+                return Ok(ExitCode::SUCCESS);
+            }
             signal = stop.asked() => signal,
             signal = hung_up => signal,
         };

@@ -26,7 +26,8 @@ impl Sighup {
             if self.on_terminal && !io::stdin().is_terminal() {
                 return "SIGHUP";
             }
-            reload.all().await;
+            // What went wrong is in the log.
+            let _ = reload.all().await;
         }
         std::future::pending().await
     }

@@ -24,10 +24,12 @@ pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
 
 /// A server's text, safe to print: without control characters and of bounded length.
 pub(super) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(120)
-        .collect()
+    cleaned(text).chars().take(120).collect()
+}
+
+/// A server's text of any length, without control characters.
+pub(super) fn cleaned(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// Milliseconds as the configuration spells them.

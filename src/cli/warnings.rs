@@ -1,4 +1,4 @@
-//! Warnings of `raincheck check`: settings that are valid and probably not meant.
+//! Warnings of `raincheck check` and of the start: settings that are valid and probably not meant.
 
 use super::table::duration;
 use crate::config::Config;
@@ -7,12 +7,53 @@ use crate::task::policy::{Mode, Rules};
 /// The warnings, each with its subject.
 pub(super) fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
     let hosts = nobody_gets_in(config).map(|text| ("listen", text));
+    let signs_in = nobody_finds_out(config).map(|text| ("auth", text));
     let windows = long_windows(&config.rules).map(|text| ("grace_window", text));
     let unused = config.unused.iter().map(|(setting, why)| {
         let section = setting.split('.').next().unwrap_or_default();
         (section, format!("{setting} does nothing here: {why}"))
     });
-    hosts.into_iter().chain(windows).chain(unused)
+    let hidden = config.rules.hidden().into_iter().map(|(place, by)| {
+        let (place, by) = (name(Some(place)), name(Some(by)));
+        let text = format!("{place} never applies: {by} matches all of its tools and comes first");
+        ("tools", text)
+    });
+    let ignored = config.ignored.iter().map(|(name, why)| {
+        let text = format!("{name}: {why}");
+        ("environment", text)
+    });
+    hosts
+        .into_iter()
+        .chain(signs_in)
+        .chain(windows)
+        .chain(unused)
+        .chain(hidden)
+        .chain(ignored)
+}
+
+/// Logs all warnings in one line, when the program starts to serve.
+pub(super) fn log(config: &Config) {
+    let all: Vec<String> = warnings(config).map(|(_, text)| text).collect();
+    if !all.is_empty() {
+        let count = all.len();
+        tracing::warn!(
+            count,
+            "settings that are probably not meant: {}",
+            all.join("; ")
+        );
+    }
+}
+
+/// Warns of entries whose globs match none of the server's tools.
+pub(super) fn without_tools(rules: &Rules, tools: &[String]) -> impl Iterator<Item = String> {
+    // A server without tools, or one that was not reached, says nothing about the rules.
+    let without = rules.without_tools(tools).filter(|_| !tools.is_empty());
+    without.map(|place| {
+        let place = name(Some(place));
+        format!(
+            "{place} matches none of the tools below; is its name written as the server writes it?"
+        )
+    })
 }
 
 /// Warns if the listener is reachable from other machines and no `Host` of theirs is allowed.
@@ -32,6 +73,15 @@ fn nobody_gets_in(config: &Config) -> Option<String> {
         "{who}: listen.allowed_hosts is empty; name the hosts that clients write, such as \
          \"tools.example.com\""
     ))
+}
+
+/// Warns if clients cannot find out where to sign in.
+fn nobody_finds_out(config: &Config) -> Option<String> {
+    let is_hidden = !config.auth.jwt.is_empty() && config.listen.public_url.is_none();
+    is_hidden.then(|| {
+        "listen.public_url is not set: clients are not told where to sign in, and must know it"
+            .to_owned()
+    })
 }
 
 /// Above this a grace window risks more than it gains.

@@ -4,15 +4,18 @@ use std::net::IpAddr;
 
 use hyper::Uri;
 
-use super::file;
 use super::problem::Problem;
-use super::settings::{AuthSettings, JwtSettings};
+use super::settings::{AuthSettings, JwtSettings, ListenSettings};
+use super::{credentials, file_auth};
 use crate::auth::algorithm::Algorithm;
 
-pub(super) fn auth(written: file::Auth) -> Result<AuthSettings, Problem> {
+pub(super) fn auth(
+    written: file_auth::Auth,
+    listen: &ListenSettings,
+) -> Result<AuthSettings, Problem> {
     let mut jwt = Vec::with_capacity(written.jwt.len());
     for (place, issuer) in written.jwt.into_iter().enumerate() {
-        let checked = issuer_of_tokens(issuer, &format!("auth.jwt.{place}"))?;
+        let checked = issuer_of_tokens(issuer, listen, &format!("auth.jwt.{place}"))?;
         if jwt
             .iter()
             .any(|other: &JwtSettings| other.issuer == checked.issuer)
@@ -25,19 +28,31 @@ pub(super) fn auth(written: file::Auth) -> Result<AuthSettings, Problem> {
     let auth = AuthSettings {
         allow_anonymous: written.allow_anonymous,
         tokens_file: written.tokens_file.map(Into::into),
+        client_roots: written.client_roots.map(Into::into),
+        credential_headers: credentials::headers(&written.credential_headers)?,
         jwt,
     };
+    if auth.client_roots.is_some() && listen.tls.is_none() {
+        return Err(Problem::new(
+            "auth.client_roots",
+            "clients show certificates over TLS only; set listen.tls, or take this out",
+        ));
+    }
     if auth.allow_anonymous && auth.asks() {
         return Err(Problem::new(
             "auth.allow_anonymous",
-            "is true, but auth.tokens_file or [[auth.jwt]] is set, so that every client must say who \
-             it is; take one of the two out",
+            "is true, but auth.tokens_file, auth.client_roots or [[auth.jwt]] is set, so that every \
+             client must say who it is; take one of the two out",
         ));
     }
     Ok(auth)
 }
 
-fn issuer_of_tokens(written: file::Jwt, key: &str) -> Result<JwtSettings, Problem> {
+fn issuer_of_tokens(
+    written: file_auth::Jwt,
+    listen: &ListenSettings,
+    key: &str,
+) -> Result<JwtSettings, Problem> {
     let refused = |setting: &str, text: String| Problem::new(format!("{key}.{setting}"), text);
     let missing = |setting: &str, text: &str| refused(setting, format!("not set; {text}"));
     let issuer = written.issuer.filter(|issuer| !issuer.is_empty());
@@ -54,7 +69,11 @@ fn issuer_of_tokens(written: file::Jwt, key: &str) -> Result<JwtSettings, Proble
         )
     })?;
     let jwks = keys_url(&jwks).map_err(|text| refused("jwks", text))?;
-    if written.audience.is_empty() || written.audience.iter().any(String::is_empty) {
+    let mut audience = written.audience;
+    if let Some(public) = listen.public_url.as_ref().filter(|_| audience.is_empty()) {
+        audience.push(public.resource.as_ref().to_owned());
+    }
+    if audience.is_empty() || audience.iter().any(String::is_empty) {
         return Err(missing(
             "audience",
             "write the claim \"aud\" of tokens for this server, such as \"https://tools.example.com/mcp\"; \
@@ -86,7 +105,7 @@ fn issuer_of_tokens(written: file::Jwt, key: &str) -> Result<JwtSettings, Proble
     Ok(JwtSettings {
         issuer,
         jwks,
-        audience: written.audience,
+        audience,
         algorithms,
         caller_claims: written.caller_claims,
         label_claim: written.label_claim,
@@ -94,7 +113,7 @@ fn issuer_of_tokens(written: file::Jwt, key: &str) -> Result<JwtSettings, Proble
     })
 }
 
-/// An address that nobody on the way can answer for.
+/// An address whose answers nothing on the way can forge.
 fn keys_url(text: &str) -> Result<Uri, String> {
     let url = text.parse::<Uri>().ok().filter(|url| {
         let authority = url.authority().map_or("", |authority| authority.as_str());

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -14,11 +15,12 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
-    AdminSettings, Config, DrainSettings, EraChoice, LimitSettings, ListenSettings, Location,
-    LogFormat, NativeTasks, Quota, ReplicaSettings, SessionUse, TelemetrySettings, TransportChoice,
-    UpstreamSettings,
+    AdminSettings, Config, CredentialUse, DrainSettings, EraChoice, LimitSettings, ListenSettings,
+    Location, LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, TelemetrySettings,
+    TransportChoice, UpstreamSettings,
 };
-use super::{auth, companion, file, rules, store, unused, wrapped};
+use super::source::Source;
+use super::{auth, companion, credentials, file, ignored, public, rules, store, unused, wrapped};
 
 impl Config {
     pub(super) fn check(
@@ -38,19 +40,29 @@ impl Config {
             }
             usual_file(&listen, &upstream, host).map(Location::Embedded)
         };
+        let rules = rules::rules(&file.tasks, file.tools)?;
+        let auth = auth::auth(file.auth, &listen)?;
+        // The one client of a pipe is never asked.
+        if !for_one_client {
+            rules::scopes_can_be_had(&rules, &auth)?;
+        }
+        credentials::fit(&auth, &upstream, !for_one_client)?;
         Ok(Self {
             store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks)?,
-            rules: rules::rules(&file.tasks, file.tools)?,
+            rules,
             replica: replica(file.replica, host)?,
             drain: drain(file.drain, &admin)?,
             admin,
-            auth: auth::auth(file.auth)?,
+            auth,
             limits: LimitSettings::try_from(file.limits)?,
             telemetry: TelemetrySettings::try_from(file.telemetry)?,
             listen,
             upstream,
             unused,
+            shown: Arc::default(),
+            source: Source::default(),
+            ignored: ignored::variables(environment),
         })
     }
 }
@@ -97,12 +109,24 @@ impl TryFrom<file::Listen> for ListenSettings {
                 return Err(refused("allowed_origins", text));
             }
         }
-        let lower = |list: Vec<String>| list.iter().map(|text| text.to_lowercase()).collect();
+        let lower = |list: Vec<String>| -> Vec<String> {
+            list.iter().map(|text| text.to_lowercase()).collect()
+        };
+        let mut allowed_hosts = lower(file.allowed_hosts);
+        let mut public_url = None;
+        if let Some(written) = &file.public_url {
+            let (address, host) = public::address(written)?;
+            public_url = Some(address);
+            if !allowed_hosts.contains(&host) {
+                allowed_hosts.push(host);
+            }
+        }
         Ok(Self {
             address,
             path: file.path,
+            public_url,
             h2c: file.h2c,
-            allowed_hosts: lower(file.allowed_hosts),
+            allowed_hosts,
             allowed_origins: lower(file.allowed_origins),
             trusted_proxies: trusted(&file.trusted_proxies)?,
             tls: tls("listen.tls", file.tls.certificate, file.tls.key)?,
@@ -256,6 +280,7 @@ fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Pr
         probes,
         listen: operators,
         token,
+        show_payloads: file.show_payloads,
         ready_needs_store: file.ready_needs_store,
     })
 }
@@ -313,6 +338,14 @@ impl TryFrom<file::Limits> for LimitSettings {
             ("limits.body_bytes_max", body_bytes_max),
             ("limits.calls", file.calls),
             ("limits.connections", file.connections),
+            (
+                "limits.calls_per_caller",
+                file.calls_per_caller.unwrap_or(1),
+            ),
+            (
+                "limits.requests_per_caller",
+                file.requests_per_caller.unwrap_or(1),
+            ),
             ("limits.listen_task_ids", file.listen_task_ids),
             ("limits.tasks", file.tasks),
             ("limits.tasks_per_caller", file.tasks_per_caller),
@@ -338,6 +371,10 @@ impl TryFrom<file::Limits> for LimitSettings {
             buffer_bytes_max,
             calls: file.calls,
             connections: file.connections,
+            calls_per_caller: file.calls_per_caller.unwrap_or_else(|| half(file.calls)),
+            requests_per_caller: file
+                .requests_per_caller
+                .unwrap_or_else(|| half(file.connections)),
             header_timeout: file.header_timeout,
             listen_task_ids: file.listen_task_ids,
             tasks: Quota {
@@ -350,6 +387,11 @@ impl TryFrom<file::Limits> for LimitSettings {
             },
         })
     }
+}
+
+/// One caller may have half of what there is, and everything where that is one.
+fn half(all: usize) -> usize {
+    (all / 2).max(1)
 }
 
 impl TryFrom<file::Telemetry> for TelemetrySettings {
@@ -367,6 +409,7 @@ impl TryFrom<file::Telemetry> for TelemetrySettings {
         Ok(Self {
             log: file.log,
             format: file.format,
+            access_log: file.access_log,
         })
     }
 }
@@ -383,6 +426,13 @@ impl FromText for NativeTasks {
     const KIND: &'static str = r#""hide" or "pass""#;
     fn from_text(text: &str) -> Result<Self, String> {
         word(text, &[("hide", Self::Hide), ("pass", Self::Pass)])
+    }
+}
+
+impl FromText for Seal {
+    const KIND: &'static str = r#""off" or "payloads""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        word(text, &[("off", Self::Off), ("payloads", Self::Payloads)])
     }
 }
 
@@ -414,6 +464,20 @@ impl FromText for SessionUse {
     const KIND: &'static str = r#""pool" or "caller""#;
     fn from_text(text: &str) -> Result<Self, String> {
         word(text, &[("pool", Self::Pool), ("caller", Self::Caller)])
+    }
+}
+
+impl FromText for CredentialUse {
+    const KIND: &'static str = r#""forward", "strip" or "static""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        word(
+            text,
+            &[
+                ("forward", Self::Forward),
+                ("strip", Self::Strip),
+                ("static", Self::Static),
+            ],
+        )
     }
 }
 

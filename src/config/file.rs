@@ -7,9 +7,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::scalar::{Size, list, names, optional, scalar};
+use super::file_auth::Auth;
+use super::file_store::Store;
+use super::file_tls::{ClientTls, Tls};
+use super::scalar::{Size, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
-use super::settings::{EraChoice, LogFormat, NativeTasks, SessionUse, TransportChoice};
+use super::settings::{
+    CredentialUse, EraChoice, LogFormat, NativeTasks, SessionUse, TransportChoice,
+};
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]
@@ -35,6 +40,8 @@ pub(super) struct Listen {
     pub(super) address: String,
     #[serde(deserialize_with = "scalar")]
     pub(super) path: String,
+    #[serde(deserialize_with = "optional")]
+    pub(super) public_url: Option<String>,
     #[serde(deserialize_with = "scalar")]
     pub(super) h2c: bool,
     #[serde(deserialize_with = "list")]
@@ -51,6 +58,7 @@ impl Default for Listen {
         Self {
             address: "127.0.0.1:8440".into(),
             path: "/mcp".into(),
+            public_url: None,
             h2c: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
@@ -58,15 +66,6 @@ impl Default for Listen {
             tls: Tls::default(),
         }
     }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Tls {
-    #[serde(deserialize_with = "optional")]
-    pub(super) certificate: Option<String>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) key: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,6 +78,7 @@ pub(super) struct Upstream {
     #[serde(deserialize_with = "optional")]
     pub(super) cwd: Option<String>,
     pub(super) env: BTreeMap<String, Value>,
+    pub(super) env_files: BTreeMap<String, String>,
     #[serde(deserialize_with = "list")]
     pub(super) env_allow: Vec<String>,
     #[serde(deserialize_with = "scalar")]
@@ -105,8 +105,15 @@ pub(super) struct Upstream {
     pub(super) native_tasks: NativeTasks,
     pub(super) tls: ClientTls,
     pub(super) headers: BTreeMap<String, Value>,
+    pub(super) header_files: BTreeMap<String, String>,
     #[serde(deserialize_with = "list")]
     pub(super) forward_headers: Vec<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) credentials: Option<CredentialUse>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) same_resource: bool,
+    #[serde(deserialize_with = "optional")]
+    pub(super) caller_header: Option<String>,
 }
 
 impl Default for Upstream {
@@ -116,6 +123,7 @@ impl Default for Upstream {
             command: Vec::new(),
             cwd: None,
             env: BTreeMap::new(),
+            env_files: BTreeMap::new(),
             env_allow: Vec::new(),
             children_max: 32,
             transport: TransportChoice::Auto,
@@ -130,7 +138,11 @@ impl Default for Upstream {
             native_tasks: NativeTasks::Hide,
             tls: ClientTls::default(),
             headers: BTreeMap::new(),
+            header_files: BTreeMap::new(),
             forward_headers: Vec::new(),
+            credentials: None,
+            same_resource: false,
+            caller_header: None,
         }
     }
 }
@@ -139,61 +151,6 @@ impl Default for Upstream {
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
-
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Store {
-    #[serde(deserialize_with = "optional")]
-    pub(super) url: Option<Secret>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) namespace: Option<String>,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) read_patience: Duration,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) create_patience: Duration,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) allow_eviction: bool,
-    #[serde(deserialize_with = "optional")]
-    pub(super) seal_key: Option<Secret>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) seal_key_previous: Option<Secret>,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) wait_replicas: usize,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) wait_aof: bool,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) wait_timeout: Duration,
-    pub(super) tls: ClientTls,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct ClientTls {
-    #[serde(deserialize_with = "optional")]
-    pub(super) roots: Option<String>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) certificate: Option<String>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) key: Option<String>,
-}
-
-impl Default for Store {
-    fn default() -> Self {
-        Self {
-            url: None,
-            namespace: None,
-            read_patience: Duration::from_secs(5),
-            create_patience: Duration::from_secs(2),
-            allow_eviction: false,
-            seal_key: None,
-            seal_key_previous: None,
-            wait_replicas: 0,
-            wait_aof: false,
-            wait_timeout: Duration::from_secs(1),
-            tls: ClientTls::default(),
-        }
-    }
-}
 
 /// The terms for every tool. A missing term is as in [`Rule::default`](crate::task::policy::Rule).
 #[derive(Debug, Default, Deserialize)]
@@ -237,6 +194,8 @@ pub(super) struct Terms {
     pub(super) attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
     pub(super) attach_window: Option<Duration>,
+    #[serde(deserialize_with = "optional_list")]
+    pub(super) scopes: Option<Vec<String>>,
 }
 
 /// The terms for some tools. A missing term is as in [`Terms`]. The fields are repeated because serde cannot
@@ -278,6 +237,8 @@ pub(super) struct ToolRule {
     attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
     attach_window: Option<Duration>,
+    #[serde(deserialize_with = "optional_list")]
+    scopes: Option<Vec<String>>,
 }
 
 impl ToolRule {
@@ -312,6 +273,7 @@ impl ToolRule {
             heartbeat,
             attach,
             attach_window,
+            scopes,
         } = self;
         let terms = Terms {
             mode,
@@ -332,6 +294,7 @@ impl ToolRule {
             heartbeat,
             attach,
             attach_window,
+            scopes,
         };
         (name, terms)
     }
@@ -364,6 +327,8 @@ pub(super) struct Drain {
     pub(super) grace: Duration,
     #[serde(deserialize_with = "optional")]
     pub(super) token: Option<Secret>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) token_file: Option<String>,
 }
 
 impl Default for Drain {
@@ -372,6 +337,7 @@ impl Default for Drain {
             delay: Duration::ZERO,
             grace: Duration::from_secs(25),
             token: None,
+            token_file: None,
         }
     }
 }
@@ -385,52 +351,12 @@ pub(super) struct Admin {
     pub(super) listen: Option<String>,
     #[serde(deserialize_with = "optional")]
     pub(super) token: Option<Secret>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) token_file: Option<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) show_payloads: bool,
     #[serde(deserialize_with = "scalar")]
     pub(super) ready_needs_store: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Auth {
-    #[serde(deserialize_with = "scalar")]
-    pub(super) allow_anonymous: bool,
-    #[serde(deserialize_with = "optional")]
-    pub(super) tokens_file: Option<String>,
-    pub(super) jwt: Vec<Jwt>,
-}
-
-/// An issuer of tokens.
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Jwt {
-    #[serde(deserialize_with = "optional")]
-    pub(super) issuer: Option<String>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) jwks: Option<String>,
-    #[serde(deserialize_with = "names")]
-    pub(super) audience: Vec<String>,
-    #[serde(deserialize_with = "list")]
-    pub(super) algorithms: Vec<String>,
-    #[serde(deserialize_with = "list")]
-    pub(super) caller_claims: Vec<String>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) label_claim: Option<String>,
-    #[serde(deserialize_with = "optional")]
-    pub(super) roots: Option<String>,
-}
-
-impl Default for Jwt {
-    fn default() -> Self {
-        Self {
-            issuer: None,
-            jwks: None,
-            audience: Vec::new(),
-            algorithms: vec!["RS256".into(), "ES256".into()],
-            caller_claims: Vec::new(),
-            label_claim: None,
-            roots: None,
-        }
-    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -444,6 +370,10 @@ pub(super) struct Limits {
     pub(super) calls: usize,
     #[serde(deserialize_with = "scalar")]
     pub(super) connections: usize,
+    #[serde(deserialize_with = "optional")]
+    pub(super) calls_per_caller: Option<usize>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) requests_per_caller: Option<usize>,
     #[serde(deserialize_with = "scalar")]
     pub(super) header_timeout: Duration,
     #[serde(deserialize_with = "scalar")]
@@ -465,6 +395,8 @@ impl Default for Limits {
             buffer_bytes_max: Size(128 << 20),
             calls: 16_384,
             connections: 16_384,
+            calls_per_caller: None,
+            requests_per_caller: None,
             header_timeout: Duration::from_secs(10),
             listen_task_ids: 1_000,
             tasks: 2_000_000,
@@ -482,6 +414,8 @@ pub(super) struct Telemetry {
     pub(super) log: String,
     #[serde(deserialize_with = "scalar")]
     pub(super) format: LogFormat,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) access_log: bool,
 }
 
 impl Default for Telemetry {
@@ -489,6 +423,7 @@ impl Default for Telemetry {
         Self {
             log: "info".into(),
             format: LogFormat::Text,
+            access_log: false,
         }
     }
 }

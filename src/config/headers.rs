@@ -65,22 +65,25 @@ pub(super) fn forwarded(written: &[String]) -> Result<Vec<HeaderName>, Problem> 
         }
         if name == "authorization" {
             return refused(
-                "is never forwarded to another machine: a client's token is for this server; set \
-                 upstream.headers.authorization"
+                "goes where upstream.credentials says: set upstream.same_resource = true if the server and \
+                 raincheck are one resource, or set upstream.headers.authorization"
                     .into(),
             );
         }
-        let is_ours = RESERVED.contains(&&**name) || NEVER.contains(&&**name);
-        if is_ours
-            || ["mcp-", "proxy-", "x-http-"]
-                .iter()
-                .any(|begin| name.starts_with(begin))
-        {
+        if is_ours(name) {
             return refused("belongs to HTTP, to MCP or to raincheck; take it out".into());
         }
         Ok(parsed)
     });
     named.collect()
+}
+
+/// Whether raincheck alone decides about this header.
+pub(super) fn is_ours(name: &str) -> bool {
+    let mut beginnings = ["mcp-", "proxy-", "x-http-"].iter();
+    RESERVED.contains(&name)
+        || NEVER.contains(&name)
+        || beginnings.any(|begin| name.starts_with(begin))
 }
 
 fn header(name: &str, value: &Secret) -> Result<Header, Problem> {

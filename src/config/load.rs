@@ -1,6 +1,7 @@
 //! Loads the configuration: defaults < file < environment < flags. This is the only code that reads the environment.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use figment::providers::{Format, Toml};
 use figment::value::{Dict, Map, Value};
@@ -9,21 +10,14 @@ use figment::{Figment, Metadata, Profile, Provider};
 use super::file::File;
 use super::host::Host;
 use super::problem::{ConfigError, ENVIRONMENT, ENVIRONMENT_PREFIX, FLAG_KEYS, FLAGS, explain};
+use super::secret::Secret;
 use super::settings::Config;
+pub use super::source::{Flags, Source};
+use super::{secret_files, show};
 
-/// What the command line says.
-#[derive(Debug, Clone, Default)]
-pub struct Flags {
-    pub config: Option<PathBuf>,
-    pub upstream: Option<String>,
-    pub listen: Option<String>,
-    pub store: Option<String>,
-    pub namespace: Option<String>,
-    pub log: Option<String>,
-    /// Whether several processes may run with the same settings, one for each client (`raincheck stdio`).
-    pub for_one_client: bool,
-    /// The program to wrap and its arguments, written after `--`.
-    pub command: Vec<String>,
+/// Loads the settings again.
+pub fn reload(source: &Source) -> Result<Config, ConfigError> {
+    load(source.flags(), &environment())
 }
 
 /// The process's environment. Variables that are not Unicode are left out, because no setting is one.
@@ -35,17 +29,96 @@ pub fn environment() -> Vec<(String, String)> {
 
 /// Loads, merges and checks all layers. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    let file = flags.config.as_deref().map(file_layer).transpose()?;
-    let mut layers: Vec<Layer> = file
-        .into_iter()
-        .chain([environment_layer(environment), flag_layer(flags)])
-        .collect();
-    only_one_server(&mut layers);
-    let figment = layers.into_iter().fold(Figment::new(), Figment::merge);
-    let file: File = figment.extract().map_err(explain)?;
+    let figment = merged(layers(flags, environment)?);
+    let mut file: File = figment.extract().map_err(explain)?;
+    secret_files::read(&mut file).map_err(|problem| problem.located(&figment))?;
     let host = Host::new(environment);
-    Config::check(file, &host, environment, flags.for_one_client)
-        .map_err(|problem| problem.located(&figment))
+    let checked = Config::check(file, &host, environment, flags.for_one_client);
+    let mut config = checked.map_err(|problem| problem.located(&figment))?;
+    config.shown = Arc::new(effective(flags, environment)?);
+    config.source = Source::new(flags);
+    Ok(config)
+}
+
+/// All settings as they were written, or else their defaults, without secrets. Nothing is checked but the keys.
+pub fn effective(
+    flags: &Flags,
+    environment: &[(String, String)],
+) -> Result<serde_json::Value, ConfigError> {
+    let mut defaults = Toml::from_str(show::DEFAULTS)
+        .map_err(|_| ConfigError::new("the settings of the example cannot be read"))?;
+    show::forget_example_server(&mut defaults);
+    let mut all = vec![Layer {
+        name: "defaults".into(),
+        settings: defaults,
+    }];
+    all.extend(layers(flags, environment)?);
+    let settings: Dict = merged(all).extract().map_err(explain)?;
+    Ok(show::without_secrets(&settings))
+}
+
+/// How to reach the operators' listener of a raincheck with these settings.
+#[derive(Debug)]
+pub struct AdminAccess {
+    pub listen: Option<String>,
+    pub probes: Option<String>,
+    pub token: Option<Secret>,
+}
+
+/// Reads from the settings where operators ask, and with which token.
+pub fn admin_access(
+    file: Option<&Path>,
+    environment: &[(String, String)],
+) -> Result<AdminAccess, ConfigError> {
+    let flags = Flags {
+        config: file.map(Path::to_owned),
+        ..Flags::default()
+    };
+    let figment = merged(layers(&flags, environment)?);
+    let mut file: File = figment.extract().map_err(explain)?;
+    secret_files::admin_token(&mut file).map_err(|problem| problem.located(&figment))?;
+    Ok(AdminAccess {
+        listen: file.admin.listen,
+        probes: file.admin.probes,
+        token: file.admin.token,
+    })
+}
+
+/// The URL at which clients reach a raincheck with these settings. `reachable` says how its address is written in a URL.
+pub fn public_address(
+    file: Option<&Path>,
+    environment: &[(String, String)],
+    reachable: impl FnOnce(&str) -> String,
+) -> Result<String, ConfigError> {
+    let flags = Flags {
+        config: file.map(Path::to_owned),
+        ..Flags::default()
+    };
+    let figment = merged(layers(&flags, environment)?);
+    let file: File = figment.extract().map_err(explain)?;
+    let listen = file.listen;
+    let scheme = if listen.tls.certificate.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    Ok(format!(
+        "{scheme}://{}{}",
+        reachable(&listen.address),
+        listen.path
+    ))
+}
+
+/// What the file, the environment and the flags say, the weakest first.
+fn layers(flags: &Flags, environment: &[(String, String)]) -> Result<Vec<Layer>, ConfigError> {
+    let file = flags.config.as_deref().map(file_layer).transpose()?;
+    let others = [environment_layer(environment), flag_layer(flags)];
+    Ok(file.into_iter().chain(others).collect())
+}
+
+fn merged(mut layers: Vec<Layer>) -> Figment {
+    only_one_server(&mut layers);
+    layers.into_iter().fold(Figment::new(), Figment::merge)
 }
 
 /// Keeps the server's address or command of the last layer that has either, because both are one setting.
@@ -138,7 +211,7 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
 fn header_name(mut path: Vec<String>) -> Vec<String> {
     if let [upstream, headers, name] = path.as_mut_slice()
         && upstream == "upstream"
-        && headers == "headers"
+        && (headers == "headers" || headers == "header_files")
     {
         *name = name.replace('_', "-");
     }
@@ -147,10 +220,13 @@ fn header_name(mut path: Vec<String>) -> Vec<String> {
 
 /// The setting that a variable sets. The names of the wrapped program's own variables stay as they are.
 fn setting(key: &str) -> Vec<String> {
-    match key.strip_prefix("UPSTREAM__ENV__") {
-        Some(name) => ["upstream", "env", name].map(str::to_owned).into(),
-        None => key.split("__").map(str::to_lowercase).collect(),
+    for section in ["env", "env_files"] {
+        let prefix = format!("UPSTREAM__{}__", section.to_uppercase());
+        if let Some(name) = key.strip_prefix(&prefix) {
+            return ["upstream", section, name].map(str::to_owned).into();
+        }
     }
+    key.split("__").map(str::to_lowercase).collect()
 }
 
 fn flag_layer(flags: &Flags) -> Layer {

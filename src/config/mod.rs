@@ -7,17 +7,26 @@ mod checked;
 mod common;
 mod companion;
 mod concurrency;
+mod credentials;
 mod duration;
 mod file;
+mod file_auth;
+mod file_store;
+mod file_tls;
 mod headers;
 mod host;
+mod ignored;
 pub mod load;
 mod problem;
+mod public;
 mod rules;
 mod scalar;
 mod secret;
+mod secret_files;
 mod server;
 mod settings;
+mod show;
+mod source;
 mod store;
 mod unix;
 mod unused;
@@ -27,9 +36,10 @@ pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
-    AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, Config, DrainSettings,
-    EraChoice, Header, JwtSettings, LimitSettings, ListenSettings, Location, LogFormat,
-    NativeTasks, Quota, ReplicaSettings, SessionUse, StoreSettings, StoreTls, TelemetrySettings,
-    TransportChoice, UpstreamSettings, UpstreamTls, WaitSettings,
+    AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, Config, CredentialUse,
+    DrainSettings, EraChoice, Header, JwtSettings, LimitSettings, ListenSettings, Location,
+    LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, StoreSettings, StoreTls,
+    TelemetrySettings, TransportChoice, UpstreamCredentials, UpstreamSettings, UpstreamTls,
+    WaitSettings,
 };
 pub use unix::Socket;

@@ -1,8 +1,10 @@
 //! Turns `[tasks]` and `[[tools]]` into the rules for calls.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::problem::Problem;
+use super::settings::AuthSettings;
 use super::{concurrency, file};
 use crate::task::glob::Glob;
 use crate::task::policy::{Mode, Rule, Rules};
@@ -11,6 +13,7 @@ pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::ToolRule>) -> Result<R
     let base = Rule {
         concurrency: concurrency::of_each_tool(tasks, &tools)?,
         attach_window_ms: attach_window(tasks, tasks),
+        scopes: scopes(&Rule::default(), tasks, "tasks")?,
         ..Rule::default()
     };
     let attaches_somewhere = tools.iter().any(file::ToolRule::attaches);
@@ -26,6 +29,7 @@ pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::ToolRule>) -> Result<R
         let base = Rule {
             concurrency: concurrency::of_entry(&defaults, tasks, &terms, &key)?,
             attach_window_ms: attach_window(&terms, tasks),
+            scopes: scopes(&defaults, &terms, &key)?,
             ..defaults.clone()
         };
         if base.attach_window_ms.is_none() {
@@ -86,9 +90,8 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             .result_bytes_max
             .map_or(base.result_bytes_max, |s| s.0),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
-        concurrency: base.concurrency,
         heartbeat: terms.heartbeat.unwrap_or(base.heartbeat),
-        attach_window_ms: base.attach_window_ms,
+        ..base.clone()
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
     if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
@@ -142,6 +145,46 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         );
     }
     Ok(rule)
+}
+
+fn scopes(base: &Rule, terms: &file::Terms, key: &str) -> Result<Arc<[Box<str>]>, Problem> {
+    let Some(scopes) = &terms.scopes else {
+        return Ok(Arc::clone(&base.scopes));
+    };
+    if let Some(wrong) = scopes.iter().find(|scope| !is_scope(scope)) {
+        let text = format!("{wrong:?} is not a scope; write words such as \"tools:run\"");
+        return Err(Problem::new(format!("{key}.scopes"), text));
+    }
+    Ok(scopes.iter().map(|scope| scope.as_str().into()).collect())
+}
+
+/// RFC 6749, section 3.3.
+fn is_scope(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    !text.is_empty() && text.bytes().all(plain)
+}
+
+/// Scopes that no client can have refuse every call.
+pub(super) fn scopes_can_be_had(rules: &Rules, auth: &AuthSettings) -> Result<(), Problem> {
+    if auth.takes_tokens() || rules.scopes().next().is_none() {
+        return Ok(());
+    }
+    let entries = std::iter::once(rules.defaults())
+        .chain(rules.entries())
+        .enumerate();
+    let mut keys = entries
+        .filter(|(_, rule)| !rule.scopes.is_empty())
+        .map(|(place, _)| {
+            let place = place.checked_sub(1);
+            place.map_or_else(
+                || "tasks.scopes".to_owned(),
+                |place| format!("tools.{place}.scopes"),
+            )
+        });
+    let key = keys.next().unwrap_or_default();
+    let text =
+        "set, but nobody is asked who it is: set auth.tokens_file or [[auth.jwt]], or take it out";
+    Err(Problem::new(key, text))
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -40,6 +40,13 @@ pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D:
     })
 }
 
+/// For `#[serde(deserialize_with)]`: such a list without a default.
+pub(super) fn optional_list<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    list(from).map(Some)
+}
+
 /// For `#[serde(deserialize_with)]`: a list, or one text with one element, because globs contain commas.
 pub(super) fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     from.deserialize_any(ListReader { separator: None })
@@ -87,6 +94,14 @@ impl<'de> Visitor<'de> for ListReader {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
+        // The environment has no lists, but people write them as in the file.
+        if let Ok(all) = serde_json::from_str::<Vec<String>>(text) {
+            return Ok(all);
+        }
+        if self.separator.is_some() && text.trim_start().starts_with('[') {
+            let text = "is not a list; write one,two or [\"one\", \"two\"]";
+            return Err(E::custom(text));
+        }
         let Some(separator) = self.separator else {
             return Ok(vec![text.to_owned()]);
         };

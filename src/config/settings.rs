@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Uri;
@@ -12,7 +13,9 @@ use ipnet::IpNet;
 use super::problem::ConfigError;
 use super::secret::{SealKey, Secret};
 use super::server::Wrapped;
+use super::source::Source;
 use crate::auth::algorithm::Algorithm;
+use crate::auth::public::PublicAddress;
 use crate::task::policy::{Limit, Rules};
 
 /// All settings, checked.
@@ -31,6 +34,12 @@ pub struct Config {
     pub telemetry: TelemetrySettings,
     /// The settings that have no effect in this configuration, each with the reason.
     pub unused: Vec<(&'static str, &'static str)>,
+    /// All settings as they were written, or else their defaults, without secrets.
+    pub shown: Arc<serde_json::Value>,
+    /// Where the settings came from.
+    pub source: Source,
+    /// The variables that look like settings and are not read, each with what to do.
+    pub ignored: Vec<(String, String)>,
 }
 
 impl Config {
@@ -88,6 +97,8 @@ pub struct ListenSettings {
     pub address: SocketAddr,
     /// Starts with `/`.
     pub path: String,
+    /// By which clients know raincheck.
+    pub public_url: Option<PublicAddress>,
     /// Whether cleartext HTTP/2 with prior knowledge is served, in addition to HTTP/1.1.
     pub h2c: bool,
     /// Allowed `Host` names and addresses, in addition to loopback and the listen address: lower case,
@@ -124,6 +135,7 @@ pub struct UpstreamSettings {
     /// Client headers that also go to a server on another machine, and the forwarding headers that raincheck
     /// writes itself.
     pub forward_headers: Vec<HeaderName>,
+    pub credentials: UpstreamCredentials,
     pub era: EraChoice,
     pub session: SessionUse,
     pub sessions_max: usize,
@@ -147,6 +159,25 @@ pub struct Header {
     pub name: HeaderName,
     /// The value: visible ASCII and spaces.
     pub value: Secret,
+}
+
+/// What the server gets of its clients' credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamCredentials {
+    pub used: CredentialUse,
+    /// The header in which the server is told who calls.
+    pub caller_header: Option<HeaderName>,
+}
+
+/// What raincheck does with its clients' credentials on the way to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialUse {
+    /// The server gets them.
+    Forward,
+    /// The server gets none.
+    Strip,
+    /// The server gets the operator's, from `upstream.headers`.
+    Static,
 }
 
 /// What raincheck does with the server's own tasks.
@@ -204,12 +235,22 @@ pub struct StoreSettings {
     /// How long a task's creation waits for a store that is away.
     pub create_patience: Duration,
     pub allow_eviction: bool,
-    /// The key that seals sessions of the wrapped server. The embedded store makes its own key.
+    pub seal: Seal,
+    /// The key that seals. A file has a key of its own beside it, which counts if there is none here.
     pub seal_key: Option<SealKey>,
-    /// The earlier key: sessions that are sealed under it can still be read.
+    /// The earlier key: what is sealed under it can still be read.
     pub seal_key_previous: Option<SealKey>,
     pub tls: StoreTls,
     pub wait: WaitSettings,
+}
+
+/// What is encrypted in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seal {
+    /// Sessions with the server only.
+    Off,
+    /// Everything that clients and servers say.
+    Payloads,
 }
 
 /// The files for TLS to Redis, PEM.
@@ -299,6 +340,8 @@ pub struct AdminSettings {
     pub listen: Option<SocketAddr>,
     /// What a request of an operator must name.
     pub token: Option<Secret>,
+    /// Whether operators see arguments and results of tasks.
+    pub show_payloads: bool,
     /// Whether the process is not ready while the store is away, even after the store was reached once.
     pub ready_needs_store: bool,
 }
@@ -309,6 +352,10 @@ pub struct AuthSettings {
     pub allow_anonymous: bool,
     /// The names of clients and the hashes of their tokens.
     pub tokens_file: Option<PathBuf>,
+    /// Who signs the certificates of clients.
+    pub client_roots: Option<PathBuf>,
+    /// Headers that are credentials of a client, beside `Authorization`.
+    pub credential_headers: Vec<HeaderName>,
     /// The issuers of tokens that count.
     pub jwt: Vec<JwtSettings>,
 }
@@ -332,9 +379,14 @@ pub struct JwtSettings {
 }
 
 impl AuthSettings {
+    /// Whether a client can have scopes: certificates have none.
+    pub fn takes_tokens(&self) -> bool {
+        self.tokens_file.is_some() || !self.jwt.is_empty()
+    }
+
     /// Whether a client must say who it is.
     pub fn asks(&self) -> bool {
-        self.tokens_file.is_some() || !self.jwt.is_empty()
+        self.tokens_file.is_some() || self.client_roots.is_some() || !self.jwt.is_empty()
     }
 }
 
@@ -345,6 +397,10 @@ pub struct LimitSettings {
     pub buffer_bytes_max: usize,
     pub calls: usize,
     pub connections: usize,
+    /// The most calls under way of one caller, where clients must say who they are.
+    pub calls_per_caller: usize,
+    /// The most requests at the same time of one caller, where clients must say who they are.
+    pub requests_per_caller: usize,
     pub header_timeout: Duration,
     pub listen_task_ids: usize,
     /// The quota of kept tasks that this process made.
@@ -364,6 +420,8 @@ pub struct TelemetrySettings {
     /// Levels, in general and by module: `info`, `info,raincheck=debug`.
     pub log: String,
     pub format: LogFormat,
+    /// Whether each request of a client has a line in the log.
+    pub access_log: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

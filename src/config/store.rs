@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use super::common::{positive, tls};
-use super::file;
+use super::file_store;
 use super::problem::Problem;
 use super::secret::{SealKey, Secret};
-use super::settings::{Location, StoreSettings, StoreTls, WaitSettings};
+use super::settings::{Location, Seal, StoreSettings, StoreTls, WaitSettings};
 
 /// Checks `[store]`. `usual` is the location if none is configured.
 pub(super) fn store(
-    file: file::Store,
+    file: file_store::Store,
     usual: impl FnOnce() -> Option<Location>,
 ) -> Result<StoreSettings, Problem> {
     let refused = |text: &str| Problem::new("store.url", text);
@@ -71,6 +71,8 @@ pub(super) fn store(
         return Err(Problem::new("store.wait_replicas", text));
     }
     positive("store.wait_timeout", wait.timeout)?;
+    let key = seal_key("store.seal_key", file.seal_key)?;
+    needs_key(file.seal, is_redis && key.is_none())?;
     Ok(StoreSettings {
         location,
         tls,
@@ -78,9 +80,19 @@ pub(super) fn store(
         read_patience: file.read_patience,
         create_patience: file.create_patience,
         allow_eviction: file.allow_eviction,
-        seal_key: seal_key("store.seal_key", file.seal_key)?,
+        seal: file.seal,
+        seal_key: key,
         seal_key_previous: seal_key("store.seal_key_previous", file.seal_key_previous)?,
     })
+}
+
+fn needs_key(seal: Seal, has_none: bool) -> Result<(), Problem> {
+    if seal == Seal::Payloads && has_none {
+        let text = "is \"payloads\", and there is no key; set store.seal_key_file or store.seal_key, the same on \
+                    all replicas";
+        return Err(Problem::new("store.seal", text));
+    }
+    Ok(())
 }
 
 /// Reads a seal key. The error does not quote the text, because it is a secret.

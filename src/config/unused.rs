@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::companion::PREFIX;
-use super::file::{File, Store, Terms, ToolRule};
+use super::file::{File, Terms, ToolRule};
+use super::file_store::Store;
 use crate::task::policy::Rule;
 
 /// The settings without effect, each with the reason. A setting at its default is not reported.
@@ -33,9 +34,10 @@ pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
 
 type Checked = (&'static str, bool, &'static str);
 
-fn of_store(store: &Store) -> [Checked; 5] {
+fn of_store(store: &Store) -> [Checked; 6] {
     let url = store.url.as_ref().map_or("", |url| url.expose());
     let elsewhere = !url.starts_with("redis");
+    let in_memory = url == "memory:";
     let seals = store.seal_key.is_some();
     let waits = store.wait_replicas > 0 || store.wait_aof;
     let usual = Store::default();
@@ -46,14 +48,19 @@ fn of_store(store: &Store) -> [Checked; 5] {
             "has an effect only if store.url is a Redis",
         ),
         (
+            "store.seal",
+            in_memory && store.seal != usual.seal,
+            "has no effect in memory: nothing is stored anywhere",
+        ),
+        (
             "store.seal_key",
-            elsewhere && seals,
-            "has an effect only if store.url is a Redis: a file has a key of its own beside it",
+            in_memory && seals,
+            "has no effect in memory: nothing is stored anywhere",
         ),
         (
             "store.seal_key_previous",
-            store.seal_key_previous.is_some() && (elsewhere || !seals),
-            "has an effect only with store.seal_key, and if store.url is a Redis",
+            store.seal_key_previous.is_some() && (in_memory || !seals),
+            "has an effect only with store.seal_key",
         ),
         (
             "store.allow_eviction",

@@ -11,7 +11,7 @@ use super::secret::Secret;
 use super::server::{Wrapped, WrappedCommand};
 use super::settings::{EraChoice, TransportChoice, UpstreamSettings, UpstreamTls};
 use super::unix::Socket;
-use super::{concurrency, file};
+use super::{concurrency, credentials, file};
 
 pub(super) fn upstream(
     file: &file::Upstream,
@@ -42,9 +42,11 @@ pub(super) fn upstream(
     // replica.
     let usual = matches!(server, Wrapped::Url(_)) && !server.is_local();
     let shared = file.shared.unwrap_or(usual);
+    let headers = headers(&file.headers)?;
     Ok(UpstreamSettings {
         tls: client_tls(file, &server)?,
-        headers: headers(&file.headers)?,
+        credentials: credentials::of_upstream(file, &server, &headers)?,
+        headers,
         forward_headers: forwarded(&file.forward_headers)?,
         shared,
         trust_annotations: file.trust_annotations,
@@ -173,6 +175,9 @@ fn address_only(file: &file::Upstream) -> Result<(), Problem> {
         ));
     }
     let set = [
+        ("credentials", file.credentials.is_some()),
+        ("same_resource", file.same_resource),
+        ("caller_header", file.caller_header.is_some()),
         (
             "sessions_max",
             file.sessions_max != file::Upstream::default().sessions_max,

@@ -36,7 +36,7 @@ pub(super) struct ModernCall<'a> {
     pub(super) spec: CallTerms<'a>,
 }
 
-/// Carries the request, or joins the call that it is, and answers as it goes.
+/// Runs the call, or joins the same call if that already runs, and answers the client: at the end, or event by event.
 pub(super) async fn carry(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
     let id = asked.modern.request.id;
     match returned(asked) {

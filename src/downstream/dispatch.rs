@@ -11,9 +11,11 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
+use super::access_log::AccessLine;
 use super::body::Body;
 use super::call::{self, ModernCall};
 use super::companion::tools::CompanionTools;
+use super::durations::Asked;
 use super::inbound::access::Endpoint;
 use super::inbound::envelope::era_by_headers;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
@@ -24,39 +26,60 @@ use super::proxy::Proxy;
 use super::request_body::{ReadBody, read};
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
-use super::{companion, discover, endpoint, passthrough, related, sent, sessions, tools};
+use super::{companion, discover, endpoint, metadata, passthrough, related, sent, sessions, tools};
 use crate::auth::challenge::Denied;
+use crate::auth::identity::Identity;
 use crate::mcp::error::RpcError;
 use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
+use crate::room::SMALL;
+use crate::shares::Share;
 
 /// No answer takes longer: a timer must not be set to the end of time.
 const END_MAX: Duration = Duration::from_hours(24 * 30);
 
 const EXPIRED: Denied = Denied::Invalid("the token has expired");
 
-// The futures of rare requests are boxed, so that the future of a request that passes stays small.
+// The futures of rare requests are boxed, so that the future of a request that passes stays small: it is allocated for
+// each request. For the same reason the head of a request is boxed.
 
 /// Answers one request. If this is dropped before it resolves, the client is gone, and its call is cancelled unless
 /// its task was announced.
-pub(super) async fn handle(
+pub(super) fn handle(
     proxy: Arc<Proxy>,
     request: Request<Incoming>,
     peer: SocketAddr,
+) -> impl Future<Output = Response<Body>> + Send {
+    let (parts, body) = request.into_parts();
+    to_endpoint(proxy, Box::new(parts), body, peer)
+}
+
+async fn to_endpoint(
+    proxy: Arc<Proxy>,
+    mut parts: Box<Parts>,
+    body: Incoming,
+    peer: SocketAddr,
 ) -> Response<Body> {
-    let (mut parts, body) = request.into_parts();
-    match endpoint::open(&proxy, &mut parts, &body, peer) {
-        Ok(Endpoint::ProtectedResource) => passthrough::bare(&proxy, parts).await,
+    let mut response = match endpoint::open(&proxy, &mut parts, &body, peer) {
+        Ok(Endpoint::ProtectedResource) => Box::pin(metadata::answer(&proxy, parts)).await,
         Ok(Endpoint::Mcp) => match identify(&proxy, &mut parts).await {
-            Ok(end) => until(end, pin!(mcp(&proxy, parts, body)), &proxy).await,
+            Ok((end, share)) => {
+                let response = until(end, pin!(mcp(&proxy, parts, body)), &proxy).await;
+                match share {
+                    Some(share) => sent::holding(share, response),
+                    None => response,
+                }
+            }
             Err(refusal) => *refusal,
         },
         Err(refusal) => *refusal,
-    }
+    };
+    proxy.rewrite_challenges(response.headers_mut());
+    response
 }
 
-/// Answers until the credential of the client counts no more: then a client that still waits must show another one, and a
-/// stream ends. A task stays.
+/// Answers until the client's credential expires. Then a client that still waits gets 401, and a stream ends. A task
+/// stays.
 async fn until(
     end: Option<Instant>,
     answering: Pin<&mut impl Future<Output = Response<Body>>>,
@@ -71,64 +94,101 @@ async fn until(
     }
 }
 
-/// Asks who the client is, where clients must say so, and until when that counts. Nothing of the body was read: a stranger
-/// costs no memory.
+/// Checks the client's credential if `auth` is set, and that the client has not too many requests under way. Gives the time
+/// at which the credential expires. The body is not read before, so a client without a credential costs no memory.
 async fn identify(
     proxy: &Arc<Proxy>,
     parts: &mut Parts,
-) -> Result<Option<Instant>, Box<Response<Body>>> {
+) -> Result<(Option<Instant>, Option<Share>), Box<Response<Body>>> {
     let Some(auth) = &proxy.auth else {
-        return Ok(None);
+        return Ok((None, None));
     };
-    match auth.client(&parts.headers).await {
+    let by_certificate = parts.extensions.remove::<Arc<Identity>>();
+    match auth.client(&parts.headers, by_certificate).await {
         Ok(identity) => {
             let end = identity.ends_at_ms.map(|end_ms| {
                 let left = Duration::from_millis(end_ms.saturating_sub(auth.now_ms()));
                 Instant::now() + left.min(END_MAX)
             });
+            if let Some(header) = proxy.upstream.caller_header() {
+                // In place of what the client may have written there.
+                parts.headers.insert(header, identity.name.clone());
+            }
+            let share = match &proxy.fair {
+                Some(fair) => {
+                    let taken = fair.requests.take(identity.caller, 1);
+                    Some(taken.ok_or_else(|| Box::new(response::too_many_requests()))?)
+                }
+                None => None,
+            };
             parts.extensions.insert(identity);
-            Ok(end)
+            Ok((end, share))
         }
         Err(denied) => Err(Box::new(response::denied(denied, auth.challenge()))),
     }
 }
 
-async fn mcp(proxy: &Arc<Proxy>, parts: Parts, body: Incoming) -> Response<Body> {
+async fn mcp(proxy: &Arc<Proxy>, parts: Box<Parts>, body: Incoming) -> Response<Body> {
     if parts.method != Method::POST {
         // Only legacy clients have sessions.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
             return response::not_allowed("POST");
         }
-        return sessions::other(proxy, parts).await;
+        return Box::pin(sessions::other(proxy, parts)).await;
     }
-    match read(proxy, body).await {
-        ReadBody::Whole(body) => {
-            let message = Inbound::read(&body);
-            sent::with_request_size(body.len(), post(proxy, parts, &body, message).await)
+    let body = match read(proxy, body).await {
+        ReadBody::Whole(body) => body,
+        ReadBody::Refused(refusal) => return refusal,
+    };
+    let Ok(_share) = share_of_body(proxy, &parts, body.len()) else {
+        return response::too_many_bytes();
+    };
+    let message = Inbound::read(&body);
+    sent::with_request_size(body.len(), post(proxy, parts, &body, message).await)
+}
+
+/// The share of a large request. `Err`: its caller would have more than one caller may.
+fn share_of_body(proxy: &Proxy, parts: &Parts, bytes: usize) -> Result<Option<Share>, OverShare> {
+    let identity = parts.extensions.get::<Arc<Identity>>();
+    match (&proxy.fair, identity) {
+        (Some(fair), Some(identity)) if bytes > SMALL => {
+            let taken = fair.bytes.take(identity.caller, bytes);
+            taken.map(Some).ok_or(OverShare)
         }
-        ReadBody::Refused(refusal) => refusal,
+        _ => Ok(None),
     }
 }
+
+struct OverShare;
 
 /// Answers a message of a client whose body was read.
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
-    parts: Parts,
+    parts: Box<Parts>,
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
     let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
     let by = proxy.requester(&parts, era);
-    match era {
+    let line = AccessLine::begin(proxy, &parts, &message);
+    let asked = Asked::begin(&parts, &message, era);
+    let response = match era {
         Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,
         Era::Modern => modern(proxy, &by, parts, body, message).await,
+    };
+    if let Some(line) = line {
+        line.end(&response);
+    }
+    match asked {
+        Some(asked) => asked.on(response),
+        None => response,
     }
 }
 
 async fn modern(
     proxy: &Arc<Proxy>,
     by: &Requester,
-    mut parts: Parts,
+    mut parts: Box<Parts>,
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
@@ -141,8 +201,18 @@ async fn modern(
         Ok(ModernMessage::Notification) => return response::empty(StatusCode::ACCEPTED),
         Err(refused) => return unread(&refused),
     };
+    if proxy.settings.wants_scopes
+        && let Some(refusal) = Box::pin(proxy.scope_refusal(by, &modern.request)).await
+    {
+        return refusal;
+    }
     if !modern.meta.names_tasks {
-        return answer(proxy, by, &parts, body, &modern).await;
+        let routed = routed(proxy, by, &modern);
+        if !matches!(routed.1, Route::Pass) {
+            return Box::pin(answer(proxy, by, &parts, body, &modern, routed)).await;
+        }
+        drop((routed, modern));
+        return passthrough::bytes(proxy, parts, body.clone()).await;
     }
     // The server must not see the ids of raincheck's tasks.
     let edited = Box::pin(proxy.without_our_ids(body, &modern.request.params)).await;
@@ -152,7 +222,8 @@ async fn modern(
     if let Some(edited) = edited
         && let Ok(ModernMessage::Request(modern)) = Inbound::read(&edited).modern(&parts.headers)
     {
-        return Box::pin(answer(proxy, by, &parts, &edited, &modern)).await;
+        let routed = routed(proxy, by, &modern);
+        return Box::pin(answer(proxy, by, &parts, &edited, &modern, routed)).await;
     }
     let error = RpcError::internal("The request cannot be passed on");
     Rpc::error(id.get(), &error).into_response()
@@ -166,17 +237,18 @@ fn unread(refused: &Refused) -> Response<Body> {
     }
 }
 
-/// Does with a modern client's request what the route says.
-async fn answer(
-    proxy: &Arc<Proxy>,
+/// Does with a modern client's request what the route says. The route is decided again when more is known.
+async fn answer<'k>(
+    proxy: &'k Arc<Proxy>,
     by: &Requester,
     parts: &Parts,
     body: &Bytes,
     modern: &Modern<'_>,
+    (mut known, first): (Known<'k>, Route<'k>),
 ) -> Response<Body> {
-    let mut known = known(proxy, by, &modern.request);
+    let mut next = Some(first);
     let answered = loop {
-        match route(modern, by, &known) {
+        match next.take().unwrap_or_else(|| route(modern, by, &known)) {
             Route::Ask(question) => {
                 let capabilities = modern.meta.capabilities.get();
                 let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
@@ -184,7 +256,10 @@ async fn answer(
                     break undecided(modern.request.id, error);
                 }
             }
-            Route::Pass => break passthrough::again(proxy, parts, body.clone()).await,
+            Route::Pass => {
+                let parts = Box::new(parts.clone());
+                break Box::pin(passthrough::bytes(proxy, parts, body.clone())).await;
+            }
             Route::Refuse(error) => {
                 break Rpc::error(modern.request.id.get(), &error).into_response();
             }
@@ -201,7 +276,7 @@ async fn answer(
             },
             Route::Listen => {
                 let credentials = by.credentials.clone();
-                return Box::pin(listen::answer(proxy, modern, by.caller, credentials)).await;
+                return Box::pin(listen::answer(proxy, modern, by, credentials)).await;
             }
             Route::Companion(tool, names, companion) => {
                 let companion_tools = CompanionTools::of(proxy, by, companion, names);
@@ -220,9 +295,19 @@ async fn answer(
         }
     };
     if !proxy.upstream.has_address() {
-        discover::learn(proxy, modern, by).await;
+        Box::pin(discover::learn(proxy, modern, by)).await;
     }
     answered
+}
+
+fn routed<'k>(
+    proxy: &'k Arc<Proxy>,
+    by: &Requester,
+    modern: &Modern<'_>,
+) -> (Known<'k>, Route<'k>) {
+    let known = known(proxy, by, &modern.request);
+    let route = route(modern, by, &known);
+    (known, route)
 }
 
 fn known<'k>(proxy: &'k Arc<Proxy>, by: &Requester, request: &mcp::Request<'_>) -> Known<'k> {

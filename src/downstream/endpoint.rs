@@ -8,13 +8,13 @@ use std::sync::Once;
 use hyper::body::{Body as _, Incoming};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::body::Body;
 use super::inbound::access::{self, Endpoint};
 use super::outbound::response;
 use super::proxy::Proxy;
-use crate::mcp::error::RpcError;
+use crate::mcp::error::{RpcError, code};
 
 /// The endpoint that a request came to. `Err`: the refusal.
 pub(super) fn open(
@@ -31,18 +31,21 @@ pub(super) fn open(
         );
         return Err(refused(StatusCode::FORBIDDEN, &error));
     }
-    if !names.origin_is_ours(&parts.headers) {
+    let endpoint = names.endpoint(&parts.uri);
+    // Web pages of any origin may read where their users sign in.
+    let is_own_metadata = endpoint == Some(Endpoint::ProtectedResource) && proxy.has_own_metadata();
+    if !is_own_metadata && !names.origin_is_ours(&parts.headers) {
         let error = RpcError::invalid_request(
             "Invalid request: Origin is not allowed (listen.allowed_origins)",
         );
         return Err(refused(StatusCode::FORBIDDEN, &error));
     }
-    let endpoint = names.endpoint(&parts.uri);
     // Where raincheck itself asks clients who they are, the server's metadata are not about raincheck's clients.
-    let has_metadata = proxy.auth.is_none() && proxy.upstream.has_address();
+    let has_metadata = is_own_metadata || (proxy.auth.is_none() && proxy.upstream.has_address());
     let endpoint = endpoint.filter(|endpoint| *endpoint == Endpoint::Mcp || has_metadata);
-    let endpoint = endpoint.ok_or_else(|| Box::new(response::empty(StatusCode::NOT_FOUND)))?;
-    if !endpoint.takes(&parts.method) {
+    let endpoint = endpoint.ok_or_else(|| not_here(&proxy.settings.names.path, parts))?;
+    let is_preflight = is_own_metadata && parts.method == Method::OPTIONS;
+    if !endpoint.takes(&parts.method) && !is_preflight {
         return Err(Box::new(response::closing(response::not_allowed(
             endpoint.methods(),
         ))));
@@ -62,6 +65,21 @@ pub(super) fn open(
 
 fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {
     Box::new(response::refusal_and_close(status, error))
+}
+
+/// Refuses an unknown path, and names the path of the endpoint: most such requests come from a client whose URL
+/// is nearly right.
+fn not_here(served: &str, parts: &Parts) -> Box<Response<Body>> {
+    let path = access::printable(parts.uri.path().as_bytes());
+    debug!(method = %parts.method, path, served, "a request was refused for its path");
+    // Clients ask these paths by themselves, to find out how to sign in.
+    let is_probe = path.starts_with("/.well-known/") || path == "/register";
+    if !is_probe {
+        tell_of_path(&path, served);
+    }
+    let text = format!("Not found: MCP is served at {served} (listen.path); end the URL with it");
+    let error = RpcError::new(code::INVALID_REQUEST, text);
+    Box::new(response::refusal(StatusCode::NOT_FOUND, &error))
 }
 
 /// Refuses a body on a GET or DELETE: the body would go nowhere, and a server that got only the head could take the
@@ -84,6 +102,19 @@ fn tell_of_host(parts: &Parts) {
             host,
             "a request was refused for its Host, and others will be; a name that clients write \
              belongs in listen.allowed_hosts"
+        );
+    });
+}
+
+/// Logs a refused path once in the life of the process, so that such requests cannot fill the log.
+fn tell_of_path(path: &str, served: &str) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        warn!(
+            path,
+            served,
+            "a request was refused for its path, and others will be (at debug, each has a line); clients write \
+             the path of listen.path"
         );
     });
 }

@@ -1,5 +1,6 @@
 //! THE CLIENTS WE SERVE: from a request to the part that answers it.
 
+mod access_log;
 mod body;
 mod call;
 pub mod calls;
@@ -7,11 +8,16 @@ mod claims;
 pub mod companion;
 mod discover;
 mod dispatch;
+mod durations;
 mod edited;
 mod endpoint;
 pub mod forwarded;
 pub mod inbound;
 mod lingering;
+#[cfg(feature = "measure")]
+#[doc(hidden)]
+pub mod measured;
+mod metadata;
 mod open;
 mod outbound;
 mod passthrough;
@@ -19,6 +25,7 @@ mod patient;
 mod proxy;
 mod related;
 mod request_body;
+mod scopes;
 mod sent;
 pub mod server;
 pub mod sessions;
@@ -29,4 +36,4 @@ mod subscriptions;
 pub mod tasks;
 mod tools;
 
-pub use proxy::{Proxy, Settings};
+pub use proxy::{FairShares, Proxy, Settings};

@@ -13,21 +13,19 @@ use super::proxy::Proxy;
 use crate::mcp::error::{Failure, RpcError};
 use crate::upstream::http::{RequestBody, ResponseBody};
 
+// The head of a request is boxed, because each future on its way would keep room for a copy of it.
+
 /// Passes a request without a body. Only a POST has a body, which `endpoint` checks.
-pub(super) async fn bare(proxy: &Arc<Proxy>, parts: Parts) -> Response<Body> {
+pub(super) async fn bare(proxy: &Arc<Proxy>, parts: Box<Parts>) -> Response<Body> {
     pass(proxy, parts, RequestBody::empty()).await
 }
 
 /// Passes a request whose body was read.
-pub(super) async fn bytes(proxy: &Arc<Proxy>, parts: Parts, body: Bytes) -> Response<Body> {
+pub(super) async fn bytes(proxy: &Arc<Proxy>, parts: Box<Parts>, body: Bytes) -> Response<Body> {
     pass(proxy, parts, RequestBody::Ready(Full::new(body))).await
 }
 
-pub(super) async fn again(proxy: &Arc<Proxy>, parts: &Parts, body: Bytes) -> Response<Body> {
-    bytes(proxy, parts.clone(), body).await
-}
-
-async fn pass(proxy: &Arc<Proxy>, parts: Parts, body: RequestBody) -> Response<Body> {
+async fn pass(proxy: &Arc<Proxy>, parts: Box<Parts>, body: RequestBody) -> Response<Body> {
     // Only a POST has an answer that comes to an end, so that a drain can wait for it.
     let answer = (parts.method == Method::POST).then(|| proxy.passing.token());
     match proxy.upstream.pass(parts, body).await {

@@ -21,9 +21,11 @@ use super::tasks::v2025::deliveries::Deliveries;
 use super::tasks::v2025::native::NativeTools;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
+use crate::auth::public::ResourceMetadata;
 use crate::mcp::version::Era;
 use crate::room::BufferBudget;
 use crate::runner::Runner;
+use crate::shares::Shares;
 use crate::store::key_value::KeyValue;
 use crate::task::policy::Rules;
 use crate::upstream::Forwarded;
@@ -31,9 +33,15 @@ use crate::upstream::wrapped::Upstream;
 
 /// The settings of the downstream side.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 pub struct Settings {
     pub names: Names,
     pub way: ForwardedHeaders,
+    /// Where clients know raincheck. `None`: `listen.public_url` is not set.
+    pub metadata: Option<ResourceMetadata>,
     pub body_bytes_max: usize,
     pub listen_task_ids_max: usize,
     /// raincheck may run a call again whose tool the server calls read-only or idempotent.
@@ -42,6 +50,10 @@ pub struct Settings {
     pub pass_native_tasks: bool,
     /// A rule may refuse a call. Messages that cannot be read for certain are then refused, too.
     pub reads_all: bool,
+    /// Each request has a line in the log.
+    pub access_log: bool,
+    /// A rule asks for scopes of the client's credential.
+    pub wants_scopes: bool,
 }
 
 /// Everything that a request needs.
@@ -51,7 +63,9 @@ pub struct Proxy {
     pub upstream: Arc<Upstream>,
     pub rules: Arc<Rules>,
     pub callers: Callers,
-    /// Where clients must say who they are.
+    /// What one caller may have at the same time, where clients must say who they are.
+    pub fair: Option<FairShares>,
+    /// `Some`: each request must carry a credential.
     pub auth: Option<Arc<Authenticator>>,
     pub settings: Settings,
     /// The memory for bodies from clients and answers to them.
@@ -78,6 +92,15 @@ pub struct Proxy {
     pub companion: Option<Companion>,
 }
 
+/// What each caller has now of this process.
+#[derive(Debug)]
+pub struct FairShares {
+    /// Requests under way, streams among them.
+    pub requests: Arc<Shares>,
+    /// Bytes of large requests.
+    pub bytes: Arc<Shares>,
+}
+
 impl Proxy {
     pub(super) fn passes_native_tasks(&self) -> bool {
         self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
@@ -85,8 +108,8 @@ impl Proxy {
 
     /// The requester of a request, whose client is of that era.
     pub(super) fn requester(&self, parts: &Parts, era: Era) -> Requester {
-        let forwards_credentials = self.upstream.forwards_credentials();
-        Requester::of(&self.callers, parts, era, forwards_credentials)
+        let credentials = self.upstream.credentials(&parts.headers);
+        Requester::of(&self.callers, parts, era, credentials)
     }
 
     /// The headers of a carried request that go to the server.

@@ -12,6 +12,7 @@ use super::outbound::response;
 use super::proxy::Proxy;
 use crate::mcp::error::RpcError;
 use crate::room::{BufferShare, SMALL};
+use crate::telemetry::limits::{self, LimitHit};
 
 /// How long a request body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +41,7 @@ pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
     match tokio::time::timeout(PATIENCE, reader.read(&mut body)).await {
         Ok(Ok(true)) => ReadBody::Whole(reader.end()),
         Ok(Ok(false)) => {
+            limits::refused(LimitHit::BodyBytes);
             let error = RpcError::invalid_request("Invalid request: the body is too large");
             ReadBody::Refused(response::refusal_and_close(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -62,6 +64,7 @@ pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
 }
 
 fn no_room() -> ReadBody {
+    limits::refused(LimitHit::BufferBytes);
     let error = RpcError::internal(
         "Too much is being sent at the same time (limits.buffer_bytes_max); try again",
     );

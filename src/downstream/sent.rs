@@ -11,9 +11,12 @@ use hyper::{Response, StatusCode, Version};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::Body;
+use super::durations::{Answering, Asked};
 use super::{outbound::response, patient};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::room::{BufferBudget, BufferShare, SMALL};
+use crate::shares::Share;
+use crate::telemetry::limits::{self, LimitHit};
 
 /// The largest piece that an HTTP/2 connection gets at once.
 const PIECE: usize = 64 * 1024;
@@ -46,6 +49,17 @@ pub(super) fn ends_at(end: Instant, mut response: Response<Body>) -> Response<Bo
     response
 }
 
+/// What the caller has until its response is over; in the extensions of the response. It is shared because extensions can
+/// be cloned.
+#[derive(Debug, Clone)]
+struct Held(#[expect(dead_code, reason = "held for what dropping it does")] Arc<Share>);
+
+/// The caller has this share until the response is over.
+pub(super) fn holding(share: Share, mut response: Response<Body>) -> Response<Body> {
+    response.extensions_mut().insert(Held(Arc::new(share)));
+    response
+}
+
 /// A response body as the connection gets it.
 pub(super) struct SentBody {
     body: Body,
@@ -55,6 +69,8 @@ pub(super) struct SentBody {
     rest: Bytes,
     in_pieces: bool,
     _asked: Option<BufferShare>,
+    _held: Option<Held>,
+    answering: Option<Answering>,
 }
 
 impl SentBody {
@@ -78,6 +94,8 @@ impl SentBody {
         }
         let asked = response.extensions_mut().remove::<RequestSize>();
         let end = response.extensions_mut().remove::<EndsAt>();
+        let held = response.extensions_mut().remove::<Held>();
+        let answering = Asked::of(&mut response);
         response.map(|body| Self {
             body,
             end: end.map(|EndsAt(end)| Box::pin(sleep_until(end))),
@@ -85,6 +103,8 @@ impl SentBody {
             rest: Bytes::new(),
             in_pieces,
             _asked: asked.and_then(|RequestSize(bytes)| room.count(bytes)),
+            _held: held,
+            answering,
         })
     }
 
@@ -97,6 +117,7 @@ impl SentBody {
 }
 
 fn no_room() -> Response<Body> {
+    limits::refused(LimitHit::BufferBytes);
     tracing::warn!("an answer was dropped: too much waits for clients (limits.buffer_bytes_max)");
     let failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
     response::refusal(StatusCode::SERVICE_UNAVAILABLE, &failure.to_error())
@@ -121,7 +142,7 @@ impl HttpBody for SentBody {
         if let Some(end) = &mut this.end
             && end.as_mut().poll(context).is_ready()
         {
-            // Whoever speaks on the stream knows by this that nobody listens.
+            // The sender of the stream learns by this that the client is gone.
             this.body = Body::Empty;
             this.rest = Bytes::new();
             return Poll::Ready(None);
@@ -140,6 +161,9 @@ impl HttpBody for SentBody {
             Ok(data) => data,
             Err(other) => return Poll::Ready(Some(Ok(other))),
         };
+        if let Some(answering) = &mut this.answering {
+            answering.saw(&data);
+        }
         let is_event = matches!(this.body, Body::Events(_));
         let data = if is_event {
             match this.room.count_answer(data) {

@@ -26,6 +26,7 @@ use super::open::{Counted, Open};
 use super::patient::{Patient, Streams};
 use super::proxy::Proxy;
 use super::sent::SentBody;
+use crate::auth::identity::Identity;
 use crate::socket;
 use crate::tls::kept::Kept;
 
@@ -118,8 +119,9 @@ impl Server {
     }
 }
 
-/// Clients that may wait to be accepted, where the system allows so many. The kernel drops the first packet of any more, and
-/// such a client tries again after a second: the standard library's 128 are too few where some hundred connect at once.
+/// The most connections that wait to be accepted; the system may allow fewer. Beyond them the kernel drops a client's
+/// first packet, and the client tries again after a second. The standard library's 128 are too few where some hundred
+/// clients connect at once.
 const WAITING_MAX: u32 = 1024;
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -167,25 +169,35 @@ impl Connection {
         let stream = Patient::new(stream, Arc::clone(&self.proxy.room));
         let stream = Lingering::new(stream, unread_body.clone());
         let Some(tls) = self.settings.tls.clone() else {
-            return self.speak(stream, unread_body).await;
+            return self.speak(stream, unread_body, None).await;
         };
         let handshake = TlsAcceptor::from(tls.current()).accept(stream);
         match tokio::time::timeout(self.settings.header_timeout, handshake).await {
-            Ok(Ok(stream)) => Box::pin(self.speak(stream, unread_body)).await,
+            Ok(Ok(stream)) => {
+                let client = self.client(stream.get_ref().1);
+                Box::pin(self.speak(stream, unread_body, client)).await;
+            }
             Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
             Err(_elapsed) => debug!("a TLS handshake took too long"),
         }
     }
 
-    async fn speak<S>(self, stream: S, unread_body: UnreadBody)
+    /// The client that the certificate of this connection names.
+    fn client(&self, tls: &rustls::ServerConnection) -> Option<Arc<Identity>> {
+        let certificate = tls.peer_certificates()?.first()?;
+        self.proxy.auth.as_ref()?.by_certificate(certificate)
+    }
+
+    async fn speak<S>(self, stream: S, unread_body: UnreadBody, client: Option<Arc<Identity>>)
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         if self.settings.h2c {
-            return Box::pin(self.speak_either(stream, unread_body)).await;
+            return Box::pin(self.speak_either(stream, unread_body, client)).await;
         }
         let (proxy, peer) = (Arc::clone(&self.proxy), self.peer);
-        let service = service_fn(move |request| {
+        let service = service_fn(move |mut request| {
+            identified(&mut request, client.as_ref());
             let (proxy, unread_body) = (Arc::clone(&proxy), unread_body.clone());
             async move { Ok::<_, Infallible>(answer(proxy, request, peer, &unread_body).await) }
         });
@@ -199,15 +211,20 @@ impl Connection {
     }
 
     /// HTTP/1.1 or HTTP/2, as the first bytes say.
-    async fn speak_either<S>(self, stream: S, unread_body: UnreadBody)
-    where
+    async fn speak_either<S>(
+        self,
+        stream: S,
+        unread_body: UnreadBody,
+        client: Option<Arc<Identity>>,
+    ) where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         let (proxy, peer) = (Arc::clone(&self.proxy), self.peer);
         let streams = Streams::new(Arc::clone(&proxy.room), self.streams);
         let open = Open::default();
         let counted = open.clone();
-        let service = service_fn(move |request| {
+        let service = service_fn(move |mut request| {
+            identified(&mut request, client.as_ref());
             let (proxy, request_open) = (Arc::clone(&proxy), counted.begin());
             let unread_body = unread_body.clone();
             async move {
@@ -248,6 +265,13 @@ impl Connection {
     }
 }
 
+/// Tells with the request whom the certificate of its connection names.
+fn identified(request: &mut Request<Incoming>, client: Option<&Arc<Identity>>) {
+    if let Some(client) = client {
+        request.extensions_mut().insert(Arc::clone(client));
+    }
+}
+
 /// Answers one request, over either protocol.
 async fn answer(
     proxy: Arc<Proxy>,
@@ -280,7 +304,7 @@ where
             connection.await
         }
     };
-    // Clients come and go; how is of interest to whoever debugs them only.
+    // Why a connection ended matters only to somebody who debugs a client.
     if let Err(error) = served {
         debug!(%error, "a connection ended with an error");
     }

@@ -88,6 +88,12 @@ impl RpcError {
         )
     }
 
+    /// The client's credential does not allow the call, or a request about the call's task.
+    pub fn insufficient_scope(scopes: &[Box<str>]) -> Self {
+        let message = format!("Forbidden: this needs the scope {}", scopes.join(" "));
+        Self::new(code::INVALID_REQUEST, message)
+    }
+
     /// The request needs Tasks and did not declare them (tasks.md, Capability Negotiation).
     pub fn tasks_required() -> Self {
         Self::new(
@@ -249,7 +255,10 @@ impl Reason {
                 "The store could not keep the task (HTTP 503 where the store does not answer).",
                 "none or unknown",
             ),
-            Self::Busy => ("`limits.calls` calls are running (HTTP 503).", "none"),
+            Self::Busy => (
+                "`limits.calls` calls are running, or `limits.calls_per_caller` of this caller (HTTP 503).",
+                "none",
+            ),
             Self::QueueFull => (
                 "`queue` calls wait for their turn already (HTTP 503).",
                 "none",

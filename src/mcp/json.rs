@@ -170,11 +170,22 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// Whether JSON has to escape the byte within a string.
+fn is_escaped(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
 fn quote_into(out: &mut String, text: &str) {
     out.push('"');
+    // Nearly all texts. Without an early exit the compiler looks at many bytes at once.
+    if !text.bytes().fold(false, |any, byte| any | is_escaped(byte)) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     let mut plain_from = 0;
     for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+        if !is_escaped(byte) {
             continue;
         }
         out.push_str(text.get(plain_from..at).unwrap_or_default());
@@ -258,7 +269,12 @@ pub fn prepend(object: &str, key: &str, json: &str) -> String {
 
 /// The object with the value of `key` replaced in place, or put first if `key` is absent.
 pub fn set(object: &str, key: &str, json: &str) -> Result<String, Fault> {
-    let Some(old) = Object::parse(object)?.get(key) else {
+    set_in(object, &Object::parse(object)?, key, json)
+}
+
+/// As [`set`], for a caller that has parsed the text.
+pub fn set_in(object: &str, members: &Object<'_>, key: &str, json: &str) -> Result<String, Fault> {
+    let Some(old) = members.get(key) else {
         return Ok(prepend(object, key, json));
     };
     let place = place_of(object, old).ok_or(Fault::Syntax)?;

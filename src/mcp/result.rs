@@ -36,8 +36,8 @@ pub fn result_type(result: &RawValue) -> Result<ResultType, Fault> {
 
 /// Whether a tool says in its result that it failed (tools, Error Handling).
 pub fn is_tool_error(result: &RawValue) -> bool {
-    // Few results have the word, and a search for it is far quicker than a parser.
-    if !result.get().contains("isError") {
+    // Few results have both words, and a search for them is far quicker than a parser.
+    if !(result.get().contains("isError") && result.get().contains("true")) {
         return false;
     }
     Object::parse(result.get())

@@ -15,10 +15,11 @@ use tokio::sync::oneshot;
 
 use super::call::{CallSpec, NotAdmitted};
 use super::carrier::{Carrier, ClaimedRecord, RecordTerms};
+use super::report::{self, tool_of};
 use super::responder::CallSubscriber;
 use super::state::Runner;
 use super::terms::FollowTerms;
-use crate::mcp::error::says_not_run;
+use crate::mcp::error::{Reason, says_not_run};
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::ledger::NotCreated;
@@ -86,7 +87,7 @@ impl CallClaim {
     pub fn of_call(whose: &[u8; 16], digest: Digest, window_ms: u64) -> Self {
         let (whose, call) = (hex(whose), hex(digest.as_bytes()));
         Self {
-            name: Name::of(Kind::Claim, &["call", &whose, &call]),
+            name: Name::of(Kind::IdenticalCall, &["call", &whose, &call]),
             digest,
             terms: ClaimTerms::Call { window_ms },
         }
@@ -103,7 +104,7 @@ impl CallClaim {
     fn after(self, id: TaskId) -> Self {
         let before = hex(&self.name.digest);
         Self {
-            name: Name::of(Kind::Claim, &["after", &before, &id.to_string()]),
+            name: Name::of(self.name.kind, &["after", &before, &id.to_string()]),
             ..self
         }
     }
@@ -166,6 +167,7 @@ impl Runner {
                 // A new claim would remain without a call; a call that was begun can be joined.
                 let latest = self.kv.find(claim.name).await?;
                 if latest.is_none() {
+                    report::refused(tool_of(&call.outgoing), Reason::Quota);
                     return Err(NotAdmitted::Quota.into());
                 }
             }
@@ -225,13 +227,17 @@ impl Runner {
         record: RecordTerms,
     ) -> Result<Begin, NotClaimed> {
         let (permit, admittance) = self.admit(&call)?;
+        let tool = tool_of(&call.outgoing).map(str::to_owned);
         let (begins, begun) = oneshot::channel();
         let carrier = Carrier::for_claim(Arc::clone(self), call, admittance);
         self.spawn(carrier.task_id(), carrier.run_claim(record, begins), permit);
         match begun.await {
             Ok(Ok(begun)) => Ok(Begin::Made(Box::new(begun))),
             Ok(Err(NotCreated::Taken)) => Ok(Begin::Taken),
-            Ok(Err(NotCreated::Quota)) => Err(NotAdmitted::Quota.into()),
+            Ok(Err(NotCreated::Quota)) => {
+                report::refused(tool.as_deref(), Reason::Quota);
+                Err(NotAdmitted::Quota.into())
+            }
             Ok(Err(NotCreated::Store(_))) | Err(_) => Err(NotClaimed::StoreUnavailable),
         }
     }

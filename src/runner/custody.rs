@@ -1,12 +1,16 @@
 //! The custody of a task: a replica takes it before a record says that the replica carries the task.
 
-use super::carried::CarriedTask;
+use std::sync::Arc;
+
+use super::carried::{CarriedTask, CarriedTasks};
 use super::state::Runner;
-use super::watch::Watch;
+use super::watch::{Watch, Watches};
+use crate::task::id::{Caller, TaskId};
 use crate::task::state::Task;
 
 /// Holds a watch, so that no change is missed, and an entry among the carried tasks, so that the reconcile
 /// leaves the task alone.
+#[derive(Debug)]
 pub(super) struct Custody {
     watch: Watch,
     carried: CarriedTask,
@@ -14,9 +18,18 @@ pub(super) struct Custody {
 
 impl Custody {
     pub(super) fn of(runner: &Runner, task: &Task) -> Self {
+        Self::within(&runner.watches, &runner.carried, task.id, task.caller)
+    }
+
+    pub(super) fn within(
+        watches: &Arc<Watches>,
+        carried: &Arc<CarriedTasks>,
+        id: TaskId,
+        caller: Caller,
+    ) -> Self {
         Self {
-            watch: runner.watches.watch(vec![task.id]),
-            carried: runner.carried.enter(task.id, task.caller),
+            watch: watches.watch(vec![id]),
+            carried: carried.enter(id, caller),
         }
     }
 

@@ -13,6 +13,7 @@ use super::liveness::Liveness;
 use super::state::Runner;
 use crate::store::{Beat, StoreError};
 use crate::task::id::Incarnation;
+use crate::telemetry::metrics::METRICS;
 
 /// The pause between two heartbeats, and the most that chance adds, so that replicas do not beat in step.
 const BEAT: Duration = Duration::from_secs(1);
@@ -46,6 +47,8 @@ impl Runner {
 
     pub(super) async fn beat_until_halted(self: Arc<Self>) {
         let mut alarm = Alarm::default();
+        let started = Instant::now();
+        let mut told = None;
         loop {
             let pause = BEAT + Duration::from_millis(random_u64() % JITTER_MS);
             let halted = self.halt.run_until_cancelled(tokio::time::sleep(pause));
@@ -59,6 +62,7 @@ impl Runner {
                 .send_if_modified(|last| std::mem::replace(last, answers) != answers);
             let now = Instant::now();
             if let Err(error) = beaten {
+                METRICS.process.heartbeats_failed.inc();
                 if alarm.fails(error.kind(), now) {
                     warn!(%error, "the store does not answer; no call becomes a task until it answers");
                 }
@@ -71,6 +75,32 @@ impl Runner {
             if now.saturating_duration_since(began) > BEAT {
                 self.contact_broke();
             }
+            // The lease of the process before this one runs on for a while if that process was killed.
+            if now.saturating_duration_since(started) > self.settings.lease * 2 {
+                self.tell_of_twin(&mut told);
+            }
+        }
+    }
+
+    /// Warns once of each other living replica of this name: both would take the other's calls for calls of their own
+    /// past.
+    fn tell_of_twin(&self, told: &mut Option<Incarnation>) {
+        let twin = {
+            let liveness = self.liveness();
+            let mut living = liveness.living.iter().flatten();
+            let twin = living.find(|other| {
+                **other != self.incarnation && other.replica() == self.incarnation.replica()
+            });
+            twin.cloned()
+        };
+        if twin.is_some() && twin != *told {
+            let replica = self.incarnation.replica();
+            warn!(
+                replica,
+                "another process with this replica.id is alive on the same store; give each replica a name of \
+                 its own"
+            );
+            *told = twin;
         }
     }
 
@@ -86,6 +116,8 @@ impl Runner {
             clock.set(beat.now_ms);
         }
         self.ledger.write_for(&beat.living);
+        let living = i64::try_from(beat.living.len()).unwrap_or(i64::MAX);
+        METRICS.process.replicas.set(living);
         let since = *self.contact.lock().get_or_insert(began);
         let now = Instant::now();
         // The answer of a slow command may be out of date.

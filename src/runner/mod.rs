@@ -6,23 +6,25 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 use tracing::error;
 
 use crate::mcp::error::Reason;
 use crate::room::BufferShare;
+use crate::shares::Share;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
-use crate::task::id::TaskId;
+use crate::task::id::{Caller, TaskId};
 use crate::task::machine::{Rejected, TaskEvent};
-use crate::telemetry::calls::Fate;
-use crate::telemetry::metrics::METRICS;
+use crate::telemetry::counted::Counted;
+use crate::telemetry::limits::{self, LimitHit};
 
 mod admission;
 mod alarm;
 mod answer;
 mod budget;
 mod call;
+pub mod call_log;
 mod carried;
 mod carrier;
 pub mod claim;
@@ -46,6 +48,7 @@ mod state;
 mod sweeper;
 mod terms;
 mod unsaved;
+pub mod value_watch;
 pub mod watch;
 
 use admission::Admittance;
@@ -65,30 +68,15 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 struct CallPermit {
     _permit: OwnedSemaphorePermit,
     _params: Option<BufferShare>,
-    _running: Running,
-}
-
-/// Counts a call as running until it is dropped.
-#[derive(Debug)]
-struct Running;
-
-impl Running {
-    fn begin() -> Self {
-        METRICS.process.calls_running.inc();
-        Self
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        METRICS.process.calls_running.dec();
-    }
+    _share: Option<Share>,
+    _running: Counted,
 }
 
 impl CallPermit {
-    fn with(self, params: Option<BufferShare>) -> Self {
+    fn with(self, params: Option<BufferShare>, share: Option<Share>) -> Self {
         Self {
             _params: params,
+            _share: share,
             ..self
         }
     }
@@ -145,16 +133,23 @@ impl Runner {
     /// Makes room for one more call.
     fn admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), NotAdmitted> {
         let admitted = self.try_admit(call);
-        if admitted.is_err() {
-            report::became(tool_of(&call.outgoing), Fate::Refused);
+        if let Err(refused) = &admitted {
+            report::refused(tool_of(&call.outgoing), refused.reason());
         }
         admitted
     }
 
     fn try_admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), NotAdmitted> {
-        let permit = self
-            .permit()?
-            .with(self.settings.room.count(call.outgoing.params.len()));
+        let caller = Caller::from_bytes(call.outgoing.caller);
+        let share = match &self.shares {
+            Some(shares) => Some(shares.take(caller, 1).ok_or_else(|| {
+                limits::refused(LimitHit::CallsPerCaller);
+                Busy
+            })?),
+            None => None,
+        };
+        let params = self.settings.room.count(call.outgoing.params.len());
+        let permit = self.permit()?.with(params, share);
         let admittance = match tool_of(&call.outgoing) {
             Some(tool) => self.admission.enter(tool)?,
             None => Admittance::unlimited(),
@@ -197,10 +192,18 @@ impl Runner {
 
     fn permit(&self) -> Result<CallPermit, Busy> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
-        permit.map_err(|_| Busy).map(|permit| CallPermit {
+        let permit = permit.map_err(|refused| {
+            limits::refused(match refused {
+                TryAcquireError::NoPermits => LimitHit::Calls,
+                TryAcquireError::Closed => LimitHit::Drain,
+            });
+            Busy
+        });
+        permit.map(|permit| CallPermit {
             _permit: permit,
             _params: None,
-            _running: Running::begin(),
+            _share: None,
+            _running: Counted::call(),
         })
     }
 
@@ -212,16 +215,17 @@ impl Runner {
         permit: CallPermit,
     ) {
         let runner = Arc::clone(self);
-        // Boxed: the runtime moves a future several times on its way into a task, and a carrier is large.
-        self.calls.spawn(Box::pin(async move {
+        // Boxed, because an async block has room for what it took and again for what it awaits.
+        let job = Box::pin(job);
+        self.calls.spawn(async move {
             if AssertUnwindSafe(job).catch_unwind().await.is_err() {
                 error!("a call panicked; its task is ended as failed");
                 if let Some(id) = task_id.get() {
-                    runner.abandon_by_id(*id, Reason::OwnerLost).await;
+                    Box::pin(runner.abandon_by_id(*id, Reason::OwnerLost)).await;
                 }
             }
             drop(permit);
-        }));
+        });
     }
 
     async fn abandon_by_id(&self, id: TaskId, reason: Reason) {

@@ -45,6 +45,7 @@ impl Runner {
                     }
                 }
             };
+            let cancelling = Box::pin(cancelling);
             runner.draining.run_until_cancelled(cancelling).await;
             drop(watched);
         });

@@ -17,12 +17,14 @@ use super::sweeper::IndexedRecord;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};
 use crate::store::ledger::{Loaded, NotApplied, Tried};
-use crate::store::seal::SealedField;
+use crate::store::record::WITH_LOG;
+use crate::store::seal::Binding;
 use crate::store::{Dead, StoreError};
-use crate::task::id::TaskId;
+use crate::task::id::{Incarnation, TaskId};
 use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent};
 use crate::task::recovery::{Finder, RecoveryStep, decide};
 use crate::task::state::{Reach, Task};
+use crate::telemetry::metrics::METRICS;
 use crate::upstream::{Exchange, Forwarded};
 
 /// The number of tasks of one lost owner that are looked at together.
@@ -31,7 +33,7 @@ const TOGETHER: usize = 16;
 /// The longest wait for the server to hear that no client waits for a lost owner's call.
 const TELL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The name of the field under which a resume point is sealed.
+/// The kind of value that a resume point is sealed as.
 const RESUME: &str = "resume";
 
 impl Runner {
@@ -59,7 +61,7 @@ impl Runner {
         }
         let loaded = match self.read_indexed(id).await? {
             IndexedRecord::Record(loaded) => *loaded,
-            IndexedRecord::Newer => return Ok(()),
+            IndexedRecord::OthersOnly => return Ok(()),
             // An entry without a task would keep its owner in the list for ever.
             IndexedRecord::Gone | IndexedRecord::Unreadable => {
                 let store = self.ledger.store();
@@ -86,12 +88,25 @@ impl Runner {
                     let _ = timeout(TELL_PATIENCE, exchange.control.cancel()).await;
                     exchange.control.hold();
                 }
+                recovered("told");
                 self.note_told(&loaded).await;
             }
             RecoveryStep::Untellable => self.note_told(&loaded).await,
+            RecoveryStep::Orphan => self.orphan(&loaded).await,
             RecoveryStep::Fail(failure) => self.fail_lost(&loaded, failure).await,
         }
         Ok(())
+    }
+
+    /// Notes that no replica carries a call with a log. Its client may come back and have it carried on; else
+    /// the due index leads to its end.
+    pub(super) async fn orphan(&self, loaded: &Loaded) {
+        let fence = loaded.task.fence;
+        // If the commit fails, the next sweep finds the record again.
+        let _ = self
+            .ledger
+            .try_apply(loaded, TaskEvent::Orphaned { fence })
+            .await;
     }
 
     /// Fails the task of a lost owner. A record that changed since it was read has an owner that lives, or
@@ -101,8 +116,8 @@ impl Runner {
             fence: loaded.task.fence,
             failure,
         };
-        if let Ok(Tried::Done(ended, _)) = self.ledger.try_apply(loaded, event).await {
-            info!(task = ?ended.task.id, reason = failure.reason.word(), "task ended");
+        if let Ok(Tried::Done(..)) = self.ledger.try_apply(loaded, event).await {
+            recovered("failed");
         }
     }
 
@@ -118,6 +133,7 @@ impl Runner {
         // the session.
         if let Some(claimed) = self.claim(&loaded, TakeoverMode::Resume).await {
             exchange.control.hold();
+            recovered("resumed");
             info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
             let runner = Arc::clone(self);
             let carrier = Carrier::adopted(runner, claimed, custody, exchange);
@@ -148,6 +164,7 @@ impl Runner {
         let Some(claimed) = self.claim(&loaded, takeover).await else {
             return Ok(());
         };
+        recovered("dispatched");
         info!(task = ?claimed.task.id, attempts = claimed.task.attempts, "a call is sent for its last owner");
         let id = claimed.task.id;
         let runner = Arc::clone(self);
@@ -221,29 +238,42 @@ impl Runner {
         now_ms.saturating_sub(dead.since_ms) >= lease_ms.saturating_mul(2)
     }
 
-    /// Whether another replica may carry on the calls that this one leaves.
-    pub fn others_carry_on(&self) -> bool {
+    /// Whether another replica may carry on the calls with a log that this one leaves. A replica of an earlier
+    /// version does not know such calls.
+    pub fn others_carry_logs_on(&self) -> bool {
         let settings = &self.settings;
-        settings.reach == Reach::Shared && !settings.exclusive_store && !self.is_alone()
+        let liveness = self.liveness();
+        let living = liveness.living.as_ref();
+        let knows_logs =
+            |other: &Incarnation| *other != self.incarnation && other.reads() >= Some(WITH_LOG);
+        settings.reach == Reach::Shared
+            && !settings.exclusive_store
+            && living.is_none_or(|living| living.iter().any(knows_logs))
     }
 
     /// Seals the point from which another replica can fetch the answer, for the record.
     pub(super) fn seal(&self, task: &Task, point: &str) -> Option<Box<str>> {
-        let place = SealedField {
-            task: task.id,
-            caller: &task.caller,
-            field: RESUME,
-        };
-        self.settings.sealer.as_ref()?.seal(place, point).ok()
+        let sealer = self.settings.sealer.as_ref()?;
+        sealer.seal_text(&of_resume_point(task), point).ok()
     }
 
     fn unseal(&self, task: &Task) -> Option<String> {
-        let place = SealedField {
-            task: task.id,
-            caller: &task.caller,
-            field: RESUME,
-        };
         let sealer = self.settings.sealer.as_ref()?;
-        sealer.open(place, task.resume.as_deref()?)
+        sealer.open_text(&of_resume_point(task), task.resume.as_deref()?)
     }
+}
+
+fn of_resume_point(task: &Task) -> Binding<'_> {
+    Binding {
+        kind: RESUME,
+        id: task.id.as_bytes(),
+        caller: task.caller.as_bytes(),
+        number: 0,
+    }
+}
+
+/// Counts a task of a lost owner that was handled.
+fn recovered(outcome: &str) {
+    let recoveries = &METRICS.tasks.recoveries;
+    recoveries.with_label_values(&[outcome]).inc();
 }

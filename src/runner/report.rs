@@ -30,6 +30,11 @@ pub(super) fn became(tool: Option<&str>, fate: Fate) {
     }
 }
 
+/// Reports a call that was refused before anything of it was stored or sent.
+pub(super) fn refused(tool: Option<&str>, reason: Reason) {
+    calls::refused(tool, reason);
+}
+
 /// Reports the plain answer to a call that began at `began`.
 pub(super) fn answered(tool: Option<&str>, answer: &CallAnswer, began: Instant) {
     if let Some(tool) = tool {

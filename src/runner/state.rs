@@ -19,6 +19,7 @@ use super::watch::Watches;
 use crate::clock::Anchored;
 use crate::lock::Mutex;
 use crate::room::BufferBudget;
+use crate::shares::Shares;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
@@ -39,6 +40,8 @@ const ABANDONED_WATCHED_MAX: usize = 1024;
 pub struct RunnerSettings {
     /// The most calls under way at once. Further ones are refused before anything is stored or sent.
     pub calls_max: usize,
+    /// The most of them of one caller. `None`: callers are not told apart for certain.
+    pub calls_per_caller: Option<usize>,
     /// The room in which the params of running calls count.
     pub room: Arc<BufferBudget>,
     /// The limit of tool calls at the server, for all tools together.
@@ -73,6 +76,8 @@ pub struct Runner {
     /// Cancelled when the drain begins: calls that wait for their turn are left to other replicas.
     pub(super) draining: CancellationToken,
     pub(super) permits: Arc<Semaphore>,
+    /// The calls under way of each caller.
+    pub(super) shares: Option<Arc<Shares>>,
     pub(super) admission: Admission,
     pub(super) carried: Arc<CarriedTasks>,
     pub(super) progress: CommitBudget,
@@ -107,6 +112,7 @@ impl Runner {
             rules,
             draining: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(settings.calls_max)),
+            shares: settings.calls_per_caller.map(Shares::new),
             settings,
             calls: TaskTracker::new(),
             services: TaskTracker::new(),

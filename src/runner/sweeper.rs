@@ -17,6 +17,7 @@ use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, Incarnation, TaskId};
 use crate::task::machine::TaskEvent;
 use crate::task::state::Task;
+use crate::telemetry::metrics::METRICS;
 
 /// The shortest pause between two looks through this replica's own index, which may name tens of thousands
 /// of tasks. A longer lease makes the pause longer.
@@ -47,8 +48,9 @@ pub(super) enum IndexedRecord {
     Gone,
     /// No raincheck can read the record: nothing can be done for its task.
     Unreadable,
-    /// A newer raincheck wrote the record, and handles its task.
-    Newer,
+    /// Other replicas can read the record, and handle its task: a newer raincheck wrote it, or it is sealed under a
+    /// key that this replica does not have.
+    OthersOnly,
 }
 
 impl Runner {
@@ -106,6 +108,7 @@ impl Runner {
         known.retain(|owner| dead.iter().any(|dead| dead.incarnation == *owner));
         for dead in &dead {
             if known.insert(dead.incarnation.clone()) {
+                METRICS.process.owners_lost.inc();
                 info!(
                     owner = dead.incarnation.as_str(),
                     "an owner's lease has ended"
@@ -122,9 +125,9 @@ impl Runner {
         match self.ledger.load(id).await {
             Ok(Some(loaded)) => Ok(IndexedRecord::Record(Box::new(loaded))),
             Ok(None) => Ok(IndexedRecord::Gone),
-            Err(StoreError::Newer) => {
-                debug!(task = ?id, "a record is left to newer replicas");
-                Ok(IndexedRecord::Newer)
+            Err(error @ (StoreError::Newer | StoreError::UnknownKey)) => {
+                debug!(task = ?id, %error, "a record is left to other replicas");
+                Ok(IndexedRecord::OthersOnly)
             }
             Err(error @ StoreError::Corrupt(_)) => {
                 warn!(task = ?id, %error, "a task cannot be handled; it stays until it expires");
@@ -154,7 +157,7 @@ impl Runner {
                 IndexedRecord::Record(loaded) => {
                     self.settle(&loaded, TaskEvent::Tick).await;
                 }
-                IndexedRecord::Newer => *passed += 1,
+                IndexedRecord::OthersOnly => *passed += 1,
                 // At the head of the index the entry would keep others waiting.
                 IndexedRecord::Gone | IndexedRecord::Unreadable => store.forget(id, None).await?,
             }
@@ -182,8 +185,11 @@ impl Runner {
                 IndexedRecord::Record(_) if self.carried.contains(id) => {}
                 // A drain left the task to other replicas, which find it here or in the due index.
                 IndexedRecord::Record(loaded) if loaded.task.released => {}
+                IndexedRecord::Record(loaded) if loaded.task.log.is_some() => {
+                    self.orphan(&loaded).await;
+                }
                 IndexedRecord::Record(loaded) => self.abandon(&loaded, Reason::StoreLost).await,
-                IndexedRecord::Newer => {}
+                IndexedRecord::OthersOnly => {}
                 IndexedRecord::Gone | IndexedRecord::Unreadable => {
                     store.forget(id, Some(&self.incarnation)).await?;
                 }

@@ -14,6 +14,9 @@ pub enum StoreError {
     /// A newer raincheck wrote the record, so this raincheck must not change it.
     #[error("the task was written by a newer raincheck")]
     Newer,
+    /// What the store holds is sealed under a key that this process does not have. Replicas with the key can read it.
+    #[error("the entry is sealed under a key that this replica does not have")]
+    UnknownKey,
     /// The store holds something that this program did not write.
     #[error("the store holds an unreadable entry: {0}")]
     Corrupt(&'static str),
@@ -37,6 +40,7 @@ impl StoreError {
             },
             Self::Full => "full",
             Self::Newer => "newer",
+            Self::UnknownKey => "sealed",
             Self::Corrupt(what) => what,
         }
     }

@@ -84,6 +84,11 @@ impl KeyValue {
         patiently(self.until(), || self.store.find(name)).await
     }
 
+    /// Tells every replica that waits for the value of this name to read the value.
+    pub async fn tell(&self, name: Name) -> Result<(), StoreError> {
+        patiently(self.until(), || self.store.tell(name.told_as())).await
+    }
+
     /// Removes a value or a log. A free name is no error.
     pub async fn remove(&self, name: Name) -> Result<(), StoreError> {
         patiently(self.until(), || self.store.remove(name)).await

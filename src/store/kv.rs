@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::error::StoreError;
+use crate::task::id::TaskId;
 use crate::task::state::Digest;
 
 /// The most entries that a log keeps: entry number `n` removes entry number `n - ENTRIES_MAX`.
@@ -20,14 +21,16 @@ pub const ENTRIES_MAX: u64 = 256;
 pub enum Kind {
     /// A session that raincheck itself gave to a client.
     Session,
-    /// The call that an idempotency key, or an identical call, stands for.
+    /// The call that an idempotency key stands for.
     Claim,
+    /// The call that identical calls stand for. The name follows from the arguments.
+    IdenticalCall,
     /// A client's answer to a question, or the fact that the server has the answer, for the replica that
     /// waits for it.
     Answer,
     /// The log of a resumable call's events.
     Events,
-    /// Which replica runs a resumable call, and whether the call is over.
+    /// Which replica of an earlier version runs a resumable call, and whether the call is over. No longer written.
     Hold,
     /// The progress token that a task was created with.
     Token,
@@ -35,6 +38,10 @@ pub enum Kind {
     Cancel,
     /// The kind of stream on which a client was asked a question.
     QuestionStream,
+    /// The fingerprint of `store.seal_key`, for as long as replicas run.
+    SealKey,
+    /// The key of digests that could be guessed, sealed under one seal key.
+    DigestKey,
 }
 
 impl Kind {
@@ -49,6 +56,26 @@ impl Kind {
             Self::Token => 't',
             Self::Cancel => 'x',
             Self::QuestionStream => 'q',
+            Self::SealKey => 'f',
+            Self::IdenticalCall => 'i',
+            Self::DigestKey => 'd',
+        }
+    }
+
+    /// What sealed values of this kind are bound to. A word never changes, as a letter does not.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Claim => "claim",
+            Self::Answer => "answer",
+            Self::Events => "events",
+            Self::Hold => "hold",
+            Self::Token => "token",
+            Self::Cancel => "cancel",
+            Self::QuestionStream => "question stream",
+            Self::SealKey => "seal key",
+            Self::IdenticalCall => "identical call",
+            Self::DigestKey => "digest key",
         }
     }
 }
@@ -64,6 +91,11 @@ impl Name {
     pub fn of(kind: Kind, parts: &[&str]) -> Self {
         let digest = *Digest::of(parts).as_bytes();
         Self { kind, digest }
+    }
+
+    /// The id under which the change log [tells](super::Store::tell) of the value. No task has it.
+    pub fn told_as(&self) -> TaskId {
+        TaskId::from_bytes(self.digest)
     }
 }
 

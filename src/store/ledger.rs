@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::error::StoreError;
+use super::lost_ends::LostEnds;
 use super::patience::{StorePatience, patiently};
 use super::quota::{Allowance, OverQuota, Quotas};
 use super::{Changes, Commit, Nonce, Store, Stored, Version, Write, record};
@@ -38,6 +39,7 @@ pub struct Ledger {
     /// The format that every living replica reads.
     format: Arc<AtomicU32>,
     quotas: Arc<Quotas>,
+    lost_ends: Arc<LostEnds>,
 }
 
 /// Unique nonces: a random half for this process and a counter. They need to be unique and not secret,
@@ -106,6 +108,7 @@ impl Ledger {
             nonces: Arc::new(Nonces { process, count }),
             format: Arc::new(AtomicU32::new(record::FORMAT)),
             quotas: Arc::new(Quotas::new(Allowance::ANY, Allowance::ANY)),
+            lost_ends: Arc::default(),
         }
     }
 
@@ -115,6 +118,19 @@ impl Ledger {
         Self {
             quotas: Arc::new(quotas),
             ..self
+        }
+    }
+
+    /// The same tasks, for a component that tries again by itself: it waits for a store that is away no longer
+    /// than this.
+    #[must_use]
+    pub fn waiting(&self, patience: Duration) -> Self {
+        Self {
+            patience: StorePatience {
+                read: patience,
+                create: patience,
+            },
+            ..self.clone()
         }
     }
 
@@ -151,11 +167,15 @@ impl Ledger {
         write.request = request;
         let bytes = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
         let (caller, expires_ms) = (task.caller, write.expires_ms);
-        let entered = self.quotas.enter(caller, bytes, expires_ms, self.now_ms());
-        entered.map_err(|OverQuota| NotCreated::Quota)?;
+        // A call with a log is no task of its caller.
+        let counts = task.log.is_none();
+        if counts {
+            let entered = self.quotas.enter(caller, bytes, expires_ms, self.now_ms());
+            entered.map_err(|OverQuota| NotCreated::Quota)?;
+        }
         hit(Point::CreateBefore);
         let committed = self.commit_patiently(&write, self.patience.create).await;
-        if !matches!(committed, Ok(Commit::Done(_))) {
+        if counts && !matches!(committed, Ok(Commit::Done(_))) {
             let now_ms = self.now_ms();
             self.quotas.leave(&caller, bytes, expires_ms, now_ms);
         }
@@ -187,7 +207,7 @@ impl Ledger {
         let Some(stored) = stored else {
             return Ok(None);
         };
-        let loaded = decode(&stored)?;
+        let loaded = self.decode(&stored)?;
         Ok((!loaded.task.is_expired(self.now_ms())).then_some(loaded))
     }
 
@@ -252,10 +272,15 @@ impl Ledger {
         };
         let mut write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
         write.durable |= answers;
-        match self.commit_patiently(&write, self.patience.read).await? {
+        let committed = self.commit_patiently(&write, self.patience.read).await;
+        if committed.is_err() {
+            self.lost_ends
+                .remember(&loaded.task, &decided.task, write.nonce);
+        }
+        match committed? {
             Commit::Done(revision) => {
                 telemetry::tasks::committed(Some(&loaded.task), &decided.task);
-                if decided.task.is_ended() {
+                if decided.task.is_ended() && decided.task.log.is_none() {
                     let (caller, bytes) = (&decided.task.caller, write.record.len());
                     self.quotas
                         .grow(caller, bytes, write.expires_ms, self.now_ms());
@@ -271,7 +296,7 @@ impl Ledger {
                 };
                 Ok(Tried::Done(Box::new(done), decided.effect))
             }
-            Commit::Conflict(stored) => Ok(Tried::Conflict(Box::new(decode(&stored)?))),
+            Commit::Conflict(stored) => Ok(Tried::Conflict(Box::new(self.decode(&stored)?))),
             Commit::Gone => Err(NotApplied::Gone),
         }
     }
@@ -298,9 +323,19 @@ impl Ledger {
             keep_for,
             request: None,
             // A client relies on these: that the task exists, that an answer arrived, how the task ended.
-            durable: before.is_none() || task.is_ended(),
+            durable: task.log.is_none() && (before.is_none() || task.is_ended()),
             ends: before.is_some_and(|before| ends(task, before)),
             listed: task.listed,
+        })
+    }
+
+    fn decode(&self, stored: &Stored) -> Result<Loaded, StoreError> {
+        let record::Decoded { task, newer } = record::decode(&stored.record)?;
+        self.lost_ends.found(&task, stored.version.nonce);
+        Ok(Loaded {
+            task,
+            version: stored.version,
+            read_only: newer,
         })
     }
 
@@ -321,7 +356,9 @@ fn ends(task: &Task, before: &Task) -> bool {
         || match &task.outcome {
             Some(Outcome::Cancelled) => true,
             Some(Outcome::Failed(error)) => error.get().len() <= SHORT_ERROR,
-            Some(Outcome::Completed(_)) | None => false,
+            // The answer is in the log.
+            Some(Outcome::Completed(_)) => task.log.is_some(),
+            None => false,
         }
 }
 
@@ -330,13 +367,4 @@ fn ends(task: &Task, before: &Task) -> bool {
 pub enum Tried {
     Done(Box<Loaded>, Option<Effect>),
     Conflict(Box<Loaded>),
-}
-
-fn decode(stored: &Stored) -> Result<Loaded, StoreError> {
-    let record::Decoded { task, newer } = record::decode(&stored.record)?;
-    Ok(Loaded {
-        task,
-        version: stored.version,
-        read_only: newer,
-    })
 }

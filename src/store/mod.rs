@@ -19,6 +19,7 @@ pub mod key_value;
 pub mod kv;
 mod leases;
 pub mod ledger;
+mod lost_ends;
 pub mod memory;
 pub mod observed;
 pub mod patience;
@@ -27,6 +28,7 @@ mod random;
 pub mod record;
 pub mod redis;
 pub mod seal;
+pub mod sealed;
 
 pub use error::{StoreError, StoreRefusal};
 
@@ -119,10 +121,11 @@ pub enum StoreHealth {
     Degraded(&'static str),
 }
 
-/// A committed change of one task.
+/// A committed change of one task, or something that a replica [told](Store::tell) under this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskChange {
     pub id: TaskId,
+    /// Zero where nothing was committed.
     pub revision: Revision,
 }
 
@@ -239,6 +242,12 @@ pub trait Store: kv::KvStore {
     /// The key under which callers are hashed: a secret of this store, made at first use and the same
     /// for every replica.
     async fn caller_key(&self) -> Result<[u8; 32], StoreError>;
+
+    /// Enters the id in the change log although no task of that id changes, so that replicas that wait for a
+    /// value read the value: see [`kv::Name::told_as`].
+    ///
+    /// Once this returns, every follower sees the change, or [`ChangeEvent::Missed`].
+    async fn tell(&self, id: TaskId) -> Result<(), StoreError>;
 
     /// Follows the commits from now on.
     fn changes(&self) -> Changes;

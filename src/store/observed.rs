@@ -28,7 +28,7 @@ async fn timed<T>(
         Ok(_) => "ok",
         Err(StoreError::Full) => "full",
         Err(StoreError::Unavailable(_)) => "unavailable",
-        Err(StoreError::Corrupt(_) | StoreError::Newer) => "unreadable",
+        Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => "unreadable",
     };
     let seconds = (Instant::now() - began).as_secs_f64();
     let durations = &METRICS.store.operations;
@@ -106,6 +106,10 @@ impl Store for Observed {
 
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
         self.0.caller_key().await
+    }
+
+    async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
+        timed("tell", self.0.tell(id)).await
     }
 
     fn changes(&self) -> Changes {

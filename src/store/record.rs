@@ -9,7 +9,13 @@ use super::error::StoreError;
 use crate::task::state::Task;
 
 /// The newest format that this program reads and writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+/// The format of a call with a log: replicas that do not know such calls leave the record alone.
+pub const WITH_LOG: u32 = 2;
+
+/// The format of every other task, which an earlier version can change, too.
+const WITHOUT_LOG: u32 = 1;
 
 /// A record that was read.
 #[derive(Debug)]
@@ -24,8 +30,13 @@ pub fn writable(oldest: Option<u32>) -> u32 {
     oldest.unwrap_or(FORMAT).clamp(OLDEST, FORMAT)
 }
 
-/// `format` comes from [`writable`]. There is only one format so far, so it changes nothing but the number.
+/// `format` comes from [`writable`]. A record has no newer format than its fields need, and none that is older.
 pub fn encode(task: &Task, format: u32) -> Result<Bytes, StoreError> {
+    let format = if task.log.is_some() {
+        format.max(WITH_LOG)
+    } else {
+        format.min(WITHOUT_LOG)
+    };
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(format.to_string().as_bytes());
     out.push(b' ');
@@ -63,10 +74,10 @@ mod tests {
     fn a_newer_record_is_told_as_far_as_it_is_known() {
         let known = decode(format!("1 {TASK}").as_bytes()).unwrap();
         assert!(!known.newer);
-        let newer = decode(format!("2 {TASK}").as_bytes()).unwrap();
+        let newer = decode(format!("3 {TASK}").as_bytes()).unwrap();
         assert!(newer.newer);
         assert_eq!(&*newer.task.name, "t");
-        let strange = decode(br#"2 {"other":1}"#).unwrap_err();
+        let strange = decode(br#"3 {"other":1}"#).unwrap_err();
         assert!(matches!(strange, StoreError::Newer));
         for wrong in ["0 {}", "1 {}", "x {}", "{}", "-1 {}"] {
             let error = decode(wrong.as_bytes()).unwrap_err();
@@ -90,6 +101,17 @@ mod tests {
                 let error = encode(&task, FORMAT).unwrap_err();
                 assert!(matches!(error, StoreError::Corrupt(_)));
             }
+        }
+    }
+
+    #[test]
+    fn a_call_with_a_log_is_left_alone_by_replicas_that_do_not_know_it() {
+        let log = r#"{"log":{"session":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"id":7,"began_ms":1,"ends_ms":2,"retention_ms":3,"bytes_max":4},"#;
+        let task = decode(format!("2 {}", TASK.replacen('{', log, 1)).as_bytes());
+        let task = task.unwrap().task;
+        assert_eq!(task.log.as_ref().unwrap().id.get(), "7");
+        for format in [OLDEST, FORMAT] {
+            assert!(encode(&task, format).unwrap().starts_with(b"2 "));
         }
     }
 

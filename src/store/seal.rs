@@ -1,28 +1,42 @@
-//! Encrypts fields that must not be readable in a store: session ids of the wrapped server.
+//! Encrypts what must not be readable in a store.
 //!
-//! Each task has its own AES-256-GCM key, derived from the master key by HKDF-SHA256. A sealed field is
-//! bound to its namespace, task, caller and field name, so that it cannot be moved elsewhere.
+//! Each task, and each name of a value, has an AES-256-GCM key of its own, derived from the master key by HKDF-SHA256. The
+//! nonces are random, so that one key is good for 2^32 values: that is a limit for one task, which no task reaches, and not
+//! for the service. A sealed value is bound to its namespace and to where it belongs, so that it cannot be moved elsewhere.
+//!
+//! The form, in bytes: the id of the master key (8), the nonce (12), the ciphertext, the tag (16).
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hkdf;
+use bytes::{Bytes, BytesMut};
 
 use super::error::StoreError;
 use super::random::random_bytes;
 use crate::mcp::base64;
-use crate::task::id::{Caller, TaskId};
 
 /// A master key.
 pub type MasterKey = [u8; 32];
 
-/// Seals under the current master key and opens under the previous one too, so that an operator can
-/// change the key while replicas run.
+/// Names a master key without telling anything about the key.
+pub type KeyId = [u8; 8];
+
+/// Seals under the first master key, and opens under all of them, so that an operator can change the key while replicas
+/// run.
 #[derive(Clone)]
 pub struct Sealer {
     namespace: Box<str>,
-    current: hkdf::Prk,
-    previous: Option<hkdf::Prk>,
+    current: SealingKey,
+    earlier: Arc<[SealingKey]>,
+}
+
+#[derive(Clone)]
+struct SealingKey {
+    id: KeyId,
+    master: hkdf::Prk,
 }
 
 impl fmt::Debug for Sealer {
@@ -31,67 +45,129 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// Where a sealed field belongs. It opens nowhere else.
+/// Where a sealed value belongs. The value opens nowhere else.
 #[derive(Debug, Clone, Copy)]
-pub struct SealedField<'a> {
-    pub task: TaskId,
-    pub caller: &'a Caller,
-    pub field: &'a str,
+pub struct Binding<'a> {
+    /// What the value is, such as "record".
+    pub kind: &'a str,
+    /// The task, or the digest of the name.
+    pub id: &'a [u8; 16],
+    /// The caller of the task; empty if the name stands for the caller, too.
+    pub caller: &'a [u8],
+    /// The place among several values of the same kind and id: a fence, or the number of a log entry.
+    pub number: u64,
+}
+
+/// Why a sealed value does not open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unopened {
+    /// The value was sealed under a key that this process does not have.
+    UnknownKey,
+    /// The value was altered, or belongs elsewhere.
+    Altered,
 }
 
 impl Sealer {
-    pub fn new(namespace: &str, current: &MasterKey, previous: Option<&MasterKey>) -> Self {
-        let extract = |master: &MasterKey| {
-            hkdf::Salt::new(hkdf::HKDF_SHA256, namespace.as_bytes()).extract(master)
+    pub fn new(namespace: &str, current: &MasterKey, earlier: &[&MasterKey]) -> Self {
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, namespace.as_bytes());
+        let key = |master: &MasterKey| SealingKey {
+            id: key_id(master),
+            master: salt.extract(master),
         };
         Self {
             namespace: namespace.into(),
-            current: extract(current),
-            previous: previous.map(extract),
+            current: key(current),
+            earlier: earlier.iter().map(|master| key(master)).collect(),
         }
     }
 
-    pub fn seal(&self, field: SealedField<'_>, text: &str) -> Result<Box<str>, StoreError> {
+    /// The ids of the keys, the key that seals first.
+    pub fn key_ids(&self) -> impl Iterator<Item = KeyId> {
+        self.keys().map(|key| key.id)
+    }
+
+    /// Thirty-two bytes that only holders of the oldest key can compute.
+    pub fn derived(&self, purpose: &str) -> Option<[u8; 32]> {
+        let oldest = self.earlier.last().unwrap_or(&self.current);
+        let info = [b"raincheck derived".as_slice(), purpose.as_bytes()];
+        let mut derived = [0; 32];
+        let expanded = oldest.master.expand(&info, hkdf::HKDF_SHA256).ok()?;
+        expanded.fill(&mut derived).ok()?;
+        Some(derived)
+    }
+
+    /// Appends the sealed form of `clear` to `out`.
+    pub fn seal(
+        &self,
+        binding: &Binding<'_>,
+        clear: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
         let nonce = random_bytes::<NONCE_LEN>()?;
-        let mut sealed = text.as_bytes().to_vec();
-        key(&self.current, field)
-            .and_then(|key| {
-                let nonce = Nonce::assume_unique_for_key(nonce);
-                key.seal_in_place_append_tag(nonce, self.bound_to(field), &mut sealed)
-                    .ok()
-            })
-            .ok_or(StoreError::Corrupt("a field that cannot be sealed"))?;
-        let mut bytes = nonce.to_vec();
-        bytes.append(&mut sealed);
-        let mut out = String::with_capacity(bytes.len() * 2);
-        base64::encode(&bytes, &mut out);
+        out.reserve(OVERHEAD + clear.len());
+        out.extend_from_slice(&self.current.id);
+        out.extend_from_slice(&nonce);
+        let begin = out.len();
+        out.extend_from_slice(clear);
+        let tag = out.get_mut(begin..).and_then(|text| {
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            let key = self.current.of(binding)?;
+            key.seal_in_place_separate_tag(nonce, self.bound_to(binding), text)
+                .ok()
+        });
+        let tag = tag.ok_or(StoreError::Corrupt("a value that cannot be sealed"))?;
+        out.extend_from_slice(tag.as_ref());
+        Ok(())
+    }
+
+    /// Opens a sealed value, in place if nothing else holds its bytes.
+    pub fn open(&self, binding: &Binding<'_>, sealed: Bytes) -> Result<Bytes, Unopened> {
+        let (id, rest) = sealed.split_first_chunk().ok_or(Unopened::Altered)?;
+        let nonce = rest.first_chunk().ok_or(Unopened::Altered)?;
+        let key = self.keys().find(|key| key.id == *id);
+        let key = key.ok_or(Unopened::UnknownKey)?.of(binding);
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let mut text = BytesMut::from(sealed.slice(id.len() + NONCE_LEN..));
+        drop(sealed);
+        let opened = key.and_then(|key| {
+            let opened = key.open_in_place(nonce, self.bound_to(binding), &mut text);
+            opened.ok().map(|opened| opened.len())
+        });
+        text.truncate(opened.ok_or(Unopened::Altered)?);
+        Ok(text.freeze())
+    }
+
+    /// Seals a text as a text.
+    pub fn seal_text(&self, binding: &Binding<'_>, text: &str) -> Result<Box<str>, StoreError> {
+        let mut sealed = Vec::new();
+        self.seal(binding, text.as_bytes(), &mut sealed)?;
+        let mut out = String::with_capacity(sealed.len() * 2);
+        base64::encode(&sealed, &mut out);
         Ok(out.into())
     }
 
-    /// The text, or `None` if it was sealed under an unknown key or for another field, or is damaged.
-    pub fn open(&self, field: SealedField<'_>, sealed: &str) -> Option<String> {
-        let bytes = base64::decode(sealed)?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let masters = [Some(&self.current), self.previous.as_ref()];
-        masters.into_iter().flatten().find_map(|master| {
-            let nonce = Nonce::assume_unique_for_key(*nonce);
-            let mut sealed = sealed.to_vec();
-            let opened = key(master, field)?
-                .open_in_place(nonce, self.bound_to(field), &mut sealed)
-                .ok()?;
-            String::from_utf8(opened.to_vec()).ok()
-        })
+    /// Opens what [`Self::seal_text`] sealed. `None` if it was sealed under an unknown key or belongs elsewhere, or is
+    /// damaged.
+    pub fn open_text(&self, binding: &Binding<'_>, sealed: &str) -> Option<String> {
+        let opened = self.open(binding, base64::decode(sealed)?.into()).ok()?;
+        String::from_utf8(opened.into()).ok()
     }
 
-    fn bound_to(&self, field: SealedField<'_>) -> Aad<Vec<u8>> {
-        let mut bound = Vec::with_capacity(128);
+    fn keys(&self) -> impl Iterator<Item = &SealingKey> {
+        std::iter::once(&self.current).chain(self.earlier.iter())
+    }
+
+    fn bound_to(&self, binding: &Binding<'_>) -> Aad<Vec<u8>> {
+        let number = binding.number.to_le_bytes();
+        let mut bound = Vec::with_capacity(160);
         for part in [
             self.namespace.as_bytes(),
-            field.task.as_bytes(),
-            field.caller.as_bytes(),
-            field.field.as_bytes(),
+            binding.kind.as_bytes(),
+            binding.id,
+            binding.caller,
+            &number,
         ] {
-            // The length comes first, so that no two fields produce the same bytes.
+            // The length comes first, so that no two bindings produce the same bytes.
             bound.extend_from_slice(&(part.len() as u64).to_le_bytes());
             bound.extend_from_slice(part);
         }
@@ -99,59 +175,125 @@ impl Sealer {
     }
 }
 
-fn key(master: &hkdf::Prk, field: SealedField<'_>) -> Option<LessSafeKey> {
-    let info = [&field.task.as_bytes()[..]];
-    let derived = master.expand(&info, &AES_256_GCM).ok()?;
-    Some(LessSafeKey::new(UnboundKey::from(derived)))
+impl SealingKey {
+    /// The key of one task or name.
+    fn of(&self, binding: &Binding<'_>) -> Option<LessSafeKey> {
+        let info = [&binding.id[..]];
+        let derived = self.master.expand(&info, &AES_256_GCM).ok()?;
+        Some(LessSafeKey::new(UnboundKey::from(derived)))
+    }
 }
+
+/// The fingerprint of a master key: tells two keys apart, and nothing about either.
+pub fn fingerprint(master: &MasterKey) -> [u8; 32] {
+    let text = [&b"raincheck: a fingerprint of "[..], master].concat();
+    let mut fingerprint = [0; 32];
+    let hash = digest(&SHA256, &text);
+    for (to, from) in fingerprint.iter_mut().zip(hash.as_ref()) {
+        *to = *from;
+    }
+    fingerprint
+}
+
+fn key_id(master: &MasterKey) -> KeyId {
+    let mut id = KeyId::default();
+    for (to, from) in id.iter_mut().zip(fingerprint(master)) {
+        *to = from;
+    }
+    id
+}
+
+/// How much longer a sealed value is.
+const OVERHEAD: usize = size_of::<KeyId>() + NONCE_LEN + 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place<'a>(task: TaskId, caller: &'a Caller, field: &'a str) -> SealedField<'a> {
-        SealedField {
-            task,
-            caller,
-            field,
-        }
+    const HERE: Binding<'_> = Binding {
+        kind: "record",
+        id: &[7; 16],
+        caller: &[3; 16],
+        number: 1,
+    };
+
+    fn sealed(sealer: &Sealer) -> Bytes {
+        let mut out = Vec::new();
+        sealer.seal(&HERE, b"session", &mut out).unwrap();
+        out.into()
     }
 
     #[test]
     fn it_opens_where_it_belongs_and_nowhere_else() {
-        let sealer = Sealer::new("ns", &[1; 32], None);
-        let (task, caller) = (TaskId::random(), Caller::from_bytes([3; 16]));
-        let here = place(task, &caller, "resume");
-        let sealed = sealer.seal(here, "session").unwrap();
-        assert!(!sealed.contains("session"));
-        assert_ne!(sealed, sealer.seal(here, "session").unwrap());
-        assert_eq!(sealer.open(here, &sealed).as_deref(), Some("session"));
-
-        let (other, stranger) = (TaskId::random(), Caller::from_bytes([4; 16]));
+        let sealer = Sealer::new("ns", &[1; 32], &[]);
+        let value = sealed(&sealer);
+        assert!(!value.windows(7).any(|part| part == b"session"));
+        assert_ne!(value, sealed(&sealer));
+        assert_eq!(value.len(), b"session".len() + OVERHEAD);
+        assert_eq!(sealer.open(&HERE, value.clone()).unwrap(), "session");
         for elsewhere in [
-            place(other, &caller, "resume"),
-            place(task, &stranger, "resume"),
-            place(task, &caller, "params"),
+            Binding {
+                kind: "result",
+                ..HERE
+            },
+            Binding {
+                id: &[8; 16],
+                ..HERE
+            },
+            Binding {
+                caller: &[4; 16],
+                ..HERE
+            },
+            Binding {
+                caller: &[],
+                ..HERE
+            },
+            Binding { number: 2, ..HERE },
         ] {
-            assert_eq!(sealer.open(elsewhere, &sealed), None);
+            let refused = sealer.open(&elsewhere, value.clone());
+            assert_eq!(refused, Err(Unopened::Altered), "{elsewhere:?}");
         }
-        for other in [
-            Sealer::new("other", &[1; 32], None),
-            Sealer::new("ns", &[2; 32], None),
-        ] {
-            assert_eq!(other.open(here, &sealed), None);
+        let other = Sealer::new("other", &[1; 32], &[]);
+        assert_eq!(other.open(&HERE, value.clone()), Err(Unopened::Altered));
+        let other = Sealer::new("ns", &[2; 32], &[]);
+        assert_eq!(other.open(&HERE, value), Err(Unopened::UnknownKey));
+    }
+
+    #[test]
+    fn no_altered_bit_and_no_cut_goes_unnoticed() {
+        let sealer = Sealer::new("ns", &[1; 32], &[]);
+        let value = sealed(&sealer);
+        for bit in 0..value.len() * 8 {
+            let mut altered = value.to_vec();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            assert!(sealer.open(&HERE, altered.into()).is_err(), "bit {bit}");
         }
-        assert_eq!(sealer.open(here, "AAAA"), None);
+        for length in 0..value.len() {
+            assert!(sealer.open(&HERE, value.slice(..length)).is_err());
+        }
     }
 
     #[test]
     fn a_key_can_be_changed_while_replicas_run() {
-        let (task, caller) = (TaskId::random(), Caller::from_bytes([3; 16]));
-        let here = place(task, &caller, "resume");
-        let sealed = Sealer::new("ns", &[1; 32], None).seal(here, "s").unwrap();
-        let later = Sealer::new("ns", &[2; 32], Some(&[1; 32]));
-        assert_eq!(later.open(here, &sealed).as_deref(), Some("s"));
-        let again = later.seal(here, "s").unwrap();
-        assert_eq!(Sealer::new("ns", &[1; 32], None).open(here, &again), None);
+        let (first, both, second) = (
+            Sealer::new("ns", &[1; 32], &[]),
+            Sealer::new("ns", &[2; 32], &[&[1; 32]]),
+            Sealer::new("ns", &[2; 32], &[]),
+        );
+        assert_eq!(both.open(&HERE, sealed(&first)).unwrap(), "session");
+        assert_eq!(second.open(&HERE, sealed(&both)).unwrap(), "session");
+        assert_eq!(first.open(&HERE, sealed(&both)), Err(Unopened::UnknownKey));
+        assert_eq!(first.derived("x"), both.derived("x"));
+        assert_ne!(first.derived("x"), first.derived("y"));
+        assert_ne!(first.derived("x"), second.derived("x"));
+    }
+
+    #[test]
+    fn a_text_stays_a_text() {
+        let sealer = Sealer::new("ns", &[1; 32], &[]);
+        let text = sealer.seal_text(&HERE, "session").unwrap();
+        assert_eq!(sealer.open_text(&HERE, &text).as_deref(), Some("session"));
+        assert_eq!(sealer.open_text(&HERE, "AAAA"), None);
+        assert_eq!(sealer.open_text(&HERE, "\u{1}"), None);
     }
 }

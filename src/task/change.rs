@@ -28,6 +28,10 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
     let asked = |task: &Task| task.questions.len();
     let answered = |task: &Task| task.questions.iter().filter(|q| is_answered(q)).count();
     let mut found = Vec::new();
+    // A call with a log is no task to anyone.
+    if after.log.is_some() {
+        return found;
+    }
     let Some(before) = before else {
         found.push(TaskChange::Created);
         if after.announced {

@@ -63,6 +63,43 @@ impl Glob {
     }
 }
 
+impl Glob {
+    /// Whether this glob certainly matches every name that the other one matches. False also where that cannot be
+    /// told.
+    pub fn covers(&self, other: &Self) -> bool {
+        let is_covered = |narrow: &Vec<GlobToken>| {
+            let mut alternatives = self.alternatives.iter();
+            alternatives.any(|wide| covers(wide, narrow))
+        };
+        other.alternatives.iter().all(is_covered)
+    }
+}
+
+/// Whether the wide pattern takes each token of the narrow one in turn. `reached` says how many tokens of the narrow
+/// pattern the wide one can have taken so far.
+fn covers(wide: &[GlobToken], narrow: &[GlobToken]) -> bool {
+    let mut reached = vec![false; narrow.len() + 1];
+    if let Some(first) = reached.first_mut() {
+        *first = true;
+    }
+    for token in wide {
+        let mut before = false;
+        let mut next = Vec::with_capacity(reached.len());
+        for (place, is_reached) in reached.iter().enumerate() {
+            let taken = place.checked_sub(1).and_then(|last| narrow.get(last));
+            let was_reached = std::mem::replace(&mut before, *is_reached);
+            next.push(match token {
+                GlobToken::Any => *is_reached || next.last() == Some(&true),
+                GlobToken::Literal(_) | GlobToken::One | GlobToken::Class { .. } => {
+                    was_reached && taken.is_some_and(|taken| token.takes(taken))
+                }
+            });
+        }
+        reached = next;
+    }
+    reached.last() == Some(&true)
+}
+
 /// Reads up to the end, or up to the `,` or `}` that ends this part of a group.
 fn sequence(
     rest: &mut Peekable<Chars<'_>>,
@@ -140,6 +177,16 @@ fn class(rest: &mut Peekable<Chars<'_>>) -> Result<GlobToken, GlobError> {
 }
 
 impl GlobToken {
+    /// Whether this token, which stands for one character, stands for all that the other token stands for.
+    fn takes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Any) => false,
+            (Self::One, _) => true,
+            (one, Self::Literal(c)) => one.accepts(*c),
+            _ => false,
+        }
+    }
+
     fn accepts(&self, c: char) -> bool {
         match self {
             Self::Literal(literal) => *literal == c,
@@ -242,5 +289,38 @@ mod tests {
     fn a_long_name_and_many_stars_take_no_time() {
         let glob = Glob::parse(&"*a".repeat(50)).unwrap();
         assert!(!glob.is_match(&"ab".repeat(20_000)));
+    }
+
+    #[test]
+    fn a_glob_covers_what_it_matches_for_certain() {
+        let covers = |wide: &str, narrow: &str| {
+            let [wide, narrow] = [wide, narrow].map(|text| Glob::parse(text).unwrap());
+            wide.covers(&narrow)
+        };
+        for (wide, narrow) in [
+            ("*", "deploy"),
+            ("*", "*"),
+            ("build_*", "build_docs"),
+            ("build_*", "build_d*s"),
+            ("*a*", "b*a"),
+            ("{a,b}*", "{ab,b?}"),
+            ("?", "x"),
+            ("[a-c]", "b"),
+            ("a", "a"),
+        ] {
+            assert!(covers(wide, narrow), "{wide} covers {narrow}");
+        }
+        for (wide, narrow) in [
+            ("deploy", "*"),
+            ("build_*", "build*"),
+            ("*a*", "[ab]"),
+            ("{a,b}", "{a,c}"),
+            ("?", "*"),
+            ("?", "ab"),
+            ("a*b", "a*"),
+            ("[a-c]", "[a-b]"),
+        ] {
+            assert!(!covers(wide, narrow), "{wide} does not cover {narrow}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// A task's handle: 122 random bits from the operating system, without a time or an order (tasks.md, Security
 /// Considerations).
@@ -19,9 +20,18 @@ impl TaskId {
 
     /// Accepts only the spelling that [`fmt::Display`] writes: one task has one id.
     pub fn parse(text: &str) -> Option<Self> {
-        let id = Uuid::try_parse(text).ok()?;
-        let mut buffer = Uuid::encode_buffer();
-        (*id.hyphenated().encode_lower(&mut buffer) == *text).then_some(Self(id))
+        let id = Self(Uuid::try_parse(text).ok()?);
+        (id.text(&mut Self::text_buffer()) == text).then_some(id)
+    }
+
+    /// The spelling that [`fmt::Display`] writes, without an allocation.
+    pub fn text<'b>(&self, buffer: &'b mut [u8; Hyphenated::LENGTH]) -> &'b str {
+        self.0.as_hyphenated().encode_lower(buffer)
+    }
+
+    /// Room for [`Self::text`].
+    pub fn text_buffer() -> [u8; Hyphenated::LENGTH] {
+        [0; Hyphenated::LENGTH]
     }
 
     pub fn as_bytes(&self) -> &[u8; 16] {
@@ -35,7 +45,7 @@ impl TaskId {
 
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_hyphenated().fmt(f)
+        f.write_str(self.text(&mut Self::text_buffer()))
     }
 }
 

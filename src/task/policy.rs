@@ -1,5 +1,8 @@
 //! The operator's rules: which calls become tasks, when, and for how long.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::glob::Glob;
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +118,8 @@ pub struct Rule {
     /// How long after the end of this call, or after its client went away, an identical call of the same
     /// caller joins it. `None`: no call joins another.
     pub attach_window_ms: Option<u64>,
+    /// What a client's credential must allow, for a call and for its task.
+    pub scopes: Arc<[Box<str>]>,
 }
 
 impl Rule {
@@ -148,6 +153,7 @@ impl Default for Rule {
             concurrency: None,
             heartbeat: false,
             attach_window_ms: None,
+            scopes: [].into(),
         }
     }
 }
@@ -202,13 +208,57 @@ impl Rules {
     /// Whether a call of any tool may be refused. Then no message may reach the server unread.
     pub fn may_refuse(&self) -> bool {
         let mut tools = self.tools.iter().map(|(_, rule)| rule);
-        let refuses = |rule: &Rule| rule.require_tasks || rule.concurrency.is_some();
+        let refuses = |rule: &Rule| {
+            rule.require_tasks || rule.concurrency.is_some() || !rule.scopes.is_empty()
+        };
         refuses(&self.defaults) || tools.any(refuses)
+    }
+
+    /// All scopes that a call may need, each once.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        let rules = std::iter::once(&self.defaults).chain(self.entries());
+        let all: BTreeSet<&str> = rules
+            .flat_map(|rule| rule.scopes.iter().map(AsRef::as_ref))
+            .collect();
+        all.into_iter()
     }
 
     /// The rules of the `[[tools]]` entries.
     pub fn entries(&self) -> impl Iterator<Item = &Rule> {
         self.tools.iter().map(|(_, rule)| rule)
+    }
+
+    /// The `[[tools]]` entries that never apply, each with an earlier entry that applies in its place. Numbers count
+    /// from 0.
+    pub fn hidden(&self) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        for (place, (globs, _)) in self.tools.iter().enumerate() {
+            let earlier = self.tools.iter().take(place).enumerate();
+            let by = |glob: &Glob| {
+                let mut earlier = earlier.clone();
+                let covers = |(_, (wide, _)): &(usize, &(Vec<Glob>, Rule))| {
+                    wide.iter().any(|wide| wide.covers(glob))
+                };
+                earlier.find(covers).map(|(by, _)| by)
+            };
+            let hiding: Option<Vec<usize>> = globs.iter().map(by).collect();
+            found.extend(hiding.and_then(|by| Some((place, *by.first()?))));
+        }
+        found
+    }
+
+    /// The `[[tools]]` entries whose globs match none of these names. Numbers count from 0.
+    pub fn without_tools<'n>(
+        &self,
+        names: &'n [String],
+    ) -> impl Iterator<Item = usize> + use<'_, 'n> {
+        let entries = self.tools.iter().enumerate();
+        entries
+            .filter(|(_, (globs, _))| {
+                let mut names = names.iter();
+                !names.any(|name| globs.iter().any(|glob| glob.is_match(name)))
+            })
+            .map(|(place, _)| place)
     }
 
     pub fn defaults(&self) -> &Rule {
@@ -301,6 +351,25 @@ mod tests {
         assert_eq!(seen("build_all"), (Mode::Always, Some(1)));
         assert_eq!(seen("deploy"), (Mode::Always, Some(1)));
         assert_eq!(seen("deploy2"), (Mode::Auto, None));
+    }
+
+    #[test]
+    fn an_entry_behind_a_wider_one_is_found_and_so_is_one_without_tools() {
+        let entry = |patterns: &[&str]| (globs(patterns), Rule::default());
+        let rules = Rules::new(
+            Rule::default(),
+            vec![
+                entry(&["build_*"]),
+                entry(&["build_docs", "build_d*"]),
+                entry(&["build_docs", "deploy"]),
+                entry(&["*"]),
+                entry(&["drop"]),
+            ],
+        );
+        assert_eq!(rules.hidden(), [(1, 0), (4, 3)]);
+        let names = ["deploy", "list"].map(str::to_owned);
+        let without: Vec<usize> = rules.without_tools(&names).collect();
+        assert_eq!(without, [0, 1, 4]);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub enum RecoveryStep {
     Tell,
     /// Note that the server was told, although no replica can tell it.
     Untellable,
+    /// Note that the task has no owner: the client that comes back to the call has it carried on.
+    Orphan,
     Fail(Failure),
 }
 
@@ -51,6 +53,9 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
             (true, true) if !finder.waited => RecoveryStep::Wait,
             (true, _) => RecoveryStep::Untellable,
         };
+    }
+    if task.log.is_some() {
+        return RecoveryStep::Orphan;
     }
     let lost = RecoveryStep::Fail(task.failure(Reason::OwnerLost));
     match task.leg {
@@ -78,6 +83,7 @@ impl Task {
 mod tests {
     use super::*;
     use crate::mcp::error::SideEffect;
+    use crate::task::machine::log_tests::logged;
     use crate::task::machine::tests::task;
     use crate::task::state::Outcome;
 
@@ -145,6 +151,19 @@ mod tests {
         assert_eq!(decide(&queued, HERE), lost(SideEffect::None));
         queued.released = true;
         assert_eq!(decide(&queued, ELSEWHERE), RecoveryStep::Dispatch);
+    }
+
+    /// A finder has neither the session nor the credentials of the client.
+    #[test]
+    fn a_call_with_a_log_waits_for_its_client() {
+        for finder in [HERE, ELSEWHERE, PATIENT, SEALED_OUT] {
+            assert_eq!(decide(&logged(), finder), RecoveryStep::Orphan);
+        }
+        let over = Task {
+            outcome: Some(Outcome::Cancelled),
+            ..logged()
+        };
+        assert_eq!(decide(&over, HERE), RecoveryStep::Leave);
     }
 
     #[test]

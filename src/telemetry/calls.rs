@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tracing::info;
+use tracing::{debug, info};
 
+use super::limits::{self, LimitHit};
 use super::metrics::METRICS;
 use super::tool::with_label;
-use crate::mcp::error::{Failure, SideEffect};
+use crate::mcp::error::{Failure, Reason, SideEffect};
 
 /// What the client of a call got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,26 @@ impl Fate {
     }
 }
 
+/// Reports a call that was refused before anything of it was stored or sent. `tool` is `None` for another request than
+/// a call of a tool.
+pub fn refused(tool: Option<&str>, reason: Reason) {
+    // Behind `Reason::Busy` are several limits: the part that asks them counts their refusals.
+    if reason == Reason::QueueFull {
+        limits::refused(LimitHit::Queue);
+    } else if reason == Reason::Quota {
+        limits::refused(LimitHit::Tasks);
+    }
+    if let Some(tool) = tool {
+        became(tool, Fate::Refused);
+        debug!(tool, reason = reason.word(), "call refused");
+    }
+}
+
+/// Whether a limit is behind the reason.
+fn is_of_a_limit(reason: Reason) -> bool {
+    [Reason::Busy, Reason::QueueFull, Reason::Quota].contains(&reason)
+}
+
 /// Counts what the client of a call got.
 pub fn became(tool: &str, fate: Fate) {
     let calls = &METRICS.calls.fates;
@@ -52,6 +73,12 @@ pub enum PlainEnd {
 
 /// Reports a plain answer.
 pub fn answered(tool: &str, end: PlainEnd, after: Duration) {
+    if let PlainEnd::Failed(failure) = end
+        && failure.effect == SideEffect::None
+        && is_of_a_limit(failure.reason)
+    {
+        return refused(Some(tool), failure.reason);
+    }
     let metrics = &METRICS.calls;
     let outcome = match end {
         PlainEnd::Completed => "completed",

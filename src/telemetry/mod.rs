@@ -1,8 +1,15 @@
 //! WHAT OPERATORS SEE: the log, and the metrics. Every part may report here; nothing here decides anything.
 
 pub mod calls;
+pub mod counted;
+pub mod events;
+pub mod limits;
 pub mod log;
 pub mod metrics;
+pub mod operations;
+pub mod polls;
+pub mod recent;
 pub mod repeats;
+mod seconds;
 pub mod tasks;
 mod tool;

@@ -2,7 +2,9 @@
 
 use tracing::{debug, info};
 
+use super::events;
 use super::metrics::METRICS;
+use super::seconds::seconds;
 use super::tool::with_label;
 use crate::mcp::error::own_failure;
 use crate::mcp::result::is_tool_error;
@@ -12,6 +14,11 @@ use crate::task::state::{Outcome, Payload, Task};
 /// Reports what a commit of this replica changed. `before` is `None` for a new record.
 pub fn committed(before: Option<&Task>, after: &Task) {
     for change in changes(before, after) {
+        let ending = after
+            .outcome
+            .as_ref()
+            .filter(|_| change == TaskChange::Ended);
+        events::happened(change, after, ending.map(words).map(<[&str; 3]>::from));
         report(change, after);
     }
 }
@@ -56,18 +63,20 @@ fn report(change: TaskChange, task: &Task) {
 fn ended(task: &Task) {
     let Some(outcome) = &task.outcome else { return };
     let (word, reason, effect) = words(outcome);
-    let seconds = seconds(task.updated_ms.saturating_sub(task.created_ms));
+    let life = seconds(task.updated_ms.saturating_sub(task.created_ms));
     let sent_ms = task.sent_ms.unwrap_or(task.updated_ms);
-    let queue_seconds = self::seconds(sent_ms.saturating_sub(task.created_ms));
-    let input_seconds = self::seconds(task.input_wait_ms);
+    let queue_seconds = seconds(sent_ms.saturating_sub(task.created_ms));
+    let input_seconds = seconds(task.input_wait_ms);
     // A record that no client heard of is a call that its client waited for.
     if task.announced {
+        super::polls::ended(task);
+        super::recent::ended(task.id);
         let metrics = &METRICS.tasks;
         with_label(&task.name, |tool| {
             let ended = [tool, word, reason, effect];
             metrics.ended.with_label_values(&ended).inc();
             let durations = &metrics.duration;
-            durations.with_label_values(&[tool, word]).observe(seconds);
+            durations.with_label_values(&[tool, word]).observe(life);
             metrics
                 .queue
                 .with_label_values(&[tool])
@@ -87,7 +96,7 @@ fn ended(task: &Task) {
         outcome = word,
         reason,
         effect,
-        seconds,
+        seconds = life,
         queue_seconds,
         input_seconds,
         replica,
@@ -110,12 +119,4 @@ fn words(outcome: &Outcome) -> (&'static str, &'static str, &'static str) {
         }
         Outcome::Cancelled => ("cancelled", "", ""),
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "milliseconds of a task's life are far below 2^53"
-)]
-fn seconds(ms: u64) -> f64 {
-    ms as f64 / 1000.0
 }

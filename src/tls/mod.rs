@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 
 pub mod client;
+pub mod client_name;
 mod error;
 pub mod kept;
 
@@ -25,15 +28,30 @@ pub fn install_provider() {
     }
 }
 
-/// Makes the server's configuration: TLS 1.2 and 1.3, no client certificates. ALPN offers HTTP/1.1 only;
-/// HTTP/2 is served only in cleartext, and only if it is configured.
-pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+/// The files of a listener.
+#[derive(Debug, Clone)]
+pub struct ServerFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Who signs the certificates of clients. `None`: no client is asked for a certificate.
+    pub client_roots: Option<PathBuf>,
+}
+
+/// Makes the server's configuration: TLS 1.2 and 1.3. A client may show a certificate if there are roots for it; a wrong
+/// one ends the handshake. ALPN offers HTTP/1.1 only; HTTP/2 is served only in cleartext, and only if it is configured.
+pub fn server_config(files: &ServerFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let (certificate, key) = (&*files.certificate, &*files.key);
     let chain = certificates(certificate)?;
     let private = private_key(key)?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|e| TlsError::new(certificate, e))?
-        .with_no_client_auth()
+        .map_err(|e| TlsError::new(certificate, e))?;
+    let builder = match &files.client_roots {
+        Some(roots) => builder.with_client_cert_verifier(client_verifier(roots, provider)?),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder
         .with_single_cert(chain, private)
         .map_err(|e| TlsError::pair(certificate, key, &e))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -41,8 +59,25 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
 }
 
 /// Makes the server's configuration so that its files can be read anew while the listener serves.
-pub fn server(certificate: PathBuf, key: PathBuf) -> Result<Arc<Kept<ServerConfig>>, TlsError> {
-    Kept::new(move || server_config(&certificate, &key).map(Arc::unwrap_or_clone))
+pub fn server(files: ServerFiles) -> Result<Arc<Kept<ServerConfig>>, TlsError> {
+    Kept::new(move || server_config(&files).map(Arc::unwrap_or_clone))
+}
+
+/// A client without a certificate may have a token.
+fn client_verifier(
+    roots: &Path,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(roots)? {
+        store
+            .add(certificate)
+            .map_err(|e| TlsError::new(roots, e))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
+        .allow_unauthenticated()
+        .build()
+        .map_err(|e| TlsError::new(roots, e))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -105,7 +140,8 @@ mod tests {
         }
 
         fn refusal(&self, certificate: &Path, key: &Path) -> String {
-            let refusal = server_config(certificate, key).unwrap_err().to_string();
+            let files = files(certificate, key);
+            let refusal = server_config(&files).unwrap_err().to_string();
             refusal.replace(&format!("{}/", self.0.display()), "")
         }
     }
@@ -113,6 +149,14 @@ mod tests {
     impl Drop for CertificateDirectory {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn files(certificate: &Path, key: &Path) -> ServerFiles {
+        ServerFiles {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            client_roots: None,
         }
     }
 
@@ -128,7 +172,7 @@ mod tests {
         let (certificate, key) = pair();
         let certificate = directory.file("c.pem", &certificate);
         let key = directory.file("k.pem", &key);
-        let config = server_config(&certificate, &key).unwrap();
+        let config = server_config(&files(&certificate, &key)).unwrap();
         assert_eq!(config.alpn_protocols, [b"http/1.1"]);
     }
 

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
+use hyper::header::{COOKIE, HeaderName, HeaderValue};
 
 use crate::mcp::headers::remove_where;
+use crate::upstream::credentials::CredentialRule;
 use crate::upstream::http::hop_headers;
 
 /// The client's headers that go to the server, beside the message.
@@ -49,7 +50,7 @@ fn goes_anywhere(name: &str) -> bool {
 fn is_ours(name: &str) -> bool {
     matches!(
         name,
-        "accept" | "accept-encoding" | "authorization" | "idempotency-key" | "last-event-id"
+        "accept" | "accept-encoding" | "idempotency-key" | "last-event-id"
     )
 }
 
@@ -104,6 +105,7 @@ pub(super) struct Forward {
     pub(super) is_local: bool,
     /// Headers that also go to a server on another machine. Lower case.
     pub(super) further: Arc<[HeaderName]>,
+    pub(super) credentials: CredentialRule,
 }
 
 impl Forward {
@@ -118,21 +120,27 @@ impl Forward {
             || self.further.contains(name)
     }
 
-    /// Removes the headers that do not go to the server from a request that passes. `Authorization` has a rule
-    /// of its own.
+    /// Removes the headers that do not go to the server from a request that passes.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
         hop_headers::strip(headers);
-        remove_where(headers, |name| *name != AUTHORIZATION && !self.takes(name));
+        remove_where(headers, |name| {
+            if self.credentials.names(name) {
+                !self.credentials.passes(name)
+            } else {
+                !self.takes(name)
+            }
+        });
         join_cookies(headers);
     }
 
-    /// The client's headers that go to the server with a request that is carried, without those that raincheck
-    /// sets itself.
+    /// The client's headers that go to the server with a request that is carried, without its credentials and without
+    /// the headers that raincheck sets itself.
     pub(super) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
         let named = hop_headers::named(headers);
         let goes = |name: &HeaderName| {
             let text = name.as_str();
-            let is_said_by_us = is_ours(text)
+            let is_said_by_us = self.credentials.names(name)
+                || is_ours(text)
                 || text.starts_with("mcp-")
                 || text.starts_with("content-")
                 || hop_headers::is_body(text);
@@ -203,6 +211,10 @@ mod tests {
     fn local() -> Forward {
         Forward {
             is_local: true,
+            credentials: CredentialRule {
+                forwards: true,
+                ..CredentialRule::default()
+            },
             ..Forward::default()
         }
     }
@@ -258,15 +270,14 @@ mod tests {
         let mut passed = request();
         let further = [HeaderName::from_static("x-tenant")].into();
         let remote = Forward {
-            is_local: false,
             further,
+            ..Forward::default()
         };
         remote.strip(&mut passed);
         assert_eq!(
             names(passed.keys()),
             [
                 "accept",
-                "authorization",
                 "content-type",
                 "mcp-session-id",
                 "traceparent",
@@ -296,6 +307,31 @@ mod tests {
         );
         let cookie = carried.iter().find(|(name, _)| *name == COOKIE);
         assert_eq!(cookie.unwrap().1, "a=1; b=2");
+    }
+
+    #[test]
+    fn credentials_go_as_one_wherever_the_server_is() {
+        let (key, caller) = ("x-api-key", "x-tenant");
+        for (is_local, forwards) in [(true, true), (true, false), (false, true), (false, false)] {
+            let forward = Forward {
+                is_local,
+                credentials: CredentialRule {
+                    forwards,
+                    further: [HeaderName::from_static(key)].into(),
+                    caller_header: Some(HeaderName::from_static(caller)),
+                },
+                ..Forward::default()
+            };
+            let mut passed = request();
+            forward.strip(&mut passed);
+            for name in ["authorization", key] {
+                assert_eq!(passed.contains_key(name), forwards, "{name} {is_local}");
+            }
+            assert!(passed.contains_key(caller));
+            let carried = forward.carried(&request());
+            let mut carried = carried.iter().map(|(name, _)| name.as_str());
+            assert!(!carried.any(|name| [key, caller, "authorization"].contains(&name)));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::LEGACY_NEWEST;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
@@ -70,7 +71,7 @@ impl From<NotInitialized> for NoSession {
 /// Asks over Streamable HTTP.
 pub(super) async fn post(
     origin: &Origin,
-    credentials: Option<&HeaderValue>,
+    credentials: Option<&Credentials>,
     capabilities: &str,
 ) -> Result<Initialized, NotInitialized> {
     let body = translate::request(&origin.next_id(), "initialize", &params(capabilities));

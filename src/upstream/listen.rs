@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
 use crate::mcp::changes::is_change;
@@ -14,6 +13,7 @@ use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::{Era, MODERN};
+use crate::upstream::credentials::Credentials;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response;
@@ -44,7 +44,7 @@ pub type Listening = BoxStream<'static, ListenEvent>;
 /// The caller that listens, and the changes that it asks for.
 pub(super) struct ListenRequest {
     pub(super) caller: [u8; 16],
-    pub(super) credentials: Option<HeaderValue>,
+    pub(super) credentials: Option<Credentials>,
     pub(super) capabilities: Arc<str>,
     pub(super) filter: Arc<str>,
 }

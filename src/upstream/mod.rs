@@ -2,6 +2,7 @@
 
 mod cache;
 pub mod client_session;
+mod credentials;
 mod discovery;
 mod exchange;
 mod failures;
@@ -12,6 +13,7 @@ mod inflight;
 mod initialize;
 pub mod line;
 mod listen;
+mod measured;
 mod message;
 mod no_session;
 mod obstacle;
@@ -32,6 +34,7 @@ mod unfold;
 mod wanted;
 pub mod wrapped;
 
+pub use credentials::{CredentialRule, Credentials};
 pub use forward::ClientHeaders;
 pub use obstacle::Obstacle;
 pub use pin::Pin;

@@ -10,6 +10,7 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::forward;
 use crate::upstream::forward::ClientHeaders;
 use crate::upstream::pin::Pin;
@@ -22,8 +23,8 @@ use crate::upstream::pin::Pin;
 pub struct UpstreamRequest {
     /// The caller whose session carries the request. Two callers never share a legacy session.
     pub caller: [u8; 16],
-    /// The client's `Authorization`, where it may be forwarded. In memory only, never stored.
-    pub credentials: Option<HeaderValue>,
+    /// What the server gets of the client's credentials. In memory only, never stored.
+    pub credentials: Option<Credentials>,
     pub method: Arc<str>,
     /// The client's `params` as JSON, `_meta` and all. An object.
     pub params: Arc<str>,
@@ -54,8 +55,8 @@ pub struct UpstreamRequest {
 /// The headers of a client's request that go to the server. In memory only, never stored.
 #[derive(Debug, Clone, Default)]
 pub struct Forwarded {
-    /// `Authorization`, if the server may have it.
-    pub credentials: Option<HeaderValue>,
+    /// What the server gets of the client's credentials.
+    pub credentials: Option<Credentials>,
     /// The other headers that go to the server.
     pub headers: ClientHeaders,
 }
@@ -117,8 +118,8 @@ impl UpstreamRequest {
         }
     }
 
-    /// With the client's `Authorization`, where it may be forwarded.
-    pub fn with_credentials(self, credentials: Option<HeaderValue>) -> Self {
+    /// With what the server gets of the client's credentials.
+    pub fn with_credentials(self, credentials: Option<Credentials>) -> Self {
         Self {
             credentials,
             ..self
@@ -188,7 +189,7 @@ pub enum Event {
     Log(Box<RawValue>),
     /// A legacy server asks the client. It waits for [`Control::answer`].
     Question(Question),
-    /// From now on [`Control::resume_point`] says how somebody else can fetch the answer.
+    /// From now on [`Control::resume_point`] says how another replica can fetch the answer.
     Resumable,
     /// The server is busy and ran nothing: it is asked again after so long. `None`: it has taken
     /// the call now.

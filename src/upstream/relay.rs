@@ -119,7 +119,7 @@ impl Upstream {
     ) -> Result<Relayed, Failure> {
         // raincheck cannot read a compressed body.
         parts.headers.remove(ACCEPT_ENCODING);
-        let response = self.pass(parts, body).await?;
+        let response = self.pass(Box::new(parts), body).await?;
         Ok(match Messages::try_of(response, message_bytes_max) {
             Ok((head, messages)) => Relayed::Answer(Box::new(Answering {
                 head,
@@ -141,7 +141,7 @@ impl Upstream {
         parts.method = Method::POST;
         parts.headers.insert(CONTENT_TYPE, JSON);
         parts.headers.insert(ACCEPT, BOTH);
-        self.pass(parts, RequestBody::json(message)).await
+        self.pass(Box::new(parts), RequestBody::json(message)).await
     }
 
     /// Requests the rest of a stream with the client's headers, until the server has it; the client has a
@@ -157,7 +157,8 @@ impl Upstream {
         let mut reconnect = Reconnect::to_answer(point.retry);
         loop {
             tokio::time::sleep(reconnect.pause()).await;
-            let Ok(response) = self.pass(parts.clone(), RequestBody::empty()).await else {
+            let again = Box::new(parts.clone());
+            let Ok(response) = self.pass(again, RequestBody::empty()).await else {
                 continue;
             };
             let status = response.status();

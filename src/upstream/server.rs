@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock};
 
 use hyper::Uri;
-use hyper::header::HeaderValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -11,6 +10,7 @@ use uuid::Uuid;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::upstream::client_session::registry::ClientSessions;
+use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::{Found, Undecided};
 use crate::upstream::exchange::{borrowed_line, line, modern, session};
@@ -124,12 +124,18 @@ impl Server {
         }
     }
 
-    /// Whether a client's credentials go there.
-    pub(super) fn takes_credentials(&self) -> bool {
+    /// What the server gets of a client's credentials. A program gets nothing.
+    pub(super) fn credentials(&self) -> Option<&CredentialRule> {
         match self {
-            Self::Http(http_server) => http_server.origin.http.takes_credentials(),
-            Self::Program(_) => false,
+            Self::Http(http_server) => Some(http_server.origin.credentials()),
+            Self::Program(_) => None,
         }
+    }
+
+    /// Whether the server can tell callers apart by their credentials.
+    pub(super) fn tells_callers_apart(&self) -> bool {
+        self.credentials()
+            .is_some_and(CredentialRule::tells_callers_apart)
     }
 
     /// Its lines, where it has some.
@@ -217,7 +223,7 @@ impl HttpServer {
     /// refuses a POST is asked for the endpoint of HTTP+SSE.
     pub(super) async fn find_era(
         &self,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<Era, Undecided> {
         let era = match probe::probe(&self.origin, credentials).await? {
             Found::Era(era) => era,
@@ -229,7 +235,7 @@ impl HttpServer {
         Ok(era)
     }
 
-    async fn find_old(&self, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
+    async fn find_old(&self, credentials: Option<&Credentials>) -> Result<Era, Undecided> {
         // This key is no caller's, so that the credentials of one caller never serve another.
         let nobody = SessionKey::new(Era::Legacy, Uuid::new_v4().into_bytes(), "{}");
         match self.sessions.open(&nobody, credentials).await {

@@ -22,6 +22,13 @@ pub struct Settings {
     pub tls: Option<Arc<Kept<rustls::ClientConfig>>>,
     /// Sent with every request, instead of the client's of the same name.
     pub headers: HeaderMap,
+    /// Whether the server gets its clients' credentials. `None`: only a local server does, and only without configured
+    /// credentials.
+    pub forwards_credentials: Option<bool>,
+    /// Headers that are credentials, beside `Authorization`.
+    pub credential_headers: Arc<[HeaderName]>,
+    /// The header in which the server is told who calls.
+    pub caller_header: Option<HeaderName>,
     /// Client headers that go to a server on another machine, too.
     pub forward_headers: Vec<HeaderName>,
     /// The program to run in place of a server with an address.
@@ -51,6 +58,9 @@ impl Default for Settings {
             socket: None,
             tls: None,
             headers: HeaderMap::new(),
+            forwards_credentials: None,
+            credential_headers: [].into(),
+            caller_header: None,
             forward_headers: Vec::new(),
             command: None,
             children_max: 32,

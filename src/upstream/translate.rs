@@ -2,7 +2,7 @@
 //! bytes.
 
 use crate::mcp::envelope;
-use crate::mcp::json::{Fault, Object, Writer, is_object, set};
+use crate::mcp::json::{Fault, Object, Writer, is_object, prepend, quote, set, set_in};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION, TASKS_EXTENSION};
 use crate::mcp::version::MODERN;
 use crate::upstream::port::{Retry, UpstreamRequest};
@@ -18,34 +18,32 @@ pub(super) fn request(id: &RequestId, method: &str, params: &str) -> String {
 pub(super) fn for_modern(request: &UpstreamRequest, token: &RequestId) -> Result<String, Fault> {
     let params = Object::parse(&request.params)?;
     let retry = request.retry.as_ref();
-    let mut text = if params.contains("task") || retry.is_some() {
-        params.render_filtered(|key| {
-            key != "task" && !(retry.is_some() && matches!(key, "inputResponses" | "requestState"))
-        })
-    } else {
-        request.params.to_string()
-    };
     let meta = params
         .get("_meta")
         .filter(|raw| is_object(raw))
         .map_or("{}", |raw| raw.get());
-    text = set(
-        &text,
-        "_meta",
-        &meta_for_modern(
-            meta,
-            request.wants_progress.then_some(token),
-            request.native_task,
-        )?,
-    )?;
+    let token = request.wants_progress.then_some(token);
+    let meta = meta_for_modern(meta, token, request.native_task)?;
+    let is_left_out = |key: &str| {
+        key == "task" || (retry.is_some() && matches!(key, "inputResponses" | "requestState"))
+    };
+    let mut text = if params.iter().any(|(key, _)| is_left_out(key)) {
+        set(
+            &params.render_filtered(|key| !is_left_out(key)),
+            "_meta",
+            &meta,
+        )?
+    } else {
+        set_in(&request.params, &params, "_meta", &meta)?
+    };
     if let Some(Retry {
         input_responses,
         request_state,
     }) = retry
     {
-        text = set(&text, "inputResponses", input_responses)?;
+        text = prepend(&text, "inputResponses", input_responses);
         if let Some(state) = request_state {
-            text = set(&text, "requestState", &crate::mcp::json::quote(state))?;
+            text = prepend(&text, "requestState", &quote(state));
         }
     }
     Ok(text)
@@ -57,21 +55,20 @@ fn meta_for_modern(
     native_task: bool,
 ) -> Result<String, Fault> {
     let object = Object::parse(meta)?;
-    let mut text = match (object.contains(PROGRESS_TOKEN), token) {
-        (_, Some(token)) => set(meta, PROGRESS_TOKEN, token.as_json())?,
-        (true, None) => object.render_filtered(|key| key != PROGRESS_TOKEN),
-        (false, None) => meta.to_owned(),
+    let capabilities = object.get(CLIENT_CAPABILITIES).filter(|_| !native_task);
+    let text = match capabilities {
+        Some(all) => {
+            let rest = without_tasks(all.get())?;
+            set_in(meta, &object, CLIENT_CAPABILITIES, &rest)?
+        }
+        None => meta.to_owned(),
     };
-    if let Some(capabilities) = object.get(CLIENT_CAPABILITIES)
-        && !native_task
-    {
-        text = set(
-            &text,
-            CLIENT_CAPABILITIES,
-            &without_tasks(capabilities.get())?,
-        )?;
+    match (object.contains(PROGRESS_TOKEN), token) {
+        (true, Some(token)) => set(&text, PROGRESS_TOKEN, token.as_json()),
+        (false, Some(token)) => Ok(prepend(&text, PROGRESS_TOKEN, token.as_json())),
+        (true, None) => Ok(Object::parse(&text)?.render_filtered(|key| key != PROGRESS_TOKEN)),
+        (false, None) => Ok(text),
     }
-    Ok(text)
 }
 
 /// A client's capabilities without the Tasks extension.

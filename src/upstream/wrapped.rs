@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response};
 use serde_json::value::RawValue;
@@ -12,7 +12,9 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::version::Era;
+use crate::mcp::version::{Era, MODERN};
+use crate::telemetry::operations::{Operation, Side};
+use crate::upstream::credentials::Credentials;
 pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
 use crate::upstream::discovery::probe;
@@ -26,6 +28,7 @@ pub use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::listen;
 use crate::upstream::listen::ListenRequest;
 pub use crate::upstream::listen::{ListenEvent, Listening};
+use crate::upstream::measured::measured;
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::port::{Exchange, UpstreamRequest};
 use crate::upstream::server::{Server, ServerTransport};
@@ -79,10 +82,19 @@ impl Upstream {
         self.server.transport()
     }
 
-    /// Whether a client's credentials may go to the server: it is local, and raincheck sends no credentials of
-    /// its own.
+    /// Whether the server gets its clients' own credentials.
     pub fn forwards_credentials(&self) -> bool {
-        self.server.takes_credentials()
+        self.server.credentials().is_some_and(|rule| rule.forwards)
+    }
+
+    /// The header in which the server is told who calls.
+    pub fn caller_header(&self) -> Option<&HeaderName> {
+        self.server.credentials()?.caller_header.as_ref()
+    }
+
+    /// What the server gets of the credentials in a client's request.
+    pub fn credentials(&self, headers: &HeaderMap) -> Option<Credentials> {
+        self.server.credentials()?.of(headers)
     }
 
     /// The client's headers that go to the server with a request that is carried, beside its credentials.
@@ -138,7 +150,7 @@ impl Upstream {
     pub async fn open_session(
         &self,
         caller: [u8; 16],
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
         line: LineChoice,
     ) -> Result<(Box<str>, Arc<LineSession>), DiscoverError> {
         let lines = self
@@ -195,20 +207,20 @@ impl Upstream {
     }
 
     /// The era. One of all callers that ask at the same time asks the server, and the answer is remembered.
-    pub async fn era(&self, credentials: Option<HeaderValue>) -> Result<Era, DiscoverError> {
+    pub async fn era(&self, credentials: Option<Credentials>) -> Result<Era, DiscoverError> {
         self.known.find_era(credentials.as_ref()).await
     }
 
     /// The era, if it is known within the time that a client waits for a first byte. The request to the server
     /// goes on.
-    pub async fn era_soon(&self, credentials: Option<HeaderValue>) -> Option<Era> {
+    pub async fn era_soon(&self, credentials: Option<Credentials>) -> Option<Era> {
         let asking = timeout(SOON, self.era(credentials)).await;
         asking.ok()?.ok()
     }
 
     /// Asks the server for its era again, because it refused something that a server of the known era would
     /// not. Takes a few seconds at most, and asks only if the last time is long enough ago.
-    pub async fn doubt_era(&self, credentials: Option<HeaderValue>) {
+    pub async fn doubt_era(&self, credentials: Option<Credentials>) {
         self.known.doubt(credentials).await;
     }
 
@@ -248,6 +260,7 @@ impl Upstream {
     /// Begins one request. Nothing is sent until its events are polled.
     pub fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange {
         let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
+        let operation = self.operation(era, &outgoing);
         let exchange = if outgoing.native_task && era == Era::Legacy {
             let server = self.server.clone();
             native_task::legacy::begin(Arc::new(move |one| server.begin(era, one)), outgoing)
@@ -255,7 +268,23 @@ impl Upstream {
             self.server.begin(era, outgoing)
         };
         let asked = (era, &*method);
-        self.known.watched(exchange, asked, credentials.as_ref())
+        let exchange = self.known.watched(exchange, asked, credentials.as_ref());
+        measured(exchange, operation)
+    }
+
+    /// The measurement of a request, where somebody reads it.
+    fn operation(&self, era: Era, outgoing: &UpstreamRequest) -> Option<Operation> {
+        // A legacy server's revision is a matter of its sessions.
+        let version = match era {
+            Era::Modern => MODERN,
+            Era::Legacy => "",
+        };
+        let transport = match &self.server {
+            Server::Http(_) => "tcp",
+            Server::Program(_) => "pipe",
+        };
+        let name = outgoing.name.as_deref();
+        Operation::begin(Side::Client, &outgoing.method, name, version, transport)
     }
 
     /// Follows a modern server's own task, which came as the answer to that call. `None`: the answer is no
@@ -283,7 +312,7 @@ impl Upstream {
     /// Passes a client's request and the answer on as bytes. Not for programs, see [`Self::speaks_http`].
     pub async fn pass(
         &self,
-        parts: Parts,
+        parts: Box<Parts>,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, Failure> {
         let Server::Http(http_server) = &self.server else {
@@ -295,10 +324,9 @@ impl Upstream {
             .starts_with(WELL_KNOWN)
             .then_some(WELL_KNOWN);
         let is_message = parts.method == Method::POST;
-        let credentials = parts.headers.get(AUTHORIZATION).cloned();
+        let credentials = http_server.origin.credentials().of(&parts.headers);
         let passed = http_server.origin.pass(parts, body, well_known).await;
         if is_message && passed.as_ref().is_ok_and(|it| is_refusal(it.status())) {
-            let credentials = credentials.filter(|_| self.forwards_credentials());
             self.known.doubt_beside(credentials);
         }
         passed
@@ -308,7 +336,7 @@ impl Upstream {
     pub fn listen(
         &self,
         caller: [u8; 16],
-        credentials: Option<HeaderValue>,
+        credentials: Option<Credentials>,
         capabilities: Arc<str>,
         filter: Arc<str>,
     ) -> Listening {

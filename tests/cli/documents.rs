@@ -33,7 +33,7 @@ fn help(command: &str) -> BTreeSet<String> {
     flags(&String::from_utf8(output.stdout).unwrap())
 }
 
-const COMMANDS: [&str; 5] = ["run", "stdio", "wrap", "check", "demo"];
+const COMMANDS: [&str; 6] = ["run", "stdio", "wrap", "check", "call", "demo"];
 
 /// Each `raincheck COMMAND --flag ..` of a line, up to what is no part of it.
 fn commands(line: &str) -> Vec<(String, BTreeSet<String>)> {

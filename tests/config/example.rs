@@ -11,6 +11,15 @@ fn the_example_file_is_the_defaults() {
     assert_eq!(written, defaults);
 }
 
+const SECRET_FILES: [&str; 6] = [
+    "url_file = ",
+    "seal_key_file = ",
+    "seal_key_previous_file = ",
+    "token_file = ",
+    "header_files = ",
+    "env_files = ",
+];
+
 /// The example with its comments that are settings, but for the lines that `of_another` names: a
 /// server has an address or is run.
 fn whole_example(of_another: &[&str]) -> Config {
@@ -30,6 +39,9 @@ fn whole_example(of_another: &[&str]) -> Config {
             if is_setting { setting } else { line }
         });
     let lines = lines.filter(|line| !of_another.iter().any(|start| line.starts_with(start)));
+    // Files of secrets are read, and stand in place of settings that are here, too.
+    let of_secret = |line: &str| SECRET_FILES.iter().any(|key| line.starts_with(key));
+    let lines = lines.filter(|line| !of_secret(line));
     let example = lines.collect::<Vec<_>>().join("\n");
     let example = example.replace("http://127.0.0.1:8000", "https://tools.example.com");
     // The secrets that the example shows are refused, because everyone can read them.
@@ -52,11 +64,14 @@ fn what_the_example_file_leaves_out_is_there_too() {
         "key = \"/etc/raincheck/upstream",
         "authorization = ",
         "x-api-key = ",
+        "credentials = ",
+        "caller_header = ",
     ]);
     assert_eq!(config.upstream.server.to_string(), "npx");
     assert_eq!(config.replica.id, "web-0");
     assert!(config.listen.tls.is_some());
     assert!(config.auth.tokens_file.is_some() && config.auth.jwt.len() == 1);
+    assert!(config.auth.client_roots.is_some());
     assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
     let (rule, place) = config.rules.for_tool("build_all");

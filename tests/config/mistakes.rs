@@ -16,7 +16,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
              [tasks]: mode, grace_window, companion_tools, companion_prefix, fallback_after, \
              require_tasks, input, retention, max_duration, poll_interval, input_timeout, \
              result_bytes_max, on_owner_lost, concurrency, queue, heartbeat, attach, \
-             attach_window",
+             attach_window, scopes",
     ),
     (
         "[task]\nmode = 'auto'",
@@ -32,7 +32,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
              name, mode, grace_window, fallback_after, require_tasks, input, retention, \
              max_duration, poll_interval, input_timeout, result_bytes_max, on_owner_lost, \
-             concurrency, queue, heartbeat, attach, attach_window",
+             concurrency, queue, heartbeat, attach, attach_window, scopes",
     ),
     (
         "[[tools]]\nname = 'a'\nmode = 'sometimes'",

@@ -1,6 +1,6 @@
 //! The wrapped server: an address or a program.
 
-use raincheck::config::{Secret, TransportChoice, Wrapped, WrappedCommand};
+use raincheck::config::{CredentialUse, Secret, TransportChoice, Wrapped, WrappedCommand};
 
 use super::*;
 
@@ -203,6 +203,107 @@ fn credentials_go_to_loopback_only() {
     assert!(local("http://[::1]:8000/mcp"));
     assert!(!local("http://10.0.0.1/mcp"));
     assert!(!local("https://localhost.example.com/mcp"));
+}
+
+fn used_credentials(lines: &str) -> Result<CredentialUse, String> {
+    let config = File::new(&format!("[upstream]\n{lines}")).load(&Flags::default(), &[])?;
+    Ok(config.upstream.credentials.used)
+}
+
+const HERE: &str = "url = 'http://127.0.0.1:1/mcp'\n";
+const THERE: &str = "url = 'https://t.example/mcp'\n";
+const OWN: &str = "headers.authorization = 'Bearer x'\n";
+
+#[test]
+fn what_the_server_gets_of_credentials() {
+    for (lines, expected) in [
+        (HERE.to_owned(), CredentialUse::Forward),
+        (THERE.to_owned(), CredentialUse::Strip),
+        (
+            "url = 'unix:/run/mcp.sock'".to_owned(),
+            CredentialUse::Forward,
+        ),
+        ("command = ['server']".to_owned(), CredentialUse::Strip),
+        (format!("{HERE}{OWN}"), CredentialUse::Static),
+        (
+            format!("{THERE}{OWN}credentials = 'static'"),
+            CredentialUse::Static,
+        ),
+        (format!("{HERE}credentials = 'strip'"), CredentialUse::Strip),
+        (
+            format!("{THERE}same_resource = true"),
+            CredentialUse::Forward,
+        ),
+        (
+            format!("{THERE}same_resource = true\ncredentials = 'forward'"),
+            CredentialUse::Forward,
+        ),
+    ] {
+        assert_eq!(used_credentials(&lines), Ok(expected), "{lines}");
+    }
+}
+
+#[test]
+fn credentials_that_cannot_go_are_refused() {
+    for (lines, says) in [
+        (
+            format!("{THERE}credentials = 'forward'"),
+            "Set upstream.same_resource = true",
+        ),
+        (
+            format!("{HERE}{OWN}credentials = 'forward'"),
+            "takes the place of every client's",
+        ),
+        (
+            format!("{HERE}credentials = 'static'"),
+            "upstream.headers.authorization is not set",
+        ),
+        (
+            format!("{HERE}{OWN}credentials = 'strip'"),
+            "write \"static\"",
+        ),
+        (
+            format!("{HERE}credentials = 'both'"),
+            "is not one of \"forward\", \"strip\", \"static\"",
+        ),
+        (
+            format!("{THERE}{OWN}same_resource = true"),
+            "same_resource: is true, but",
+        ),
+        (
+            "command = ['server']\ncredentials = 'strip'".to_owned(),
+            "is for a server with a URL",
+        ),
+        (
+            format!("{HERE}caller_header = 'x-caller'"),
+            "nobody is asked who it is",
+        ),
+        (
+            format!("{HERE}caller_header = 'Mcp-Session-Id'"),
+            "must be in lower case",
+        ),
+        (
+            format!("{HERE}caller_header = 'mcp-session-id'"),
+            "belongs to HTTP, to MCP",
+        ),
+        (
+            format!("{THERE}forward_headers = ['x-key']\n[auth]\ncredential_headers = ['x-key']"),
+            "\"x-key\" is one of auth.credential_headers",
+        ),
+        (
+            format!("{HERE}[auth]\ncredential_headers = ['authorization']"),
+            "is a credential without being named",
+        ),
+        (
+            format!(
+                "{HERE}caller_header = 'x-key'\n[auth]\ntokens_file = 't'\ncredential_headers = ['x-key']"
+            ),
+            "raincheck writes this header itself",
+        ),
+    ] {
+        let wrong = used_credentials(&lines).unwrap_err();
+        assert!(wrong.contains(says), "{lines}: {wrong}");
+    }
 }
 
 /// A program is one replica's own, and so is what runs on its machine.

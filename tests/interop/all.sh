@@ -15,6 +15,7 @@
 #   spellings            spellings.mjs: a call that a rule refuses, spelled in thirty ways, in front of server-everything and fastmcp 3
 #   desync               desync.mjs: a Node server that answers before it reads, and clients that announce bytes that never come
 #   peer                 peer.mjs: who a FastMCP server takes a client for that lies about its address
+#   signin               signin.mjs: the TypeScript and the Python SDK sign in at oidc-provider, and renew their token during a task
 #   sleeper              sleeper.mjs: server-everything behind 6 s of sleep, for the client 2.4 over HTTP and over a pipe
 #   examples             examples.mjs: what is in examples/, in front of server-everything
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
@@ -31,7 +32,7 @@ lane() {
     return
   fi
   case $1 in
-    wrapped | plain | patience | agents | large | spellings | desync | peer | sleeper)
+    wrapped | plain | patience | agents | large | spellings | desync | peer | sleeper | signin)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
@@ -106,11 +107,11 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience wrapped plain agents large spellings desync peer sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(patience signin wrapped plain agents large spellings desync peer sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch
-# One of the three, patience, only waits.
+# Two of them, patience and signin, mostly wait.
 lanes 3 "${LANES[@]}"
 cd "$SCRATCH"
 LINE=$(closing_line "${LANES[@]/%/.out}")

@@ -19,9 +19,9 @@ export async function serve(era, dir, started) {
   return port;
 }
 
-/** Raincheck in front of the upstream on the port `inner`; returns the address for clients. */
-export async function front(inner, config, dir, started, environment = {}) {
-  const port = await freePort();
+/** Raincheck in front of the upstream on the port `inner`, on that port or any; returns the address for clients. */
+export async function front(inner, config, dir, started, environment = {}, port = undefined) {
+  port ??= await freePort();
   const proxy = start(
     [RAINCHECK, "run", "--config", config, "--store", "memory:", "--listen", `127.0.0.1:${port}`,
       "--upstream", `http://127.0.0.1:${inner}/mcp`],

@@ -98,6 +98,10 @@ impl Store for Faulty {
         self.inner.caller_key().await
     }
 
+    async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
+        self.inner.tell(id).await
+    }
+
     fn changes(&self) -> Changes {
         self.inner.changes()
     }

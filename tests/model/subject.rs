@@ -220,43 +220,15 @@ impl Subject {
     }
 
     fn new_task(&self, announced: bool, safe: bool) -> state::Task {
-        let now_ms = self.clock.now_ms();
         state::Task {
-            id: TaskId::random(),
-            caller: Caller::from_bytes([1; 16]),
-            method: "tools/call".into(),
-            name: "tool".into(),
-            created_ms: now_ms,
-            updated_ms: now_ms,
-            deadline_ms: now_ms + LIFE * 1_000,
-            ttl_ms: 3_600_000,
-            poll_interval_ms: 1_000,
-            input_timeout_ms: None,
             announced,
-            listed: false,
-            on_disconnect: state::OnDisconnect::Cancel,
-            digest: None,
             owner: Some(self.replicas[0].clone()),
-            fence: Fence(1),
-            reach: Reach::Shared,
             on_owner_lost: if safe {
                 OnOwnerLost::Rerun
             } else {
                 OnOwnerLost::Resume
             },
-            attempts: 0,
-            released: false,
-            leg: state::Leg::Sent(1),
-            sent_ms: Some(now_ms),
-            input_wait_ms: 0,
-            questions: Vec::new(),
-            round: 0,
-            resume: None,
-            request_state: None,
-            status_message: None,
-            progress: None,
-            outcome: None,
-            must_tell: false,
+            ..new_task(self.clock.now_ms())
         }
     }
 
@@ -399,5 +371,43 @@ fn refusal(why: Rejected) -> &'static str {
         Rejected::Unchanged => "unchanged",
         Rejected::TooManyQuestions => "too many",
         Rejected::OutOfTurn => "out of turn",
+    }
+}
+
+/// A call that was just sent, and of which its client heard.
+pub(crate) fn new_task(now_ms: u64) -> state::Task {
+    state::Task {
+        id: TaskId::random(),
+        caller: Caller::from_bytes([1; 16]),
+        method: "tools/call".into(),
+        name: "tool".into(),
+        created_ms: now_ms,
+        updated_ms: now_ms,
+        deadline_ms: now_ms + LIFE * 1_000,
+        ttl_ms: 3_600_000,
+        poll_interval_ms: 1_000,
+        input_timeout_ms: None,
+        announced: true,
+        listed: false,
+        on_disconnect: state::OnDisconnect::Cancel,
+        digest: None,
+        owner: Some(Incarnation::new("a")),
+        fence: Fence(1),
+        reach: Reach::Shared,
+        on_owner_lost: OnOwnerLost::Resume,
+        attempts: 0,
+        released: false,
+        leg: state::Leg::Sent(1),
+        sent_ms: Some(now_ms),
+        input_wait_ms: 0,
+        questions: Vec::new(),
+        round: 0,
+        resume: None,
+        request_state: None,
+        status_message: None,
+        progress: None,
+        outcome: None,
+        must_tell: false,
+        log: None,
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use raincheck::clock::Clock;
 use raincheck::mcp::version::Era;
 use raincheck::room::BufferBudget;
+use raincheck::runner::call_log::log::EventLog;
 use raincheck::runner::{Announce, CallSpec, Runner, RunnerSettings};
 use raincheck::store::Store;
 use raincheck::store::key_value::KeyValue;
@@ -69,6 +70,18 @@ impl Surroundings {
         }
     }
 
+    /// A replica that is never started, and sees the store as it is.
+    pub(crate) fn observer(&self) -> Replica {
+        let link = Arc::new(Link::new(self.dice.clone()));
+        let runner = self.runner(Arc::clone(&self.store), &link, Incarnation::new("observer"));
+        Replica { runner, link }
+    }
+
+    /// What the store says of this log from now on is watched.
+    pub(crate) fn watch_log(&self, log: &EventLog) {
+        self.book.watch_log(log.clone());
+    }
+
     pub(crate) async fn start(&self, number: usize) -> Replica {
         let link = Arc::new(Link::new(self.dice.clone()));
         let incarnation = Incarnation::new(&format!("replica-{number}"));
@@ -80,12 +93,27 @@ impl Surroundings {
             planted: self.planted,
             commits: Mutex::new(self.dice.below(7)),
         });
+        let runner = self.runner(store, &link, incarnation);
+        // A replica that cannot reach the store at its start starts again, as its supervisor would.
+        while runner.start().await.is_err() {
+            sleep(Duration::from_millis(100)).await;
+        }
+        Replica { runner, link }
+    }
+
+    fn runner(
+        &self,
+        store: Arc<dyn Store>,
+        link: &Arc<Link>,
+        incarnation: Incarnation,
+    ) -> Arc<Runner> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let patience = StorePatience {
             read: Duration::from_secs(2),
             create: Duration::from_secs(1),
         };
         let settings = RunnerSettings {
+            calls_per_caller: None,
             calls_max: 100,
             room: BufferBudget::new(1 << 20),
             concurrency: None,
@@ -93,26 +121,21 @@ impl Surroundings {
             exclusive_store: false,
             shared_clock: None,
             reach: Reach::Shared,
-            sealer: Some(Sealer::new("sim", &[7; 32], None)),
+            sealer: Some(Sealer::new("sim", &[7; 32], &[])),
         };
         let server = LinkedServer {
             server: Arc::clone(&self.server),
-            link: Arc::clone(&link),
+            link: Arc::clone(link),
             era: self.era,
         };
-        let runner = Runner::new(
+        Runner::new(
             Ledger::new(Arc::clone(&store), Arc::clone(&clock), patience),
             KeyValue::new(store, clock, patience),
             Arc::new(server),
             incarnation,
             Arc::new(Rules::new(Rule::default(), Vec::new())),
             settings,
-        );
-        // A replica that cannot reach the store at its start starts again, as its supervisor would.
-        while runner.start().await.is_err() {
-            sleep(Duration::from_millis(100)).await;
-        }
-        Replica { runner, link }
+        )
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use raincheck::runner::call_log::entry::LogEntry;
+use raincheck::runner::call_log::log::EventLog;
 use raincheck::store::kv::{KvStore, Name};
 use raincheck::store::record::{decode, encode};
 use raincheck::store::{Beat, Changes, Commit, Store, StoreError, Stored, Write};
@@ -23,12 +25,16 @@ pub(crate) enum Planted {
     SameFence,
     /// Now and then a commit that was acknowledged was never written.
     Forgets,
+    /// A name that is taken is given once more.
+    ClaimsTwice,
 }
 
 /// What was committed so far, and what was wrong with it.
 #[derive(Debug, Default)]
 pub(crate) struct CommitWatch {
     tasks: Mutex<HashMap<TaskId, Task>>,
+    /// The logs of calls, as they are in the store.
+    logs: Mutex<HashMap<Name, EventLog>>,
     wrongs: Mutex<Vec<String>>,
 }
 
@@ -48,6 +54,32 @@ impl CommitWatch {
 
     pub(crate) fn last(&self, id: TaskId) -> Option<Task> {
         self.tasks.lock().unwrap().get(&id).cloned()
+    }
+
+    pub(crate) fn watch_log(&self, log: EventLog) {
+        self.logs.lock().unwrap().insert(log.name(), log);
+    }
+
+    /// Judges an entry that `by` writes into the log of a call: the owner writes, and an entry that stands stays
+    /// as it is.
+    async fn appends(&self, by: &Incarnation, name: Name, number: u64, entry: &Bytes) {
+        let Some(log) = self.logs.lock().unwrap().get(&name).cloned() else {
+            return;
+        };
+        let owner = log.standing().await.unwrap().and_then(|it| it.owner);
+        if let Some(owner) = owner.filter(|owner| owner != by) {
+            let (by, owner) = (by.as_str(), owner.as_str());
+            self.wrong(format!("a log of {owner} is written by {by}"));
+        }
+        let stands = log.behind(number - 1).await.unwrap();
+        let entry = LogEntry::read(entry.clone()).unwrap();
+        let is_another = |(at, stands): &(u64, LogEntry)| {
+            *at == number && (stands.kind(), stands.json()) != (entry.kind(), entry.json())
+        };
+        if let Some((_, stands)) = stands.iter().find(|stands| is_another(stands)) {
+            let (was, is) = (stands.json(), entry.json());
+            self.wrong(format!("entry {number} of a log was {was} and is {is}"));
+        }
     }
 
     /// Judges a commit that the store acknowledged to `by`.
@@ -115,7 +147,7 @@ impl LinkedStore {
         let mut write = write.clone();
         let task = decode(&write.record)?.task;
         match self.planted {
-            None => {}
+            None | Some(Planted::ClaimsTwice) => {}
             Some(Planted::SameFence) => {
                 if let Some(before) = self.book.last(task.id)
                     && before.fence != task.fence
@@ -218,6 +250,10 @@ impl Store for LinkedStore {
         self.inner.caller_key().await
     }
 
+    async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
+        self.through(self.inner.tell(id)).await
+    }
+
     fn changes(&self) -> Changes {
         self.inner.changes()
     }
@@ -231,8 +267,16 @@ impl KvStore for LinkedStore {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        self.through(self.inner.claim(name, value, expires_ms))
-            .await
+        let claiming = async {
+            match self.planted {
+                Some(Planted::ClaimsTwice) => {
+                    self.inner.put(name, value, expires_ms).await?;
+                    Ok(None)
+                }
+                _ => self.inner.claim(name, value, expires_ms).await,
+            }
+        };
+        self.through(claiming).await
     }
 
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
@@ -246,8 +290,16 @@ impl KvStore for LinkedStore {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
-        let replace = self.inner.replace(name, expected, value, expires_ms);
-        self.through(replace).await
+        let replacing = async {
+            match self.planted {
+                Some(Planted::LastWriteWins) => {
+                    self.inner.put(name, value, expires_ms).await?;
+                    Ok(true)
+                }
+                _ => self.inner.replace(name, expected, value, expires_ms).await,
+            }
+        };
+        self.through(replacing).await
     }
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
@@ -265,8 +317,11 @@ impl KvStore for LinkedStore {
         entry: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
-        let append = self.inner.append(log, number, entry, expires_ms);
-        self.through(append).await
+        let appending = async {
+            self.book.appends(&self.by, log, number, &entry).await;
+            self.inner.append(log, number, entry, expires_ms).await
+        };
+        self.through(appending).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {

@@ -19,7 +19,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
+use crate::joined;
 use crate::link::{End, Link};
+use crate::logged::{self, LogTally, Logged};
 use crate::replica::{DEADLINE, LEASE, Replica, Surroundings, call_spec};
 use crate::server::{Script, raw};
 use crate::store::Planted;
@@ -28,9 +30,15 @@ const CALLS: u64 = 12;
 /// Faults come for so long; then everything heals.
 const STORM: Duration = Duration::from_secs(40);
 
-struct World {
-    all: Surroundings,
+pub(crate) struct World {
+    pub(crate) all: Surroundings,
     replicas: Mutex<[Replica; 2]>,
+    /// Sees the store as it is, and carries nothing.
+    pub(crate) observer: Replica,
+    /// Clients that had the answer to a call with a key.
+    pub(crate) joined: AtomicU32,
+    pub(crate) logged: Logged,
+    drained: AtomicU32,
     /// The tasks that clients heard of, by the keys of their calls.
     announced: Mutex<BTreeMap<String, TaskId>>,
     plain: AtomicU32,
@@ -56,6 +64,10 @@ pub(crate) struct Tally {
     pub(crate) questions: u32,
     /// Calls whose clients heard that they had no effect.
     pub(crate) unsent: u32,
+    /// Clients that had the answer to a call with a key.
+    pub(crate) joined: u32,
+    pub(crate) logged: LogTally,
+    pub(crate) drained: u32,
 }
 
 impl Tally {
@@ -70,6 +82,9 @@ impl Tally {
         self.repeated += other.repeated;
         self.questions += other.questions;
         self.unsent += other.unsent;
+        self.joined += other.joined;
+        self.logged.add(&other.logged);
+        self.drained += other.drained;
     }
 }
 
@@ -84,8 +99,12 @@ pub(crate) async fn history(seed: u64, planted: Option<Planted>) -> Tally {
     let all = Surroundings::new(dice, era, planted);
     let replicas = [all.start(0).await, all.start(1).await];
     let world = Arc::new(World {
+        observer: all.observer(),
         all,
         replicas: Mutex::new(replicas),
+        joined: AtomicU32::new(0),
+        logged: Logged::default(),
+        drained: AtomicU32::new(0),
         announced: Mutex::default(),
         plain: AtomicU32::new(0),
         unsent: Mutex::default(),
@@ -102,6 +121,21 @@ impl World {
             clients.spawn(async move {
                 sleep(world.all.dice.millis(0, 20_000)).await;
                 world.client(&format!("call-{number}")).await;
+            });
+        }
+        self.enter_joined();
+        for key in joined::clients() {
+            let world = Arc::clone(self);
+            clients.spawn(async move {
+                sleep(world.all.dice.millis(0, 20_000)).await;
+                world.joining_client(&key).await;
+            });
+        }
+        for number in 0..logged::CALLS {
+            let world = Arc::clone(self);
+            clients.spawn(async move {
+                sleep(world.all.dice.millis(0, 20_000)).await;
+                world.logged_client(number).await;
             });
         }
         let storm = async {
@@ -123,13 +157,20 @@ impl World {
     /// Something happens to one replica.
     async fn befall(&self) {
         let number = usize::try_from(self.all.dice.below(2)).unwrap();
-        let link = Arc::clone(&self.replicas.lock().unwrap()[number].link);
-        match self.all.dice.below(4) {
+        let Replica { runner, link } = self.replicas.lock().unwrap()[number].clone();
+        match self.all.dice.below(5) {
             0 => {
                 link.kill();
                 sleep(self.all.dice.millis(100, 8_000)).await;
-                let replica = self.all.start(number).await;
-                self.replicas.lock().unwrap()[number] = replica;
+                self.start_again(number).await;
+            }
+            // A new version is rolled out.
+            4 => {
+                runner.refuse();
+                runner.drain(self.all.dice.millis(1_000, 6_000)).await;
+                link.kill();
+                self.drained.fetch_add(1, Ordering::Relaxed);
+                self.start_again(number).await;
             }
             1 => link.cut(End::Server, self.all.dice.millis(200, 4_000), false),
             // Often longer than a lease: others take over what this replica still carries.
@@ -145,7 +186,12 @@ impl World {
         }
     }
 
-    fn replica(&self) -> Replica {
+    async fn start_again(&self, number: usize) {
+        let replica = self.all.start(number).await;
+        self.replicas.lock().unwrap()[number] = replica;
+    }
+
+    pub(crate) fn replica(&self) -> Replica {
         let number = usize::try_from(self.all.dice.below(2)).unwrap();
         self.replicas.lock().unwrap()[number].clone()
     }
@@ -262,8 +308,12 @@ impl World {
     async fn judge(&self) -> Tally {
         let mut tally = Tally {
             plain: self.plain.load(Ordering::Relaxed),
+            joined: self.joined.load(Ordering::Relaxed),
+            drained: self.drained.load(Ordering::Relaxed),
+            logged: self.logged.told.lock().unwrap().clone(),
             ..Tally::default()
         };
+        self.judge_joined();
         for number in 0..CALLS {
             let key = format!("call-{number}");
             let effects = self.all.server.effects(&key);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use raincheck::store::kv::{Kind, Name};
 use raincheck::store::{ChangeEvent, Commit, TaskChange, Write};
 use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 use tokio::task::JoinSet;
@@ -238,6 +239,32 @@ pub(crate) async fn changes_are_seen_in_order_and_creations_are_not(rig: &Rig) {
     let mut late = rig.store.changes();
     let more = tokio::time::timeout(Duration::from_millis(20), late.next()).await;
     assert!(more.is_err(), "followed from now on, but saw {more:?}");
+}
+
+pub(crate) async fn what_is_told_is_seen_and_changes_nothing(rig: &Rig) {
+    let mut changes = rig.store.changes();
+    let write = rig.create();
+    done(rig.store.commit(&write).await.unwrap());
+    let name = Name::of(Kind::Cancel, &["told"]);
+    let until = rig.now_ms() + 60_000;
+    rig.store.put(name, "value".into(), until).await.unwrap();
+    // Also an id that is a task's.
+    for id in [name.told_as(), write.id] {
+        rig.store.tell(id).await.unwrap();
+        let seen = tokio::time::timeout(Duration::from_secs(10), changes.next()).await;
+        let told = TaskChange {
+            id,
+            revision: Revision(0),
+        };
+        assert_eq!(seen.unwrap(), ChangeEvent::Changed(told));
+    }
+    assert_eq!(rig.store.find(name).await.unwrap().unwrap(), "value");
+    let value = rig.store.load(write.id).await.unwrap().unwrap();
+    assert_eq!(
+        (value.version.revision, value.record),
+        (Revision(1), write.record)
+    );
+    assert!(rig.store.load(name.told_as()).await.unwrap().is_none());
 }
 
 pub(crate) async fn a_record_may_be_empty_or_large_and_of_any_bytes(rig: &Rig) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use raincheck::clock::{Clock as _, System};
 use raincheck::store::{ChangeEvent, Store as _, StoreError, TaskChange, Write};
-use raincheck::task::id::{Fence, Incarnation, Revision};
+use raincheck::task::id::{Fence, Incarnation, Revision, TaskId};
 
 use crate::redis_server::RedisServer;
 use crate::rig::{conflict, create_until, done, hour, raw, redis_store, update};
@@ -65,6 +65,19 @@ async fn every_key_has_an_expiry_but_the_documented_one() {
             _ => assert!((3_500_000..=3_600_000).contains(&left), "{key}: {left}"),
         }
     }
+}
+
+/// Also where nothing was committed before.
+#[tokio::test]
+async fn a_log_that_was_only_told_something_expires() {
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    store.tell(TaskId::random()).await.unwrap();
+    let mut raw = raw(&server).await;
+    let mut left = redis::cmd("PTTL");
+    left.arg("{ns:00}:log");
+    let left: i64 = left.query_async(&mut raw).await.unwrap();
+    assert!((1..=3_600_000).contains(&left), "{left}");
 }
 
 #[tokio::test]

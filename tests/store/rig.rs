@@ -10,6 +10,8 @@ use raincheck::clock::{Clock, Manual, System};
 use raincheck::store::embedded::Embedded;
 use raincheck::store::memory::Memory;
 use raincheck::store::redis::{Namespace, Redis, RedisOptions};
+use raincheck::store::seal::Sealer;
+use raincheck::store::sealed::Sealed;
 use raincheck::store::{Commit, Nonce, Store, Stored, Version, Write};
 use raincheck::task::id::{Caller, Revision, TaskId};
 use tokio_util::sync::CancellationToken;
@@ -52,6 +54,17 @@ impl Rig {
 
     pub(crate) fn embedded_in_memory() -> Self {
         Self::manual(|clock| Arc::new(Embedded::in_memory(clock).unwrap()), ())
+    }
+
+    /// A file under the layer that seals.
+    pub(crate) async fn sealed() -> Self {
+        let rig = Self::embedded();
+        let sealer = Sealer::new("contract", &[7; 32], &[]);
+        let sealed = Sealed::sealing(Arc::clone(&rig.store), sealer, START_MS).await;
+        Self {
+            store: Arc::new(sealed.unwrap()),
+            ..rig
+        }
     }
 
     pub(crate) async fn redis() -> Self {

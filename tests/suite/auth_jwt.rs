@@ -123,7 +123,7 @@ async fn a_forged_token_gets_nowhere(era: Era) {
     for (token, says) in [
         (
             other(json!({"aud": "https://other.example"}), json!({})),
-            "somebody else",
+            "another audience",
         ),
         (other(json!({"exp": now_s() - 31}), json!({})), "expired"),
         (other(json!({"exp": null}), json!({})), "no end"),

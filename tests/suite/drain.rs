@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::net::TcpStream;
 
+use crate::operators_log::sample;
 use crate::support::client::Answer;
 use crate::support::proxy::until_closed;
 use crate::support::shape::assert_state;
@@ -15,6 +16,7 @@ in_both_eras!(
     open_connections_hear_of_their_tasks_and_make_no_more,
     what_outlasts_the_grace_fails_within_it,
     a_drain_by_get_waits_for_calls_and_leaves_the_process,
+    a_drain_without_a_signal_ends_the_process,
     a_second_drain_joins_the_first,
     a_call_of_a_client_without_tasks_is_waited_for,
 );
@@ -25,7 +27,7 @@ const DRAIN: &str = "/drain/correct-horse-battery-staple";
 fn config(drain: &str) -> Config {
     Config::always()
         .http2()
-        .probed("")
+        .probed("listen = \"127.0.0.1:0\"")
         .section("drain", &format!("token = {TOKEN:?}\n{drain}"))
 }
 
@@ -98,6 +100,8 @@ async fn open_connections_hear_of_their_tasks_and_make_no_more(era: Era) {
     let refused: Answer = client.call("echo", json!({"text": "x"})).await;
     assert_eq!(refused.refusal().0, 503);
     assert_eq!(rig.upstream.tally("echo").started, 0);
+    let counted = "raincheck_refusals_total{limit=\"drain\"}";
+    assert_eq!(sample(&rig, counted).await, Some(1.0));
     assert_state(&client.get(&held).await, "working");
     rig.upstream.release("held");
     assert!(rig.proxy.ended().await.success());
@@ -165,6 +169,14 @@ async fn a_drain_by_get_waits_for_calls_and_leaves_the_process(era: Era) {
     );
     rig.proxy.restart().await;
     assert_state(&rig.client().get(&task).await, "completed");
+}
+
+async fn a_drain_without_a_signal_ends_the_process(era: Era) {
+    let (mut rig, probes) = rig(era, config("grace = \"1s\"")).await;
+    assert_eq!(probes.page(DRAIN).await.status, 200);
+    assert!(rig.proxy.ended().await.success());
+    let log = rig.proxy.log();
+    assert!(log.contains("no signal came after the drain"), "{log}");
 }
 
 async fn a_second_drain_joins_the_first(era: Era) {

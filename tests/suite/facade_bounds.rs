@@ -103,11 +103,13 @@ async fn an_answer_that_nobody_asked_for_is_not_kept() {
         assert_eq!(session.reply(&stray, accept("Eve")).await, 202);
     }
     let mut store = pair.connect().await;
-    let all: Vec<String> = redis::cmd("KEYS")
+    let mut all: Vec<String> = redis::cmd("KEYS")
         .arg("*:n:*")
         .query_async(&mut store)
         .await
         .unwrap();
+    // The fingerprint of the seal key, which each replica looks for when it starts.
+    all.retain(|key| !key.contains(":n:f"));
     assert_eq!(all.len(), 1, "the session alone: {all:?}");
 }
 

@@ -11,6 +11,7 @@ use crate::support::{Client, Config, Era, PATIENCE, Rig, eventually, in_both_era
 in_both_eras!(
     each_task_ends_with_a_line_and_is_counted,
     a_call_that_gets_its_answer_is_counted_without_a_task,
+    both_sides_of_a_request_are_measured,
     an_outage_of_the_store_does_not_fill_the_log,
 );
 
@@ -133,6 +134,91 @@ async fn a_call_that_gets_its_answer_is_counted_without_a_task(era: Era) {
     );
 }
 
+/// The samples of a histogram's count, by the labels that matter here.
+fn measured(seen: &BTreeMap<String, f64>, side: &str, parts: &[&str]) -> f64 {
+    let name = format!("mcp_{side}_operation_duration_seconds_count");
+    let fits = |key: &&String| key.starts_with(&name) && parts.iter().all(|it| key.contains(it));
+    seen.iter()
+        .filter(|(key, _)| fits(key))
+        .map(|(_, count)| count)
+        .sum()
+}
+
+async fn both_sides_of_a_request_are_measured(era: Era) {
+    let rig = Rig::start(
+        era,
+        with_operators(Config::auto("10s").tool("work", "mode = \"always\"")),
+    )
+    .await;
+    let client = rig.client();
+    client
+        .call("echo", json!({"text": SECRET}))
+        .await
+        .into_result();
+    client.call("fail", json!({})).await.into_result();
+    client.call("error", json!({})).await;
+    let task = client.call("work", json!({"ms": 1})).await.into_task();
+    client.until(&task, "completed").await;
+    let steps = json!({"n": 2, "nonce": "s"});
+    rig.upstream.release("s");
+    let streamed = client.calling("steps", steps).edit(|message| {
+        message["params"]["_meta"]["progressToken"] = json!(1);
+    });
+    streamed.send().await;
+
+    let seen = samples(&rig).await;
+    for side in ["server", "client"] {
+        let count = |parts: &[&str]| Some(measured(&seen, side, parts));
+        let good = r#"error_type="""#;
+        assert_eq!(
+            count(&[r#"tool_name="echo""#, good]),
+            Some(1.0),
+            "{side}: {seen:?}"
+        );
+        let failed = [r#"tool_name="fail""#, r#"error_type="tool_error""#];
+        assert_eq!(count(&failed), Some(1.0), "{side}: {seen:?}");
+        let code = [r#"tool_name="error""#, r#"status_code="-3"#];
+        assert_eq!(count(&code), Some(1.0), "{side}: {seen:?}");
+        assert_eq!(
+            count(&[r#"tool_name="work""#, good]),
+            Some(1.0),
+            "{side}: {seen:?}"
+        );
+        assert_eq!(
+            count(&[r#"tool_name="steps""#, good]),
+            Some(1.0),
+            "{side}: {seen:?}"
+        );
+    }
+    let polls = [
+        r#"method_name="tasks/get""#,
+        r#"version="2026-07-28""#,
+        r#"transport="tcp""#,
+    ];
+    assert!(measured(&seen, "server", &polls) >= 1.0, "{seen:?}");
+    check_metrics(&rig).await;
+}
+
+/// Lets Prometheus's own tool judge a scrape.
+async fn check_metrics(rig: &Rig) {
+    let operators = Client::of(rig.proxy.operators().await);
+    let page = operators.page("/metrics").await.of_status(200).unwrap();
+    let mut promtool = std::process::Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("promtool is installed (tests/setup.sh)");
+    std::io::Write::write_all(&mut promtool.stdin.take().unwrap(), page.body.as_bytes()).unwrap();
+    let judged = promtool.wait_with_output().unwrap();
+    let complaint = String::from_utf8_lossy(&judged.stderr);
+    assert!(
+        judged.status.success() && complaint.is_empty(),
+        "{complaint}"
+    );
+}
+
 async fn an_outage_of_the_store_does_not_fill_the_log(era: Era) {
     let mut redis = RedisServer::start();
     let config = Config::always()
@@ -178,6 +264,9 @@ async fn strangers_learn_nothing() {
     assert_eq!(answer.status, 200);
     let answer = get("/livez").header("authorization", &bearer).send().await;
     assert_eq!(answer.json(), json!({"live": true}));
-    let nothing = get("/tasks").header("authorization", &bearer).send().await;
+    let nothing = get("/nothing")
+        .header("authorization", &bearer)
+        .send()
+        .await;
     assert_eq!(nothing.status, 404);
 }

@@ -98,10 +98,12 @@ async fn a_newer_record_is_told_and_not_changed(era: Era) {
     let task = pair.at_a().call("ask", json!({})).await.into_task();
     let asked = pair.at_a().until(&task, "input_required").await;
     let record = pair.record(&task).await;
-    let newer = record.replacen("1 {", "2 {\"of_tomorrow\":{\"x\":1},", 1);
+    let newer = record.replacen("1 {", "3 {\"of_tomorrow\":{\"x\":1},", 1);
     assert_ne!(newer, record);
     let mut write = redis::cmd("HSET");
     write.arg(record_key(&task)).arg("d").arg(&newer);
+    // With a nonce of its own, as each write has: the owner, which may be about to commit, must not take it for its own.
+    write.arg("w").arg(&[7_u8; 16][..]);
     write.exec_async(&mut pair.connect().await).await.unwrap();
 
     let client = pair.at_b();

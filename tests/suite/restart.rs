@@ -31,7 +31,7 @@ async fn finished_tasks_survive_a_kill_in_redis(era: Era) {
     finished_tasks_survive(era, in_redis(&redis)).await;
 }
 
-async fn finished_tasks_survive(era: Era, config: Config) {
+pub(crate) async fn finished_tasks_survive(era: Era, config: Config) {
     let mut rig = Rig::start(era, config).await;
     let client = rig.client().named("Bearer alice");
     let mut before = Vec::new();

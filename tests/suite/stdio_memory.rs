@@ -1,7 +1,11 @@
 //! What a thousand concurrent calls to one process of the server leave behind: nothing.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::memory;
 use crate::support::client::Client;
@@ -28,13 +32,31 @@ async fn a_thousand_calls_leave_nothing_behind(era: Era) {
     let open = open_files(&proxy);
     run(&client, 1).await;
     until_closed(&client, &proxy, open).await;
-    let first = memory::resident(proxy.pid());
+    let first = at_rest(proxy.pid()).await;
     for number in 2..=RUNS {
         run(&client, number).await;
     }
     until_closed(&client, &proxy, open).await;
-    let last = memory::resident(proxy.pid());
+    let last = at_rest(proxy.pid()).await;
     assert!(last * 10 <= first * 11, "from {first} to {last} bytes");
+}
+
+/// How long the resident memory must not fall until it is at rest: longer than the allocator keeps what was freed.
+const REST: Duration = Duration::from_millis(1500);
+
+/// The resident memory once the allocator has given back what was freed, in bytes.
+pub(crate) async fn at_rest(pid: u32) -> u64 {
+    let least = Cell::new((u64::MAX, Instant::now()));
+    eventually(PATIENCE, "memory is given back", || async {
+        let (now, (so_far, since)) = (memory::resident(pid), least.get());
+        if now < so_far {
+            least.set((now, Instant::now()));
+        } else if Instant::now().saturating_duration_since(since) >= REST {
+            return Ok(so_far);
+        }
+        Err(format!("{now} bytes"))
+    })
+    .await
 }
 
 /// The connections of a run are gone, and all that belongs to them.

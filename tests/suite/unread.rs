@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::client::{Answer, Client};
 use crate::support::session::SESSION;
-use crate::support::{Config, Era, PATIENCE, Rig, within};
+use crate::support::{Config, Era, PATIENCE, Rig, TempDir, within};
 
 const VERSION: &str = "mcp-protocol-version";
 
@@ -254,10 +254,19 @@ fn reached(rig: &Rig) -> usize {
 }
 
 async fn none_gets_through(config: Config) {
+    none_of_a_client_gets_through(config, |client| client, BY_RULE).await;
+}
+
+/// `by_rule`: how the rule refuses the call where it can be read.
+async fn none_of_a_client_gets_through(
+    config: Config,
+    named: fn(Client) -> Client,
+    by_rule: (u16, i64),
+) {
     let config = config.section("limits", &format!("body_bytes_max = {LIMIT}"));
     for era in [Era::Legacy, Era::Modern] {
         let rig = Rig::start(era, config.clone()).await;
-        let client = rig.client();
+        let client = named(rig.client());
         let session = open(&client).await;
         for spelling in spellings() {
             let answer = post(&client, &session, &spelling).await;
@@ -265,7 +274,9 @@ async fn none_gets_through(config: Config) {
             let (status, code) = answer.refusal();
             // A session of raincheck's own reads everything, and says the rest in its own way.
             if era == Era::Legacy || spelling.refused != BY_RULE {
-                assert_eq!((status, code), spelling.refused, "{what}");
+                let is_read = spelling.refused == BY_RULE;
+                let expected = if is_read { by_rule } else { spelling.refused };
+                assert_eq!((status, code), expected, "{what}");
             }
             assert_eq!(reached(&rig), 0, "{what} reached the server");
         }
@@ -276,6 +287,19 @@ async fn none_gets_through(config: Config) {
 #[tokio::test]
 async fn what_a_rule_refuses_is_refused_in_every_spelling() {
     none_gets_through(Config::always().tool("echo", "require_tasks = true")).await;
+}
+
+#[tokio::test]
+async fn what_a_scope_refuses_is_refused_in_every_spelling() {
+    let directory = TempDir::new();
+    // The hash of "alice", who has a scope, and not that one.
+    let hash = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+    let file = directory.file("tokens", &format!("alice: {hash} other"));
+    let config = Config::always()
+        .tool("echo", "scopes = \"run\"")
+        .section("auth", &format!("tokens_file = \"{}\"", file.display()));
+    let alice = |client: Client| client.named("Bearer alice");
+    none_of_a_client_gets_through(config, alice, (403, -32600)).await;
 }
 
 #[tokio::test]

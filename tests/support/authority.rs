@@ -35,7 +35,6 @@ impl Authority {
 
     /// Issues a certificate that is valid until the end of that year.
     pub(crate) fn issue_until(&self, year: i32) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(year, 12, 31);
         // The subject must differ from the authority's: otherwise OpenSSL takes the certificate for a
@@ -44,6 +43,12 @@ impl Authority {
         params
             .distinguished_name
             .push(DnType::CommonName, "localhost");
+        self.sign(&params)
+    }
+
+    /// Signs a certificate for a new key, and gives both in PEM.
+    pub(crate) fn sign(&self, params: &CertificateParams) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
     }

@@ -83,6 +83,27 @@ fn every_test_that_is_named_is_there() {
     none(gone, "is no test");
 }
 
+/// "`Name` in `src/file.rs`" says where a name is defined.
+#[test]
+fn every_name_is_defined_where_a_page_says() {
+    let wrong = pages().into_iter().flat_map(|page| {
+        let parts: Vec<_> = page.text.split('`').collect();
+        let wrong = parts.windows(3).filter_map(|window| match window {
+            [name, " in ", path] if path.split('.').next_back() == Some("rs") => {
+                let text = std::fs::read_to_string(root().join(path)).unwrap_or_default();
+                let kinds = ["struct", "enum", "trait", "fn", "const", "type"];
+                let is_defined = kinds
+                    .iter()
+                    .any(|kind| text.contains(&format!("{kind} {name}")));
+                (!is_defined).then(|| format!("{}: {name} in {path}", page.name))
+            }
+            _ => None,
+        });
+        wrong.collect::<Vec<_>>()
+    });
+    none(wrong, "is not defined there");
+}
+
 /// A page about the code, which names files below `src`.
 fn is_of_source(page: &str) -> bool {
     page == "ARCHITECTURE.md" || page.starts_with("docs/design/")

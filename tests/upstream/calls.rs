@@ -40,7 +40,7 @@ async fn a_modern_request_mirrors_its_body() {
     let server = Server::start(Reply::result(OK)).await;
     let upstream = upstream(&server);
     let mut outgoing = call("é");
-    outgoing.credentials = Some(HeaderValue::from_static("Bearer t"));
+    outgoing.credentials = Some(HeaderValue::from_static("Bearer t").into());
     outgoing.param_headers = [(
         "mcp-param-x".parse().unwrap(),
         HeaderValue::from_static("1"),

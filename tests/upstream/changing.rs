@@ -128,7 +128,10 @@ async fn refused_bytes_are_a_doubt() {
         .body(body.to_owned())
         .unwrap()
         .into_parts();
-    let response = up.pass(parts, RequestBody::json(body)).await.unwrap();
+    let response = up
+        .pass(Box::new(parts), RequestBody::json(body))
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     server
         .until(|server| server.count("server/discover") == 2)

@@ -270,7 +270,7 @@ async fn passing_leaves_bytes_alone() {
         .unwrap();
     let (parts, body_sent) = request.into_parts();
     let response = up
-        .pass(parts, RequestBody::json(body_sent.to_owned()))
+        .pass(Box::new(parts), RequestBody::json(body_sent.to_owned()))
         .await
         .unwrap();
     assert_eq!(response.status(), StatusCode::OK);

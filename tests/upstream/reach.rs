@@ -236,7 +236,7 @@ async fn headers_of_ours_replace_those_of_clients() {
         let upstream = Upstream::new(&settings, TaskTracker::new()).unwrap();
         assert!(!upstream.forwards_credentials());
         let outgoing = UpstreamRequest {
-            credentials: Some(HeaderValue::from_static("Bearer theirs")),
+            credentials: Some(HeaderValue::from_static("Bearer theirs").into()),
             ..call("t")
         };
         let outcome = outcome_of(upstream.begin(era, outgoing)).await;
@@ -248,7 +248,7 @@ async fn headers_of_ours_replace_those_of_clients() {
             .header("content-type", "application/json");
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let body = RequestBody::empty();
-        upstream.pass(parts, body).await.unwrap();
+        upstream.pass(Box::new(parts), body).await.unwrap();
         let mut methods = vec!["tools/call", "answer"];
         if era == Era::Legacy {
             methods.push("initialize");

@@ -23,7 +23,7 @@ const CRITICAL: Fault = Fault("the token has a critical header that is not under
 const ALGORITHM: Fault = Fault("the token is signed in a way that does not count here");
 const TYPE: Fault = Fault("the token is not an access token");
 const SIGNATURE: Fault = Fault("the signature of the token is wrong");
-const AUDIENCE: Fault = Fault("the token is for somebody else");
+const AUDIENCE: Fault = Fault("the token was issued for another audience");
 const NO_END: Fault = Fault("the token has no end");
 const EXPIRED: Fault = Fault("the token has expired");
 const NOT_YET: Fault = Fault("the token does not count yet");
@@ -195,7 +195,7 @@ fn strings(raw: &RawValue) -> Option<Vec<String>> {
     one.or_else(|_| serde_json::from_str(raw.get())).ok()
 }
 
-/// A text, a number or a truth value; nothing of which two writings could be the same.
+/// A string, a number or a boolean as text. Objects and lists are refused, because one value has several spellings.
 fn plain(raw: &RawValue) -> Option<String> {
     let text = raw.get();
     if text.starts_with('"') {

@@ -4,28 +4,32 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+
+use self::credentials::credentials;
+use self::sealing::sealing;
 use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::table::{duration, printable, table};
-use super::warnings::{name, warnings};
-use crate::app::{check_auth, check_store};
+use super::warnings::{name, warnings, without_tools};
+use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, tls_files};
 use crate::config::{
-    CompanionSettings, Config, Location, TelemetrySettings, TransportChoice, Wrapped,
+    CompanionSettings, Config, Location, StoreSettings, TelemetrySettings, TransportChoice, Wrapped,
 };
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
 
-pub(super) fn check(config: &Config) -> Result<ExitCode, CommandFailure> {
+pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandFailure> {
     let runtime = runtime()?;
     let (inspection, store, auth) = runtime
         .block_on(async { tokio::join!(inspect(config), check_store(config), check_auth(config)) });
     // Do not wait for a file system or a name server that hangs.
     runtime.shutdown_background();
-    let certificate = config.listen.tls.as_ref().map(|files| {
-        tls::server_config(&files.certificate, &files.key)
+    let certificate = tls_files(config).map(|files| {
+        tls::server_config(&files)
             .map(|_| ())
             .map_err(|e| e.to_string())
     });
@@ -37,7 +41,12 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, CommandFailure> {
         inspection.as_ref().map_err(String::as_str),
     );
     // A reader that went away (`| head`) is no reason to fail.
-    let _ = io::stdout().lock().write_all(report.text.as_bytes());
+    let text = if as_json {
+        format!("{}\n", report.json)
+    } else {
+        report.text
+    };
+    let _ = io::stdout().lock().write_all(text.as_bytes());
     Ok(ExitCode::from(u8::from(!report.good)))
 }
 
@@ -51,6 +60,8 @@ pub(super) fn telemetry(settings: &TelemetrySettings) -> TelemetrySettings {
 
 struct Report {
     text: String,
+    /// The same for scripts.
+    json: Value,
     good: bool,
 }
 
@@ -59,7 +70,7 @@ fn report(
     config: &Config,
     auth: Vec<Result<String, String>>,
     certificate: Option<Result<(), String>>,
-    store: Result<FileState, String>,
+    store: Result<StoreFound, String>,
     inspection: Result<&Inspection, &str>,
 ) -> Report {
     let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
@@ -75,10 +86,7 @@ fn report(
             certificate.map(|()| "certificate and key fit".to_owned()),
         ));
     }
-    verdicts.push((
-        "store",
-        store.map(|state| describe_store(&config.store.location, state)),
-    ));
+    verdicts.extend(of_store(&config.store, store));
     let over_sse = match inspection {
         Ok(found) => found.over_sse,
         Err(_) => config.upstream.transport == TransportChoice::Sse,
@@ -89,6 +97,7 @@ fn report(
         recovery(config)
     };
     verdicts.push(("recovery", Ok(recovery)));
+    verdicts.extend(credentials(config).map(|text| ("callers", Ok(text))));
     if let Some(companion) = &config.companion {
         verdicts.push(("companion", Ok(tickets(companion))));
     }
@@ -102,12 +111,7 @@ fn report(
     ));
     if let Ok(found) = inspection {
         verdicts.push(("era", Ok(era(found))));
-        let capabilities: Vec<_> = found.capabilities.iter().map(|c| printable(c)).collect();
-        let capabilities = match capabilities.as_slice() {
-            [] => "none".to_owned(),
-            some => some.join(", "),
-        };
-        verdicts.push(("capabilities", Ok(capabilities)));
+        verdicts.push(("capabilities", Ok(capabilities(found))));
     }
 
     if let Some(limit) = config.upstream.concurrency {
@@ -123,13 +127,59 @@ fn report(
         })
         .collect();
     let warn = |(subject, text): (&str, String)| ["warn".to_owned(), subject.to_owned(), text];
-    rows.extend(warnings(config).map(warn));
+    let found_tools = inspection.map_or(&[][..], |found| &found.tools);
+    let without = without_tools(&config.rules, found_tools).map(|text| ("tools", text));
+    rows.extend(warnings(config).chain(without).map(warn));
     let mut text = table(&rows);
-    if let Ok(found) = inspection {
+    let tools = tool_rows(&config.rules, found_tools);
+    if inspection.is_ok() {
         text.push('\n');
-        text.push_str(&tools(&config.rules, &found.tools));
+        text.push_str(&tools_text(&tools));
     }
-    Report { text, good }
+    Report {
+        json: as_json(good, &rows, &tools),
+        text,
+        good,
+    }
+}
+
+/// Where tasks live, and what of them is sealed.
+fn of_store(
+    settings: &StoreSettings,
+    found: Result<StoreFound, String>,
+) -> impl Iterator<Item = (&'static str, Result<String, String>)> {
+    let others = found.as_ref().map(|found| found.others);
+    let sealed = sealing(settings, others.unwrap_or(OtherReplicas::Keyless));
+    let described = found.map(|found| describe_store(&settings.location, found.file));
+    let sealed = sealed.map(|said| ("sealing", said));
+    std::iter::once(("store", described)).chain(sealed)
+}
+
+fn capabilities(found: &Inspection) -> String {
+    let names: Vec<_> = found.capabilities.iter().map(|c| printable(c)).collect();
+    match names.as_slice() {
+        [] => "none".to_owned(),
+        some => some.join(", "),
+    }
+}
+
+fn as_json(good: bool, rows: &[[String; 3]], tools: &[[String; 7]]) -> Value {
+    let findings: Vec<Value> = rows
+        .iter()
+        .map(|[verdict, subject, text]| json!({"verdict": verdict, "subject": subject, "text": text}))
+        .collect();
+    let tools: Vec<Value> = tools
+        .iter()
+        .map(|row| {
+            TOOL_COLUMNS
+                .iter()
+                .copied()
+                .zip(row.iter().map(|cell| json!(cell)))
+        })
+        .map(|row| row.map(|(name, cell)| (name.to_owned(), cell)).collect())
+        .map(Value::Object)
+        .collect();
+    json!({"good": good, "findings": findings, "tools": tools})
 }
 
 fn limited(limit: Limit, of: &str) -> String {
@@ -223,21 +273,31 @@ fn era(found: &Inspection) -> String {
     }
 }
 
-/// Each tool with the rule that applies to it, and rules that apply to none.
-fn tools(rules: &Rules, names: &[String]) -> String {
-    if names.is_empty() {
+/// What is said of each tool.
+const TOOL_COLUMNS: [&str; 7] = [
+    "tool",
+    "rule",
+    "mode",
+    "max_duration",
+    "retention",
+    "input",
+    "concurrency",
+];
+
+fn tools_text(rows: &[[String; 7]]) -> String {
+    if rows.is_empty() {
         return "  The server offers no tools to a client without credentials.\n".to_owned();
     }
-    let header = [
-        "tool",
-        "rule",
-        "mode",
-        "max_duration",
-        "retention",
-        "input",
-        "concurrency",
-    ];
-    let mut rows = vec![header.map(str::to_owned)];
+    let header = TOOL_COLUMNS.map(str::to_owned);
+    let all: Vec<_> = std::iter::once(header)
+        .chain(rows.iter().cloned())
+        .collect();
+    table(&all)
+}
+
+/// Each tool with the rule that applies to it.
+fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
+    let mut rows = Vec::new();
     for tool in names {
         let (rule, place) = rules.for_tool(tool);
         let mut mode = match rule.mode {
@@ -261,8 +321,10 @@ fn tools(rules: &Rules, names: &[String]) -> String {
             },
         ]);
     }
-    table(&rows)
+    rows
 }
 
+mod credentials;
+mod sealing;
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,17 @@
 
 use super::*;
 
-/// The report where nobody is asked who calls.
+/// The report of a configuration without `auth`.
 fn report(
     config: &Config,
     certificate: Option<Result<(), String>>,
     store: Result<FileState, String>,
     inspection: Result<&Inspection, &str>,
 ) -> Report {
+    let store = store.map(|file| StoreFound {
+        file,
+        others: OtherReplicas::Same,
+    });
     super::report(config, Vec::new(), certificate, store, inspection)
 }
 use crate::config::load::{Flags, load};
@@ -47,6 +51,7 @@ fn all_is_well() {
   ok  listen        http://127.0.0.1:8440/mcp
   ok  store         memory: tasks are gone when the process ends
   ok  recovery      a call whose process dies is lost with it
+  ok  callers       clients' own credentials go to the server; a call that came with some is not carried on by another process
   ok  upstream      http://127.0.0.1:8000/mcp answers: slow-server 1.0
   ok  era           legacy (2025-11-25 or before): translated for modern clients
   ok  capabilities  tools, logging
@@ -209,6 +214,7 @@ fn long_windows_are_said_and_limits_shown() {
         .filter(|line| line.contains("warn") || line.contains(" wait"))
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
+    let unmatched = "matches none of the tools below; is its name written as the server writes it?";
     let lost = "is long: until its task is announced, a call is lost with its connection";
     assert_eq!(
         said,
@@ -216,6 +222,9 @@ fn long_windows_are_said_and_limits_shown() {
             "ok concurrency 16 all calls together, 256 wait".to_owned(),
             format!("warn grace_window [tasks]: 5500ms {lost}"),
             format!("warn grace_window [[tools]] #2: 1m {lost}"),
+            format!("warn tools [[tools]] #1 {unmatched}"),
+            format!("warn tools [[tools]] #3 {unmatched}"),
+            format!("warn tools [[tools]] #4 {unmatched}"),
             "build [[tools]] #2 auto after 1m 1h 1h in_task 1 with the rule's others, 10 wait"
                 .to_owned(),
             "greet\u{fffd}[2J [tasks] auto after 5500ms 1h 1h in_task 4 at once, 256 wait"
@@ -232,4 +241,51 @@ fn a_server_without_tools_is_no_failure() {
     };
     let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));
     assert!(report.good && report.text.contains("offers no tools"));
+}
+
+#[test]
+fn what_is_sealed_and_under_which_key_is_said() {
+    let said = |more: &[(&str, &str)], others| {
+        let mut environment = vec![
+            ("RAINCHECK_STORE__URL", "redb:/x.redb"),
+            ("RAINCHECK_STORE__NAMESPACE", "ns"),
+        ];
+        environment.extend(more);
+        let pairs: Vec<_> = environment
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
+        let flags = Flags {
+            upstream: Some("http://127.0.0.1:8000/mcp".into()),
+            ..Flags::default()
+        };
+        sealing(&load(&flags, &pairs).unwrap().store, others)
+    };
+    let payloads = ("RAINCHECK_STORE__SEAL", "payloads");
+    let redis = ("RAINCHECK_STORE__URL", "redis://127.0.0.1");
+    let key = ("RAINCHECK_STORE__SEAL_KEY", &*"1f".repeat(32));
+    let other = ("RAINCHECK_STORE__SEAL_KEY_PREVIOUS", &*"2e".repeat(32));
+    assert_eq!(
+        said(&[], OtherReplicas::Keyless).unwrap().unwrap(),
+        "off: who reads the store reads arguments and results"
+    );
+    assert_eq!(
+        said(&[payloads], OtherReplicas::Keyless).unwrap().unwrap(),
+        "payloads, under the key beside the file"
+    );
+    assert_eq!(
+        said(&[payloads, redis, key, other], OtherReplicas::Same)
+            .unwrap()
+            .unwrap(),
+        "payloads, under store.seal_key, which the other replicas have, too; what \
+         store.seal_key_previous sealed is read"
+    );
+    let refused = said(&[payloads, redis, key], OtherReplicas::Different).unwrap();
+    assert!(
+        refused
+            .unwrap_err()
+            .starts_with("another replica has another store.seal_key")
+    );
+    let memory = ("RAINCHECK_STORE__URL", "memory:");
+    assert!(said(&[memory], OtherReplicas::Keyless).is_none());
 }

@@ -15,6 +15,7 @@ use self::terminal::Terminal;
 use self::wire::at;
 use super::failure::CommandFailure;
 use super::process::{log, runtime};
+use super::progress_bar::whole;
 use crate::app::App;
 use crate::config::Config;
 use crate::config::load::{Flags, load};
@@ -250,15 +251,4 @@ fn expect_text(task: &Value, text: &str) -> Result<(), String> {
 
 fn check(is_right: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
     if is_right { Ok(()) } else { Err(otherwise()) }
-}
-
-/// Turns a number of the wire, which is a float, into a whole number of steps.
-fn whole(number: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "saturates, and only draws a bar"
-    )]
-    let whole = number as u64;
-    whole
 }

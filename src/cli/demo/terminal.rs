@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-const CLEAR_LINE: &str = "\r\u{1b}[2K";
-const BAR_CELLS: u64 = 30;
+use crate::cli::progress_bar::{CLEAR_LINE, bar};
+
 /// How long the demo waits for an answer of the user, so that it does not hang without one.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -91,29 +91,8 @@ impl Terminal {
     }
 }
 
-fn bar(done: u64, total: u64) -> String {
-    let total = total.max(1);
-    let full = done.min(total).saturating_mul(BAR_CELLS) / total;
-    (0..BAR_CELLS)
-        .map(|cell| if cell < full { '#' } else { '.' })
-        .collect()
-}
-
 /// A reader that went away (`| head`) must not end the demo with a panic.
 fn write(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bars() {
-        assert_eq!(bar(0, 4), ".".repeat(30));
-        assert_eq!(bar(2, 4), format!("{}{}", "#".repeat(15), ".".repeat(15)));
-        assert_eq!(bar(9, 4), "#".repeat(30));
-        assert_eq!(bar(0, 0), ".".repeat(30));
-    }
 }

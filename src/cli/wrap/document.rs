@@ -178,3 +178,36 @@ fn start(node: &CstNode) -> usize {
 pub(super) fn shown(name: &str) -> String {
     format!("{:?}", printable(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutator::fuzz;
+
+    /// Whatever is in the file: only the entry changes, and the file can be read after that.
+    #[test]
+    fn fuzzed_files_change_in_one_entry_only() {
+        const NEW: &str = r#"{"command": "raincheck"}"#;
+        fuzz("wrap", |bytes| {
+            let Ok(text) = std::str::from_utf8(bytes) else {
+                return;
+            };
+            let Ok(document) = Document::parse(text) else {
+                return;
+            };
+            let projects = document.projects().unwrap_or_default();
+            let projects = projects.into_iter().map(|(path, _)| Some(path));
+            for project in std::iter::once(None).chain(projects) {
+                let entries = document.entries(project.as_deref()).unwrap_or_default();
+                for (_, entry) in entries {
+                    let same = document.with(&entry, &entry.text());
+                    assert_eq!(same.as_deref(), Some(text));
+                    let edited = document.with(&entry, NEW).unwrap();
+                    let grown = edited.len() + entry.text().len();
+                    assert_eq!(grown, text.len() + NEW.len());
+                    assert!(Document::parse(&edited).is_ok(), "{edited}");
+                }
+            }
+        });
+    }
+}

@@ -1,24 +1,22 @@
 //! A client's cancel of a call that runs on any replica.
 //!
-//! Where no such call runs here, the cancel is written into the store. The replica that runs the call looks for it
-//! as long as the call runs. The value stays until it expires, because several replicas may look, and says when it
-//! was written: a later request with the same id is not meant.
+//! Where no such call runs here, the cancel is written into the store, and the change log tells the replica that runs
+//! the call. The value stays until it expires, because several replicas may read it, and says when it was written: a
+//! later request with the same id is not meant.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
 use super::registry::{CallEntry, Cancelled};
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
-use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 
-/// The pause between two looks into the store.
-const LOOK: Duration = Duration::from_secs(2);
+/// How long a call runs before it looks for a cancel that came to another replica.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a cancel waits for the replica that runs the call.
 const LIFETIME: Duration = Duration::from_mins(1);
@@ -48,7 +46,12 @@ fn tell_others(proxy: &Arc<Proxy>, session: SessionKey, id: &RawValue) {
     let passing = proxy.passing.clone();
     passing.spawn(async move {
         let now_ms = proxy.runner.ledger().now_ms().to_string();
-        if let Err(error) = proxy.kv.put(name, now_ms.into(), LIFETIME).await {
+        let kv = &proxy.kv;
+        let written = async {
+            kv.put(name, now_ms.into(), LIFETIME).await?;
+            kv.tell(name).await
+        };
+        if let Err(error) = written.await {
             tracing::warn!(%error, "a cancel was not passed on to the replica that may carry the call");
         }
     });
@@ -59,21 +62,30 @@ fn name(session: SessionKey, id: &RawValue) -> Name {
     Name::of(Kind::Cancel, &[&session, id.get()])
 }
 
-/// Whether another replica was told to cancel the call that began then. Asks the store once, and not at all where
-/// there is no other replica.
-pub(in crate::downstream) async fn is_cancelled_elsewhere(
+/// Resolves when the client cancels, at another replica, the call that began then.
+pub(in crate::downstream) fn cancelled_elsewhere(
     proxy: &Arc<Proxy>,
     session: SessionKey,
     id: &RawValue,
     began_ms: u64,
-) -> Result<bool, StoreError> {
-    if proxy.runner.is_alone() {
-        return Ok(false);
+) -> impl Future<Output = ()> + Send + use<> {
+    let (proxy, name) = (Arc::clone(proxy), name(session, id));
+    async move {
+        // Most calls are answered before, and cost nothing.
+        tokio::time::sleep(LOOK).await;
+        let watch = proxy.runner.watch_value(name);
+        let mut found = watch.now().await;
+        while !found.is_some_and(|found| is_for_call(&found, began_ms)) {
+            found = watch.told().await;
+        }
     }
-    let store = proxy.runner.ledger().store();
-    let found = store.find(name(session, id)).await?;
-    let told_ms = found.and_then(|found| std::str::from_utf8(&found).ok()?.parse::<u64>().ok());
-    Ok(told_ms.is_some_and(|told_ms| told_ms.saturating_add(CLOCKS_MS) >= began_ms))
+}
+
+/// Whether the cancel was written for the call that began then, and not for an earlier one with the same id.
+fn is_for_call(cancel: &[u8], began_ms: u64) -> bool {
+    let text = std::str::from_utf8(cancel).ok();
+    let told_ms = text.and_then(|text| text.parse::<u64>().ok());
+    told_ms.is_some_and(|told_ms| told_ms.saturating_add(CLOCKS_MS) >= began_ms)
 }
 
 /// Resolves when the client cancels this call, which begins now, on any replica. Cancel safe.
@@ -86,10 +98,11 @@ pub(in crate::downstream) async fn cancelled(
     id: &RawValue,
 ) {
     let elsewhere = async {
-        match session {
-            Some(session) => cancelled_elsewhere(proxy, session, id).await,
-            None => std::future::pending().await,
-        }
+        let Some(session) = session else {
+            return std::future::pending().await;
+        };
+        let began_ms = proxy.runner.ledger().now_ms();
+        cancelled_elsewhere(proxy, session, id, began_ms).await;
     };
     tokio::select! {
         () = call.cancelled() => {}
@@ -97,17 +110,25 @@ pub(in crate::downstream) async fn cancelled(
     }
 }
 
-async fn cancelled_elsewhere(proxy: &Arc<Proxy>, session: SessionKey, id: &RawValue) {
-    let began_ms = proxy.runner.ledger().now_ms();
-    let mut look = tokio::time::interval(LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    look.tick().await;
-    loop {
-        look.tick().await;
-        // A store that is away is asked again.
-        let found = is_cancelled_elsewhere(proxy, session, id, began_ms).await;
-        if matches!(found, Ok(true)) {
-            return;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cancel_is_for_no_later_call_with_the_same_id() {
+        for (cancel, began_ms, expected) in [
+            ("5000", 4_000, true),
+            ("5000", 5_000, true),
+            ("5000", 5_000 + CLOCKS_MS, true),
+            ("5000", 5_001 + CLOCKS_MS, false),
+            ("", 0, false),
+            ("x", 0, false),
+        ] {
+            assert_eq!(
+                is_for_call(cancel.as_bytes(), began_ms),
+                expected,
+                "{cancel} {began_ms}"
+            );
         }
     }
 }

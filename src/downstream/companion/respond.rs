@@ -61,6 +61,7 @@ impl ToolError {
             Self::Task(TaskError::StoreUnavailable) => {
                 "The task store does not answer; try again later."
             }
+            Self::Task(TaskError::Unreadable) => "What is stored of the call cannot be read.",
             Self::Task(TaskError::Busy) => "Too many calls are under way; try again later.",
             Self::Said(text) => text,
         }

@@ -10,7 +10,7 @@ use hyper::{HeaderMap, Method};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum Endpoint {
     Mcp,
-    /// OAuth clients read the wrapped server's own metadata (RFC 9728).
+    /// OAuth clients read there where to sign in (RFC 9728).
     ProtectedResource,
 }
 
@@ -40,6 +40,8 @@ const PROTECTED_RESOURCE: &str = "/.well-known/oauth-protected-resource";
 pub struct Names {
     /// The path of the MCP endpoint.
     pub path: String,
+    /// The path of `listen.public_url`, which something between the clients and raincheck may change to `path`.
+    pub public_path: Option<String>,
     /// Further values of `Host` without port, beside loopback names and the listen address.
     pub hosts: Vec<String>,
     /// Further values of `Origin`, beside loopback ones.
@@ -55,7 +57,9 @@ impl Names {
             return Some(Endpoint::Mcp);
         }
         let rest = path.strip_prefix(PROTECTED_RESOURCE)?;
-        (rest.is_empty() || rest == self.path).then_some(Endpoint::ProtectedResource)
+        let is_ours =
+            rest.is_empty() || rest == self.path || Some(rest) == self.public_path.as_deref();
+        is_ours.then_some(Endpoint::ProtectedResource)
     }
 
     /// Whether `Host` names this listener. A web page that rebinds its own name to this address still sends its own
@@ -124,8 +128,13 @@ pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> 
     let authority = uri
         .authority()
         .map(|authority| authority.as_str().as_bytes());
-    let host = String::from_utf8_lossy(value.or(authority).unwrap_or_default());
-    host.chars()
+    printable(value.or(authority).unwrap_or_default())
+}
+
+/// A text of a client, safe to be logged: short, and without control characters.
+pub(in crate::downstream) fn printable(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .take(TOLD_MAX)
         .collect()
@@ -153,6 +162,7 @@ mod tests {
     fn names() -> Names {
         Names {
             path: "/mcp".into(),
+            public_path: None,
             hosts: vec!["mcp.example.com".into(), "192.0.2.9".into()],
             origins: vec!["https://app.example.com".into()],
             address: IpAddr::from([10, 0, 0, 7]),

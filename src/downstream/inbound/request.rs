@@ -94,7 +94,8 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// The message of a legacy client, which decides by itself what it is.
+    /// The message by the rules of the legacy revisions: its members say whether it is a request, a notification or an
+    /// answer.
     pub(in crate::downstream) fn legacy(self) -> LegacyMessage<'a> {
         if self.fault.is_some() {
             return LegacyMessage::Unclear(Unclear::Json);

@@ -11,6 +11,7 @@ use crate::auth::identity::Identity;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
+use crate::upstream::Credentials;
 
 /// The client behind one request. It is read once, so that no part that answers reads the same headers in a way of
 /// its own.
@@ -21,10 +22,12 @@ use crate::task::id::Caller;
 )]
 pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) caller: Caller,
+    /// What the client's credential says, where clients must show one.
+    pub(in crate::downstream) identity: Option<Arc<Identity>>,
     /// The request says who asks. All requests without credentials are the anonymous caller's.
     pub(in crate::downstream) has_credentials: bool,
-    /// `Authorization` for the wrapped server; `None` where the server is not to have it.
-    pub(in crate::downstream) credentials: Option<HeaderValue>,
+    /// What the wrapped server gets of the credentials.
+    pub(in crate::downstream) credentials: Option<Credentials>,
     /// The session that the request names.
     pub(in crate::downstream) session: Option<SessionKey>,
     /// The era that the client speaks.
@@ -48,7 +51,7 @@ pub(in crate::downstream) struct Piped;
 pub(in crate::downstream) enum KeyHeader {
     Absent,
     Key(Box<str>),
-    /// It stands twice, or is no text.
+    /// The header occurs twice, or its value is not text.
     Malformed,
 }
 
@@ -63,22 +66,21 @@ const LIMITS_EVENTS: &[u8] = b"python-httpx2/";
 pub(in crate::downstream) const ASKABLE: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
 
 impl Requester {
-    /// `forwards_credentials`: the wrapped server and raincheck are one resource, so that the server gets the
-    /// client's `Authorization`.
+    /// `credentials`: what the wrapped server gets of those in the request.
     pub(in crate::downstream) fn of(
         callers: &Callers,
         parts: &Parts,
         era: Era,
-        forwards_credentials: bool,
+        credentials: Option<Credentials>,
     ) -> Self {
         let headers = &parts.headers;
         let identity = parts.extensions.get::<Arc<Identity>>();
         let caller = callers.of(identity.map(AsRef::as_ref), headers);
-        let credentials = Callers::authorization(headers);
         Self {
             caller,
+            identity: identity.cloned(),
             has_credentials: callers.are_told_apart(identity.map(AsRef::as_ref), headers),
-            credentials: credentials.filter(|_| forwards_credentials).cloned(),
+            credentials,
             session: SessionKey::named(&caller, headers),
             era,
             reads_events: accepts_events(headers),
@@ -139,6 +141,7 @@ fn unquoted(value: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::CredentialRule;
 
     fn requester(
         headers: &[(&'static str, &'static str)],
@@ -150,7 +153,11 @@ mod tests {
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let callers = Callers::new(&[1; 32]);
-        Requester::of(&callers, &parts, Era::Legacy, forwards_credentials)
+        let rule = CredentialRule {
+            forwards: forwards_credentials,
+            ..CredentialRule::default()
+        };
+        Requester::of(&callers, &parts, Era::Legacy, rule.of(&parts.headers))
     }
 
     #[test]

@@ -6,6 +6,7 @@ use hyper::header::{
 };
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
+use tracing::debug;
 
 use crate::auth::challenge::{Challenge, Denied};
 use crate::downstream::body::Body;
@@ -13,6 +14,7 @@ use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::result;
 use crate::runner::responder::{CallAnswer, DeliveryGuard};
+use crate::telemetry::limits::{self, LimitHit};
 use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
 
@@ -33,6 +35,7 @@ impl Rpc {
     }
 
     pub(in crate::downstream) fn error(id: &str, error: &RpcError) -> Self {
+        debug!(code = error.code, reason = %error.message, "a request was answered with an error");
         Self::of(envelope::error(id, &error.to_json()), status_of(error.code))
     }
 
@@ -106,6 +109,11 @@ impl Rpc {
         }
     }
 
+    /// What the store has of the task cannot be read, now or later.
+    pub(in crate::downstream) fn unreadable_task(id: &str) -> Self {
+        Self::error(id, &RpcError::internal("The task cannot be read"))
+    }
+
     /// The store does not answer, and the call may run all the same.
     pub(in crate::downstream) fn store_lost(id: &str, effect: SideEffect) -> Self {
         Self {
@@ -132,6 +140,19 @@ impl Rpc {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             ..Self::failure(id, Failure::new(reason, SideEffect::None))
+        }
+    }
+
+    /// A call, or a request about a task, that needs these scopes (RFC 6750, section 3.1).
+    pub(in crate::downstream) fn insufficient_scope(
+        id: &str,
+        scopes: &[Box<str>],
+        challenge: HeaderValue,
+    ) -> Self {
+        Self {
+            status: StatusCode::FORBIDDEN,
+            www_authenticate: Some(challenge),
+            ..Self::error(id, &RpcError::insufficient_scope(scopes))
         }
     }
 
@@ -215,6 +236,8 @@ pub(in crate::downstream) fn undecided(id: &RawValue, error: DiscoverError) -> R
 
 /// A refusal before any request was read: an error response without an id.
 pub(in crate::downstream) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
+    let status_code = status.as_u16();
+    debug!(status = status_code, reason = %error.message, "a request was refused");
     let json = envelope::error_without_id(&error.to_json());
     let mut response = Response::new(Body::ready(json));
     *response.status_mut() = status;
@@ -238,6 +261,35 @@ pub(in crate::downstream) fn denied(denied: Denied, challenge: &Challenge) -> Re
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
     response
+}
+
+/// [`Rpc::insufficient_scope`] for a message without an id.
+pub(in crate::downstream) fn insufficient_scope(
+    scopes: &[Box<str>],
+    challenge: HeaderValue,
+) -> Response<Body> {
+    let error = RpcError::insufficient_scope(scopes);
+    let mut response = refusal(StatusCode::FORBIDDEN, &error);
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    response
+}
+
+/// A refusal of one more request of a caller that has its share.
+pub(in crate::downstream) fn too_many_requests() -> Response<Body> {
+    limits::refused(LimitHit::RequestsPerCaller);
+    let error = RpcError::internal(
+        "Too many requests of this caller are under way (limits.requests_per_caller); try again later",
+    );
+    refusal_and_close(StatusCode::SERVICE_UNAVAILABLE, &error)
+}
+
+/// A refusal of one more large request of a caller that has its share.
+pub(in crate::downstream) fn too_many_bytes() -> Response<Body> {
+    limits::refused(LimitHit::BufferBytes);
+    let error = RpcError::internal(
+        "This caller is sending too much at the same time (half of limits.buffer_bytes_max); try again later",
+    );
+    refusal(StatusCode::SERVICE_UNAVAILABLE, &error)
 }
 
 /// A refusal of a malformed request.

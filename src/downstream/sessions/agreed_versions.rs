@@ -62,7 +62,7 @@ impl AgreedVersions {
 
     /// Adds the version to a request whose client left it out. raincheck and the server then read the request as if
     /// the client had named the version.
-    pub(super) fn completed(&self, by: &Requester, mut parts: Parts) -> Parts {
+    pub(super) fn completed(&self, by: &Requester, mut parts: Box<Parts>) -> Box<Parts> {
         if parts.headers.contains_key(PROTOCOL_VERSION) {
             return parts;
         }

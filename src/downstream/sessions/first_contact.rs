@@ -13,7 +13,7 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::servers_own::{held_call, pass_on};
-use super::{get_stream, ours, over_line};
+use super::{ours, over_line};
 use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
@@ -30,7 +30,7 @@ const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     by: &Requester,
-    parts: Parts,
+    parts: Box<Parts>,
     body: &Bytes,
     message: &LegacyMessage<'_>,
     edit: Option<Box<AnswerEdit>>,
@@ -38,7 +38,7 @@ pub(super) async fn post(
     let again = edit.clone();
     let response = match held_call(proxy, by, &parts.headers, message) {
         // The session began at another replica, or before a restart.
-        Some(call) => resumable::post(proxy, by, parts.clone(), body.clone(), call).await,
+        Some(call) => resumable::post(proxy, by, (*parts).clone(), body.clone(), call).await,
         None => pass_on(proxy, parts.clone(), body.clone(), edit).await,
     };
     if matches!(response.body(), Body::Events(_)) {
@@ -124,19 +124,8 @@ fn is_small_json(response: &Response<Body>) -> bool {
         && length.is_some_and(|length| length <= REFUSAL_BYTES_MAX)
 }
 
-/// Whether raincheck knows which transport and era the server speaks. The server is asked if a client opens a stream
-/// that raincheck reads.
-pub(super) async fn is_decided_now(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> bool {
-    if !get_stream::is_read(parts) {
-        return false;
-    }
-    // The client's session is older than this process: the server has answered before.
-    let known = proxy.upstream.era_soon(by.credentials.clone()).await;
-    known.is_some() && proxy.upstream.is_decided()
-}
-
 /// Answers GET and DELETE.
-pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> Response<Body> {
+pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> Response<Body> {
     let response = passthrough::bare(proxy, parts.clone()).await;
     if turns_out_old(proxy, by, response.status()).await {
         return over_line::answer(proxy, by, &parts);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 
 use tokio_util::sync::CancellationToken;
 
@@ -19,9 +19,8 @@ use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response;
 use crate::downstream::passthrough;
 use crate::downstream::proxy::Proxy;
-use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::headers::LAST_EVENT_ID;
 use crate::mcp::sse;
-use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::client_session::{OUR_EVENT_IDS, ServerStreamReader, Unheard};
 use crate::upstream::line::session::MailboxReader;
 
@@ -33,18 +32,12 @@ pub(super) enum ServerEvents {
     Silent,
 }
 
-/// Whether a request asks for a stream that raincheck reads. The streams of other revisions pass as bytes.
-pub(super) fn is_read(parts: &Parts) -> bool {
-    parts.method == Method::GET
-        && parts.headers.contains_key(SESSION_ID)
-        && parts
-            .headers
-            .get(PROTOCOL_VERSION)
-            .is_some_and(|version| version == LEGACY_NEWEST)
-}
-
 /// Responds with the stream of a session at a server over HTTP.
-pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> Response<Body> {
+pub(super) async fn answer(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    parts: Box<Parts>,
+) -> Response<Body> {
     let session = proxy
         .upstream
         .client_session(&parts.headers, *by.caller.as_bytes());
@@ -52,7 +45,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> 
         return passthrough::bare(proxy, parts).await;
     };
     let headers = parts.headers.clone();
-    let (head, source) = match session.hear(parts).await {
+    let (head, source) = match session.hear(*parts).await {
         Ok(news) => (Some(news.head.clone()), ServerEvents::Web(news)),
         Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
             (None, ServerEvents::Silent)

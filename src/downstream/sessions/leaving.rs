@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Method;
 use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 
@@ -15,22 +16,22 @@ use crate::upstream::http::RequestBody;
 /// How long the server may take to end a session.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Ends the session behind the calls that became tasks and run on it: servers cancel what runs on a session that
-/// ends. False where no such call runs on the session.
-pub(super) fn begin(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> bool {
-    if !parts.headers.contains_key(SESSION_ID) {
-        return false;
+/// The session that a DELETE names.
+pub(super) fn session(proxy: &Proxy, by: &Requester, parts: &Parts) -> Option<ClientSession> {
+    if parts.method != Method::DELETE || !parts.headers.contains_key(SESSION_ID) {
+        return None;
     }
     let caller = *by.caller.as_bytes();
-    let session = proxy.upstream.client_session(&parts.headers, caller);
-    let Some(session) = session.filter(ClientSession::is_needed) else {
-        return false;
-    };
+    proxy.upstream.client_session(&parts.headers, caller)
+}
+
+/// Ends the session behind the calls that became tasks and run on it: servers cancel what runs on a session that
+/// ends.
+pub(super) fn end_later(proxy: &Arc<Proxy>, parts: Parts, session: ClientSession) {
     if session.begin_to_end() {
-        let job = end(Arc::clone(proxy), parts.clone(), session);
+        let job = end(Arc::clone(proxy), parts, session);
         proxy.runner.spawn_tracked(job);
     }
-    true
 }
 
 /// Waits for the calls, which have a time limit, and ends the session.
@@ -52,7 +53,7 @@ async fn end(proxy: Arc<Proxy>, mut parts: Parts, session: ClientSession) {
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING] {
         parts.headers.remove(name);
     }
-    let ending = proxy.upstream.pass(parts, RequestBody::empty());
+    let ending = proxy.upstream.pass(Box::new(parts), RequestBody::empty());
     if !matches!(tokio::time::timeout(END_PATIENCE, ending).await, Ok(Ok(_))) {
         tracing::debug!("a server could not be told that a session is over");
     }

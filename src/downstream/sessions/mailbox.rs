@@ -2,10 +2,9 @@
 //! of a session gets the messages that no older stream has read.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
@@ -21,8 +20,8 @@ const SAID_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct Mailboxes {
     open: Mutex<HashMap<SessionKey, Mailbox>>,
-    /// The number of the next stream.
-    streams: AtomicU64,
+    /// The number of the stream that was opened last, of any session.
+    opened: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -54,7 +53,11 @@ impl Mailboxes {
     /// that its old connection is dead. The new stream gets the unread messages of the old one.
     pub(in crate::downstream) fn open(self: &Arc<Self>, key: SessionKey) -> MailReader {
         let mut open = self.open_streams();
-        let number = self.streams.fetch_add(1, Ordering::Relaxed);
+        let mut number = 0;
+        self.opened.send_modify(|opened| {
+            *opened += 1;
+            number = *opened;
+        });
         let older = open.remove(&key);
         let replaces = older.is_some();
         if let Some(older) = &older {
@@ -99,6 +102,11 @@ impl Mailboxes {
         open.unread.push_back(message);
         open.reader.notify_one();
         true
+    }
+
+    /// Changes when a stream is opened, of any session.
+    pub(in crate::downstream) fn opened(&self) -> watch::Receiver<u64> {
+        self.opened.subscribe()
     }
 
     /// The number of the session's open stream. Each stream has a number of its own.

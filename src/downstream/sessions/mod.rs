@@ -15,6 +15,7 @@ use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::route::session::{SessionRoute, route_session};
+use crate::downstream::inbound::route::stream::{KnownSession, Spoken, StreamRoute, route_stream};
 use crate::downstream::outbound::response::{self, undecided};
 use crate::downstream::passthrough;
 use crate::downstream::proxy::Proxy;
@@ -31,8 +32,8 @@ pub mod ours;
 mod over_line;
 mod servers_own;
 
-use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::Era;
+use crate::upstream::client_session::ClientSession;
 use calls::DecidedCall;
 use servers_own::{held_call, pass_on};
 
@@ -40,7 +41,7 @@ use servers_own::{held_call, pass_on};
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     by: &Requester,
-    parts: Parts,
+    parts: Box<Parts>,
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
@@ -49,6 +50,11 @@ pub(super) async fn post(
     }
     let mut parts = proxy.agreed.completed(by, parts);
     let message = message.legacy();
+    if proxy.settings.wants_scopes
+        && let Some(refusal) = Box::pin(proxy.scope_refusal_on_session(by, &message)).await
+    {
+        return refusal;
+    }
     if let Some(edited) = proxy.hide_our_ids(body, &message).await {
         forget_length(&mut parts.headers);
         let message = Inbound::read(&edited).legacy();
@@ -60,7 +66,7 @@ pub(super) async fn post(
 async fn on_session(
     proxy: &Arc<Proxy>,
     by: &Requester,
-    mut parts: Parts,
+    mut parts: Box<Parts>,
     body: &Bytes,
     message: &LegacyMessage<'_>,
 ) -> Response<Body> {
@@ -121,26 +127,15 @@ async fn on_session(
     }
     if proxy.upstream.speaks_http() {
         return match held_call(proxy, by, &parts.headers, message) {
-            Some(call) => resumable::post(proxy, by, parts, body.clone(), call).await,
+            Some(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
             None => pass_on(proxy, parts, body.clone(), edit).await,
         };
     }
     over_line::post(proxy, by, &parts, body, message, edit).await
 }
 
-/// The client ends its session: raincheck's own calls on the session end at once, whatever the server answers.
-fn end(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) {
-    if parts.headers.contains_key(SESSION_ID)
-        && let Some(session) = proxy
-            .upstream
-            .client_session(&parts.headers, *by.caller.as_bytes())
-    {
-        session.end();
-    }
-}
-
 /// Answers GET and DELETE.
-pub(super) async fn other(proxy: &Arc<Proxy>, parts: Parts) -> Response<Body> {
+pub(super) async fn other(proxy: &Arc<Proxy>, parts: Box<Parts>) -> Response<Body> {
     let by = &proxy.requester(&parts, Era::Legacy);
     let parts = proxy.agreed.completed(by, parts);
     if let Some(last) = resumable::last_event(&parts) {
@@ -154,27 +149,53 @@ pub(super) async fn other(proxy: &Arc<Proxy>, parts: Parts) -> Response<Body> {
     response
 }
 
-async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> Response<Body> {
-    if ours::serves(proxy, by, &parts.headers).await {
-        return Box::pin(ours::other(proxy, by, &parts)).await;
-    }
-    if !proxy.upstream.is_decided() {
-        if Box::pin(first_contact::is_decided_now(proxy, by, &parts)).await {
-            return Box::pin(other(proxy, parts)).await;
+/// Does with a request without a body what the route says. The route is decided again when more is known.
+async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> Response<Body> {
+    let session = leaving::session(proxy, by, &parts);
+    let mut known = KnownSession {
+        is_needed: session.as_ref().is_some_and(ClientSession::is_needed),
+        ..KnownSession::default()
+    };
+    loop {
+        if proxy.upstream.is_decided() {
+            let is_web = proxy.upstream.speaks_http();
+            known.server = if is_web {
+                Spoken::OverHttp
+            } else {
+                Spoken::OverLine
+            };
         }
-        return Box::pin(first_contact::other(proxy, by, parts)).await;
+        match route_stream(&parts, known) {
+            StreamRoute::AskWhose => {
+                known.is_ours = Some(ours::serves(proxy, by, &parts.headers).await);
+            }
+            StreamRoute::AskServer => {
+                let asking = proxy.upstream.era_soon(by.credentials.clone());
+                let is_answered = asking.await.is_some() && proxy.upstream.is_decided();
+                // What the server said may have decided whose session this is.
+                known.is_ours = known.is_ours.filter(|_| !is_answered);
+                known.server = Spoken::StillUnknown;
+            }
+            StreamRoute::Ours => return Box::pin(ours::other(proxy, by, &parts)).await,
+            StreamRoute::FirstContact => {
+                return Box::pin(first_contact::other(proxy, by, parts)).await;
+            }
+            StreamRoute::EndLater => {
+                if let Some(session) = session {
+                    leaving::end_later(proxy, *parts, session);
+                }
+                return response::empty(StatusCode::OK);
+            }
+            StreamRoute::Line => return over_line::answer(proxy, by, &parts),
+            StreamRoute::Read => return Box::pin(get_stream::answer(proxy, by, parts)).await,
+            StreamRoute::End => {
+                // raincheck's own calls on the session end at once, whatever the server answers.
+                if let Some(session) = session {
+                    session.end();
+                }
+                return passthrough::bare(proxy, parts).await;
+            }
+            StreamRoute::Pass => return passthrough::bare(proxy, parts).await,
+        }
     }
-    if parts.method == Method::DELETE && leaving::begin(proxy, by, &parts) {
-        return response::empty(StatusCode::OK);
-    }
-    if !proxy.upstream.speaks_http() {
-        return over_line::answer(proxy, by, &parts);
-    }
-    if get_stream::is_read(&parts) {
-        return Box::pin(get_stream::answer(proxy, by, parts)).await;
-    }
-    if parts.method == Method::DELETE {
-        end(proxy, by, &parts);
-    }
-    passthrough::bare(proxy, parts).await
 }

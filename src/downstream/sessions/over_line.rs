@@ -252,7 +252,9 @@ fn find(
     let caller = *by.caller.as_bytes();
     let id = id.to_str().unwrap_or_default();
     let session = proxy.upstream.session(id, caller);
-    session.ok_or(NoLine::Unknown)
+    let session = session.ok_or(NoLine::Unknown)?;
+    session.renew(by.credentials.as_ref());
+    Ok(session)
 }
 
 /// Why there is no session.

@@ -16,12 +16,12 @@ use crate::downstream::{calls::resumable, passthrough};
 
 pub(super) async fn pass_on(
     proxy: &Arc<Proxy>,
-    parts: Parts,
+    parts: Box<Parts>,
     body: Bytes,
     edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
     match edit {
-        Some(edit) => Box::pin(edit.pass(parts, body)).await,
+        Some(edit) => Box::pin(edit.pass(*parts, body)).await,
         None => passthrough::bytes(proxy, parts, body).await,
     }
 }

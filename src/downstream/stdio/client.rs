@@ -29,7 +29,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Enters a request. `Err`: the request cannot be taken.
+    /// Adds a request to the registry of running calls. `Err`: the client has too many.
     pub(super) fn register(&self, id: &str) -> Result<CallEntry, RpcError> {
         let entered = self.proxy.calls.enter(CallKind::Piped, self.key, id);
         entered.map_err(|why| match why {

@@ -104,10 +104,10 @@ pub(super) fn plain_headers() -> HeaderMap {
 }
 
 /// The head of a request to raincheck itself.
-pub(super) fn parts(method: Method, headers: HeaderMap) -> Parts {
+pub(super) fn parts(method: Method, headers: HeaderMap) -> Box<Parts> {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = method;
     parts.headers = headers;
     parts.extensions.insert(Piped);
-    parts
+    Box::new(parts)
 }

@@ -169,7 +169,7 @@ impl Client {
             let hearing = async move { this.hear().await };
             let closing = self.proxy.closing.clone();
             self.requests
-                .spawn(closing.run_until_cancelled_owned(hearing));
+                .spawn(closing.run_until_cancelled_owned(Box::pin(hearing)));
         }
         // A refusal is dropped: there is no id to answer under.
         drop(response);

@@ -163,7 +163,7 @@ impl Session {
 }
 
 /// Posts a message as a client over HTTP would.
-async fn post(proxy: &Arc<Proxy>, parts: Parts, text: &Bytes) -> Response<Body> {
+async fn post(proxy: &Arc<Proxy>, parts: Box<Parts>, text: &Bytes) -> Response<Body> {
     dispatch::post(proxy, parts, text, Inbound::read(text)).await
 }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::StreamExt as _;
-use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -15,6 +14,7 @@ use crate::downstream::proxy::Proxy;
 use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED};
 use crate::mcp::json::{Object, Writer, raw, string};
 use crate::task::id::Caller;
+use crate::upstream::Credentials;
 use crate::upstream::wrapped::{ListenEvent, Listening};
 
 /// How long a client's stream waits for the server to acknowledge.
@@ -28,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 pub(in crate::downstream) struct Subscriber {
     pub(in crate::downstream) proxy: Arc<Proxy>,
     pub(in crate::downstream) caller: Caller,
-    pub(in crate::downstream) credentials: Option<HeaderValue>,
+    pub(in crate::downstream) credentials: Option<Credentials>,
     pub(in crate::downstream) capabilities: Arc<str>,
 }
 

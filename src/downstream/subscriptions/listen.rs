@@ -10,7 +10,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
-use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::at_server::{Change, ServerSubscription, Subscriber};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::request::Modern;
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::proxy::Proxy;
@@ -31,6 +31,7 @@ use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::view;
+use crate::upstream::Credentials;
 
 /// The pause before a task that could not be read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
@@ -38,9 +39,10 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 pub(in crate::downstream) async fn answer(
     proxy: &Arc<Proxy>,
     modern: &Modern<'_>,
-    caller: Caller,
-    credentials: Option<HeaderValue>,
+    by: &Requester,
+    credentials: Option<Credentials>,
 ) -> Response<Body> {
+    let caller = by.caller;
     let id = modern.request.id.get();
     let filter = match Filter::read(&modern.request.params, proxy.settings.listen_task_ids_max) {
         Ok(filter) => filter,
@@ -56,7 +58,7 @@ pub(in crate::downstream) async fn answer(
         .collect();
     // Watched before they are read, so that no change falls in between.
     let mut watch = proxy.runner.watches().watch(ids.clone());
-    let Ok(granted) = granted(proxy, &caller, ids).await else {
+    let Ok(granted) = granted(proxy, by, ids).await else {
         return Rpc::store_unavailable(id).into_response();
     };
     // Any client can name many ids, so that only granted tasks stay watched.
@@ -128,15 +130,20 @@ impl Filter {
     }
 }
 
-/// The tasks that exist and belong to the caller. Other ids are left out, as if the tasks did not exist.
+/// The tasks that exist and belong to the caller, and whose scopes the caller has. Other ids are left out, as if the tasks
+/// did not exist.
 async fn granted(
     proxy: &Arc<Proxy>,
-    caller: &Caller,
+    by: &Requester,
     ids: Vec<TaskId>,
 ) -> Result<Vec<TaskId>, StoreError> {
     let mut granted = Vec::with_capacity(ids.len());
     for id in ids {
-        if !granted.contains(&id) && proxy.tasks_of(caller).find(id).await?.is_some() {
+        if granted.contains(&id) {
+            continue;
+        }
+        let found = proxy.tasks_of(&by.caller).find(id).await?;
+        if found.is_some_and(|found| proxy.lacking_scopes(by, &found.task.name).is_none()) {
             granted.push(id);
         }
     }
@@ -222,7 +229,8 @@ impl Subscription {
                 match Box::pin(self.task(id)).await {
                     Ok(Some(event)) => return Some(event),
                     // The task is gone, or its record cannot be read.
-                    Ok(None) | Err(StoreError::Corrupt(_) | StoreError::Newer) => {}
+                    Ok(None)
+                    | Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {}
                     // The watch has forgotten the change, so it is noted here.
                     Err(StoreError::Unavailable(_) | StoreError::Full) => self.owe(id),
                 }

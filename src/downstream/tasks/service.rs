@@ -19,6 +19,7 @@ use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::Task;
+use crate::telemetry::polls;
 use crate::upstream::Forwarded;
 
 /// The largest answer to a question. A larger one is refused before it reaches the store.
@@ -39,12 +40,18 @@ pub(in crate::downstream) enum TaskError {
     /// The caller gets the same error for an unknown, expired, unannounced or foreign task.
     Unknown,
     StoreUnavailable,
+    /// No replica can read what the store has of the task: it was altered, or a part of it is missing.
+    Unreadable,
     /// Another replica, or this one later, can do it.
     Busy,
 }
 
 impl From<StoreError> for TaskError {
     fn from(error: StoreError) -> Self {
+        if matches!(error, StoreError::Corrupt(_)) {
+            tracing::warn!(%error, "a task cannot be read");
+            return Self::Unreadable;
+        }
         tracing::warn!(%error, "the store did not answer a request for a task");
         Self::StoreUnavailable
     }
@@ -116,7 +123,9 @@ impl CallerTasks<'_> {
     }
 
     pub(in crate::downstream) async fn get(self, id: TaskId) -> Result<Loaded, TaskError> {
-        self.find(id).await?.ok_or(TaskError::Unknown)
+        let found = self.find(id).await?.ok_or(TaskError::Unknown)?;
+        self.polled(&found.task);
+        Ok(found)
     }
 
     /// A task with its result, wherever that is stored.
@@ -127,8 +136,14 @@ impl CallerTasks<'_> {
         let Some(Loaded { task, .. }) = self.find(id).await? else {
             return Ok(None);
         };
+        self.polled(&task);
         let kept = self.runner.ledger().load_kept(&task).await?;
         Ok(Some(WholeTask { task, kept }))
+    }
+
+    /// Notes for operators that the client is told the state of this task.
+    pub(in crate::downstream) fn polled(self, task: &Task) {
+        polls::polled(task, self.runner.ledger().now_ms());
     }
 
     /// Cancels a task. A call that this replica carries is stopped also while the store is away.
@@ -209,7 +224,7 @@ impl CallerTasks<'_> {
         while let Some((position, found)) = reading.next().await {
             let found = match found {
                 // One record that cannot be read does not hide the others.
-                Err(StoreError::Corrupt(_) | StoreError::Newer) => None,
+                Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => None,
                 found => found?,
             };
             let Some(Loaded { task, .. }) = found else {

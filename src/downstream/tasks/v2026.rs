@@ -50,6 +50,7 @@ impl Proxy {
             Ok(result) => Rpc::result(id, &result),
             Err(Refusal::Request(error)) => Rpc::error(id, &error),
             Err(Refusal::Task(TaskError::StoreUnavailable)) => Rpc::store_unavailable(id),
+            Err(Refusal::Task(TaskError::Unreadable)) => Rpc::unreadable_task(id),
             Err(Refusal::Task(TaskError::Busy)) => Rpc::busy(id),
             Err(Refusal::Task(TaskError::Unknown)) => {
                 return TaskAnswer::Unknown(Rpc::error(id, &RpcError::unknown_task()));

@@ -12,11 +12,11 @@ use crate::store::ledger::NotCreated;
 impl Carrier {
     /// Makes the record, reports it to `begun`, and carries the call. Without a record nothing is sent.
     pub(in crate::runner) async fn run_claim(
-        mut self,
+        mut self: Box<Self>,
         terms: RecordTerms,
         begun: oneshot::Sender<Result<ClaimedRecord, NotCreated>>,
     ) {
-        if let Err(why) = self.record(Vec::new(), terms).await {
+        if let Err(why) = Box::pin(self.record(Vec::new(), terms)).await {
             let _ = begun.send(Err(why));
             return;
         }

@@ -108,14 +108,18 @@ impl Carrier {
         call: CallSpec,
         client: Responder,
         admittance: Admittance,
-    ) -> Self {
+    ) -> Box<Self> {
         let audience = Audience::Client(client);
         Self::for_call(runner, call, audience, admittance)
     }
 
     /// A new call whose record comes first. All its clients follow the record, including the client that made
     /// the call.
-    pub(super) fn for_claim(runner: Arc<Runner>, call: CallSpec, admittance: Admittance) -> Self {
+    pub(super) fn for_claim(
+        runner: Arc<Runner>,
+        call: CallSpec,
+        admittance: Admittance,
+    ) -> Box<Self> {
         // The follower of a client decides when and how the task is announced.
         let call = CallSpec {
             plan: Plan::Held,
@@ -130,7 +134,7 @@ impl Carrier {
         call: CallSpec,
         audience: Audience,
         admittance: Admittance,
-    ) -> Self {
+    ) -> Box<Self> {
         let now = Instant::now();
         let window = call.window(runner.upstream.start_allowance());
         let (server, client) = call.split();
@@ -138,7 +142,7 @@ impl Carrier {
         if let Some(window) = window {
             timers.arm(Timer::GraceWindow, now + window);
         }
-        Self {
+        Box::new(Self {
             runner,
             server,
             audience,
@@ -149,7 +153,7 @@ impl Carrier {
             pauses: Pauses::default(),
             began: now,
             task_id: Arc::default(),
-        }
+        })
     }
 
     /// A leg that the record assigns to this replica, to send now or in its turn: the next leg of a modern
@@ -161,7 +165,7 @@ impl Carrier {
         era: Era,
         request: &Bytes,
         from: Forwarded,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Box<Self>, StoreError> {
         let outgoing = leg::next(request, &loaded.task, from)?;
         let recorded = RecordedCall::new(loaded, custody, None);
         let dispatch = admittance.into();
@@ -178,7 +182,7 @@ impl Carrier {
         loaded: Loaded,
         custody: Custody,
         exchange: Exchange,
-    ) -> Self {
+    ) -> Box<Self> {
         let outgoing = UpstreamRequest::adopted(*loaded.task.caller.as_bytes(), "{}".into());
         let recorded = RecordedCall::new(loaded, custody, None);
         let dispatch = Dispatch::adopted(exchange);
@@ -191,10 +195,10 @@ impl Carrier {
         era: Era,
         outgoing: UpstreamRequest,
         dispatch: Dispatch,
-    ) -> Self {
+    ) -> Box<Self> {
         let task = recorded.task();
         let rule = runner.rules.for_tool(&task.name).0.clone();
-        Self {
+        Box::new(Self {
             timers: Timers::until(recorded.due(runner.ledger.now_ms())),
             task_id: Arc::new(OnceLock::from(task.id)),
             runner,
@@ -209,21 +213,21 @@ impl Carrier {
             progress: PendingProgress::default(),
             pauses: Pauses::default(),
             began: Instant::now(),
-        }
+        })
     }
 
     pub(super) fn task_id(&self) -> Arc<OnceLock<TaskId>> {
         Arc::clone(&self.task_id)
     }
 
-    pub(super) async fn run(mut self) {
-        let flow = self.begin().await;
+    pub(super) async fn run(mut self: Box<Self>) {
+        let flow = Box::pin(self.begin()).await;
         self.run_on(flow).await;
     }
 
     /// Carries on a call that was answered with questions before this carrier.
-    pub(super) async fn ask_in_task(mut self, asked: Box<RawValue>) {
-        let flow = self.on_asks_first(asked).await;
+    pub(super) async fn ask_in_task(mut self: Box<Self>, asked: Box<RawValue>) {
+        let flow = Box::pin(self.on_asks_first(asked)).await;
         self.run_on(flow).await;
     }
 
@@ -251,7 +255,7 @@ impl Carrier {
         matches!(&self.stage, CallStage::Plain(plain) if plain.client.plan == at_once)
     }
 
-    async fn run_on(mut self, mut flow: Flow) {
+    async fn run_on(mut self: Box<Self>, mut flow: Flow) {
         while let Flow::Continue = flow {
             flow = self.step().await;
         }
@@ -271,8 +275,15 @@ impl Carrier {
         });
     }
 
+    /// Waits for the next event and handles it. A call spends its life waiting, so only what it waits with is in the future
+    /// of its job; what handles an event is boxed.
     async fn step(&mut self) -> Flow {
-        match self.wake().await {
+        let woken = self.wake().await;
+        Box::pin(self.on_wakeup(woken)).await
+    }
+
+    async fn on_wakeup(&mut self, woken: Wakeup) -> Flow {
+        match woken {
             Wakeup::Halted => self.on_halted().await,
             Wakeup::Gone => self.on_gone().await,
             Wakeup::Stopped => self.on_stopped().await,

@@ -86,7 +86,7 @@ impl Carrier {
             && !self.runner.settings.exclusive_store
     }
 
-    /// Nothing of the call is at the server any more, and nothing will be sent: frees its permits.
+    /// Frees the permits of the call: nothing of the call is at the server any more, and nothing will be sent.
     pub(super) fn end_dispatch(&mut self) {
         self.dispatch = Dispatch::Over;
         self.timers.disarm(Timer::QueueMessage);

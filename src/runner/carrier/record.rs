@@ -126,6 +126,7 @@ impl Carrier {
             progress: None,
             outcome: None,
             must_tell: false,
+            log: None,
         };
         task.resume = self.resume_point(&task);
         task

@@ -327,6 +327,10 @@ impl Store for Embedded {
         Ok(self.caller_key)
     }
 
+    async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
+        self.write(|answer| WriteJob::Tell { id, answer }).await
+    }
+
     fn changes(&self) -> Changes {
         Changes::new(self.changes.resubscribe())
     }

@@ -18,6 +18,7 @@ use super::handle::{DatabaseHandle, failed, unavailable};
 use super::kv_tables::ClaimOutcome;
 use super::tables::{TableEdit, Tables, compact};
 use crate::clock::Clock;
+use crate::task::id::{Revision, TaskId};
 
 type JobAnswer<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -44,6 +45,8 @@ pub(super) enum WriteJob {
         expires_ms: u64,
         answer: JobAnswer<bool>,
     },
+    /// Writes nothing: followers are told behind all writes before it.
+    Tell { id: TaskId, answer: JobAnswer<()> },
 }
 
 /// The state of the writer thread.
@@ -132,15 +135,15 @@ impl DatabaseWriter {
             (WriteJob::Commit { write, answer }, JobOutcome::Commit { commit, written }) => {
                 if let (Commit::Done(revision), true, Some(_)) = (&commit, written, write.expected)
                 {
-                    let change = TaskChange {
-                        id: write.id,
-                        revision: *revision,
-                    };
-                    let _ = self.changes.send(ChangeEvent::Changed(change));
+                    self.publish(write.id, *revision);
                 }
                 let _ = answer.send(Ok(commit));
             }
             (WriteJob::TableEdit { answer, .. }, _) => {
+                let _ = answer.send(Ok(()));
+            }
+            (WriteJob::Tell { id, answer }, _) => {
+                self.publish(id, Revision(0));
                 let _ = answer.send(Ok(()));
             }
             (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(current)) => {
@@ -156,6 +159,12 @@ impl DatabaseWriter {
                 job.refuse(unavailable("the write was mixed up with another"));
             }
         }
+    }
+
+    fn publish(&self, id: TaskId, revision: Revision) {
+        let change = TaskChange { id, revision };
+        // The send fails only if there is no follower, and then the change is not needed.
+        let _ = self.changes.send(ChangeEvent::Changed(change));
     }
 
     /// The open database. Opens the file again if the last batch failed.
@@ -190,7 +199,9 @@ impl WriteJob {
     fn refuse(self, error: StoreError) {
         match self {
             Self::Commit { answer, .. } => drop(answer.send(Err(error))),
-            Self::TableEdit { answer, .. } => drop(answer.send(Err(error))),
+            Self::TableEdit { answer, .. } | Self::Tell { answer, .. } => {
+                drop(answer.send(Err(error)));
+            }
             Self::Claim { answer, .. } => drop(answer.send(Err(error))),
             Self::Replace { answer, .. } => drop(answer.send(Err(error))),
         }
@@ -241,6 +252,7 @@ fn write(
                     changed = true;
                     JobOutcome::Edited
                 }
+                WriteJob::Tell { .. } => JobOutcome::Edited,
                 WriteJob::Claim {
                     name,
                     value,

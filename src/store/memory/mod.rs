@@ -63,6 +63,12 @@ impl Memory {
         state.sweep(self.clock.now_ms());
         state
     }
+
+    fn publish(&self, id: TaskId, revision: Revision) {
+        let change = TaskChange { id, revision };
+        // The send fails only if there is no follower, and then the change is not needed.
+        let _ = self.changes.send(ChangeEvent::Changed(change));
+    }
 }
 
 /// A last bound, far above what the limits on calls and results allow in practice.
@@ -87,12 +93,7 @@ impl Store for Memory {
         }
         state.apply(write, revision);
         if write.expected.is_some() {
-            let change = TaskChange {
-                id: write.id,
-                revision,
-            };
-            // The send fails only if there is no follower, and then the change is not needed.
-            let _ = self.changes.send(ChangeEvent::Changed(change));
+            self.publish(write.id, revision);
         }
         state.sweep(now_ms);
         Ok(Commit::Done(revision))
@@ -208,6 +209,11 @@ impl Store for Memory {
             return Ok(key);
         }
         Ok(*slot.insert(random_bytes()?))
+    }
+
+    async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
+        self.publish(id, Revision(0));
+        Ok(())
     }
 
     fn changes(&self) -> Changes {

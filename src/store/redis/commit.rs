@@ -2,6 +2,7 @@
 
 use super::Redis;
 use crate::store::{LOG_LENGTH, Version, Write};
+use crate::task::id::TaskId;
 
 impl Redis {
     pub(super) fn fill_commit(&self, command: &mut redis::Cmd, write: &Write) {
@@ -40,7 +41,7 @@ impl Redis {
             Some(due_ms) => command.arg(due_ms),
         };
         command
-            .arg(write.id.to_string())
+            .arg(write.id.text(&mut TaskId::text_buffer()))
             .arg(u8::from(leave.is_some()))
             .arg(u8::from(write.keep_for.is_some()))
             .arg(LOG_LENGTH)

@@ -8,13 +8,14 @@ use super::Redis;
 use super::address::Target;
 use super::connector::RedisConnector;
 use super::error::RedisOpenError;
-use super::keys::{self, Keys};
-use super::open::{RedisOptions, examine_servers};
+use super::keys::{self, Keys, slot_of};
+use super::open::{RedisOptions, connect, examine_servers};
 use super::topology::Topology;
+use crate::store::kv::{Kind, Name};
 
 impl Redis {
-    /// Whether a store could be opened.
-    pub async fn dry_run(options: &RedisOptions) -> Result<(), RedisOpenError> {
+    /// Whether a store could be opened. Returns the fingerprint of the seal key of the replicas that run, if any runs with one.
+    pub async fn dry_run(options: &RedisOptions) -> Result<Option<Vec<u8>>, RedisOpenError> {
         let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
         let topology = Topology::find(target, RedisConnector::new(options.tls.clone())).await?;
         let buckets = if topology.is_cluster() {
@@ -35,19 +36,35 @@ impl Redis {
                 ours: buckets,
             });
         }
-        let Some(ours) = &options.serves else {
-            return Ok(());
-        };
-        match namespace_field(&mut connection, &server, &keys, "serves").await? {
-            Some(theirs) if theirs != *ours => Err(RedisOpenError::Foreign {
+        if let Some(ours) = &options.serves
+            && let Some(theirs) = namespace_field(&mut connection, &server, &keys, "serves").await?
+            && theirs != *ours
+        {
+            return Err(RedisOpenError::Foreign {
                 namespace,
                 meta: keys.meta().to_owned(),
                 theirs,
                 ours: ours.clone(),
-            }),
-            Some(_) | None => Ok(()),
+            });
         }
+        fingerprint(&topology, &keys).await
     }
+}
+
+async fn fingerprint(topology: &Topology, keys: &Keys) -> Result<Option<Vec<u8>>, RedisOpenError> {
+    let key = keys.note(Name::of(Kind::SealKey, &[]));
+    let map = topology.map();
+    let server = map
+        .server_of(slot_of(&key))
+        .ok_or(RedisOpenError::NoSlots)?;
+    let mut connection = connect(topology.connector(), server).await?;
+    let mut get = redis::cmd("GET");
+    get.arg(key);
+    let found = get.query_async(&mut connection).await;
+    found.map_err(|cause| RedisOpenError::Unreachable {
+        server: server.name.clone(),
+        cause,
+    })
 }
 
 /// A field of the namespace's own hash, or `None` if no store was ever opened there.

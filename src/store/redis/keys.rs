@@ -4,6 +4,7 @@
 //! tag keeps a bucket together on a cluster.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::store::kv::Name;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
@@ -29,22 +30,26 @@ impl fmt::Display for Namespace {
 
 /// The bucket of a task among `buckets`.
 pub fn bucket_of(id: TaskId, buckets: u16) -> u16 {
-    let mut buffer = uuid::Uuid::encode_buffer();
-    let uuid = uuid::Uuid::from_bytes(*id.as_bytes());
-    let text = uuid.hyphenated().encode_lower(&mut buffer);
-    bucket_of_text(text, buckets)
+    bucket_of_text(id.text(&mut TaskId::text_buffer()), buckets)
 }
 
 fn bucket_of_text(text: &str, buckets: u16) -> u16 {
-    crc16(text.as_bytes()).checked_rem(buckets).unwrap_or(0)
+    match buckets {
+        // The usual case needs no sum.
+        0 | 1 => 0,
+        buckets => crc16(text.as_bytes()) % buckets,
+    }
 }
 
-struct Hex<'a>(&'a [u8]);
+/// Most names are no longer than this, without their prefix.
+const NAME_LENGTH: usize = 48;
 
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
+fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.collect()
 }
 
 /// The slot of a cluster that holds a key, computed from the text in its first braces.
@@ -60,8 +65,8 @@ pub(super) fn slot_of(key: &str) -> u16 {
 /// The names of one namespace.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    namespace: Namespace,
-    count: u16,
+    /// What the keys of each bucket start with. A commit names six keys, so the prefixes are written once.
+    prefixes: Arc<[Box<str>]>,
     live: Box<str>,
     meta: Box<str>,
 }
@@ -69,63 +74,75 @@ pub(super) struct Keys {
 impl Keys {
     /// One bucket on one server, [`BUCKETS`] on a cluster.
     pub(super) fn new(namespace: &Namespace, buckets: u16) -> Self {
+        let prefix = |bucket| format!("{{{namespace}:{bucket:02}}}:").into();
         Self {
-            namespace: namespace.clone(),
-            count: buckets,
+            prefixes: (0..buckets).map(prefix).collect(),
             live: format!("{{{namespace}:live}}").into(),
             meta: format!("{{{namespace}:meta}}").into(),
         }
     }
 
     pub(super) fn count(&self) -> u16 {
-        self.count
+        u16::try_from(self.prefixes.len()).unwrap_or(u16::MAX)
     }
 
     pub(super) fn buckets(&self) -> impl Iterator<Item = u16> + use<> {
-        0..self.count
+        0..self.count()
     }
 
     pub(super) fn bucket(&self, id: TaskId) -> u16 {
-        bucket_of(id, self.count)
+        bucket_of(id, self.count())
     }
 
-    fn named(&self, bucket: u16, rest: fmt::Arguments<'_>) -> String {
-        format!("{{{}:{bucket:02}}}:{rest}", self.namespace)
+    fn named(&self, bucket: u16, rest: &[&str]) -> String {
+        let prefix = self.prefixes.get(usize::from(bucket));
+        let prefix = prefix.map_or("", |prefix| &**prefix);
+        let mut name = String::with_capacity(prefix.len() + NAME_LENGTH);
+        name.push_str(prefix);
+        for part in rest {
+            name.push_str(part);
+        }
+        name
+    }
+
+    fn of_task(&self, kind: &str, id: TaskId) -> String {
+        let mut buffer = TaskId::text_buffer();
+        self.named(self.bucket(id), &[kind, id.text(&mut buffer)])
     }
 
     pub(super) fn task(&self, id: TaskId) -> String {
-        self.named(self.bucket(id), format_args!("t:{id}"))
+        self.of_task("t:", id)
     }
 
     pub(super) fn request(&self, id: TaskId) -> String {
-        self.named(self.bucket(id), format_args!("q:{id}"))
+        self.of_task("q:", id)
     }
 
     pub(super) fn result(&self, id: TaskId, fence: Fence) -> String {
-        self.named(self.bucket(id), format_args!("x:{id}:{}", fence.0))
+        format!("{}:{}", self.of_task("x:", id), fence.0)
     }
 
     pub(super) fn index(&self, bucket: u16, incarnation: &Incarnation) -> String {
-        self.named(bucket, format_args!("o:{}", incarnation.as_str()))
+        self.named(bucket, &["o:", incarnation.as_str()])
     }
 
     /// The listed tasks of a caller.
     pub(super) fn list(&self, bucket: u16, caller: &Caller) -> String {
-        self.named(bucket, format_args!("c:{}", Hex(caller.as_bytes())))
+        self.named(bucket, &["c:", &hex(caller.as_bytes())])
     }
 
     pub(super) fn note(&self, name: Name) -> String {
-        let digest = Hex(&name.digest);
-        let bucket = bucket_of_text(&digest.to_string(), self.count);
-        self.named(bucket, format_args!("n:{}{digest}", name.kind.letter()))
+        let digest = hex(&name.digest);
+        let bucket = bucket_of_text(&digest, self.count());
+        self.named(bucket, &["n:", &name.kind.letter().to_string(), &digest])
     }
 
     pub(super) fn due(&self, bucket: u16) -> String {
-        self.named(bucket, format_args!("due"))
+        self.named(bucket, &["due"])
     }
 
     pub(super) fn log(&self, bucket: u16) -> String {
-        self.named(bucket, format_args!("log"))
+        self.named(bucket, &["log"])
     }
 
     /// The incarnations, sorted by the end of their leases.

@@ -190,7 +190,10 @@ impl Redis {
             | Kind::Hold
             | Kind::Token
             | Kind::Cancel
-            | Kind::QuestionStream => &self.link,
+            | Kind::QuestionStream
+            | Kind::SealKey
+            | Kind::IdenticalCall
+            | Kind::DigestKey => &self.link,
             Kind::Answer | Kind::Events => &self.bulk,
         }
     }

@@ -190,6 +190,10 @@ fn timed_out() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
+/// Room for the arguments of nearly all commands that run a script, so that a command seldom grows.
+const ARGUMENTS: usize = 32;
+const ARGUMENT_BYTES: usize = 2048;
+
 /// A script and its digest.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -206,8 +210,8 @@ impl Script {
     }
 
     pub(super) fn by_digest(&self, fill: impl Fn(&mut Cmd)) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.digest);
+        let mut command = Cmd::with_capacity(ARGUMENTS, ARGUMENT_BYTES);
+        command.arg("EVALSHA").arg(&self.digest);
         fill(&mut command);
         command
     }

@@ -383,6 +383,19 @@ impl Store for Redis {
         key.and_then(|key| key.try_into().ok()).ok_or(UNREADABLE)
     }
 
+    async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
+        let bucket = self.keys.bucket(id);
+        let log = self.keys.log(bucket);
+        let fill = |command: &mut redis::Cmd| {
+            let command = command.arg(1).arg(&log).arg(id.to_string());
+            command.arg(LOG_LENGTH).arg(TOLD_MS);
+        };
+        self.link
+            .call::<u64>(&self.notes.tell, &log, fill)
+            .await
+            .map(drop)
+    }
+
     fn changes(&self) -> Changes {
         Changes::new(self.changes.resubscribe())
     }
@@ -405,6 +418,9 @@ const LIVE: Duration = Duration::from_hours(1);
 /// The most members that one heartbeat reports, in the order in which their leases end. The next heartbeats report the
 /// rest.
 const MEMBERS: usize = 512;
+
+/// How long a log with nothing but told entries stays. Followers read an entry within seconds.
+const TOLD_MS: u64 = 3_600_000;
 
 /// The number of members that one step of a scan reads.
 const SCAN: usize = 4096;

@@ -103,7 +103,7 @@ pub(super) async fn examine_servers(
 }
 
 /// Connects once, so that a wrong address or password is reported now and not at the first task.
-async fn connect(
+pub(super) async fn connect(
     connector: &RedisConnector,
     server: &RedisServer,
 ) -> Result<MultiplexedConnection, RedisOpenError> {

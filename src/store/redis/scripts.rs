@@ -1,4 +1,4 @@
-//! The scripts that change values and logs.
+//! The scripts that change values and logs, and tell of them.
 
 use super::link::Script;
 
@@ -8,6 +8,7 @@ pub(super) struct Scripts {
     pub(super) claim: Script,
     pub(super) replace: Script,
     pub(super) append: Script,
+    pub(super) tell: Script,
 }
 
 impl Scripts {
@@ -16,6 +17,7 @@ impl Scripts {
             claim: Script::new(include_str!("claim.lua")),
             replace: Script::new(include_str!("replace.lua")),
             append: Script::new(include_str!("append.lua")),
+            tell: Script::new(include_str!("tell.lua")),
         }
     }
 }

@@ -8,11 +8,17 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::id::{Fence, Incarnation};
-use super::state::{Digest, Leg, Outcome, Progress, Question, QuestionStage, Reach, Task};
+use super::state::{Digest, Leg, Outcome, Progress, QuestionStage, Reach, SealedPoint, Task};
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::input::QUESTIONS_MAX;
 
+mod decision;
+mod questions;
 mod times;
+
+pub use decision::{Effect, Rejected, Step};
+pub use questions::repeats;
+use questions::{answer, ask, ask_round, delivered};
 
 /// What may happen to a task.
 #[derive(Debug, Clone)]
@@ -35,6 +41,9 @@ pub enum TaskEvent {
     Tick,
     /// The owner of that fence no longer carries the call, and no other replica can.
     Abandoned { fence: Fence, failure: Failure },
+    /// The owner of that fence is lost, and only the client that comes back can have the call carried on: a
+    /// call with a log runs on its client's session, with its client's credentials.
+    Orphaned { fence: Fence },
     /// A replica that found the task takes over from the lost owner of that fence.
     Claimed {
         fence: Fence,
@@ -79,6 +88,8 @@ pub enum OwnerEvent {
     Resumable(Box<str>),
     /// The owner shuts down and leaves the call to others.
     Released,
+    /// A call with a log can be resumed at the server from this point.
+    LogPoint(SealedPoint),
     /// The run failed; the call is safe to repeat and is sent again.
     Repeated,
     /// A legacy server asks; its call stays open. The JSON-RPC id, and method and params as JSON.
@@ -101,42 +112,6 @@ pub enum OwnerEvent {
     },
     /// The server was told that no client waits.
     Told,
-}
-
-/// What the committer does after the commit. The record says the same to the next replica that loads it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// Pass the undelivered answers on to the open call of a legacy server.
-    Deliver,
-    /// Dispatch a leg: the next leg of a modern call with all answers of the round, or the same leg again.
-    Dispatch,
-    /// Fetch the answer of the call that still runs at the server.
-    Resume,
-    /// Tell the server that no client waits.
-    CancelUpstream,
-}
-
-/// A decided change.
-#[derive(Debug, Clone)]
-pub struct Step {
-    pub task: Task,
-    pub effect: Option<Effect>,
-}
-
-/// Why an event changes nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rejected {
-    /// The task has ended; that never changes.
-    Ended,
-    /// Another owner carries the call now.
-    NotOwner,
-    /// There is nothing to change. This is no fault.
-    Unchanged,
-    /// The server asks more questions than a task may have.
-    TooManyQuestions,
-    /// The server ended its leg with questions while questions of that leg are open, which no revision
-    /// allows; or the server asks although nothing was sent.
-    OutOfTurn,
 }
 
 /// The status message of a task that was cancelled because its client went away.
@@ -179,15 +154,20 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
             fail(&mut next, task.failure(Reason::Deadline))
         }
         TaskEvent::Tick => return Err(Rejected::Unchanged),
-        TaskEvent::Abandoned { fence, .. } | TaskEvent::Claimed { fence, .. }
+        TaskEvent::Abandoned { fence, .. }
+        | TaskEvent::Orphaned { fence }
+        | TaskEvent::Claimed { fence, .. }
             if fence != task.fence =>
         {
             return Err(Rejected::NotOwner);
         }
         // A parked modern call has nothing in flight: the replica that gets the answers carries it on.
-        TaskEvent::Abandoned { .. } | TaskEvent::Claimed { .. } if task.owner.is_none() => {
+        TaskEvent::Abandoned { .. } | TaskEvent::Claimed { .. }
+            if task.owner.is_none() && task.log.is_none() =>
+        {
             return Err(Rejected::Unchanged);
         }
+        TaskEvent::Orphaned { .. } => orphan(&mut next)?,
         TaskEvent::Abandoned { failure, .. } => {
             fail(&mut next, failure);
             // No replica reaches the server of the lost owner's call, so no replica can tell the server.
@@ -200,18 +180,29 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
             reach,
             takeover,
             ..
-        } => {
-            next.owner = Some(by);
-            next.fence = Fence(task.fence.0 + 1);
-            next.reach = reach;
-            next.released = false;
-            take_over(&mut next, takeover)
-        }
+        } => claim(&mut next, by, reach, takeover),
     };
     // No two revisions have the same time, so that a client that compares times sees each change.
     next.updated_ms = now_ms.max(task.updated_ms + 1);
     times::keep(task, &mut next, now_ms);
     Ok(Step { task: next, effect })
+}
+
+/// No replica carries the call with a log until its client comes back.
+fn orphan(task: &mut Task) -> Result<Option<Effect>, Rejected> {
+    if task.log.is_none() || task.owner.is_none() {
+        return Err(Rejected::Unchanged);
+    }
+    task.owner = None;
+    Ok(None)
+}
+
+fn claim(task: &mut Task, by: Incarnation, reach: Reach, takeover: TakeoverMode) -> Option<Effect> {
+    task.owner = Some(by);
+    task.fence = Fence(task.fence.0 + 1);
+    task.reach = reach;
+    task.released = false;
+    take_over(task, takeover)
 }
 
 fn take_over(task: &mut Task, takeover: TakeoverMode) -> Option<Effect> {
@@ -254,10 +245,13 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             task.resume = Some(resume);
             Ok(None)
         }
+        // The client that comes back to a call with a log has it carried on, and no finder.
+        OwnerEvent::Released if task.log.is_some() => orphan(task),
         OwnerEvent::Released => {
             task.released = true;
             Ok(None)
         }
+        OwnerEvent::LogPoint(point) => log_resumes_at(task, point),
         OwnerEvent::Repeated if !task.is_repeatable() => Err(Rejected::Unchanged),
         OwnerEvent::Repeated => {
             dispatch(task);
@@ -288,50 +282,31 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             outcome,
             message,
             progress,
-        } => {
-            if progress.is_some() && !goes_back(task, progress.as_ref()) {
-                task.progress = progress;
-            }
-            task.status_message = message;
-            end(task, outcome);
-            // The server itself ended the call.
-            task.must_tell = false;
-            task.resume = None;
-            Ok(None)
-        }
+        } => Ok(end_by_server(task, outcome, message, progress)),
         OwnerEvent::Told => Err(Rejected::Unchanged),
     }
 }
 
-fn delivered(task: &mut Task, key: &str) -> Result<Option<Effect>, Rejected> {
-    let question = task.questions.iter_mut().find(|q| &*q.key == key);
-    let Some(question) = question else {
-        return Err(Rejected::Unchanged);
-    };
-    let QuestionStage::Answered(answer) = &question.stage else {
-        return Err(Rejected::Unchanged);
-    };
-    question.stage = QuestionStage::Delivered(Digest::of(&[answer.get()]));
-    Ok(None)
+/// The server itself ended the call: no replica has to tell the server.
+fn end_by_server(
+    task: &mut Task,
+    outcome: Outcome,
+    message: Option<Box<str>>,
+    progress: Option<Progress>,
+) -> Option<Effect> {
+    if progress.is_some() && !goes_back(task, progress.as_ref()) {
+        task.progress = progress;
+    }
+    task.status_message = message;
+    end(task, outcome);
+    task.must_tell = false;
+    task.resume = None;
+    None
 }
 
-/// A legacy server asks in the middle of its call.
-fn ask(
-    task: &mut Task,
-    origin: Box<str>,
-    request: Box<RawValue>,
-    now_ms: u64,
-) -> Result<Option<Effect>, Rejected> {
-    if task.questions.len() >= QUESTIONS_MAX {
-        return Err(Rejected::TooManyQuestions);
-    }
-    let key = format!("q{}", task.questions.len() + 1).into();
-    task.questions.push(Question {
-        key,
-        origin,
-        asked_ms: now_ms,
-        stage: QuestionStage::Open(request),
-    });
+fn log_resumes_at(task: &mut Task, point: SealedPoint) -> Result<Option<Effect>, Rejected> {
+    let log = task.log.as_mut().ok_or(Rejected::Unchanged)?;
+    log.point = Some(point);
     Ok(None)
 }
 
@@ -384,78 +359,6 @@ fn goes_back(task: &Task, progress: Option<&Progress>) -> bool {
     new.progress < known.progress
 }
 
-/// A modern server's round: nothing is in flight until all of it is answered.
-fn ask_round(
-    task: &mut Task,
-    requests: Vec<(Box<str>, Box<RawValue>)>,
-    request_state: Option<Box<str>>,
-    now_ms: u64,
-) -> Option<Effect> {
-    task.round += 1;
-    for question in &mut task.questions {
-        // The leg that carried these answers has come to its end.
-        if let QuestionStage::Answered(answer) = &question.stage {
-            question.stage = QuestionStage::Delivered(Digest::of(&[answer.get()]));
-        }
-    }
-    task.request_state = request_state;
-    let sent = task.round + task.attempts;
-    if requests.is_empty() {
-        // The server gave only a request state (mrtr, Client Requirements): the next leg goes without
-        // answers.
-        task.leg = Leg::Sent(sent + 1);
-        return Some(Effect::Dispatch);
-    }
-    for (origin, request) in requests {
-        // The server's keys repeat from round to round; the client's must not.
-        let key = format!("r{}-{origin}", task.round).into();
-        let stage = QuestionStage::Open(request);
-        task.questions.push(Question {
-            key,
-            origin,
-            asked_ms: now_ms,
-            stage,
-        });
-    }
-    task.leg = Leg::Parked(sent);
-    task.owner = None;
-    None
-}
-
-fn answer(
-    task: &mut Task,
-    mut answers: BTreeMap<Box<str>, Box<RawValue>>,
-    by: Incarnation,
-    waits: bool,
-) -> Result<Option<Effect>, Rejected> {
-    let mut changed = false;
-    for question in &mut task.questions {
-        if matches!(question.stage, QuestionStage::Open(_))
-            && let Some(answer) = answers.remove(&question.key)
-        {
-            question.stage = QuestionStage::Answered(answer);
-            changed = true;
-        }
-    }
-    if !changed {
-        return Err(Rejected::Unchanged);
-    }
-    match task.leg {
-        Leg::Parked(sent) if task.open_questions().next().is_none() => {
-            task.leg = if waits {
-                Leg::Queued
-            } else {
-                Leg::Sent(sent + 1)
-            };
-            task.owner = Some(by);
-            task.fence = Fence(task.fence.0 + 1);
-            Ok(Some(Effect::Dispatch))
-        }
-        Leg::Parked(_) => Ok(None),
-        Leg::Queued | Leg::Sent(_) => Ok(Some(Effect::Deliver)),
-    }
-}
-
 fn fail(task: &mut Task, failure: Failure) -> Option<Effect> {
     task.status_message = Some(failure.message().into());
     end(task, Outcome::Failed(failure.to_error().to_raw()))
@@ -466,27 +369,15 @@ fn end(task: &mut Task, outcome: Outcome) -> Option<Effect> {
     task.questions
         .retain(|q| matches!(q.stage, QuestionStage::Delivered(_)));
     task.request_state = None;
-    task.must_tell = task.owner.is_some() && matches!(task.leg, Leg::Sent(_));
+    // The owner of a call with a log tells the server itself: no other replica has the client's session.
+    task.must_tell = task.owner.is_some() && matches!(task.leg, Leg::Sent(_)) && task.log.is_none();
     if !task.must_tell {
         task.resume = None;
     }
     task.must_tell.then_some(Effect::CancelUpstream)
 }
 
-/// Whether every answer to an answered question repeats the earlier answer. Then the client sent the same
-/// request again, and not another request under the same handle.
-pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool {
-    answers.iter().all(|(key, answer)| {
-        let Some(question) = task.questions.iter().find(|q| q.key == *key) else {
-            return true;
-        };
-        match &question.stage {
-            QuestionStage::Open(_) | QuestionStage::Withdrawn => true,
-            QuestionStage::Answered(given) => given.get() == answer.get(),
-            QuestionStage::Delivered(digest) => *digest == Digest::of(&[answer.get()]),
-        }
-    })
-}
-
 #[cfg(test)]
-pub(super) mod tests;
+pub(super) mod log_tests;
+#[cfg(test)]
+pub(crate) mod tests;

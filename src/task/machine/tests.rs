@@ -17,7 +17,7 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
+pub(crate) fn task(leg: Leg, announced: bool) -> Task {
     Task {
         id: TaskId::from_bytes([7; 16]),
         caller: Caller::from_bytes([1; 16]),
@@ -50,6 +50,7 @@ pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
         progress: None,
         outcome: None,
         must_tell: false,
+        log: None,
     }
 }
 

@@ -9,6 +9,7 @@ pub struct CallMetrics {
     pub fates: IntCounterVec,
     pub duration: HistogramVec,
     pub failed: IntCounterVec,
+    pub refusals: IntCounterVec,
 }
 
 impl CallMetrics {
@@ -33,6 +34,14 @@ impl CallMetrics {
                 "raincheck_calls_failed_total",
                 "Calls that raincheck itself answered with a failure, by its reason and effect (errors.md).",
                 &["tool", "reason", "effect"],
+            ),
+            refusals: list.counters(
+                "raincheck_refusals_total",
+                "Requests that a limit refused, by the setting of the limit. `drain` counts the calls that came \
+                 after the drain had begun; `limits.buffer_bytes_max` counts one caller's share of it, too; \
+                 `limits.tasks` stands for all four quotas of tasks; `upstream.sessions_max` for \
+                 `upstream.children_max`, too.",
+                &["limit"],
             ),
         }
     }

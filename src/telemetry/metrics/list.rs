@@ -3,7 +3,8 @@
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
 };
 
 /// Seconds, from a quick answer to a task of four hours.
@@ -16,6 +17,9 @@ pub(super) const CALL_SECONDS: &[f64] = &[
 pub(super) const STORE_SECONDS: &[f64] = &[
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
 ];
+
+/// Requests for one task.
+pub(super) const POLLS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0];
 
 /// One metric, as docs/metrics.md describes it.
 #[derive(Debug, Clone)]
@@ -85,6 +89,16 @@ impl List {
                 help,
             },
         )
+    }
+
+    pub(super) fn histogram(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        buckets: &[f64],
+    ) -> Histogram {
+        let vector = self.histograms(name, help, &[], buckets);
+        vector.with_label_values::<&str>(&[])
     }
 
     pub(super) fn histograms(

@@ -10,12 +10,14 @@ use list::List;
 
 mod calls;
 mod list;
+mod operations;
 mod process;
 mod store;
 mod tasks;
 
 pub use calls::CallMetrics;
 pub use list::Described;
+pub use operations::OperationMetrics;
 pub use process::ProcessMetrics;
 pub use store::StoreMetrics;
 pub use tasks::TaskMetrics;
@@ -30,6 +32,7 @@ pub struct Metrics {
     pub tasks: TaskMetrics,
     pub store: StoreMetrics,
     pub process: ProcessMetrics,
+    pub operations: OperationMetrics,
 }
 
 impl Metrics {
@@ -40,6 +43,7 @@ impl Metrics {
             calls: CallMetrics::new(&mut list),
             tasks: TaskMetrics::new(&mut list),
             store: StoreMetrics::new(&mut list),
+            operations: OperationMetrics::new(&mut list),
             list,
         }
     }

@@ -1,6 +1,6 @@
 //! Metrics of the process.
 
-use prometheus::IntGauge;
+use prometheus::{IntCounter, IntGauge};
 
 use super::list::List;
 
@@ -8,6 +8,11 @@ use super::list::List;
 pub struct ProcessMetrics {
     pub ready: IntGauge,
     pub calls_running: IntGauge,
+    pub sessions: IntGauge,
+    pub processes: IntGauge,
+    pub replicas: IntGauge,
+    pub heartbeats_failed: IntCounter,
+    pub owners_lost: IntCounter,
 }
 
 impl ProcessMetrics {
@@ -27,6 +32,27 @@ impl ProcessMetrics {
             calls_running: list.gauge(
                 "raincheck_calls_running",
                 "Calls that this replica carries now. Calls that wait for their turn count, too.",
+            ),
+            sessions: list.gauge(
+                "raincheck_upstream_sessions",
+                "Sessions of this replica with a legacy server over HTTP that are open.",
+            ),
+            processes: list.gauge(
+                "raincheck_upstream_processes",
+                "Processes of the server's command that run.",
+            ),
+            replicas: list.gauge(
+                "raincheck_replicas",
+                "Replicas whose leases run in the store, this one included, by the last heartbeat.",
+            ),
+            heartbeats_failed: list.counter(
+                "raincheck_heartbeats_failed_total",
+                "Heartbeats of this replica that the store did not take. After `replica.lease` without one, other \
+                 replicas take its tasks over.",
+            ),
+            owners_lost: list.counter(
+                "raincheck_owners_lost_total",
+                "Replicas whose lease ended with tasks left, as this replica found them.",
             ),
         }
     }

@@ -1,8 +1,8 @@
 //! Metrics of tasks.
 
-use prometheus::{HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use super::list::{CALL_SECONDS, List};
+use super::list::{CALL_SECONDS, List, POLLS};
 
 #[derive(Debug)]
 pub struct TaskMetrics {
@@ -14,6 +14,10 @@ pub struct TaskMetrics {
     pub questions: IntCounterVec,
     pub takeovers: IntCounter,
     pub releases: IntCounter,
+    pub recoveries: IntCounterVec,
+    pub lateness: Histogram,
+    pub polls: Histogram,
+    pub uncollected: IntCounter,
 }
 
 impl TaskMetrics {
@@ -61,6 +65,29 @@ impl TaskMetrics {
             releases: list.counter(
                 "raincheck_releases_total",
                 "Tasks that this replica left to others when it drained.",
+            ),
+            recoveries: list.counters(
+                "raincheck_recoveries_total",
+                "Tasks of lost owners that this replica handled, by what it did: `resumed` (it fetches the answer), \
+                 `dispatched` (it sends the call), `failed` (the effect may be unknown), `told` (the task had ended, \
+                 and the server was told that no client waits).",
+                &["outcome"],
+            ),
+            lateness: list.histogram(
+                "raincheck_poll_lateness_seconds",
+                "Seconds from the end of a task to the first request of its client that saw the end. Only requests \
+                 at this replica count.",
+                CALL_SECONDS,
+            ),
+            polls: list.histogram(
+                "raincheck_task_polls",
+                "Requests for a task, up to the first that saw its end. Only requests at this replica count.",
+                POLLS,
+            ),
+            uncollected: list.counter(
+                "raincheck_tasks_uncollected_total",
+                "Tasks that this replica ended and that expired before a client saw the end. With several replicas, \
+                 a task whose client asks another replica counts, too.",
             ),
         }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::http::request;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -123,15 +123,15 @@ impl Upstream {
             ServerTransport::Posts(http_server) => http_server,
             ServerTransport::Lines(lines) => {
                 let session = lines.session(id?.to_str().ok()?, caller)?;
+                session.renew(self.credentials(headers).as_ref());
                 return Some(ClientSession(SessionKind::Line(session)));
             }
         };
-        let credentials = headers.get(AUTHORIZATION);
         let identity = Identity {
             caller,
             id: id.cloned(),
             version: headers.get(PROTOCOL_VERSION).cloned().unwrap_or(OLDEST),
-            credentials: credentials.filter(|_| self.forwards_credentials()).cloned(),
+            credentials: http_server.origin.credentials().of(headers),
         };
         Some(ClientSession(SessionKind::Http {
             session: http_server.client_sessions.get(identity)?,

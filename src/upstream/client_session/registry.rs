@@ -8,6 +8,7 @@ use hyper::header::HeaderValue;
 use tokio_util::task::TaskTracker;
 
 use crate::lock::Mutex;
+use crate::telemetry::limits::{self, LimitHit};
 use crate::upstream::client_session::shared::ClientStreams;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::sessions::session::{Identity, ServerSession, Unasked};
@@ -71,12 +72,14 @@ impl ClientSessions {
         let key = (identity.caller, id);
         let mut by_key = self.by_key();
         if let Some(known) = by_key.get(&key).and_then(Weak::upgrade) {
+            known.renew(identity.credentials.as_ref());
             return Some(known);
         }
         if by_key.len() >= SESSIONS_MAX {
             by_key.retain(|_, session| session.strong_count() > 0);
         }
         if by_key.len() >= SESSIONS_MAX {
+            limits::refused(LimitHit::Sessions);
             tracing::warn!("too many client sessions are in use");
             return None;
         }

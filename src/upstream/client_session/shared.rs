@@ -1,5 +1,5 @@
 //! The GET streams of one client's session, which the client and raincheck's calls share. One stream is open at
-//! a time: whoever needs it first opens it, and it stays open while either needs it.
+//! a time: the first that needs it opens it, and it stays open while either needs it.
 
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
@@ -144,7 +144,9 @@ impl SharedStreams {
             None => StreamKind::Session,
         };
         let origin = session.origin();
-        let response = origin.pass(parts, RequestBody::empty(), None).await;
+        let response = origin
+            .pass(Box::new(parts), RequestBody::empty(), None)
+            .await;
         let response = response.map_err(Unheard::Failed)?;
         match stream::events_of(response, origin.message_bytes_max) {
             Ok((head, events)) => {

@@ -210,7 +210,7 @@ impl ClientStream {
                 }
             }
         };
-        closing.run_until_cancelled(reading).await;
+        closing.run_until_cancelled(Box::pin(reading)).await;
         self.close();
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
@@ -11,6 +10,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::discovered::{DiscoverError, Discovered, refused};
 use crate::upstream::discovery::remembered::NOBODY;
 use crate::upstream::failures::INVALID_WORDS;
@@ -31,7 +31,7 @@ impl Upstream {
     pub async fn discover(
         &self,
         caller: [u8; 16],
-        credentials: Option<HeaderValue>,
+        credentials: Option<Credentials>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
         let (upstream, capabilities) = (self.clone(), capabilities.to_owned());
@@ -69,7 +69,7 @@ impl Upstream {
         &self,
         era: Era,
         caller: [u8; 16],
-        credentials: Option<HeaderValue>,
+        credentials: Option<Credentials>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
         let discovered = match era {
@@ -101,7 +101,7 @@ impl Upstream {
     }
 
     fn whose(&self, caller: [u8; 16]) -> [u8; 16] {
-        if self.forwards_credentials() {
+        if self.server.tells_callers_apart() {
             caller
         } else {
             NOBODY
@@ -111,7 +111,7 @@ impl Upstream {
     async fn discover_modern(
         &self,
         caller: [u8; 16],
-        credentials: Option<HeaderValue>,
+        credentials: Option<Credentials>,
     ) -> Result<Discovered, DiscoverError> {
         let params = translate::own_params("{}", &[]);
         let outgoing =
@@ -133,7 +133,7 @@ impl Upstream {
     async fn discover_legacy(
         &self,
         caller: [u8; 16],
-        credentials: Option<HeaderValue>,
+        credentials: Option<Credentials>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
         let sessions = match self.server.transport() {
@@ -155,7 +155,7 @@ impl Upstream {
     pub async fn tools(
         &self,
         caller: [u8; 16],
-        credentials: Option<HeaderValue>,
+        credentials: Option<Credentials>,
         capabilities: Arc<str>,
     ) -> Result<Arc<Tools>, DiscoverError> {
         // Each transport has a cache of its own.
@@ -177,7 +177,7 @@ impl Upstream {
         &self,
         era: Era,
         caller: [u8; 16],
-        credentials: Option<HeaderValue>,
+        credentials: Option<Credentials>,
         capabilities: Arc<str>,
     ) -> Result<Tools, DiscoverError> {
         let declared = translate::without_tasks(&capabilities).unwrap_or_else(|_| "{}".to_owned());
@@ -205,7 +205,7 @@ impl Upstream {
     }
 
     /// One request of raincheck's own, of which only the answer is of interest.
-    async fn ask(
+    pub async fn ask(
         &self,
         era: Era,
         outgoing: UpstreamRequest,

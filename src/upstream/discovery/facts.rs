@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
@@ -16,6 +15,7 @@ use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, code};
 use crate::mcp::result;
 use crate::mcp::version::Era;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts_file::{FactsFile, KeptFacts};
 use crate::upstream::discovery::legacy_sessions;
@@ -68,7 +68,7 @@ impl ServerFacts {
         configured: Option<Era>,
         settings: &Settings,
     ) -> Arc<Self> {
-        let everybody = if server.takes_credentials() {
+        let everybody = if server.tells_callers_apart() {
             settings.anonymous
         } else {
             NOBODY
@@ -161,7 +161,7 @@ impl ServerFacts {
     /// the future is dropped, the request goes on.
     pub(in crate::upstream) async fn find_era(
         self: &Arc<Self>,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<Era, DiscoverError> {
         loop {
             if let Some(era) = self.era() {
@@ -187,7 +187,7 @@ impl ServerFacts {
         }
     }
 
-    async fn ask_for_era(&self, credentials: Option<&HeaderValue>) -> Result<Era, DiscoverError> {
+    async fn ask_for_era(&self, credentials: Option<&Credentials>) -> Result<Era, DiscoverError> {
         // The caller that asked before may have had other credentials.
         if let Some(era) = self.era() {
             return Ok(era);
@@ -216,7 +216,7 @@ impl ServerFacts {
     /// Asks the server for its era again, because it refused something as a server of the other era would,
     /// unless it was asked a moment ago. Running requests go on. If the future is dropped, the question to the
     /// server goes on.
-    pub(in crate::upstream) async fn doubt(self: &Arc<Self>, credentials: Option<HeaderValue>) {
+    pub(in crate::upstream) async fn doubt(self: &Arc<Self>, credentials: Option<Credentials>) {
         let Some(era) = self.era().filter(|_| !self.is_configured) else {
             return;
         };
@@ -231,7 +231,7 @@ impl ServerFacts {
     }
 
     /// Asks again in a job that nobody waits for.
-    pub(in crate::upstream) fn doubt_beside(self: &Arc<Self>, credentials: Option<HeaderValue>) {
+    pub(in crate::upstream) fn doubt_beside(self: &Arc<Self>, credentials: Option<Credentials>) {
         let era = self.era().filter(|_| !self.is_configured);
         if let Some(era) = era
             && self.may_ask()
@@ -245,7 +245,7 @@ impl ServerFacts {
         self: &Arc<Self>,
         turn: Flight,
         era: Era,
-        credentials: Option<HeaderValue>,
+        credentials: Option<Credentials>,
     ) -> JoinHandle<()> {
         let known = Arc::clone(self);
         self.services.spawn(async move {
@@ -270,7 +270,7 @@ impl ServerFacts {
 
     /// The era that the server itself claims. `None`: its answer, such as the 404 of a gateway, is no proof
     /// that the known era is wrong.
-    async fn ask_anew(&self, known: Era, credentials: Option<&HeaderValue>) -> Option<Era> {
+    async fn ask_anew(&self, known: Era, credentials: Option<&Credentials>) -> Option<Era> {
         let http_server = match self.server.transport() {
             ServerTransport::Posts(http_server) => http_server,
             ServerTransport::Lines(lines) => {
@@ -328,7 +328,7 @@ impl ServerFacts {
         self: &Arc<Self>,
         exchange: Exchange,
         asked: (Era, &str),
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Exchange {
         if self.is_configured {
             return exchange;

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -12,6 +11,7 @@ use crate::lock::Mutex;
 use crate::mcp::error::code;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::result;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::single_flight::SingleFlight;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
@@ -116,13 +116,13 @@ impl LegacySessions {
 /// Sends `initialize`, and ends the session that it may begin. `None`: there was no answer.
 pub(in crate::upstream) async fn ask_in_time(
     origin: &Origin,
-    credentials: Option<&HeaderValue>,
+    credentials: Option<&Credentials>,
 ) -> Option<SessionsAnswer> {
     let asked = tokio::time::timeout(FIRST_WORDS, ask(origin, credentials)).await;
     asked.ok().flatten()
 }
 
-async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<SessionsAnswer> {
+async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Option<SessionsAnswer> {
     match initialize::post(origin, credentials, "{}").await {
         Ok(initialized) => {
             if let Some(session) = initialized.session_id {

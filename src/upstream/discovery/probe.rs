@@ -1,7 +1,6 @@
 //! Finds out which era the wrapped server speaks, by a modern request.
 
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
@@ -10,6 +9,7 @@ use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;
 use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
+use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::discovered::DiscoverError;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
@@ -41,7 +41,7 @@ pub(in crate::upstream) enum Found {
 /// Compatibility). A server that serves both eras is modern.
 pub(in crate::upstream) async fn probe(
     origin: &Origin,
-    credentials: Option<&HeaderValue>,
+    credentials: Option<&Credentials>,
 ) -> Result<Found, Undecided> {
     let asked = tokio::time::timeout(FIRST_WORDS, ask(origin, credentials)).await;
     asked.map_err(|_| {
@@ -50,7 +50,7 @@ pub(in crate::upstream) async fn probe(
     })?
 }
 
-async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found, Undecided> {
+async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Result<Found, Undecided> {
     let body = translate::request(
         &origin.next_id(),
         "server/discover",

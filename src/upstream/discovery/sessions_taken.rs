@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
 use tokio::time::Instant;
 
 use crate::mcp::version::Era;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::facts::ServerFacts;
 use crate::upstream::discovery::legacy_sessions::{SessionsAnswer, ask_in_time};
 use crate::upstream::server::ServerTransport;
@@ -20,7 +20,7 @@ impl Upstream {
     /// Whether the server is known to be modern only, so that it refuses the sessions of legacy clients. Only
     /// the first request waits for the server. Later the server is asked in a job of its own, and until it
     /// answers, its last answer is believed.
-    pub async fn refuses_sessions(&self, credentials: Option<&HeaderValue>) -> bool {
+    pub async fn refuses_sessions(&self, credentials: Option<&Credentials>) -> bool {
         if self.known_era() != Some(Era::Modern) {
             return false;
         }
@@ -42,7 +42,7 @@ impl Upstream {
 
 impl ServerFacts {
     /// Asks the server, and waits a few seconds at most.
-    async fn ask_of_sessions_first(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
+    async fn ask_of_sessions_first(self: &Arc<Self>, credentials: Option<&Credentials>) {
         let asking = async {
             if let Some(turn) = self.sessions.asking.take().await {
                 let (known, credentials) = (Arc::clone(self), credentials.cloned());
@@ -57,7 +57,7 @@ impl ServerFacts {
     }
 
     /// Asks the server in a job that nobody waits for.
-    fn ask_of_sessions_beside(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
+    fn ask_of_sessions_beside(self: &Arc<Self>, credentials: Option<&Credentials>) {
         let (known, credentials) = (Arc::clone(self), credentials.cloned());
         self.services.spawn(async move {
             let Some(_turn) = known.sessions.asking.try_take() else {
@@ -70,7 +70,7 @@ impl ServerFacts {
         });
     }
 
-    async fn ask_of_sessions(&self, credentials: Option<&HeaderValue>) {
+    async fn ask_of_sessions(&self, credentials: Option<&Credentials>) {
         let said = match self.server.transport() {
             ServerTransport::Posts(http_server) => {
                 Box::pin(ask_in_time(&http_server.origin, credentials)).await

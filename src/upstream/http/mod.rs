@@ -144,22 +144,24 @@ impl Http {
         self.connector.is_local()
     }
 
-    /// Whether a client's own credentials may go to the server: it is local, and no configured header replaces
-    /// them.
-    pub(super) fn takes_credentials(&self) -> bool {
-        self.connector.is_local() && !self.headers.contains_key(AUTHORIZATION)
-    }
-
     /// Whether this process sent the request that it received.
     pub(super) fn has_sent(&self, headers: &HeaderMap) -> bool {
         self.mark.is_in(headers)
     }
 
+    /// Whether a client's credentials go to the server unless the operator says otherwise: the server is local, and no
+    /// configured header replaces them.
+    pub(super) fn takes_credentials(&self) -> bool {
+        self.connector.is_local() && !self.headers.contains_key(AUTHORIZATION)
+    }
+
     /// Sends one request. If the future is dropped, the connection is closed, so that the server sees that the
     /// caller no longer waits.
+    ///
+    /// The request is boxed because each future on its way would keep room for a copy of it.
     pub async fn send(
         &self,
-        mut request: Request<RequestBody>,
+        mut request: Box<Request<RequestBody>>,
     ) -> Result<Response<ResponseBody>, Failure> {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
@@ -170,12 +172,20 @@ impl Http {
             match self.send_over(sender, request).await {
                 Ok(response) => return Ok(response),
                 // The server closed the connection before it took anything.
-                Err(NotSent::Request(back)) => request = *back,
+                Err(NotSent::Request(back)) => request = back,
                 Err(NotSent::Failed(failure)) => return Err(failure),
                 // The handshake of this connection is long over, so the failure proves nothing.
                 Err(NotSent::Refused) => return Err(RESET),
             }
         }
+        Box::pin(self.send_anew(request)).await
+    }
+
+    /// Sends a request over a new connection.
+    async fn send_anew(
+        &self,
+        mut request: Box<Request<RequestBody>>,
+    ) -> Result<Response<ResponseBody>, Failure> {
         let mut pause = PAUSE;
         let given_up = Instant::now() + TRYING;
         for last in (0..TRIES).rev() {
@@ -183,7 +193,7 @@ impl Http {
                 let copy = self.copy(&request);
                 match self.send_over(sender, request).await {
                     Ok(response) => return Ok(response),
-                    Err(NotSent::Request(back)) => request = *back,
+                    Err(NotSent::Request(back)) => request = back,
                     Err(NotSent::Failed(failure)) => return Err(failure),
                     Err(NotSent::Refused) => {
                         tracing::warn!("the upstream did not accept the client certificate");
@@ -206,7 +216,7 @@ impl Http {
 
     /// Handles a refused client certificate. With TLS 1.3 a server refuses it after the request was written.
     /// Then the request is sent again, if it can be repeated.
-    fn copy(&self, request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    fn copy(&self, request: &Request<RequestBody>) -> Option<Box<Request<RequestBody>>> {
         let body = match request.body() {
             _ if !self.connector.speaks_tls() => return None,
             RequestBody::Ready(body) => RequestBody::Ready(body.clone()),
@@ -216,7 +226,7 @@ impl Http {
         copy.method_mut().clone_from(request.method());
         copy.uri_mut().clone_from(request.uri());
         copy.headers_mut().clone_from(request.headers());
-        Some(copy)
+        Some(Box::new(copy))
     }
 
     /// Reads the rest of a body whose answer is known, so that its connection can be used again. A body that
@@ -234,10 +244,10 @@ impl Http {
     async fn send_over(
         &self,
         mut sender: SendRequest<RequestBody>,
-        request: Request<RequestBody>,
+        request: Box<Request<RequestBody>>,
     ) -> Result<Response<ResponseBody>, NotSent> {
         let method = request.method().clone();
-        match sender.try_send_request(request).await {
+        match sender.try_send_request(*request).await {
             Ok(response) if is_ambiguous(response.headers()) => Err(NotSent::Failed(INVALID)),
             Ok(response) => {
                 if !response.status().is_success() {
@@ -337,7 +347,10 @@ impl ConnectionPool {
                 self.idle.lock().clear();
                 return None;
             }
-            // The connection is ready at once, or when its driver has seen the end of the last response.
+            if sender.is_ready() {
+                return Some(sender);
+            }
+            // The driver of the connection has not yet seen the end of the last response.
             let ready = tokio::time::timeout(Duration::from_millis(50), sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
                 return Some(sender);

@@ -1,9 +1,10 @@
 //! The wrapped server's address, and what is common to all requests to it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
@@ -11,6 +12,7 @@ use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
+use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::forward::{ClientHeaders, Forward};
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::{Http, RequestBody, ResponseBody};
@@ -53,6 +55,13 @@ impl Origin {
             forward: Forward {
                 is_local: http.is_local(),
                 further: settings.forward_headers.as_slice().into(),
+                credentials: CredentialRule {
+                    forwards: settings
+                        .forwards_credentials
+                        .unwrap_or_else(|| http.takes_credentials()),
+                    further: Arc::clone(&settings.credential_headers),
+                    caller_header: settings.caller_header.clone(),
+                },
             },
             http,
             path: path.parse().ok()?,
@@ -69,32 +78,32 @@ impl Origin {
     }
 
     /// A POST of one JSON-RPC message.
-    pub(in crate::upstream) fn post(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+    pub(in crate::upstream) fn post(&self, credentials: Option<&Credentials>) -> request::Builder {
         self.builder(Method::POST, credentials)
             .header(ACCEPT, BOTH)
             .header(CONTENT_TYPE, JSON)
     }
 
     /// A GET of a legacy event stream.
-    pub(in crate::upstream) fn get(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+    pub(in crate::upstream) fn get(&self, credentials: Option<&Credentials>) -> request::Builder {
         self.builder(Method::GET, credentials)
             .header(ACCEPT, EVENTS)
     }
 
     pub(in crate::upstream) fn delete(
         &self,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> request::Builder {
         self.builder(Method::DELETE, credentials)
     }
 
-    fn builder(&self, method: Method, credentials: Option<&HeaderValue>) -> request::Builder {
+    fn builder(&self, method: Method, credentials: Option<&Credentials>) -> request::Builder {
         let builder = Request::builder()
             .method(method)
             .uri(self.path.clone())
             .header(HOST, &self.host);
         match credentials {
-            Some(credentials) => builder.header(AUTHORIZATION, credentials),
+            Some(credentials) => credentials.put(builder),
             None => builder,
         }
     }
@@ -121,7 +130,12 @@ impl Origin {
         let request = builder
             .body(body)
             .map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
-        self.http.send(request).await
+        self.http.send(Box::new(request)).await
+    }
+
+    /// What the server gets of a client's credentials.
+    pub(in crate::upstream) fn credentials(&self) -> &CredentialRule {
+        &self.forward.credentials
     }
 
     /// The client's headers that go to the server with a request that is carried.
@@ -132,16 +146,13 @@ impl Origin {
     /// Passes a client's request on, with those headers that go to the server.
     pub(in crate::upstream) async fn pass(
         &self,
-        mut parts: request::Parts,
+        mut parts: Box<request::Parts>,
         body: RequestBody,
         well_known: Option<&str>,
     ) -> Result<Response<ResponseBody>, Failure> {
         self.forward.strip(&mut parts.headers);
-        if !self.http.takes_credentials() {
-            parts.headers.remove(AUTHORIZATION);
-        }
         self.readdress(&mut parts, well_known);
-        let request = Request::from_parts(parts, body);
+        let request = Box::new(Request::from_parts(*parts, body));
         let mut response = self.http.send(request).await?;
         // No client asked for another protocol. A client that believed the answer would read what follows as
         // one.
@@ -155,16 +166,17 @@ impl Origin {
     /// Makes a client's own request one for this server: same bytes, another address.
     fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
         let own = self.path.path();
-        let target = match well_known {
+        let target = match (well_known, parts.uri.query()) {
+            (None, None) => None,
+            (None, Some(query)) => Some(format!("{own}?{query}")),
             // Metadata of this endpoint: the endpoint's path follows the prefix.
-            Some(prefix) if parts.uri.path().len() > prefix.len() => format!("{prefix}{own}"),
-            Some(prefix) => prefix.to_owned(),
-            None => match parts.uri.query() {
-                Some(query) => format!("{own}?{query}"),
-                None => self.path.to_string(),
-            },
+            (Some(prefix), _) if parts.uri.path().len() > prefix.len() => {
+                Some(format!("{prefix}{own}"))
+            }
+            (Some(prefix), _) => Some(prefix.to_owned()),
         };
-        parts.uri = target.parse().unwrap_or_else(|_| self.path.clone());
+        let target = target.and_then(|it| it.parse().ok());
+        parts.uri = target.unwrap_or_else(|| self.path.clone());
         parts.version = hyper::Version::HTTP_11;
         parts.headers.insert(HOST, self.host.clone());
     }

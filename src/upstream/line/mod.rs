@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +27,7 @@ mod state;
 mod subscription;
 pub(super) mod writer;
 
+use crate::upstream::credentials::Credentials;
 use crate::upstream::line::pool::LinePool;
 use crate::upstream::line::session::LineSession;
 use crate::upstream::line::shared::SharedLine;
@@ -123,7 +123,7 @@ impl LineServer {
     pub(super) async fn described(
         &self,
         caller: [u8; 16],
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, NoSession> {
         let line = if let Some(line) = self.pool.any_of(caller) {
@@ -143,7 +143,7 @@ impl LineServer {
     pub(super) async fn open_session(
         &self,
         caller: [u8; 16],
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
         line: sessions::LineChoice,
     ) -> Result<(Box<str>, Arc<LineSession>), NoSession> {
         let spare = match line {

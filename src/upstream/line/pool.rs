@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::mcp::error::Failure;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::upstream::cache::Cache;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::line::handshake::{START_PATIENCE, agreed};
 use crate::upstream::line::sessions::LineSessions;
 use crate::upstream::line::shared::SharedLine;
@@ -53,11 +53,11 @@ impl LinePool {
         self: &Arc<Self>,
         key: &SessionKey,
         asks: MayAsk,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<HeldLine, NoSession> {
-        let (pool, key_there, credentials) = (Arc::clone(self), key.clone(), credentials.cloned());
+        let (pool, key_there, shown) = (Arc::clone(self), key.clone(), credentials.cloned());
         let start = |permit| async move {
-            let line = pool.start(&key_there, permit, credentials.as_ref()).await?;
+            let line = pool.start(&key_there, permit, shown.as_ref()).await?;
             // The process or the stream has the permit, until nothing is left of it.
             Ok(Started {
                 session: line,
@@ -65,7 +65,9 @@ impl LinePool {
             })
         };
         let has_spare = self.spare_place.fits(key.era);
-        self.lines.get(key, asks, has_spare, start).await
+        let held = self.lines.get(key, asks, has_spare, start).await?;
+        held.session.writer().renew(credentials);
+        Ok(held)
     }
 
     pub(in crate::upstream) fn starts(&self) -> usize {
@@ -81,7 +83,7 @@ impl LinePool {
         &self,
         key: &SessionKey,
         permit: Option<OwnedSemaphorePermit>,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<Arc<SharedLine>, NoSession> {
         if let Some(line) = self.go_on(key).await {
             return Ok(line);

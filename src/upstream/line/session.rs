@@ -18,6 +18,7 @@ use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::client_session::needed::Needed;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::inflight::Inflight;
 use crate::upstream::line::borrowed::BorrowedRequest;
 use crate::upstream::line::borrowed::BorrowedResponder;
@@ -102,6 +103,11 @@ impl LineSession {
             }),
             needed: Needed::default(),
         })
+    }
+
+    /// The client shows these credentials now, perhaps a renewed token.
+    pub fn renew(&self, credentials: Option<&Credentials>) {
+        self.writer.renew(credentials);
     }
 
     pub(in crate::upstream) fn needed(&self) -> &Needed {

@@ -3,12 +3,12 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::upstream::credentials::Credentials;
 use crate::upstream::line::health::LineHealth;
 use crate::upstream::line::writer::{LineListener, LineWriter};
 use crate::upstream::no_session::NoSession;
@@ -30,7 +30,7 @@ impl LineSource {
     pub(super) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
         listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, NoSession> {
         match self {

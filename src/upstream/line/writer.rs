@@ -12,6 +12,7 @@ use tracing::debug;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::line::health::LineHealth;
 use crate::upstream::port::UpstreamError;
 use crate::upstream::server_message::ServerMessage;
@@ -27,7 +28,7 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 pub(in crate::upstream) trait LineListener: Send + Sync + 'static {
     /// One message, and its text.
     fn heard(&self, message: ServerMessage, text: &str);
-    /// The server did not take a message. `None`: the message was one whose fate nobody follows.
+    /// The server did not take a message. `None`: no caller waits for the fate of this message.
     fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken);
     /// The line has ended: nothing more is heard or sent.
     fn over(&self, end: LineEnd);
@@ -136,6 +137,8 @@ pub(in crate::upstream) struct LineWriter {
     /// Cancelled when the server has read the first message, or when that cannot be known.
     read: CancellationToken,
     vitals: Arc<LineVitals>,
+    /// Those with which messages are posted. A program gets none.
+    credentials: LatestCredentials,
 }
 
 impl LineWriter {
@@ -143,6 +146,7 @@ impl LineWriter {
     pub(in crate::upstream) fn new(
         stop: CancellationToken,
         health: Arc<Mutex<LineHealth>>,
+        credentials: LatestCredentials,
     ) -> (Self, mpsc::Receiver<Outbound>) {
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
         let vitals = Arc::new(LineVitals {
@@ -154,6 +158,7 @@ impl LineWriter {
             stop,
             read: CancellationToken::new(),
             vitals,
+            credentials,
         };
         (writer, receiver)
     }
@@ -194,6 +199,11 @@ impl LineWriter {
         if self.outbound.try_send(message).is_err() {
             debug!("a message to a server that does not read was dropped");
         }
+    }
+
+    /// Sends these credentials from now on: those of the caller's newest request, for example a renewed token.
+    pub(super) fn renew(&self, credentials: Option<&Credentials>) {
+        self.credentials.renew(credentials);
     }
 
     /// Ends the line. A child's standard input is closed, and the child is killed if it does not end; an event

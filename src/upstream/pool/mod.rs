@@ -15,6 +15,7 @@ use tracing::warn;
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
+use crate::telemetry::limits::{self, LimitHit};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::port::UpstreamRequest;
@@ -257,6 +258,7 @@ impl<S: PooledSession> SessionPool<S> {
         let waiting = Arc::clone(&self.permits).acquire_owned();
         let Ok(waited) = timeout(self.limits.wait, waiting).await else {
             let (setting, max) = (self.limits.setting, self.limits.sessions_max);
+            limits::refused(LimitHit::Sessions);
             warn!(
                 setting,
                 max, "all sessions at the server are in use, and none became free in time"

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
 use super::*;
+use crate::telemetry::metrics::METRICS;
 
 #[derive(Debug, Default)]
 struct FakeSession(AtomicBool);
@@ -90,7 +91,11 @@ async fn sessions_are_bounded_and_an_unused_one_makes_room() {
     let pool = pool(Sharing::Never, 2);
     let (one, two) = (get(&pool, 1).await.unwrap(), get(&pool, 1).await.unwrap());
     assert!(!Arc::ptr_eq(&one.session, &two.session));
+    let refusals = &METRICS.calls.refusals;
+    let refused = refusals.with_label_values(&["upstream.sessions_max"]);
+    let before = refused.get();
     assert!(get(&pool, 1).await.is_err());
+    assert!(refused.get() > before, "it is counted");
     let unused = Arc::clone(&one.session);
     drop(one);
     get(&pool, 2).await.unwrap();

@@ -4,13 +4,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hyper::header::HeaderValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::envelope;
+use crate::upstream::credentials::Credentials;
 use crate::upstream::failures::{INVALID_WORDS, UNREACHABLE};
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
@@ -85,10 +85,11 @@ impl HttpSessionPool {
     pub(in crate::upstream) async fn check_out(
         self: &Arc<Self>,
         key: &SessionKey,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
         let start = self.start(key, credentials);
         let held = self.sessions.get(key, MayAsk::Maybe, false, start).await?;
+        held.session.renew(credentials);
         Ok(self.lease(held))
     }
 
@@ -97,7 +98,7 @@ impl HttpSessionPool {
     pub(in crate::upstream) async fn replace(
         self: &Arc<Self>,
         key: &SessionKey,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
         if self.is_exclusive() {
             self.open(key, credentials).await
@@ -110,7 +111,7 @@ impl HttpSessionPool {
     pub(in crate::upstream) async fn open(
         self: &Arc<Self>,
         key: &SessionKey,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
         let start = self.start(key, credentials);
         Ok(self.lease(self.sessions.start(key, start).await?))
@@ -133,7 +134,7 @@ impl HttpSessionPool {
     fn start(
         &self,
         key: &SessionKey,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> impl FnOnce(Option<OwnedSemaphorePermit>) -> Starting + Send + 'static {
         let (starter, sessions) = (self.starter.clone(), Arc::clone(&self.sessions));
         let (key, credentials) = (key.clone(), credentials.cloned());
@@ -199,7 +200,7 @@ impl SessionStarter {
     async fn initialize(
         &self,
         key: &SessionKey,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<ServerSession, NoSession> {
         let initialized = initialize::post(&self.origin, credentials, &key.declared).await?;
         let session = ServerSession::begun(

@@ -18,7 +18,9 @@ use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer, string};
+use crate::telemetry::counted::Counted;
 use crate::upstream::client_session::needed::Needed;
+use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
@@ -47,6 +49,7 @@ pub(in crate::upstream) struct ServerSession {
     background: SessionBackground,
     /// Which tasks need the session, if it is a client's own.
     needed: Needed,
+    _counted: Counted,
 }
 
 /// The headers of every request on a session.
@@ -55,7 +58,7 @@ struct Stamp {
     /// `None`: the server has no sessions.
     id: Option<HeaderValue>,
     version: HeaderValue,
-    credentials: Option<HeaderValue>,
+    credentials: LatestCredentials,
 }
 
 /// What goes on beside a session's calls, until the session ends.
@@ -101,7 +104,7 @@ pub(in crate::upstream) struct Identity {
     pub(in crate::upstream) id: Option<HeaderValue>,
     pub(in crate::upstream) version: HeaderValue,
     /// The client's credentials, if the server may have them.
-    pub(in crate::upstream) credentials: Option<HeaderValue>,
+    pub(in crate::upstream) credentials: Option<Credentials>,
 }
 
 impl SessionBackground {
@@ -150,7 +153,7 @@ impl ServerSession {
     /// What another process needs to use the session. `None` if it needs credentials, which never leave this
     /// process.
     pub(in crate::upstream) fn handover(&self) -> Option<SessionHandover> {
-        if self.stamp.credentials.is_some() {
+        if self.stamp.credentials.are_there() {
             return None;
         }
         let session = match &self.stamp.id {
@@ -205,6 +208,7 @@ impl ServerSession {
             declared,
             background: SessionBackground::new(services, unasked),
             needed: Needed::default(),
+            _counted: Counted::session(),
         }
     }
 
@@ -214,7 +218,7 @@ impl ServerSession {
         services: TaskTracker,
         declared: Arc<str>,
         initialized: Initialized,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
         unasked: Box<dyn Unasked>,
     ) -> Option<Self> {
         let result = Object::parse(initialized.result.get()).ok()?;
@@ -222,7 +226,7 @@ impl ServerSession {
         let stamp = Stamp {
             id: initialized.session_id,
             version: HeaderValue::try_from(&*version).ok()?,
-            credentials: credentials.cloned(),
+            credentials: LatestCredentials::new(credentials),
         };
         Some(Self {
             described: Some(Arc::new(Discovered::of_initialize(&result)?)),
@@ -243,7 +247,7 @@ impl ServerSession {
         let stamp = Stamp {
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*handover.version).ok()?,
-            credentials: None,
+            credentials: LatestCredentials::default(),
         };
         Some(Self {
             shared: handover.shared,
@@ -261,7 +265,7 @@ impl ServerSession {
         let stamp = Stamp {
             id: identity.id,
             version: identity.version,
-            credentials: identity.credentials,
+            credentials: LatestCredentials::new(identity.credentials.as_ref()),
         };
         Self {
             shared: true,
@@ -303,13 +307,18 @@ impl ServerSession {
         self.background.ending.token().clone()
     }
 
+    /// The caller shows these credentials now, perhaps a renewed token.
+    pub(in crate::upstream) fn renew(&self, credentials: Option<&Credentials>) {
+        self.stamp.credentials.renew(credentials);
+    }
+
     pub(in crate::upstream) fn post(&self) -> request::Builder {
-        self.stamp(self.origin.post(self.stamp.credentials.as_ref()))
+        self.stamp(self.origin.post(self.stamp.credentials.get().as_ref()))
     }
 
     /// A request for an event stream: the session's own, or the rest of a stream after that event.
     pub(in crate::upstream) fn get(&self, after: Option<&HeaderValue>) -> request::Builder {
-        let request = self.stamp(self.origin.get(self.stamp.credentials.as_ref()));
+        let request = self.stamp(self.origin.get(self.stamp.credentials.get().as_ref()));
         match after {
             Some(event_id) => request.header(LAST_EVENT_ID, event_id),
             None => request,
@@ -342,7 +351,8 @@ impl ServerSession {
     ) {
         let ending = self.background.ending.token().clone();
         let services = &self.background.services;
-        services.spawn(ending.run_until_cancelled_owned(going_on));
+        // Boxed, because this future has room for the job twice.
+        services.spawn(ending.run_until_cancelled_owned(Box::pin(going_on)));
     }
 
     pub(in crate::upstream) fn has_id(&self) -> bool {
@@ -405,7 +415,7 @@ impl ServerSession {
         }
         let request = self
             .origin
-            .delete(self.stamp.credentials.as_ref())
+            .delete(self.stamp.credentials.get().as_ref())
             .header(SESSION_ID, id);
         let request = request.header(PROTOCOL_VERSION, &self.stamp.version);
         let closing = self.origin.send(request, RequestBody::empty());

@@ -6,7 +6,6 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use hyper::Uri;
-use hyper::header::HeaderValue;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +18,7 @@ mod events;
 mod overlong;
 mod poster;
 
+use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::sse::events::{SseEvents, SseItem};
 use crate::upstream::sse::poster::Poster;
 
@@ -75,18 +75,20 @@ impl Dialer {
     pub(super) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
         listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, NoSession> {
         let pause = self.health().pause(Instant::now()).min(PAUSE_MAX);
         tokio::time::sleep(pause).await;
         let (events, endpoint) = self.dial(credentials).await?;
-        let (writer, outbound) = LineWriter::new(self.stop.child_token(), Arc::clone(&self.health));
+        let credentials = LatestCredentials::new(credentials);
+        let (stop, health) = (self.stop.child_token(), Arc::clone(&self.health));
+        let (writer, outbound) = LineWriter::new(stop, health, credentials.clone());
         let listener = listener(writer.clone());
         let poster = Poster {
             origin: Arc::clone(&self.origin),
             endpoint,
-            credentials: credentials.cloned(),
+            credentials,
             listener: Arc::clone(&listener),
         };
         let life = SseLine {
@@ -103,7 +105,7 @@ impl Dialer {
     /// A stream, and the endpoint for its messages.
     pub(super) async fn dial(
         &self,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<(SseEvents, Uri), NoSession> {
         let dialled = timeout(PATIENCE, self.dial_patiently(credentials)).await;
         dialled.map_err(|_| unsent(Reason::UpstreamUnreachable))?
@@ -111,7 +113,7 @@ impl Dialer {
 
     async fn dial_patiently(
         &self,
-        credentials: Option<&HeaderValue>,
+        credentials: Option<&Credentials>,
     ) -> Result<(SseEvents, Uri), NoSession> {
         let request = self.origin.get(credentials);
         let response = self.origin.send(request, RequestBody::empty()).await;

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http_body_util::Full;
-use hyper::header::HeaderValue;
 use hyper::{Response, Uri};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::debug;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::credentials::LatestCredentials;
 use crate::upstream::failures::LATER;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -38,7 +38,7 @@ pub(super) struct Poster<E> {
     pub(super) origin: Arc<Origin>,
     /// Path and query.
     pub(super) endpoint: Uri,
-    pub(super) credentials: Option<HeaderValue>,
+    pub(super) credentials: LatestCredentials,
     pub(super) listener: Arc<E>,
 }
 
@@ -151,8 +151,11 @@ impl<E: LineListener> Poster<E> {
     }
 
     async fn send_once(&self, text: Bytes) -> Result<Response<ResponseBody>, NotTaken> {
-        let credentials = self.credentials.as_ref();
-        let request = self.origin.post(credentials).uri(self.endpoint.clone());
+        let credentials = self.credentials.get();
+        let request = self
+            .origin
+            .post(credentials.as_ref())
+            .uri(self.endpoint.clone());
         let body = RequestBody::Ready(Full::new(text));
         let sent = self.origin.send(request, body).await;
         sent.map_err(|failure| match failure.effect {

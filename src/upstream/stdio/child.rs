@@ -17,6 +17,8 @@ use tracing::{debug, info, warn};
 
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
+use crate::telemetry::counted::Counted;
+use crate::upstream::credentials::LatestCredentials;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::line::health::LineHealth;
 use crate::upstream::line::overlong::{Overlong, OverlongVerdict, too_large};
@@ -40,6 +42,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// How many unreadable lines are logged. All are counted.
 const GARBAGE_LOGGED: u64 = 5;
+
+/// How much of an unreadable line is logged.
+const QUOTED_MAX: usize = 80;
 
 /// What all children of one program have in common.
 #[derive(Debug)]
@@ -86,7 +91,8 @@ impl ProcessLauncher {
                 return Err(UNREACHABLE);
             }
         };
-        let (writer, outbound) = LineWriter::new(self.stop.child_token(), Arc::clone(&self.health));
+        let (stop, health) = (self.stop.child_token(), Arc::clone(&self.health));
+        let (writer, outbound) = LineWriter::new(stop, health, LatestCredentials::default());
         let listener = listener(writer.clone());
         let life = ChildLife {
             process,
@@ -97,6 +103,7 @@ impl ProcessLauncher {
             bytes_max: self.bytes_max,
             _thread: Arc::clone(&self.spawner),
             _permit: permit,
+            _counted: Counted::process(),
         };
         self.services.spawn(life.run(outbound));
         Ok(listener)
@@ -139,6 +146,7 @@ struct ChildLife<E> {
     /// The child dies with the thread that started it.
     _thread: Arc<Spawner>,
     _permit: OwnedSemaphorePermit,
+    _counted: Counted,
 }
 
 impl<E: LineListener> ChildLife<E> {
@@ -381,7 +389,7 @@ fn hear(line: &[u8], listener: &impl LineListener, garbage: &mut Garbage) {
     }
     match server_message::read_line(line) {
         Ok((message, text)) => listener.heard(message, &text),
-        Err(_) => garbage.count(),
+        Err(_) => garbage.count(line),
     }
 }
 
@@ -391,15 +399,28 @@ struct Garbage {
 }
 
 impl Garbage {
-    fn count(&mut self) {
+    fn count(&mut self, line: &[u8]) {
         self.lines = self.lines.saturating_add(1);
-        // The text is not logged, because it may be anybody's data.
         if self.lines <= GARBAGE_LOGGED || self.lines.is_power_of_two() {
             let (pid, lines) = (self.pid, self.lines);
+            let line = quoted(line);
             warn!(
                 pid,
-                lines, "the server wrote what is no message to its standard output"
+                lines,
+                line,
+                "the server wrote what is no message to its standard output; its log belongs on standard error"
             );
         }
     }
+}
+
+/// The beginning of a line, safe to be logged. A line that looks like a part of a message is not quoted, because a
+/// message may hold anybody's data.
+fn quoted(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line.trim_ascii());
+    if line.contains(['{', '"']) {
+        return "[looks like JSON]".to_owned();
+    }
+    let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    line.chars().map(printable).take(QUOTED_MAX).collect()
 }

@@ -268,6 +268,16 @@ impl Request {
         [head.as_bytes(), &self.body].concat()
     }
 
+    /// The request for a connection of HTTP/1.1 that lives on.
+    pub(crate) fn into_http(self) -> hyper::Request<Full<Bytes>> {
+        let mut request = hyper::Request::builder().method(self.verb).uri(self.path);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.header("host", self.client.address.to_string());
+        request.body(Full::new(self.body)).unwrap()
+    }
+
     /// Sends the request; dropped before it resolves, the client hangs up.
     async fn exchange(self) -> Answer {
         let (response, connection) = self.open().await;

@@ -13,6 +13,7 @@ pub(crate) mod session;
 pub(crate) mod shape;
 pub(crate) mod stream;
 pub(crate) mod tap;
+pub(crate) mod terminal;
 pub(crate) mod upstream;
 
 pub(crate) use crate::directory::TempDir;

@@ -285,11 +285,23 @@ pub(crate) async fn until_closed(address: SocketAddr) {
     eventually(PATIENCE, "the listener is closed", refused).await;
 }
 
+/// A port that nothing has. It is below the ports from which the system takes those of connections and of listeners that
+/// name none, so that neither takes it before the process listens: a client would come to the wrong server.
+fn free_port() -> TcpListener {
+    const FIRST: u128 = 10_000;
+    const COUNT: u128 = 20_000;
+    let mut tries = std::iter::repeat_with(|| {
+        let port = u16::try_from(FIRST + uuid::Uuid::new_v4().as_u128() % COUNT).unwrap();
+        TcpListener::bind(("127.0.0.1", port)).ok()
+    });
+    tries.by_ref().take(100).flatten().next().expect("a port")
+}
+
 /// Starts the process. If another process takes the free port first, tries again with another port.
 async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running {
     let log = || std::fs::read_to_string(log_file(directory)).unwrap_or_default();
     for _ in 0..5 {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let free = free_port();
         let address = free.local_addr().unwrap();
         drop(free);
         let child = command(directory, config, upstream, address)

@@ -116,7 +116,7 @@ impl Stream {
 }
 
 /// The data of the last event of a whole body: the JSON-RPC response.
-pub(super) fn last_event(body: &str) -> String {
+pub(crate) fn last_event(body: &str) -> String {
     let body = body.replace("\r\n", "\n");
     body.split("\n\n")
         .filter_map(data_of)

@@ -186,7 +186,7 @@ async fn credentials_go_with_every_message() {
     let (server, upstream) = start().await;
     server.wants("Bearer mine");
     let mine = || UpstreamRequest {
-        credentials: Some(HeaderValue::from_static("Bearer mine")),
+        credentials: Some(HeaderValue::from_static("Bearer mine").into()),
         ..call_with("line", "{}")
     };
     assert_eq!(text_of(upstream.begin(LEGACY, mine())).await, "1");

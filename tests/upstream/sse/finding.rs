@@ -30,7 +30,7 @@ async fn whoever_wants_credentials_is_asked_by_the_next_who_has_some() {
     ));
     assert!(!upstream.is_decided());
     let mine = HeaderValue::from_static("Bearer mine");
-    assert_eq!(upstream.era(Some(mine)).await.unwrap(), LEGACY);
+    assert_eq!(upstream.era(Some(mine.into())).await.unwrap(), LEGACY);
     assert!(!upstream.speaks_http());
 }
 

@@ -17,7 +17,8 @@ use crate::mcp::envelope;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::task::id::Caller;
+use crate::runner::call_log::log::EventLog;
+use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
 
 /// The first revision in which events may have no data. Clients of earlier ones read such an event as a message
@@ -41,6 +42,11 @@ impl CallerSession {
     pub(super) fn key(&self) -> SessionKey {
         SessionKey::of(&self.caller, &self.id)
     }
+
+    /// The log of a call of this session.
+    pub(super) fn log(&self, proxy: &Proxy, call: TaskId) -> EventLog {
+        EventLog::of(&proxy.runner, self.caller, &self.id, call)
+    }
 }
 
 /// A call that can be resumed: it goes on when its connection is cut.
@@ -49,6 +55,7 @@ pub(in crate::downstream) struct ResumableCall {
     /// The id of the request.
     pub(super) id: Box<RawValue>,
     pub(super) progress_token: Option<Box<RawValue>>,
+    pub(super) tool: Box<str>,
     /// Since when the client waits.
     pub(super) began: Instant,
     pub(super) rule: Rule,
@@ -88,6 +95,7 @@ impl ResumableCall {
             rule: proxy.rules.for_tool(&tool).0.clone(),
             stop: std::future::ready(()).boxed(),
             primes: primes(headers),
+            tool: tool.as_ref().into(),
         })
     }
 

@@ -7,14 +7,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::entry::LogEntry;
-use super::log::{EventLog, Rest};
-use super::owner::LogOwner;
-use super::recent::{Backlog, RecentEvents};
 use super::takeover::Takeover;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::runner::call_log::entry::LogEntry;
+use crate::runner::call_log::log::EventLog;
+use crate::runner::call_log::recent::{Backlog, RecentEvents};
+use crate::runner::call_log::standing::CallStanding;
+use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::Incarnation;
 
@@ -53,12 +55,13 @@ pub(super) enum Found {
 }
 
 impl EventSource {
-    pub(super) fn remote(takeover: Takeover) -> Self {
+    pub(super) fn remote(takeover: Takeover, log: &EventLog) -> Self {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self::Remote(Box::new(RemoteLog {
             takeover,
             look,
+            record: log.watch(),
             missed: None,
             tries: 0,
         }))
@@ -113,6 +116,8 @@ async fn local_events(
 pub(super) struct RemoteLog {
     takeover: Takeover,
     look: Interval,
+    /// Wakes the reader when the call ends or has another owner.
+    record: Watch,
     /// Since when the owner is missed.
     missed: Option<Instant>,
     /// How often this reader tried to have the call continued here.
@@ -124,6 +129,7 @@ impl RemoteLog {
         loop {
             tokio::select! {
                 _ = self.look.tick() => {}
+                _ = self.record.changed() => {}
                 // The client comes back to another replica.
                 () = proxy.closing.cancelled() => return Found::Over,
             }
@@ -148,9 +154,10 @@ impl RemoteLog {
             self.missed = None;
             return Ok(Some(entries));
         }
-        let owner = log.owner().await?.filter(|owner| !owner.is_over);
-        if let Some(owner) = &owner
-            && !self.is_lost(proxy, owner)
+        let stands = log.standing().await?;
+        if stands
+            .as_ref()
+            .is_some_and(|stands| !self.is_left(proxy, stands))
         {
             return Ok(None);
         }
@@ -158,28 +165,42 @@ impl RemoteLog {
         if let Some(entries) = events_behind(log, after).await? {
             return Ok(Some(entries));
         }
-        let Some(owner) = owner else {
+        let Some(stands) = stands else {
             return Ok(Some(Found::Over));
         };
-        match log.rest(&owner).await? {
-            Rest::Resumable { .. } if self.tries < TRIES => {
-                // A takeover takes a moment, here or on the replica of another client of the call.
-                self.tries += 1;
-                self.missed = None;
-                self.takeover.clone().begin(log.clone(), after);
-                Ok(None)
-            }
-            Rest::Answered => Ok(Some(Found::Over)),
-            Rest::Resumable { .. } | Rest::Lost => Ok(Some(Found::Lost(lost(&owner)))),
+        if stands.is_over {
+            let error = match &stands.error {
+                Some(error) if !log.is_complete().await? => error,
+                Some(_) | None => return Ok(Some(Found::Over)),
+            };
+            let id = stands.terms.id.get();
+            return Ok(Some(Found::Lost(envelope::error(id, error.get()))));
         }
+        if self.tries < TRIES && stands.can_be_taken_over() {
+            // A takeover takes a moment, here or on the replica of another client of the call.
+            self.tries += 1;
+            self.missed = None;
+            self.takeover.clone().begin(log.clone(), after);
+            return Ok(None);
+        }
+        Ok(Some(Found::Lost(lost(&stands))))
     }
 
-    /// Whether the owner is gone. A call that this replica owns would be found here: an earlier run owned it.
-    fn is_lost(&mut self, proxy: &Arc<Proxy>, owner: &LogOwner) -> bool {
-        let owner = Incarnation::from_text(&owner.incarnation);
-        if owner != *proxy.runner.incarnation() && !proxy.runner.misses(&owner) {
+    /// Whether the call is over, or no replica carries it. A call that this replica owns would be found here: an
+    /// earlier run owned it.
+    fn is_left(&mut self, proxy: &Arc<Proxy>, stands: &CallStanding) -> bool {
+        let runner = &proxy.runner;
+        let lives = |owner: &Incarnation| owner != runner.incarnation() && !runner.misses(owner);
+        if stands.is_over {
+            return true;
+        }
+        if stands.owner.as_ref().is_some_and(lives) {
             self.missed = None;
             return false;
+        }
+        // Its owner left the call to other replicas, or was found to be lost before.
+        if stands.owner.is_none() && self.tries == 0 {
+            return true;
         }
         let now = Instant::now();
         let since = *self.missed.get_or_insert(now);
@@ -192,7 +213,7 @@ async fn events_behind(log: &EventLog, after: u64) -> Result<Option<Found>, Stor
     Ok((!entries.is_empty()).then_some(Found::Events(entries)))
 }
 
-fn lost(owner: &LogOwner) -> String {
+fn lost(stands: &CallStanding) -> String {
     let failure = Failure::new(Reason::OwnerLost, SideEffect::Unknown);
-    Rpc::failure(owner.id.get(), failure).json
+    Rpc::failure(stands.terms.id.get(), failure).json
 }

@@ -3,27 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt as _};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::call::{ResumableCall, Stop};
-use super::entry::EntryKind;
 use super::item::StreamItem;
-use super::log::EventLog;
-use super::owner::{CallLimits, LogOwner};
-use super::recent::RecentEvents;
 use super::registry::Registration;
-use super::writer::{LogWriter, RETRY};
-use crate::downstream::calls::cancel::is_cancelled_elsewhere;
+use crate::downstream::calls::cancel::cancelled_elsewhere;
 use crate::downstream::calls::registry::CallKind;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::Keepalive;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::store::StoreError;
+use crate::runner::call_log::entry::EntryKind;
+use crate::runner::call_log::log::EventLog;
+use crate::runner::call_log::recent::RecentEvents;
+use crate::runner::call_log::writer::{LogWriter, RETRY};
+use crate::task::state::LogTerms;
 
 /// The longest time for a timer: later ends overflow the clock.
 const LASTS_MAX: Duration = Duration::from_hours(24 * 365);
@@ -36,9 +37,6 @@ const ANSWER_WAITS: Duration = Duration::from_mins(10);
 
 /// How long a server may take to answer a cancelled call. Many never answer one.
 const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
-
-/// How often a call looks for a new owner, and for a cancel that came to another replica.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// How often the store is asked to take the error in place of an answer that is no longer kept.
 const ASKED_AGAIN: Duration = Duration::from_secs(5);
@@ -71,26 +69,18 @@ pub(super) fn begin(
     let age = Instant::now().saturating_duration_since(call.began);
     let age_ms = u64::try_from(age.as_millis()).unwrap_or_default();
     let began_ms = log.now_ms().saturating_sub(age_ms);
-    let owner = LogOwner {
-        incarnation: proxy.runner.incarnation().as_str().into(),
+    let terms = LogTerms {
+        session: log.session(),
         id: call.id.clone(),
         began_ms,
-        limits: CallLimits {
-            ends_ms: began_ms.saturating_add(call.rule.max_duration_ms),
-            retention_ms: call.rule.retention_ms,
-            bytes_max: call.bytes_max(),
-        },
-        point: None,
+        ends_ms: began_ms.saturating_add(call.rule.max_duration_ms),
+        retention_ms: call.rule.retention_ms,
+        bytes_max: call.bytes_max(),
         heartbeat: token.clone(),
-        is_over: false,
+        point: None,
     };
-    let job = CallJob::new(
-        proxy,
-        LogWriter::new(log, owner, recent, 0, Instant::now()),
-        registration,
-        session,
-        call.stop,
-    );
+    let writer = LogWriter::new(log, &call.tool, terms, recent);
+    let job = CallJob::new(proxy, writer, registration, session, call.stop);
     proxy.runner.spawn_tracked(job.run(source));
     Ok((
         shown,
@@ -102,11 +92,11 @@ pub(super) struct CallJob {
     proxy: Arc<Proxy>,
     writer: LogWriter,
     registration: Registration,
-    session: SessionKey,
     stop: Option<Stop>,
     deadline: Instant,
-    /// When to look what other replicas did, however many events come until then.
-    next_look: Instant,
+    /// Resolves when the client cancels the call at another replica. Kept while events come, so that no cancel is
+    /// missed.
+    cancelled_elsewhere: BoxFuture<'static, ()>,
     is_cancelled: bool,
 }
 
@@ -118,19 +108,21 @@ impl CallJob {
         session: SessionKey,
         stop: Stop,
     ) -> Self {
-        let left_ms = writer
-            .owner()
-            .limits
-            .ends_ms
-            .saturating_sub(writer.log().now_ms());
+        let LogTerms {
+            id,
+            began_ms,
+            ends_ms,
+            ..
+        } = writer.terms();
+        let left_ms = ends_ms.saturating_sub(writer.log().now_ms());
+        let cancelled_elsewhere = cancelled_elsewhere(proxy, session, id, *began_ms).boxed();
         Self {
             proxy: Arc::clone(proxy),
             writer,
             registration,
-            session,
             stop: Some(stop),
             deadline: Instant::now() + Duration::from_millis(left_ms).min(LASTS_MAX),
-            next_look: Instant::now() + LOOK,
+            cancelled_elsewhere,
             is_cancelled: false,
         }
     }
@@ -156,10 +148,10 @@ impl CallJob {
         let gave_up = Instant::now() >= self.deadline || self.proxy.runner.halt().is_cancelled();
         let must_tell = gave_up && !self.is_cancelled;
         let size = answer.len();
-        let (log, limits) = (self.writer.log(), self.writer.owner().limits);
+        let (log, retention_ms) = (self.writer.log(), self.writer.terms().retention_ms);
         let (name, now_ms) = (log.name(), log.now_ms());
         let large_answers = &self.proxy.resumable.large_answers;
-        let lasts_ms = large_answers.add(name, size, now_ms, limits.retention_ms);
+        let lasts_ms = large_answers.add(name, size, now_ms, retention_ms);
         self.writer.keep_for(lasts_ms);
         self.writer.end(kind, answer).await;
         if self.writer.is_lost() {
@@ -189,9 +181,10 @@ impl CallJob {
             tokio::select! {
                 item = source.next() => return Some(item.unwrap_or(StreamItem::End)),
                 () = halt.cancelled() => {
-                    let is_left = self.proxy.runner.others_carry_on() && self.writer.leave().await;
+                    let may_leave = self.proxy.runner.others_carry_logs_on();
+                    let is_left = may_leave && self.writer.leave().await;
                     if !is_left {
-                        return Some(failed(&self.writer.owner().id, Reason::Shutdown));
+                        return Some(failed(&self.writer.terms().id, Reason::Shutdown));
                     }
                 }
                 () = tokio::time::sleep_until(self.deadline) => {
@@ -199,19 +192,12 @@ impl CallJob {
                     if self.is_cancelled {
                         return Some(StreamItem::End);
                     }
-                    return Some(failed(&self.writer.owner().id, Reason::Deadline));
+                    return Some(failed(&self.writer.terms().id, Reason::Deadline));
                 }
-                () = self.registration.entry.cancelled(), if !self.is_cancelled => {
-                    self.is_cancelled = true;
-                    self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
-                }
+                () = self.registration.entry.cancelled(), if !self.is_cancelled => self.cancel(),
+                () = &mut self.cancelled_elsewhere, if !self.is_cancelled => self.cancel(),
                 () = retry => self.writer.write_down().await,
-                () = tokio::time::sleep_until(self.next_look), if retries_at.is_none() => {
-                    self.next_look = Instant::now() + LOOK;
-                    if let Err(error) = self.look_around().await {
-                        self.writer.store_failed(&error);
-                    }
-                }
+                () = self.writer.changed() => self.writer.look().await,
             }
             if self.writer.is_lost() {
                 return None;
@@ -219,24 +205,18 @@ impl CallJob {
         }
     }
 
-    /// Looks whether another replica took the call over, or was told to cancel it.
-    async fn look_around(&mut self) -> Result<(), StoreError> {
-        self.writer.check_owner().await?;
-        if self.is_cancelled {
-            return Ok(());
-        }
-        let LogOwner { id, began_ms, .. } = self.writer.owner();
-        if is_cancelled_elsewhere(&self.proxy, self.session, id, *began_ms).await? {
-            self.registration.entry.cancel();
-        }
-        Ok(())
+    /// No client waits for the answer any more.
+    fn cancel(&mut self) {
+        self.is_cancelled = true;
+        self.registration.entry.cancel();
+        self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
     }
 
     /// Keeps the answer in memory until the store takes it: a client that comes back to this replica gets it.
     /// When the answer is kept no longer, clients on other replicas get an error as soon as the store takes that.
     async fn wait_for_the_store(&mut self, answer_bytes: usize) {
         if let Some(_room) = self.proxy.resumable.memory_for(answer_bytes) {
-            let retention = Duration::from_millis(self.writer.owner().limits.retention_ms);
+            let retention = Duration::from_millis(self.writer.terms().retention_ms);
             let write = write_until_taken(&mut self.writer, RETRY);
             let _ = tokio::time::timeout(retention.min(ANSWER_WAITS), write).await;
         }
@@ -245,14 +225,14 @@ impl CallJob {
         }
         tracing::warn!("an answer that the store did not take is kept no longer");
         let failure = Failure::new(Reason::StoreLost, SideEffect::Unknown);
-        let instead = Rpc::failure(self.writer.owner().id.get(), failure).json;
+        let instead = Rpc::failure(self.writer.terms().id.get(), failure).json;
         self.writer.end_instead(instead).await;
         // Until the store has nothing of the call any more.
-        let CallLimits {
+        let LogTerms {
             ends_ms,
             retention_ms,
             ..
-        } = self.writer.owner().limits;
+        } = *self.writer.terms();
         let forgotten_ms = ends_ms.saturating_add(retention_ms);
         let left = Duration::from_millis(forgotten_ms.saturating_sub(self.writer.log().now_ms()));
         let write = write_until_taken(&mut self.writer, ASKED_AGAIN);

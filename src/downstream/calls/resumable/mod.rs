@@ -17,33 +17,27 @@ use crate::downstream::outbound::response;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::LAST_EVENT_ID;
+use crate::runner::call_log::entry::{EntryKind, LogEntry};
+use crate::runner::call_log::log::EventLog;
+use crate::runner::call_log::standing::CallStanding;
 use crate::task::id::TaskId;
 
 mod call;
-mod entry;
 mod event_id;
 mod event_source;
 mod http_answer;
 mod item;
 mod job;
 mod large_answers;
-mod log;
-mod log_budget;
 mod over_http;
-mod owner;
-mod point_seal;
 mod reader;
-mod recent;
 pub mod registry;
 mod respond;
 mod takeover;
-mod writer;
 
 pub(in crate::downstream) use call::ResumableCall;
 use call::{CallerSession, primes};
-use entry::{EntryKind, LogEntry};
 use event_id::PREFIX;
-use log::EventLog;
 pub(in crate::downstream) use over_http::post;
 use reader::LogReader;
 pub(in crate::downstream) use respond::respond;
@@ -76,10 +70,10 @@ pub(in crate::downstream) async fn resume(
     let (Some((call, number)), Some(session)) = (read(), CallerSession::of(by, headers)) else {
         return unknown();
     };
-    let log = EventLog::of(proxy, &session, call);
+    let log = session.log(proxy, call);
     let recent = proxy.resumable.find(log.name());
-    let owner = match patiently(|| log.owner()).await {
-        Ok(owner) => owner,
+    let stands = match patiently(|| log.standing()).await {
+        Ok(stands) => stands,
         // A call that runs here can be read without the store.
         Err(_) if recent.is_some() => None,
         Err(error) => {
@@ -88,28 +82,41 @@ pub(in crate::downstream) async fn resume(
             return response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
         }
     };
-    let heartbeat = match &owner {
-        Some(owner) => log.heartbeat(owner).await,
+    let heartbeat = match &stands {
+        Some(stands) => reader::heartbeat(&log, &stands.terms).await,
         None => None,
     };
-    if recent.is_none() && owner.as_ref().is_some_and(|owner| owner.is_over) {
-        let behind = patiently(|| log.behind(number)).await.unwrap_or_default();
-        let is_shown = |(_, entry): &(u64, LogEntry)| entry.kind() != EntryKind::End;
-        if !behind.iter().any(is_shown) {
-            // A client comes back again and again to a stream that ends at once.
-            return unknown();
-        }
+    if recent.is_none()
+        && let Some(stands) = &stands
+        && is_all_told(&log, stands, number).await
+    {
+        // A client comes back again and again to a stream that ends at once.
+        return unknown();
     }
     let mut reader = LogReader::new(proxy, call, log, heartbeat).behind(number);
     if primes(headers) {
         reader = reader.resumed();
     }
-    let reader = match (recent, owner) {
+    let reader = match (recent, stands) {
         (Some(recent), _) => reader.of_local(recent),
         (None, Some(_)) => reader.of_remote(Takeover::new(proxy, parts, session)),
         (None, None) => return unknown(),
     };
     response::event_stream(Body::Events(reader.events()))
+}
+
+/// Whether the call is over, and nothing of it comes behind this entry.
+async fn is_all_told(log: &EventLog, stands: &CallStanding, number: u64) -> bool {
+    if !stands.is_over {
+        return false;
+    }
+    let behind = patiently(|| log.behind(number)).await.unwrap_or_default();
+    let is_shown = |(_, entry): &(u64, LogEntry)| entry.kind() != EntryKind::End;
+    if behind.iter().any(is_shown) {
+        return false;
+    }
+    // The error of a call that was ended without a last entry is for every client that comes back.
+    stands.error.is_none() || patiently(|| log.is_complete()).await.unwrap_or_default()
 }
 
 /// Not 404, because 404 says that the session and all its calls are lost. After any other refusal real clients

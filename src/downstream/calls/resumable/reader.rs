@@ -2,23 +2,25 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Interval;
 
-use super::entry::{EntryKind, LogEntry};
 use super::event_id::event_id;
 use super::event_source::{EventSource, Found};
-use super::log::EventLog;
-use super::recent::RecentEvents;
 use super::takeover::Takeover;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::keepalive::{self, Keepalive};
 use crate::downstream::proxy::Proxy;
 use crate::mcp::sse;
+use crate::runner::call_log::entry::{EntryKind, LogEntry};
+use crate::runner::call_log::log::EventLog;
+use crate::runner::call_log::recent::RecentEvents;
 use crate::task::id::TaskId;
+use crate::task::state::LogTerms;
 
 /// When a client whose connection was cut should come back.
 pub(super) const RETRY_MS: u64 = 1000;
@@ -71,7 +73,7 @@ impl LogReader {
 
     /// Reads a call that another replica carries. `takeover` continues the call here if that replica is lost.
     pub(super) fn of_remote(self, takeover: Takeover) -> Self {
-        let source = EventSource::remote(takeover);
+        let source = EventSource::remote(takeover, &self.log);
         Self { source, ..self }
     }
 
@@ -184,4 +186,15 @@ impl LogReader {
         let id = event_id(self.call, number);
         self.ready.push_back(sse::event_with_id(&id, entry.json()));
     }
+}
+
+/// The clock of the call's client, as if the client had read the log until now.
+pub(super) async fn heartbeat(log: &EventLog, terms: &LogTerms) -> Option<Keepalive> {
+    let token = terms.heartbeat.clone()?;
+    let age = log.now_ms().saturating_sub(terms.began_ms);
+    let mut heartbeat = Keepalive::resumed(Duration::from_millis(age), token);
+    for (_, entry) in log.behind(0).await.unwrap_or_default() {
+        heartbeat.saw(entry.json());
+    }
+    Some(heartbeat)
 }

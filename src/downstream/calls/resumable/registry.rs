@@ -7,9 +7,9 @@ use std::sync::{Arc, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::large_answers::LargeAnswers;
-use super::recent::RecentEvents;
 use crate::downstream::calls::registry::CallEntry;
 use crate::lock::Mutex;
+use crate::runner::call_log::recent::RecentEvents;
 use crate::store::kv::Name;
 
 /// Calls at the same time. Beyond, a call ends with its client's connection.

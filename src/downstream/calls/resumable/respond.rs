@@ -10,7 +10,6 @@ use hyper::Response;
 use super::call::ResumableCall;
 use super::item::StreamItem;
 use super::job;
-use super::log::EventLog;
 use super::reader::LogReader;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
@@ -62,7 +61,7 @@ pub(super) fn hold(
     items: BoxStream<'static, StreamItem>,
 ) -> Response<Body> {
     let id = TaskId::random();
-    let log = EventLog::of(proxy, &call.session, id);
+    let log = call.session.log(proxy, id);
     let primes = call.primes;
     let (recent, heartbeat) = match job::begin(proxy, call, log.clone(), items) {
         Ok(begun) => begun,

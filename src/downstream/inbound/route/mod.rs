@@ -12,6 +12,7 @@ pub(in crate::downstream) mod call;
 pub(in crate::downstream) mod modern;
 pub(in crate::downstream) mod ours;
 pub(in crate::downstream) mod session;
+pub(in crate::downstream) mod stream;
 
 /// What the server must be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

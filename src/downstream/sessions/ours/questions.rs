@@ -2,6 +2,7 @@
 //! any replica.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
 use super::conversation::Conversation;
@@ -27,14 +27,15 @@ use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
 use crate::mcp::input::{self, Kind};
 use crate::mcp::json::{Object, Writer, quote, raw};
+use crate::runner::value_watch::ValueWatch;
 use crate::store::StoreError;
-use crate::store::kv::Kind as Note;
+use crate::store::kv::{Kind as Note, Name};
 
 /// Begins the id of every question of raincheck's.
 const PREFIX: &str = "raincheck/";
 
-/// The pause between two looks whether the answer came to another replica.
-const LOOK: Duration = Duration::from_secs(1);
+/// The pause before a question is put again on a GET stream that had too many unread messages.
+const PUSHED_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long an answer waits for the replica that asked.
 const ANSWER_LIFETIME: Duration = Duration::from_mins(10);
@@ -110,6 +111,9 @@ async fn put_one(
     let (proxy, session) = (&asked.proxy, &asked.session);
     let number = Uuid::new_v4().simple().to_string();
     let id = name(proxy, session, &number);
+    // Before the client is asked: an answer to another replica must not be missed.
+    let note = session.kv_name(Note::Answer, &["answer", &id]);
+    let elsewhere = proxy.runner.watch_value(note);
     let (sender, answered) = oneshot::channel();
     client.call.asks(&quote(&id), AnswerPath::Session(sender));
     let version = &session.entry.version;
@@ -130,8 +134,8 @@ async fn put_one(
     }
     let patience = asked.rule.input_timeout_ms;
     let patience = Duration::from_millis(patience.unwrap_or(asked.rule.max_duration_ms));
-    let waited = tokio::time::timeout(patience, wait(proxy, session, &mut open, answered)).await;
-    let Ok(answer) = waited else {
+    let waiting = wait(proxy, &elsewhere, note, &mut open, answered);
+    let Ok(answer) = tokio::time::timeout(patience, waiting).await else {
         return no_answer(kind);
     };
     open.settle();
@@ -178,10 +182,18 @@ impl OpenQuestion<'_> {
         is_pushed
     }
 
-    /// Puts the question on a newer GET stream: the stream that has the question may be dead.
-    fn push_again(&mut self) {
-        if self.pushed_on.is_some() || self.said.is_closed() {
-            self.push();
+    /// Puts the question on each newer GET stream, because the stream that has the question may be dead, and on the
+    /// open GET stream once the client has left the stream of the call.
+    async fn follow_client(&mut self) -> Infallible {
+        let (mut opened, said) = (self.mailboxes.opened(), self.said);
+        loop {
+            let is_due = self.pushed_on.is_some() || said.is_closed();
+            let is_full = is_due && !self.push() && self.mailboxes.is_open(self.key);
+            tokio::select! {
+                _ = opened.changed() => {}
+                () = said.closed(), if !said.is_closed() => {}
+                () = tokio::time::sleep(PUSHED_AGAIN), if is_full => {}
+            }
         }
     }
 
@@ -231,30 +243,30 @@ fn name(proxy: &Arc<Proxy>, session: &Session, number: &str) -> String {
 /// Waits for the answer, which may come to any replica.
 async fn wait(
     proxy: &Arc<Proxy>,
-    session: &Session,
+    elsewhere: &ValueWatch,
+    note: Name,
     open: &mut OpenQuestion<'_>,
-    mut answered: oneshot::Receiver<Bytes>,
+    answered: oneshot::Receiver<Bytes>,
 ) -> Bytes {
-    let note = session.kv_name(Note::Answer, &["answer", open.id]);
-    let mut look = tokio::time::interval(LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    look.tick().await;
-    let mut may_come_here = true;
-    loop {
-        tokio::select! {
-            answer = &mut answered, if may_come_here => match answer {
-                Ok(answer) => return answer,
-                Err(_) => may_come_here = false,
-            },
-            _ = look.tick() => {
-                open.push_again();
-                // A store that is away is asked again.
-                if let Ok(Some(answer)) = proxy.kv.find(note).await {
-                    let _ = proxy.kv.remove(note).await;
-                    return answer;
-                }
+    let here = async {
+        match answered.await {
+            Ok(answer) => answer,
+            // The answer may still come to another replica.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let elsewhere = async {
+        loop {
+            if let Some(answer) = elsewhere.told().await {
+                let _ = proxy.kv.remove(note).await;
+                return answer;
             }
         }
+    };
+    tokio::select! {
+        answer = here => answer,
+        answer = elsewhere => answer,
+        never = open.follow_client() => match never {},
     }
 }
 
@@ -282,8 +294,8 @@ pub(super) async fn answer(
     };
     let note = session.kv_name(Note::Answer, &["answer", &id]);
     // The first answer counts.
-    let claimed = proxy.kv.claim(note, text, ANSWER_LIFETIME).await;
-    claimed.map(drop)
+    proxy.kv.claim(note, text, ANSWER_LIFETIME).await?;
+    proxy.kv.tell(note).await
 }
 
 #[cfg(test)]

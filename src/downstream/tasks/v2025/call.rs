@@ -166,7 +166,7 @@ async fn make(
                 return Ok((made, client.into_guard()));
             }
             Some(Reply::Answer(answer)) => return Err(NotMade::Answered(answer)),
-            // Nobody was promised any before the task.
+            // The client was promised no progress before it had the task.
             Some(Reply::Relay(_)) => {}
             None => return Err(NotMade::Lost),
         }

@@ -118,7 +118,7 @@ fn run(proxy: &Arc<Proxy>, key: SessionKey, session: &mut Session) {
     let closing = proxy.closing.clone();
     proxy
         .passing
-        .spawn(async move { closing.run_until_cancelled(job.run()).await });
+        .spawn(async move { closing.run_until_cancelled(Box::pin(job.run())).await });
 }
 
 struct Job {

@@ -69,6 +69,7 @@ impl TaskResponse {
                 return Self::Unknown(unknown.on_session());
             }
             Refusal::Task(TaskError::StoreUnavailable) => Rpc::store_unavailable(id),
+            Refusal::Task(TaskError::Unreadable) => Rpc::unreadable_task(id).on_session(),
             Refusal::Task(TaskError::Busy) => Rpc::busy(id),
             Refusal::Request(error) => Rpc::error(id, &error).on_session(),
         };

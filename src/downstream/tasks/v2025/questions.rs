@@ -79,6 +79,7 @@ async fn take(
         Err(TaskError::Busy) => Err(RpcError::internal(
             "Too many calls are under way; try again later",
         )),
+        Err(TaskError::Unreadable) => Err(RpcError::internal("The task cannot be read")),
         Err(TaskError::StoreUnavailable) => Err(store_is_away()),
     }
 }

@@ -71,7 +71,9 @@ pub(super) async fn list(
         return Err(TaskError::Unknown.into());
     }
     let now_ms = proxy.runner.ledger().now_ms();
-    let tasks = page.tasks.iter().map(|task| view_2025::task(task, now_ms));
+    let tasks = page.tasks.iter();
+    let tasks = tasks.filter(|task| proxy.lacking_scopes(by, &task.name).is_none());
+    let tasks = tasks.map(|task| view_2025::task(task, now_ms));
     let next = page.last.map(cursor::encode);
     let tasks: Vec<String> = tasks.collect();
     Ok(view_2025::page(&tasks, next.as_deref()))

@@ -179,8 +179,9 @@ impl ResultStream {
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
-        let found = self.proxy.tasks_of(&self.caller).find(self.task).await?;
-        if let Some(loaded) = found {
+        let tasks = self.proxy.tasks_of(&self.caller);
+        if let Some(loaded) = tasks.find(self.task).await? {
+            tasks.polled(&loaded.task);
             self.see(&loaded.task).await?;
         } else {
             let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());

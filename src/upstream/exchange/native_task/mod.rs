@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, code};
-use crate::mcp::json::{Object, Writer};
+use crate::mcp::json::{Object, Writer, prepend};
 use crate::mcp::result;
 use crate::upstream::failures::RESET;
 use crate::upstream::port::{Event, Exchange, UpstreamError, UpstreamRequest};
@@ -77,26 +77,63 @@ fn is_unknown(error: &UpstreamError) -> bool {
     error.status == 404 || matches!(number, Some(code::INVALID_PARAMS | code::METHOD_NOT_FOUND))
 }
 
-/// The task's status message as progress, where it has changed.
+/// What the task's state says of progress, where it has changed.
 #[derive(Default)]
 struct StatusMessage {
     last: Option<String>,
     changes: u64,
 }
 
+/// Where raincheck tells the progress of a task, as another raincheck may that wraps it.
+const PROGRESS: &str = "io.raincheck/progress";
+
 impl StatusMessage {
+    /// The `params` of a `notifications/progress`. Without numbers of the server's own, the changes are counted.
     fn progress(&mut self, task: &Object<'_>) -> Option<Box<RawValue>> {
-        let message = task.get_str("statusMessage")?;
-        if self.last.as_deref() == Some(&*message) {
+        let meta = task.get_object("_meta").unwrap_or_default();
+        let numbers = meta.get_object(PROGRESS).unwrap_or_default();
+        let message = task.get_str("statusMessage");
+        let mut told = Writer::object();
+        for key in ["progress", "total"] {
+            if let Some(number) = numbers.get(key) {
+                told.raw(key, number.get());
+            }
+        }
+        if let Some(message) = &message {
+            told.str("message", message);
+        }
+        let told = told.end();
+        if told == "{}" || self.last.as_deref() == Some(&*told) {
             return None;
         }
         self.changes += 1;
-        let mut params = Writer::object();
-        params
-            .number("progressToken", 0)
-            .number("progress", self.changes)
-            .str("message", &message);
-        self.last = Some(message.into_owned());
-        RawValue::from_string(params.end()).ok()
+        let mut params = prepend(&told, "progressToken", "0");
+        if !numbers.contains("progress") {
+            params = prepend(&params, "progress", &self.changes.to_string());
+        }
+        self.last = Some(told);
+        RawValue::from_string(params).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_has_the_servers_own_numbers_or_counts_its_words() {
+        let mut seen = StatusMessage::default();
+        let mut told = |state: &str| {
+            let progress = seen.progress(&Object::parse(state).unwrap());
+            progress.map(|params| params.get().to_owned())
+        };
+        let words = r#"{"statusMessage":"a"}"#;
+        let counted = r#"{"progress":1,"progressToken":0,"message":"a"}"#;
+        assert_eq!(told(words).as_deref(), Some(counted));
+        assert_eq!(told(words), None);
+        let own = r#"{"_meta":{"io.raincheck/progress":{"progress":0.5,"total":4}}}"#;
+        let passed = r#"{"progressToken":0,"progress":0.5,"total":4}"#;
+        assert_eq!(told(own).as_deref(), Some(passed));
+        assert_eq!(told("{}"), None);
     }
 }

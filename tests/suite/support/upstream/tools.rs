@@ -96,6 +96,7 @@ impl Call {
             }
             "steps" => self.steps(shared, out).await,
             "ask" => self.ask(out, &["name"]).await,
+            "confide" => self.confide(out).await,
             "ask_two" => self.ask(out, &["first", "second"]).await,
             "ask_twice" => self.ask_twice(out).await,
             "come_back" => self.come_back(),
@@ -159,11 +160,12 @@ impl Call {
     async fn steps(&self, shared: &Shared, out: &mpsc::Sender<Said>) -> End {
         let steps = self.number("n");
         let padding = "x".repeat(usize::try_from(self.number("padding")).unwrap());
+        let word = self.arguments["word"].as_str().unwrap_or_default();
         for step in 1..=steps {
             if let Some(token) = &self.progress_token {
                 let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
                     "progressToken": token, "progress": step, "total": steps,
-                    "message": format!("step {step}{padding}"),
+                    "message": format!("step {step}{word}{padding}"),
                 }});
                 let _ = out.send(Said::Note(note.to_string())).await;
             }
@@ -232,6 +234,23 @@ impl Call {
             }
         };
         self.text(&said(&answers))
+    }
+
+    /// Says a word in all that a server can say: progress, a question, and the result or the error.
+    async fn confide(&self, out: &mpsc::Sender<Said>) -> End {
+        let word = self.arguments["word"].as_str().unwrap();
+        if let Some(token) = &self.progress_token {
+            let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
+                "progressToken": token, "progress": 1, "message": word,
+            }});
+            let _ = out.send(Said::Note(note.to_string())).await;
+        }
+        let end = self.ask(out, &[word]).await;
+        if matches!(end, End::Result(_)) && self.arguments["then"] == "error" {
+            let error = json!({"code": -32050, "message": word, "data": {"said": word}});
+            return End::Error(error.to_string());
+        }
+        end
     }
 
     /// Of a modern server: wants to be called again so often, and asks nothing.

@@ -339,7 +339,7 @@ fn is_native(tool: &str, by: &Requester, known: &KnownOfCalls<'_>) -> Option<boo
     tools.is_asked().then(requires_task)
 }
 
-/// The rule holds whatever revision the session speaks: in those before 2025-11-25 nobody can ask for a task.
+/// The rule holds whatever revision the session speaks: clients of revisions before 2025-11-25 cannot ask for a task.
 fn pass(rule: &Rule) -> Result<CallRoute<'static>, RpcError> {
     if plan(rule, false, false) == Plan::Refuse {
         return Err(only_as_task());

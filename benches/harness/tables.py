@@ -1,0 +1,100 @@
+"""The tables of docs/performance.md."""
+
+# What a target is called on the page.
+SHOWN = {
+    "raincheck-tasks": "raincheck",
+    "raincheck-embedded": "raincheck, embedded store",
+    "raincheck-jwt": "raincheck, tokens checked",
+    "raincheck-jwt-tasks": "raincheck, tokens checked",
+    "raincheck-telemetry": "raincheck, access log and metrics",
+    "direct": "no proxy",
+    "inspect-tpc": "hyper-inspect, a thread a core",
+    "tasks-tpc": "hyper-tasks, a thread a core",
+    "hyper-tasks-h2": "hyper-tasks, HTTP/2 upstream",
+    "fastmcp": "FastMCP with Docket",
+}
+
+
+def shown(label):
+    return SHOWN.get(label, label)
+
+
+def calls(results):
+    """Rates as shares of the first target's, with what a call costs."""
+    base, loads = results.labels()[0], results.loads()
+    busy = loads[len(loads) // 2]
+    head = [f"rate at {at}" for at in loads]
+    head += [f"CPU a call at {busy} (us)", f"median at {loads[0]} (us)", f"p99 at {busy} (us)", "memory (MiB)"]
+    rows = []
+    for label in results.labels():
+        row = [share(results, label, base, at) for at in loads]
+        row.append(number(results.median(label, busy, "cpu_us_per_unit"), 1))
+        row.append(number(results.median(label, loads[0], "p50_us"), 0))
+        row.append(number(results.median(label, busy, "p99_us"), 0))
+        row.append(mib(results.median(label, busy, "rss_peak_kb")))
+        rows.append([shown(label), *row])
+    return table(["", *head], rows)
+
+
+def share(results, label, base, at):
+    ratio = results.ratio(label, base, at, "rps")
+    if label != base or ratio is None:
+        return number(ratio, 2)
+    return f"1 = {results.median(label, at, 'rps'):,.0f}/s"
+
+
+def events(results):
+    """The latency of one event, above the first target's."""
+    base, loads = results.labels()[0], results.loads()
+    head = [word for at in loads for word in (f"median at {at} streams (us)", f"p99 at {at} (us)")]
+    rows = []
+    for label in results.labels():
+        row = []
+        for at in loads:
+            median = number(results.median(label, at, "p50_us"), 0)
+            added = results.added(label, base, at, "p50_us")
+            row.append(median if label == base or added is None else f"{median} ({added:+.0f})")
+            row.append(number(results.median(label, at, "p99_us"), 0))
+        row.append(number(results.median(label, loads[-1], "cpu_us_per_unit"), 1))
+        rows.append([shown(label), *row])
+    return table(["", *head, f"CPU an event at {loads[-1]} (us)"], rows)
+
+
+def open_calls(results):
+    """What an open task costs."""
+    loads = results.loads()
+    head = [f"KiB a task, {at:,} open" for at in loads] + [f"CPU to open {at:,} (s)" for at in loads]
+    rows = []
+    for label in results.labels():
+        row = [number(results.median(label, at, "kib_per_open"), 1) for at in loads]
+        cpu = [results.median(label, at, "cpu_ms_open") for at in loads]
+        row += [number(None if ms is None else ms / 1000, 2) for ms in cpu]
+        rows.append([shown(label), *row])
+    return table(["", *head], rows)
+
+
+def cold_starts(results):
+    rows = []
+    for label in results.labels():
+        took = results.values(label, 1, "ms").values()
+        row = [number(results.median(label, 1, "ms"), 1), number(min(took), 1)]
+        rows.append([shown(label), *row, mib(results.median(label, 1, "rss_kb"))])
+    return table(["", "median (ms)", "least (ms)", "memory then (MiB)"], rows)
+
+
+def sizes(results):
+    rows = [[shown(label), number(results.median(label, 1, "bytes") / 1e6, 2)] for label in results.labels()]
+    return table(["", "program (MB)"], rows)
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def number(value, digits):
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def mib(kib):
+    return number(None if kib is None else kib / 1024, 1)

@@ -1,0 +1,186 @@
+"""The servers that are measured side by side, and what they need."""
+
+import hashlib
+import os
+import shutil
+import socket
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+
+from .build import BENCHES
+from .issuer import Issuer
+from .processes import free_port
+
+# What a raincheck of these names runs with, beside its defaults. Settings are as in config.example.toml.
+RAINCHECKS = {
+    "raincheck": {},
+    "raincheck-tasks": {"tasks.mode": "always"},
+    "raincheck-embedded": {"tasks.mode": "always", "store.url": "redb:{folder}/tasks.redb"},
+    "raincheck-jwt": {"auth": True},
+    "raincheck-jwt-tasks": {"tasks.mode": "always", "auth": True},
+    "raincheck-telemetry": {"telemetry.access_log": "true", "admin.listen": "127.0.0.1:{admin}"},
+}
+
+HYPER_LIMITS = {
+    "hyper": [],
+    "hyper-inspect": ["--inspect", "1"],
+    "inspect-tpc": ["--inspect", "1", "--tpc", "2"],
+    "hyper-tasks": ["--redis", "{redis}"],
+    "tasks-tpc": ["--redis", "{redis}", "--tpc", "2"],
+    "hyper-tasks-h2": ["--redis", "{redis}", "--h2", "1"],
+}
+
+
+class NotInstalled(Exception):
+    """A program to compare with is not there. Its measurements are left out."""
+
+
+@dataclass
+class Target:
+    """A server that answers at a URL."""
+
+    name: str
+    url: str
+    process: object
+    # What clients must send beside the protocol's headers.
+    header: str = ""
+
+
+class Targets:
+    """Starts targets by name."""
+
+    def __init__(self, processes, raincheck, programs, peers):
+        self.processes = processes
+        self.folder = processes.folder
+        self.raincheck_path = raincheck
+        self.programs = programs
+        # The Python that has FastMCP.
+        self.peers = peers
+        self.issuer = None
+        self.admin_ports = []
+        self.upstream = free_port()
+        self.direct = processes.start(
+            "direct",
+            [programs / "echo-upstream", "--listen", f"127.0.0.1:{self.upstream}"],
+            self.upstream,
+        )
+        self.redis_port = free_port()
+        self.redis = f"redis://127.0.0.1:{self.redis_port}"
+        processes.start("redis", self._redis_command(), self.redis_port)
+
+    def _redis_command(self):
+        if not shutil.which("redis-server"):
+            sys.exit("error: redis-server is missing: install it (apt-get install redis-server)")
+        local = ["--port", self.redis_port, "--bind", "127.0.0.1", "--dir", self.folder]
+        return ["redis-server", *local, "--save", "", "--appendonly", "no"]
+
+    def start(self, name):
+        """Starts a target, or raises NotInstalled."""
+        if name == "direct":
+            return Target(name, self._url(self.upstream), self.direct)
+        port = free_port()
+        if name in HYPER_LIMITS:
+            process = self._hyper_limit(name, port)
+        elif name in RAINCHECKS:
+            return self._raincheck(name, port)
+        elif name == "fastmcp":
+            process = self._fastmcp(port)
+        else:
+            process = self._configured(name, port)
+        return Target(name, self._url(port), process)
+
+    def end(self, target):
+        if target.process is not self.direct:
+            self.processes.end(target.process)
+
+    def forget_tasks(self):
+        """Empties Redis, so that no measurement carries what an earlier one left."""
+        with socket.create_connection(("127.0.0.1", self.redis_port), timeout=60) as redis:
+            redis.sendall(b"FLUSHALL\r\n")
+            redis.recv(64)
+
+    def await_idle(self):
+        """Waits until the upstream has no call left."""
+        last = time.monotonic() + 60
+        while b'"active":0' not in read(f"http://127.0.0.1:{self.upstream}/stats"):
+            if time.monotonic() > last:
+                sys.exit("error: the upstream still has calls a minute after their clients left")
+            time.sleep(0.05)
+
+    def command(self, name, port):
+        """How a target is started, and its environment: for measurements of the start itself."""
+        if name in HYPER_LIMITS:
+            words = [word.format(redis=self.redis) for word in HYPER_LIMITS[name]]
+            local = ["--listen", f"127.0.0.1:{port}", "--upstream", f"http://127.0.0.1:{self.upstream}"]
+            return [self.programs / "hyper-limit", *local, *words], None
+        if name in RAINCHECKS:
+            return self._raincheck_command(name, port)
+        return self._configured_command(name, port), None
+
+    def _hyper_limit(self, name, port):
+        command, _ = self.command(name, port)
+        return self.processes.start(name, command, port)
+
+    def _raincheck(self, name, port):
+        command, env = self._raincheck_command(name, port)
+        process = self.processes.start(name, command, port, env)
+        header = f"Authorization: Bearer {self.issuer.token}" if RAINCHECKS[name].get("auth") else ""
+        return Target(name, self._url(port), process, header)
+
+    def _raincheck_command(self, name, port):
+        settings = dict(RAINCHECKS[name])
+        config = self.folder / f"{name}.toml"
+        if settings.pop("auth", False):
+            self.issuer = self.issuer or Issuer(self.folder)
+            config.write_text(self.issuer.settings)
+        else:
+            config.write_text("")
+        admin = free_port() if "admin.listen" in settings else 0
+        self.admin_ports += [admin] if admin else []
+        env = {key: value for key, value in os.environ.items() if not key.startswith("RAINCHECK_")}
+        env["XDG_STATE_HOME"] = str(self.folder / f"state-{name}")
+        env["RAINCHECK_STORE__URL"] = self.redis
+        # A store of its own for each run of the program.
+        env["RAINCHECK_STORE__NAMESPACE"] = f"{name}-{hashlib.sha256(str(port).encode()).hexdigest()[:8]}"
+        for setting, value in settings.items():
+            variable = "RAINCHECK_" + setting.upper().replace(".", "__")
+            env[variable] = value.format(folder=self.folder, admin=admin)
+        if env["RAINCHECK_STORE__URL"].startswith("redb:"):
+            del env["RAINCHECK_STORE__NAMESPACE"]
+        local = ["--listen", f"127.0.0.1:{port}", "--upstream", self._url(self.upstream)]
+        return [self.raincheck_path, "run", "--config", config, *local], env
+
+    def _configured(self, name, port):
+        return self.processes.start(name, self._configured_command(name, port), port)
+
+    def _configured_command(self, name, port):
+        if not shutil.which(name):
+            raise NotInstalled(f"{name} is not installed (apt-get install {name})")
+        template = next((BENCHES / "conf").glob(f"{name}.*"))
+        text = template.read_text()
+        filled = {"FOLDER": self.folder, "PORT": port, "UPSTREAM": self.upstream}
+        for word, value in filled.items():
+            text = text.replace(f"@{word}@", str(value))
+        config = self.folder / template.name
+        config.write_text(text)
+        if name == "nginx":
+            return ["nginx", "-e", self.folder / "nginx-errors.log", "-c", config]
+        return [name, "-db", "-f", config]
+
+    def _fastmcp(self, port):
+        if not self.peers:
+            raise NotInstalled("no Python with FastMCP was named (--peers, see benches/README.md)")
+        script = BENCHES / "peers" / "docket_server.py"
+        return self.processes.start("fastmcp", [self.peers, script, port, self.redis], port)
+
+    @staticmethod
+    def _url(port):
+        return f"http://127.0.0.1:{port}/mcp"
+
+
+def read(url):
+    """The body of a GET."""
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read()

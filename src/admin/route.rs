@@ -1,0 +1,88 @@
+//! What a request to the admin listener asks for, by its method and path. Pure.
+
+use hyper::Method;
+
+/// The answer to every other path.
+pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET /livez, /readyz, /metrics, /config, /level, \
+                                /events, \
+                                /tasks, /tasks/ID; POST /tasks/ID/cancel, /tasks/ID/answer, /level, /reload, /drain";
+
+/// What an operator asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum AdminRequest {
+    Live,
+    Ready,
+    Metrics,
+    Events,
+    Config,
+    Tasks,
+    Task(String),
+    Cancel(String),
+    Answer(String),
+    Level,
+    SetLevel,
+    Reload,
+    Drain,
+}
+
+/// Where a request leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Routed {
+    Request(AdminRequest),
+    /// The path has these methods, and not the one of the request.
+    Only(&'static str),
+    Nothing,
+}
+
+pub(super) fn route(method: &Method, path: &str) -> Routed {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let (get, post) = match parts.as_slice() {
+        ["livez"] => (Some(AdminRequest::Live), None),
+        ["readyz"] => (Some(AdminRequest::Ready), None),
+        ["metrics"] => (Some(AdminRequest::Metrics), None),
+        ["events"] => (Some(AdminRequest::Events), None),
+        ["config"] => (Some(AdminRequest::Config), None),
+        ["tasks"] => (Some(AdminRequest::Tasks), None),
+        ["tasks", id] if !id.is_empty() => (Some(AdminRequest::Task((*id).into())), None),
+        ["tasks", id, "cancel"] => (None, Some(AdminRequest::Cancel((*id).into()))),
+        ["tasks", id, "answer"] => (None, Some(AdminRequest::Answer((*id).into()))),
+        ["level"] => (Some(AdminRequest::Level), Some(AdminRequest::SetLevel)),
+        ["reload"] => (None, Some(AdminRequest::Reload)),
+        ["drain"] => (None, Some(AdminRequest::Drain)),
+        _ => return Routed::Nothing,
+    };
+    let methods = match (&get, &post) {
+        (Some(_), Some(_)) => "GET, POST",
+        (Some(_), None) => "GET",
+        (None, _) => "POST",
+    };
+    let asked = match *method {
+        Method::GET => get,
+        Method::POST => post,
+        _ => None,
+    };
+    asked.map_or(Routed::Only(methods), Routed::Request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_has_its_methods() {
+        let get = |path| route(&Method::GET, path);
+        let post = |path| route(&Method::POST, path);
+        assert_eq!(get("/tasks"), Routed::Request(AdminRequest::Tasks));
+        let one = AdminRequest::Task("0a1b".into());
+        assert_eq!(get("/tasks/0a1b"), Routed::Request(one));
+        let cancel = AdminRequest::Cancel("0a1b".into());
+        assert_eq!(post("/tasks/0a1b/cancel"), Routed::Request(cancel));
+        assert_eq!(get("/tasks/0a1b/cancel"), Routed::Only("POST"));
+        assert_eq!(post("/level"), Routed::Request(AdminRequest::SetLevel));
+        assert_eq!(route(&Method::DELETE, "/level"), Routed::Only("GET, POST"));
+        assert_eq!(get("/drain"), Routed::Only("POST"));
+        for path in ["", "/", "/tasks/", "/tasks/a/b", "/livez/", "/mcp"] {
+            assert_eq!(get(path), Routed::Nothing, "{path}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The tasks of all replicas, for operators: list, show, cancel, answer.
+//!
+//! Open tasks are found by the store's due index, which names each of them, whichever replica carries it. Ended tasks are in
+//! no index, because an index would cost each task one more write: the list has those that ended at this replica lately, and
+//! any other is found by its id.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::mcp::input;
+use crate::runner::{AnswerError, Runner};
+use crate::store::StoreError;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::id::TaskId;
+use crate::task::machine::TaskEvent;
+use crate::task::state::{Status, Task};
+use crate::telemetry::recent;
+use crate::upstream::Forwarded;
+
+mod query;
+mod summary;
+
+use query::TaskQuery;
+use summary::{Payloads, Shown};
+
+/// The most open tasks, and the most ended ones, that one list looks at.
+const TASKS_MAX: usize = 10_000;
+
+/// Records that are read at the same time for one list.
+const READ_AT_ONCE: usize = 32;
+
+/// Lists that are made at the same time. Further ones wait.
+const LISTS_MAX: usize = 2;
+
+/// A store on several servers shows a part of its due index in each look, and all of it in so many.
+const LOOKS: usize = 8;
+
+/// The shortest beginning of an id that finds a task.
+const PREFIX_MIN: usize = 4;
+
+const STATUSES: [Status; 5] = [
+    Status::Working,
+    Status::InputRequired,
+    Status::Completed,
+    Status::Failed,
+    Status::Cancelled,
+];
+
+/// Why an operator's request was not done.
+#[derive(Debug)]
+pub(super) enum NotDone {
+    /// The request is wrong; the sentence says how.
+    Wrong(String),
+    /// No such task.
+    Unknown,
+    /// The task is in a state that does not allow it; the sentence says why.
+    Conflict(String),
+    /// The store or this replica cannot do it now.
+    Unavailable(String),
+}
+
+impl From<StoreError> for NotDone {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(format!("the store does not answer: {error}"))
+    }
+}
+
+/// The tasks of the store, as operators reach them.
+#[derive(Debug)]
+pub(super) struct OperatorTasks {
+    runner: Arc<Runner>,
+    show_payloads: bool,
+    lists: Semaphore,
+}
+
+impl OperatorTasks {
+    pub(super) fn new(runner: Arc<Runner>, show_payloads: bool) -> Self {
+        recent::keep();
+        Self {
+            runner,
+            show_payloads,
+            lists: Semaphore::new(LISTS_MAX),
+        }
+    }
+
+    /// A page of the list, with counts over the whole list.
+    pub(super) async fn list(&self, query: &str) -> Result<Value, NotDone> {
+        let query = TaskQuery::read(query).map_err(NotDone::Wrong)?;
+        let (mut tasks, is_partial) = self.read_all(query.wants_ended()).await?;
+        let now_ms = self.now_ms();
+        tasks.retain(|task| query.counts(task, now_ms));
+        let mut counts = serde_json::Map::new();
+        for status in STATUSES {
+            let count = tasks.iter().filter(|task| task.status() == status).count();
+            counts.insert(status.word().into(), count.into());
+        }
+        tasks.retain(|task| query.has_state(task));
+        query.order(&mut tasks);
+        let (total, limit) = (tasks.len(), query.limit());
+        let page = tasks.iter().skip(query.offset).take(limit);
+        let page: Vec<Value> = page.map(|task| summary::line(task, now_ms)).collect();
+        let next = query.offset.saturating_add(page.len());
+        Ok(json!({
+            "now": crate::task::view::rfc3339(now_ms),
+            "counts": counts,
+            "total": total,
+            "next_offset": (next < total).then_some(next),
+            "partial": is_partial,
+            "tasks": page,
+        }))
+    }
+
+    /// One task, by its id or a beginning of it that no other task has.
+    pub(super) async fn show(&self, id: &str) -> Result<Value, NotDone> {
+        let loaded = self.find(id).await?;
+        let task = &loaded.task;
+        let (mut request, mut result) = (None, None);
+        if self.show_payloads {
+            let ledger = self.runner.ledger();
+            request = ledger.load_request(task.id).await?;
+            result = ledger.load_kept(task).await?;
+        }
+        let payloads = self.show_payloads.then(|| Payloads {
+            request: text(request.as_ref()),
+            result: text(result.as_ref()),
+        });
+        let now_ms = self.now_ms();
+        Ok(summary::whole(task, Shown { now_ms, payloads }))
+    }
+
+    /// Cancels a task as its client could.
+    pub(super) async fn cancel(&self, id: &str) -> Result<(TaskId, Value), NotDone> {
+        let loaded = self.find(id).await?;
+        let (id, caller) = (loaded.task.id, loaded.task.caller);
+        let event = TaskEvent::Cancel { reason: None };
+        match self.runner.ledger().apply(&loaded, event).await {
+            // The owner sees the change and tells the server.
+            Ok((cancelled, _)) => Ok((id, summary::line(&cancelled.task, self.now_ms()))),
+            Err(NotApplied::Rejected(_, stands)) => {
+                let state = stands.task.status().word();
+                Err(NotDone::Conflict(format!("the task has ended: {state}")))
+            }
+            Err(NotApplied::Gone) => Err(NotDone::Unknown),
+            Err(NotApplied::Store(error)) => {
+                self.runner.stop(id, &caller);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Answers open questions of a task, in place of its client. `body`: an object with an answer for each key.
+    pub(super) async fn answer(&self, id: &str, body: &Bytes) -> Result<(TaskId, Value), NotDone> {
+        let answers = read_answers(body)?;
+        let loaded = self.find(id).await?;
+        check_answers(&loaded.task, &answers)?;
+        let id = loaded.task.id;
+        let answering = self
+            .runner
+            .answer(loaded, answers, Forwarded::default())
+            .await;
+        answering.map_err(|error| match error {
+            AnswerError::Busy => NotDone::Unavailable("this replica takes no calls now".into()),
+            AnswerError::Gone => NotDone::Unknown,
+            AnswerError::Store(error) => error.into(),
+        })?;
+        let now = self.runner.ledger().load(id).await?;
+        let now = now.ok_or(NotDone::Unknown)?;
+        Ok((id, summary::line(&now.task, self.now_ms())))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.runner.ledger().now_ms()
+    }
+
+    async fn find(&self, text: &str) -> Result<Loaded, NotDone> {
+        let id = match TaskId::parse(text) {
+            Some(id) => id,
+            None => self.complete(text).await?,
+        };
+        let found = self.runner.ledger().load(id).await?;
+        found.ok_or(NotDone::Unknown)
+    }
+
+    /// The one known task whose id begins like this, as the log writes it.
+    async fn complete(&self, text: &str) -> Result<TaskId, NotDone> {
+        let beginning = text.trim_end_matches('.');
+        let is_hex = |c: char| c.is_ascii_hexdigit() || c == '-';
+        if beginning.len() < PREFIX_MIN || !beginning.chars().all(is_hex) {
+            let why =
+                format!("{text:?} is no task id, nor the first {PREFIX_MIN} characters of one");
+            return Err(NotDone::Wrong(why));
+        }
+        let (mut known, _) = self.open().await?;
+        known.extend(recent::ends(TASKS_MAX));
+        known.sort_unstable();
+        known.dedup();
+        known.retain(|id| id.to_string().starts_with(beginning));
+        match known.as_slice() {
+            [] => Err(NotDone::Unknown),
+            [id] => Ok(*id),
+            _ => Err(NotDone::Conflict(format!(
+                "{} tasks begin with {beginning}; write more of the id",
+                known.len()
+            ))),
+        }
+    }
+
+    /// The ids of all open tasks, and whether there are more than were looked at.
+    async fn open(&self) -> Result<(Vec<TaskId>, bool), NotDone> {
+        let store = self.runner.ledger().store();
+        let mut known: Vec<TaskId> = Vec::new();
+        let mut is_partial = false;
+        for look in 0..LOOKS {
+            let mut found = store.due(u64::MAX, TASKS_MAX).await?;
+            is_partial |= found.len() >= TASKS_MAX;
+            found.sort_unstable();
+            // A store on one server shows the same in each look.
+            if look > 0 && !found.is_empty() && found == known {
+                break;
+            }
+            known.extend(found);
+            known.sort_unstable();
+            known.dedup();
+        }
+        known.truncate(TASKS_MAX);
+        Ok((known, is_partial))
+    }
+
+    /// The records of all open tasks, and of the tasks that ended here lately.
+    async fn read_all(&self, wants_ended: bool) -> Result<(Vec<Task>, bool), NotDone> {
+        let _place = self.lists.acquire().await;
+        let (mut ids, is_partial) = self.open().await?;
+        if wants_ended {
+            ids.extend(recent::ends(TASKS_MAX));
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        let ledger = self.runner.ledger();
+        let mut reading = stream::iter(ids)
+            .map(|id| ledger.load(id))
+            .buffer_unordered(READ_AT_ONCE);
+        let mut tasks = Vec::new();
+        while let Some(found) = reading.next().await {
+            match found {
+                Ok(found) => tasks.extend(found.map(|loaded| loaded.task)),
+                // One record that cannot be read does not hide the others.
+                Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {}
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => {
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok((tasks, is_partial))
+    }
+}
+
+type Answers = BTreeMap<Box<str>, Box<RawValue>>;
+
+fn read_answers(body: &Bytes) -> Result<Answers, NotDone> {
+    let text = std::str::from_utf8(body).ok();
+    let raw = text.and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
+    let answers = raw.and_then(input::responses_of);
+    answers
+        .filter(|answers| !answers.is_empty())
+        .ok_or_else(|| {
+            let why = "the body must be an object with an answer for each key, such as \
+                   {\"KEY\": {\"action\": \"accept\", \"content\": {}}}";
+            NotDone::Wrong(why.into())
+        })
+}
+
+/// Refuses answers to questions that are not open, and answers of another shape than the question asks for.
+fn check_answers(task: &Task, answers: &Answers) -> Result<(), NotDone> {
+    let open: Vec<&str> = task
+        .open_questions()
+        .map(|(question, _)| &*question.key)
+        .collect();
+    if open.is_empty() {
+        let state = task.status().word();
+        return Err(NotDone::Conflict(format!("the task asks nothing: {state}")));
+    }
+    if let Some(key) = answers.keys().find(|key| !open.contains(&&***key)) {
+        let open = open.join(", ");
+        return Err(NotDone::Conflict(format!(
+            "{key} is no open question; open are {open}"
+        )));
+    }
+    for (question, request) in task.open_questions() {
+        if let Some(answer) = answers.get(&question.key)
+            && !input::answers(request, answer)
+        {
+            let key = &question.key;
+            return Err(NotDone::Wrong(format!(
+                "the answer to {key} has not the shape that was asked for"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn text(bytes: Option<&Bytes>) -> Option<&str> {
+    bytes.and_then(|bytes| std::str::from_utf8(bytes).ok())
+}

@@ -1,0 +1,201 @@
+//! What an operator asks of the list of tasks: filters, order, page. Pure.
+
+use crate::task::state::{Status, Task};
+
+/// The tasks on one page, if the operator does not say.
+const LIMIT: usize = 100;
+
+/// The most tasks on one page.
+const LIMIT_MAX: usize = 1_000;
+
+/// Which tasks are listed, in which order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TaskQuery {
+    state: Option<StateFilter>,
+    tool: Option<String>,
+    caller: Option<String>,
+    replica: Option<String>,
+    older_than_ms: u64,
+    sort: TaskOrder,
+    limit: Option<usize>,
+    pub(super) offset: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StateFilter {
+    Open,
+    Ended,
+    Is(Status),
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum TaskOrder {
+    #[default]
+    Newest,
+    Oldest,
+    /// Tasks that wait for an answer first, the longest wait first; then the oldest.
+    Stuck,
+}
+
+const STATES: [(&str, StateFilter); 7] = [
+    ("open", StateFilter::Open),
+    ("ended", StateFilter::Ended),
+    ("working", StateFilter::Is(Status::Working)),
+    ("input_required", StateFilter::Is(Status::InputRequired)),
+    ("completed", StateFilter::Is(Status::Completed)),
+    ("failed", StateFilter::Is(Status::Failed)),
+    ("cancelled", StateFilter::Is(Status::Cancelled)),
+];
+
+const ORDERS: [(&str, TaskOrder); 3] = [
+    ("newest", TaskOrder::Newest),
+    ("oldest", TaskOrder::Oldest),
+    ("stuck", TaskOrder::Stuck),
+];
+
+impl TaskQuery {
+    /// Reads the query of a URL. An error is a sentence for the operator.
+    pub(super) fn read(query: &str) -> Result<Self, String> {
+        let mut read = Self::default();
+        for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match &*key {
+                "state" => read.state = Some(word("state", &value, &STATES)?),
+                "sort" => read.sort = word("sort", &value, &ORDERS)?,
+                "tool" => read.tool = Some(value.into_owned()),
+                "caller" => read.caller = Some(value.into_owned()),
+                "replica" => read.replica = Some(value.into_owned()),
+                "older" => read.older_than_ms = number("older", &value)?.saturating_mul(1000),
+                "limit" => read.limit = Some(size("limit", &value)?),
+                "offset" => read.offset = size("offset", &value)?,
+                other => {
+                    return Err(format!(
+                        "{other} is no filter; there are state, tool, caller, replica, older (seconds), \
+                         sort, limit and offset"
+                    ));
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit.unwrap_or(LIMIT).min(LIMIT_MAX)
+    }
+
+    /// Whether tasks that have ended can be on the list.
+    pub(super) fn wants_ended(&self) -> bool {
+        match self.state {
+            None | Some(StateFilter::Ended) => true,
+            Some(StateFilter::Open) => false,
+            Some(StateFilter::Is(status)) => status.is_terminal(),
+        }
+    }
+
+    /// Whether the task passes all filters but that of the state, which the counts leave out.
+    pub(super) fn counts(&self, task: &Task, now_ms: u64) -> bool {
+        let is = |wanted: &Option<String>, text: &str| wanted.as_deref().is_none_or(|w| w == text);
+        let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
+        is(&self.tool, &task.name)
+            && is(&self.replica, replica)
+            && is(&self.caller, &super::summary::caller(task))
+            && now_ms.saturating_sub(task.created_ms) >= self.older_than_ms
+    }
+
+    pub(super) fn has_state(&self, task: &Task) -> bool {
+        match self.state {
+            None => true,
+            Some(StateFilter::Open) => !task.is_ended(),
+            Some(StateFilter::Ended) => task.is_ended(),
+            Some(StateFilter::Is(status)) => task.status() == status,
+        }
+    }
+
+    /// Puts the tasks into the order that was asked for.
+    pub(super) fn order(&self, tasks: &mut [Task]) {
+        match self.sort {
+            TaskOrder::Newest => tasks.sort_by_key(|task| std::cmp::Reverse(task.created_ms)),
+            TaskOrder::Oldest => tasks.sort_by_key(|task| task.created_ms),
+            TaskOrder::Stuck => tasks.sort_by_key(|task| {
+                let asked = task.open_questions().map(|(q, _)| q.asked_ms).min();
+                (task.is_ended(), asked.unwrap_or(u64::MAX), task.created_ms)
+            }),
+        }
+    }
+}
+
+fn word<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        format!("{key}={text} is unknown; there are {}", known.join(", "))
+    })
+}
+
+fn number(key: &str, text: &str) -> Result<u64, String> {
+    let number = text.parse();
+    number.map_err(|_| format!("{key}={text} is not a whole number"))
+}
+
+fn size(key: &str, text: &str) -> Result<usize, String> {
+    number(key, text).map(|number| usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::id::TaskId;
+    use crate::task::machine::tests::task;
+    use crate::task::state::{Leg, Outcome};
+
+    fn made(name: &str, created_ms: u64) -> Task {
+        Task {
+            id: TaskId::random(),
+            name: name.into(),
+            created_ms,
+            ..task(Leg::Sent(1), true)
+        }
+    }
+
+    #[test]
+    fn filters_are_combined() {
+        let query = TaskQuery::read("state=open&tool=build&older=10").unwrap();
+        assert!(!query.wants_ended());
+        let old = made("build", 1_000);
+        assert!(query.counts(&old, 11_000) && query.has_state(&old));
+        assert!(!query.counts(&old, 10_999), "too young");
+        assert!(!query.counts(&made("deploy", 1_000), 11_000));
+        let ended = Task {
+            outcome: Some(Outcome::Cancelled),
+            ..old
+        };
+        assert!(query.counts(&ended, 11_000) && !query.has_state(&ended));
+        let ended_only = TaskQuery::read("state=cancelled").unwrap();
+        assert!(ended_only.wants_ended() && ended_only.has_state(&ended));
+    }
+
+    #[test]
+    fn a_mistake_is_answered_with_what_there_is() {
+        for (query, said) in [
+            ("state=busy", "state=busy is unknown; there are open, ended"),
+            ("colour=red", "colour is no filter; there are state, tool"),
+            ("older=5m", "older=5m is not a whole number"),
+        ] {
+            let refused = TaskQuery::read(query).unwrap_err();
+            assert!(refused.starts_with(said), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_order_is_as_asked() {
+        let names = |query: &str| {
+            let mut tasks = vec![made("b", 2), made("a", 1), made("c", 3)];
+            TaskQuery::read(query).unwrap().order(&mut tasks);
+            let names = tasks.iter().map(|task| task.name.to_string());
+            names.collect::<String>()
+        };
+        assert_eq!(names(""), "cba");
+        assert_eq!(names("sort=oldest"), "abc");
+        assert_eq!(names("sort=stuck"), "abc");
+        assert_eq!(TaskQuery::read("limit=5000").unwrap().limit(), LIMIT_MAX);
+    }
+}

@@ -1,0 +1,230 @@
+//! A task as an operator sees it: one line of the list, and one task with its timeline. Pure.
+
+use serde_json::{Map, Value, json};
+
+use crate::mcp::error::own_failure;
+use crate::mcp::result::is_tool_error;
+use crate::task::id::Incarnation;
+use crate::task::state::{Leg, Outcome, Payload, Question, QuestionStage, Task};
+use crate::task::view::rfc3339;
+
+/// What the operator sees of a task beside its state.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) now_ms: u64,
+    /// Arguments, results and the texts of the server. `None`: `admin.show_payloads` is off.
+    pub(super) payloads: Option<Payloads<'a>>,
+}
+
+/// The parts of a task that lie beside its record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Payloads<'a> {
+    pub(super) request: Option<&'a str>,
+    pub(super) result: Option<&'a str>,
+}
+
+/// The beginning of the hash of the caller: enough to tell callers apart, and nothing of a credential.
+pub(super) fn caller(task: &Task) -> String {
+    let bytes = task.caller.as_bytes().first_chunk();
+    format!("{:08x}", u32::from_be_bytes(*bytes.unwrap_or(&[0; 4])))
+}
+
+/// One line of the list.
+pub(super) fn line(task: &Task, now_ms: u64) -> Value {
+    let until_ms = if task.is_ended() {
+        task.updated_ms
+    } else {
+        now_ms
+    };
+    let mut line = json!({
+        "id": task.id.to_string(),
+        "state": task.status().word(),
+        "tool": &*task.name,
+        "caller": caller(task),
+        "replica": task.owner.as_ref().map(Incarnation::replica),
+        "created": rfc3339(task.created_ms),
+        "updated": rfc3339(task.updated_ms),
+        "seconds": until_ms.saturating_sub(task.created_ms) / 1000,
+        "announced": task.announced,
+        "questions": task.open_questions().count(),
+    });
+    let Some(members) = line.as_object_mut() else {
+        return line;
+    };
+    if let Some(progress) = &task.progress {
+        members.insert("progress".into(), json!(progress));
+    }
+    if let Some(outcome) = &task.outcome {
+        describe(members, outcome);
+    }
+    line
+}
+
+fn describe(members: &mut Map<String, Value>, outcome: &Outcome) {
+    let word = match outcome {
+        Outcome::Completed(Payload::Inline(result)) if is_tool_error(result) => "tool_error",
+        Outcome::Completed(Payload::Kept { is_error: true, .. }) => "tool_error",
+        Outcome::Completed(_) => "completed",
+        Outcome::Failed(_) => "failed",
+        Outcome::Cancelled => "cancelled",
+    };
+    members.insert("outcome".into(), word.into());
+    if let Outcome::Failed(error) = outcome
+        && let Some((reason, effect)) = own_failure(error)
+    {
+        members.insert("reason".into(), reason.into());
+        members.insert("effect".into(), effect.into());
+    }
+}
+
+/// One task, with its timeline and its open questions.
+pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
+    let mut whole = line(task, shown.now_ms);
+    let Some(members) = whole.as_object_mut() else {
+        return whole;
+    };
+    let mut put = |key: &str, value: Value| members.insert(key.to_owned(), value);
+    put("deadline", rfc3339(task.deadline_ms).into());
+    put(
+        "expires",
+        rfc3339(task.created_ms.saturating_add(task.ttl_ms)).into(),
+    );
+    put("attempts", task.attempts.into());
+    put("owners", task.fence.0.into());
+    let leg = match task.leg {
+        Leg::Queued => "queued",
+        Leg::Sent(_) => "sent",
+        Leg::Parked(_) => "parked",
+    };
+    put("leg", leg.into());
+    put("timeline", timeline(task).into());
+    let open: Vec<Value> = task
+        .open_questions()
+        .map(|(question, request)| {
+            json!({
+                "key": &*question.key,
+                "asked": rfc3339(question.asked_ms),
+                "request": request,
+            })
+        })
+        .collect();
+    put("open_questions", open.into());
+    if let Some(payloads) = shown.payloads {
+        if let Some(message) = &task.status_message {
+            put("message", (&**message).into());
+        }
+        put("arguments", arguments(payloads.request));
+        put("result", result(task, payloads.result));
+    }
+    whole
+}
+
+/// What happened and when, as far as the record knows.
+fn timeline(task: &Task) -> Vec<Value> {
+    let mut events = vec![(task.created_ms, "created")];
+    events.extend(task.sent_ms.map(|sent_ms| (sent_ms, "sent to the server")));
+    events.extend(task.questions.iter().map(|question| {
+        let what = if is_open(question) {
+            "asked a question, which is open"
+        } else {
+            "asked a question"
+        };
+        (question.asked_ms, what)
+    }));
+    if let Some(outcome) = &task.outcome {
+        let what = match outcome {
+            Outcome::Completed(_) => "completed",
+            Outcome::Failed(_) => "failed",
+            Outcome::Cancelled => "cancelled",
+        };
+        events.push((task.updated_ms, what));
+    } else if task.updated_ms > task.created_ms {
+        events.push((task.updated_ms, "last change"));
+    }
+    events.sort_by_key(|(at_ms, _)| *at_ms);
+    let events = events.into_iter();
+    events
+        .map(|(at_ms, what)| json!({"at": rfc3339(at_ms), "what": what}))
+        .collect()
+}
+
+fn is_open(question: &Question) -> bool {
+    match question.stage {
+        QuestionStage::Open(_) => true,
+        QuestionStage::Answered(_) | QuestionStage::Delivered(_) | QuestionStage::Withdrawn => {
+            false
+        }
+    }
+}
+
+/// The arguments of the stored request. Not every call has one: a call that is never sent again is not stored.
+fn arguments(request: Option<&str>) -> Value {
+    let params = || {
+        let stored: Value = serde_json::from_str(request?).ok()?;
+        let mut params: Value = serde_json::from_str(stored.get("params")?.as_str()?).ok()?;
+        params.get_mut("arguments").map(Value::take)
+    };
+    params().unwrap_or(Value::Null)
+}
+
+fn result(task: &Task, kept: Option<&str>) -> Value {
+    let text = match &task.outcome {
+        Some(Outcome::Completed(Payload::Inline(result))) => Some(result.get()),
+        Some(Outcome::Completed(Payload::Kept { .. })) => kept,
+        Some(Outcome::Failed(error)) => Some(error.get()),
+        Some(Outcome::Cancelled) | None => None,
+    };
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or(Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::mcp::error::{Failure, Reason, SideEffect};
+    use crate::task::machine::tests::task;
+
+    fn shown(payloads: Option<Payloads<'_>>) -> Shown<'_> {
+        Shown {
+            now_ms: 1_010_000,
+            payloads,
+        }
+    }
+
+    #[test]
+    fn a_line_says_why_raincheck_failed_a_task() {
+        let failure = Failure::new(Reason::OwnerLost, SideEffect::Unknown);
+        let failed = Task {
+            outcome: Some(Outcome::Failed(failure.to_error().to_raw())),
+            ..task(Leg::Sent(1), true)
+        };
+        let line = line(&failed, 0);
+        assert_eq!(line["state"], "failed");
+        assert_eq!(
+            (&line["reason"], &line["effect"]),
+            (&json!("owner_lost"), &json!("unknown"))
+        );
+    }
+
+    #[test]
+    fn payloads_are_shown_only_if_the_operator_wants_them() {
+        let result = RawValue::from_string(r#"{"content":"s3cret"}"#.to_owned()).unwrap();
+        let ended = Task {
+            outcome: Some(Outcome::Completed(Payload::Inline(result))),
+            status_message: Some("s3cret".into()),
+            ..task(Leg::Sent(1), true)
+        };
+        let without = whole(&ended, shown(None));
+        assert!(!without.to_string().contains("s3cret"), "{without}");
+        let payloads = Payloads {
+            request: Some(r#"{"params":"{\"arguments\":{\"a\":1}}"}"#),
+            result: None,
+        };
+        let with = whole(&ended, shown(Some(payloads)));
+        assert_eq!(with["arguments"]["a"], 1);
+        assert_eq!(with["result"]["content"], "s3cret");
+        assert_eq!(with["timeline"][0]["what"], "created");
+    }
+}

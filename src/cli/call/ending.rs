@@ -1,0 +1,263 @@
+//! How a call ended, and what the command says of it: what goes to standard output, the complaint and the exit code.
+//! Pure.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::mcp::{base64, result};
+
+/// The tool says in its result that it failed.
+pub(super) const TOOL_FAILED: u8 = 3;
+/// Somebody else cancelled the task.
+pub(super) const CANCELLED: u8 = 4;
+/// The task waits for an answer, and nobody here can give it.
+pub(super) const UNANSWERED: u8 = 5;
+/// Ctrl-C, as shells say it.
+pub(super) const INTERRUPTED: u8 = 130;
+
+/// How a call ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// Any result, `isError` too.
+    Result(Box<RawValue>),
+    /// A JSON-RPC error.
+    Error(Box<RawValue>),
+    /// There is no answer.
+    Failed(String),
+    /// The task runs on without this command: the server's `CreateTaskResult`.
+    Detached(Box<RawValue>),
+    /// The task was cancelled by somebody else.
+    Cancelled(String),
+    /// Ctrl-C, with what became of the call.
+    Interrupted(&'static str),
+    /// The question that nobody here can answer, and the task that waits.
+    Unanswered {
+        question: String,
+        task: Option<String>,
+    },
+}
+
+/// What the command says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// For standard output, or for the file of `--output`.
+    pub(super) out: Vec<u8>,
+    pub(super) complaint: Option<String>,
+    pub(super) code: u8,
+}
+
+impl Ending {
+    pub(super) fn told(&self, as_json: bool) -> Told {
+        match self {
+            Self::Result(result) => {
+                let out = if as_json {
+                    line(result.get())
+                } else {
+                    shown(&value(result))
+                };
+                let is_error = result::is_tool_error(result);
+                Told {
+                    out,
+                    complaint: is_error.then(|| "the tool says that it failed".to_owned()),
+                    code: if is_error { TOOL_FAILED } else { 0 },
+                }
+            }
+            Self::Error(error) => {
+                let code = result::error_code(error).unwrap_or_default();
+                let message = result::error_message(error).unwrap_or_default();
+                let out = json!({"error": value(error)});
+                Told::complains(
+                    1,
+                    format!("the server answered with the error {code}: {message}"),
+                )
+                .with(as_json, &out)
+            }
+            Self::Failed(why) => {
+                Told::complains(1, why.clone()).with(as_json, &json!({"error": {"message": why}}))
+            }
+            Self::Detached(created) => {
+                let id = id_of(created);
+                let out = if as_json {
+                    line(created.get())
+                } else {
+                    line(&id)
+                };
+                Told {
+                    out,
+                    ..Told::default()
+                }
+            }
+            Self::Cancelled(id) => {
+                let out = json!({"taskId": id, "status": "cancelled"});
+                Told::complains(CANCELLED, "the task was cancelled".to_owned()).with(as_json, &out)
+            }
+            Self::Interrupted(became) => Told::complains(INTERRUPTED, (*became).to_owned()),
+            Self::Unanswered { question, task } => {
+                let advice = match task {
+                    Some(id) => format!(
+                        "the task waits: answer with raincheck call --attach {id}, in a terminal or with --answer"
+                    ),
+                    None => "answer with --answer, or in a terminal".to_owned(),
+                };
+                let out = json!({"taskId": task, "status": "input_required", "question": question});
+                let complaint = format!("nobody here can answer the server's question; {advice}");
+                Told::complains(UNANSWERED, complaint).with(as_json, &out)
+            }
+        }
+    }
+}
+
+impl Told {
+    fn complains(code: u8, complaint: String) -> Self {
+        Self {
+            out: Vec::new(),
+            complaint: Some(complaint),
+            code,
+        }
+    }
+
+    fn with(mut self, as_json: bool, out: &Value) -> Self {
+        if as_json {
+            self.out = line(&out.to_string());
+        }
+        self
+    }
+}
+
+/// The id in a `CreateTaskResult`.
+pub(super) fn id_of(created: &RawValue) -> String {
+    let created = value(created);
+    let id = created.get("taskId").and_then(Value::as_str);
+    id.unwrap_or_default().to_owned()
+}
+
+/// A result for people: its texts, or what is structured. A single image, sound or file is its bytes.
+fn shown(result: &Value) -> Vec<u8> {
+    let content = result.get("content").and_then(Value::as_array);
+    let content = content.map_or(&[][..], Vec::as_slice);
+    if let [block] = content
+        && let Some(bytes) = binary(block)
+    {
+        return bytes;
+    }
+    if content.is_empty()
+        && let Some(structured) = result.get("structuredContent")
+    {
+        return line(&format!("{structured:#}"));
+    }
+    let blocks = content.iter().flat_map(|block| line(&described(block)));
+    blocks.collect()
+}
+
+fn binary(block: &Value) -> Option<Vec<u8>> {
+    let data = block
+        .get("data")
+        .or_else(|| block.pointer("/resource/blob"));
+    base64::decode(data?.as_str()?)
+}
+
+fn described(block: &Value) -> String {
+    let text = |pointer: &str| block.pointer(pointer).and_then(Value::as_str);
+    if let Some(text) = text("/text").or_else(|| text("/resource/text")) {
+        return text.to_owned();
+    }
+    let kind = text("/type").unwrap_or("content");
+    let media_type = text("/mimeType").or_else(|| text("/resource/mimeType"));
+    let place = text("/uri").or_else(|| text("/resource/uri"));
+    let bytes = binary(block).map(|bytes| format!("{} bytes", bytes.len()));
+    let parts = [media_type, place, bytes.as_deref()];
+    let parts: Vec<&str> = [Some(kind)].into_iter().chain(parts).flatten().collect();
+    format!("[{}]", parts.join(" "))
+}
+
+fn value(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap_or_default()
+}
+
+fn line(text: &str) -> Vec<u8> {
+    let mut out = text.as_bytes().to_vec();
+    if !out.ends_with(b"\n") {
+        out.push(b'\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(json: &Value) -> Box<RawValue> {
+        RawValue::from_string(json.to_string()).unwrap()
+    }
+
+    fn told(result: &Value) -> (String, u8) {
+        let told = Ending::Result(raw(result)).told(false);
+        (String::from_utf8(told.out).unwrap(), told.code)
+    }
+
+    #[test]
+    fn a_result_is_its_content() {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let image = json!({"type": "image", "mimeType": "image/png", "data": "Zm9v"});
+        for (result, out) in [
+            (json!({"content": [text("a"), text("b\n")]}), "a\nb\n"),
+            (
+                json!({"content": [], "structuredContent": {"n": 1}}),
+                "{\n  \"n\": 1\n}\n",
+            ),
+            (json!({"content": [image]}), "foo"),
+            (
+                json!({"content": [text("a"), image]}),
+                "a\n[image image/png 3 bytes]\n",
+            ),
+            (
+                json!({"content": [{"type": "resource_link", "uri": "file:///a"}]}),
+                "[resource_link file:///a]\n",
+            ),
+            (
+                json!({"content": [{"type": "resource", "resource": {"text": "t"}}]}),
+                "t\n",
+            ),
+        ] {
+            assert_eq!(told(&result), (out.to_owned(), 0), "{result}");
+        }
+        let failed = json!({"content": [text("no")], "isError": true});
+        assert_eq!(told(&failed), ("no\n".to_owned(), TOOL_FAILED));
+    }
+
+    #[test]
+    fn every_ending_has_a_code_and_one_line_of_json() {
+        let created = raw(&json!({"resultType": "task", "taskId": "t"}));
+        let endings = [
+            (
+                Ending::Error(raw(&json!({"code": -32602, "message": "no"}))),
+                1,
+            ),
+            (Ending::Failed("gone".into()), 1),
+            (Ending::Detached(created), 0),
+            (Ending::Cancelled("t".into()), CANCELLED),
+            (
+                Ending::Unanswered {
+                    question: "?".into(),
+                    task: Some("t".into()),
+                },
+                UNANSWERED,
+            ),
+        ];
+        for (ending, code) in endings {
+            let told = ending.told(true);
+            assert_eq!(told.code, code, "{ending:?}");
+            assert!(
+                serde_json::from_slice::<Value>(&told.out).is_ok(),
+                "{ending:?}"
+            );
+            assert_eq!(told.complaint.is_none(), code == 0);
+        }
+    }
+
+    #[test]
+    fn a_detached_call_prints_its_id_alone() {
+        let created = raw(&json!({"resultType": "task", "taskId": "0a1b"}));
+        assert_eq!(Ending::Detached(created).told(false).out, b"0a1b\n");
+    }
+}

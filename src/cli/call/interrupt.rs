@@ -1,0 +1,32 @@
+//! Ctrl-C, as often as it is pressed.
+
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+/// Each clone sees every Ctrl-C after its creation once.
+#[derive(Debug, Clone)]
+pub(super) struct Interrupts(watch::Receiver<u32>);
+
+impl Interrupts {
+    /// From now on Ctrl-C no longer ends the process.
+    pub(super) fn new(jobs: &TaskTracker) -> io::Result<Self> {
+        let mut signal = signal(SignalKind::interrupt())?;
+        let (pressed, seen) = watch::channel(0);
+        jobs.spawn(async move {
+            while signal.recv().await.is_some() && !pressed.is_closed() {
+                pressed.send_modify(|count| *count += 1);
+            }
+        });
+        Ok(Self(seen))
+    }
+
+    /// Cancel safe.
+    pub(super) async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

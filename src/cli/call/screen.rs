@@ -1,0 +1,131 @@
+//! What a person sees while a call runs, on standard error: in a terminal one line that changes, elsewhere a line for
+//! each change.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::cli::progress_bar::{CLEAR_LINE, bar, whole};
+use crate::cli::table::cleaned;
+
+/// The width of a terminal that does not tell its own.
+const WIDTH: usize = 80;
+
+/// Standard error, and what it shows of the call.
+#[derive(Debug)]
+pub(super) struct Screen {
+    is_terminal: bool,
+    since: Instant,
+    /// How far the call is, in the server's words.
+    state: String,
+}
+
+impl Screen {
+    pub(super) fn new() -> Self {
+        Self {
+            is_terminal: io::stderr().is_terminal(),
+            since: Instant::now(),
+            state: "calling".to_owned(),
+        }
+    }
+
+    /// Prints a line that stays.
+    pub(super) fn say(&self, text: &str) {
+        let clear = if self.is_terminal { CLEAR_LINE } else { "" };
+        write(&format!("{clear}{text}\n"));
+    }
+
+    /// Prints the beginning of a line that a person ends.
+    pub(super) fn ask(&self, prompt: &str) {
+        let clear = if self.is_terminal { CLEAR_LINE } else { "" };
+        write(&format!("{clear}{prompt}"));
+    }
+
+    /// Shows the `params` of a `notifications/progress`.
+    pub(super) fn progress(&mut self, params: &RawValue) {
+        let state = progress(&serde_json::from_str(params.get()).unwrap_or_default());
+        if state == self.state {
+            return;
+        }
+        self.state = state;
+        if self.is_terminal {
+            self.tick();
+        } else {
+            self.say(&self.state);
+        }
+    }
+
+    /// Draws the line anew, with the seconds that have passed.
+    pub(super) fn tick(&self) {
+        if !self.is_terminal {
+            return;
+        }
+        let seconds = Instant::now()
+            .saturating_duration_since(self.since)
+            .as_secs();
+        let line = format!("{seconds} s  {}", self.state);
+        // A line that wraps cannot be cleared.
+        let line: String = line.chars().take(width().saturating_sub(1)).collect();
+        write(&format!("{CLEAR_LINE}{line}"));
+    }
+
+    /// Removes the line of the progress.
+    pub(super) fn clear(&self) {
+        if self.is_terminal {
+            write(CLEAR_LINE);
+        }
+    }
+}
+
+/// How often the seconds are drawn.
+pub(super) const TICK: Duration = Duration::from_secs(1);
+
+fn progress(params: &Value) -> String {
+    let number = |key: &str| params.get(key).and_then(Value::as_f64);
+    let message = params.get("message").and_then(Value::as_str);
+    let message = cleaned(message.unwrap_or_default());
+    let text = match (number("progress"), number("total")) {
+        (Some(done), Some(total)) if total > 0.0 => {
+            // In thousandths, because a server may count to 1.0.
+            let part = whole(done / total * 1000.0);
+            format!("[{}] {done} of {total}  {message}", bar(part, 1000))
+        }
+        (Some(done), _) if message.is_empty() => format!("{done}"),
+        _ => message,
+    };
+    text.trim_end().to_owned()
+}
+
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { WIDTH } else { columns }
+}
+
+fn write(text: &str) {
+    let mut out = io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn progress_is_a_bar_where_the_end_is_known() {
+        let half = json!({"progress": 0.5, "total": 1, "message": "half\nway"});
+        let bar = format!("[{}{}]", "#".repeat(15), ".".repeat(15));
+        assert_eq!(progress(&half), format!("{bar} 0.5 of 1  half\u{fffd}way"));
+        assert_eq!(
+            progress(&json!({"progress": 3, "message": "third"})),
+            "third"
+        );
+        assert_eq!(progress(&json!({"progress": 3})), "3");
+        assert_eq!(progress(&json!({"progress": 3, "total": 0})), "3");
+    }
+}

@@ -1,0 +1,37 @@
+//! `raincheck health`: whether a running raincheck is ready, for images without a shell.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use hyper::Method;
+
+use super::ask::{AdminAnswer, ask};
+use super::reach::{Reach, not_reached, print, reachable};
+use crate::cli::failure::CommandFailure;
+use crate::cli::process::runtime;
+
+#[derive(Debug, Args)]
+pub(in crate::cli) struct HealthArgs {
+    #[command(flatten)]
+    reach: Reach,
+    #[arg(
+        long,
+        help = "Only whether the process runs, and not whether it is ready"
+    )]
+    live: bool,
+}
+
+/// Asks the probe listener if there is one, else the admin listener. The exit code is 0 or 1.
+pub(in crate::cli) fn health(args: &HealthArgs) -> Result<ExitCode, CommandFailure> {
+    let access = args.reach.access()?;
+    let is_named = args.reach.admin.is_some();
+    let probes = access.probes.as_deref().filter(|_| !is_named);
+    let address = probes.map_or_else(|| args.reach.address(&access), reachable);
+    // The probe listener needs no token, and gets none.
+    let token = access.token.as_ref().filter(|_| probes.is_none());
+    let path = if args.live { "/livez" } else { "/readyz" };
+    let asked = runtime()?.block_on(ask(&address, token, Method::GET, path, None));
+    let AdminAnswer { status, text } = asked.map_err(|why| not_reached(&address, &why))?;
+    print(&format!("{}\n", text.trim_end()));
+    Ok(ExitCode::from(u8::from(status != 200)))
+}

@@ -1,0 +1,10 @@
+//! The commands that ask a running raincheck, over its admin listener: `tasks` and `health`.
+
+mod ask;
+mod health;
+mod reach;
+mod tasks;
+
+pub(super) use health::{HealthArgs, health};
+pub(super) use reach::reachable;
+pub(super) use tasks::{TasksArgs, tasks};

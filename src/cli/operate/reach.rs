@@ -1,0 +1,113 @@
+//! How the commands reach a running raincheck: its admin listener, and the token for it.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::ask::{AdminAnswer, ask};
+use crate::cli::failure::CommandFailure;
+use crate::cli::process::runtime;
+use crate::config::load::{AdminAccess, admin_access, environment};
+
+/// How to reach the raincheck that runs.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Reach {
+    #[arg(
+        long,
+        global = true,
+        value_name = "HOST:PORT",
+        help = "Its admin listener [default: admin.listen of the settings, else 127.0.0.1:8442]"
+    )]
+    pub(super) admin: Option<String>,
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help = "Its settings file, for admin.listen and admin.token; the token may also be in \
+                RAINCHECK_ADMIN__TOKEN"
+    )]
+    config: Option<PathBuf>,
+}
+
+/// The port of the example, where an operator most likely put the listener.
+const USUAL: &str = "127.0.0.1:8442";
+
+impl Reach {
+    pub(super) fn access(&self) -> Result<AdminAccess, CommandFailure> {
+        Ok(admin_access(self.config.as_deref(), &environment())?)
+    }
+
+    /// The address of the admin listener.
+    pub(super) fn address(&self, access: &AdminAccess) -> String {
+        let address = self.admin.clone().or_else(|| access.listen.clone());
+        reachable(&address.unwrap_or_else(|| USUAL.to_owned()))
+    }
+
+    /// Asks, and returns the JSON of a good answer.
+    pub(super) fn json(
+        &self,
+        method: hyper::Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, CommandFailure> {
+        let access = self.access()?;
+        let address = self.address(&access);
+        let asked = runtime()?.block_on(ask(&address, access.token.as_ref(), method, path, body));
+        let AdminAnswer { status, text } = asked.map_err(|why| not_reached(&address, &why))?;
+        let value: Value = serde_json::from_str(&text).unwrap_or_default();
+        if (200..300).contains(&status) {
+            return Ok(value);
+        }
+        let why = value.get("error").and_then(Value::as_str);
+        let why = why.map_or_else(
+            || format!("{address} answered with HTTP {status}"),
+            str::to_owned,
+        );
+        Err(CommandFailure::runtime(match status {
+            401 => format!(
+                "{why}: set RAINCHECK_ADMIN__TOKEN, or name the settings file with --config"
+            ),
+            _ => why,
+        }))
+    }
+}
+
+pub(super) fn not_reached(address: &str, why: &str) -> CommandFailure {
+    CommandFailure::runtime(format!(
+        "no raincheck answers at {address}: {why}; set admin.listen there, or name its address with --admin"
+    ))
+}
+
+/// An address of all interfaces is reached over loopback.
+pub(in crate::cli) fn reachable(address: &str) -> String {
+    let address = address
+        .strip_prefix("http://")
+        .unwrap_or(address)
+        .trim_end_matches('/');
+    match address.rsplit_once(':') {
+        Some(("0.0.0.0", port)) => format!("127.0.0.1:{port}"),
+        Some(("[::]", port)) => format!("[::1]:{port}"),
+        Some(_) | None => address.to_owned(),
+    }
+}
+
+/// Prints to stdout. A reader that went away (`| head`) is no reason to fail.
+pub(super) fn print(text: &str) -> ExitCode {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_all_interfaces_is_reached_over_loopback() {
+        assert_eq!(reachable("0.0.0.0:8442"), "127.0.0.1:8442");
+        assert_eq!(reachable("[::]:8442"), "[::1]:8442");
+        assert_eq!(reachable("http://10.0.0.7:8442/"), "10.0.0.7:8442");
+    }
+}

@@ -1,0 +1,126 @@
+//! Finds variables of the environment that look like settings and are none: such a variable would be left out without
+//! a word.
+
+use super::problem::ENVIRONMENT_PREFIX;
+
+/// The sections, as variables name them.
+const SECTIONS: [&str; 11] = [
+    "LISTEN",
+    "UPSTREAM",
+    "STORE",
+    "TASKS",
+    "TOOLS",
+    "REPLICA",
+    "DRAIN",
+    "ADMIN",
+    "AUTH",
+    "LIMITS",
+    "TELEMETRY",
+];
+
+/// What people write for a setting, and the variable that they mean.
+const MEANT: [(&str, &str); 6] = [
+    ("UPSTREAM", "UPSTREAM__URL"),
+    ("LISTEN", "LISTEN__ADDRESS"),
+    ("STORE", "STORE__URL"),
+    ("NAMESPACE", "STORE__NAMESPACE"),
+    ("LOG", "TELEMETRY__LOG"),
+    ("LOG_LEVEL", "TELEMETRY__LOG"),
+];
+
+/// The variables that are not read although their names look like settings, each with what to do.
+pub(super) fn variables(environment: &[(String, String)]) -> Vec<(String, String)> {
+    let mut found: Vec<_> = environment
+        .iter()
+        .filter_map(|(name, _)| {
+            let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
+            Some((name.clone(), advice(rest)?))
+        })
+        .collect();
+    let telemetry = environment.iter().map(|(name, _)| name).find(|name| {
+        name.starts_with("OTEL_EXPORTER_OTLP") || name.starts_with("OTEL_TRACES_EXPORTER")
+    });
+    found.extend(telemetry.map(|name| {
+        let why = "raincheck sends no OpenTelemetry data; metrics are served at admin.listen";
+        (name.clone(), why.to_owned())
+    }));
+    found.sort_unstable();
+    found
+}
+
+/// What to write in place of a variable without `__`. `None`: the variable is a setting, or none of ours.
+fn advice(rest: &str) -> Option<String> {
+    if rest == "TOOLS" || rest.starts_with("TOOLS_") {
+        return Some("[[tools]] has no form in the environment; write a file (--config)".into());
+    }
+    if rest == "CONFIG" {
+        return Some("name the file with --config".into());
+    }
+    if rest.contains("__") {
+        return None;
+    }
+    if let Some((_, meant)) = MEANT.iter().find(|(written, _)| *written == rest) {
+        return Some(format!("not read; write {ENVIRONMENT_PREFIX}{meant}"));
+    }
+    let (section, setting) = rest.split_once('_')?;
+    // Kubernetes puts such variables into every pod for a Service that is called raincheck-store.
+    let is_of_a_service = ["SERVICE_", "PORT"]
+        .iter()
+        .any(|start| setting.starts_with(start));
+    if !SECTIONS.contains(&section) || setting.is_empty() || is_of_a_service {
+        return None;
+    }
+    Some(format!(
+        "not read: two underscores join a section and its setting; write \
+         {ENVIRONMENT_PREFIX}{section}__{setting}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(names: &[&str]) -> Vec<String> {
+        let environment: Vec<_> = names
+            .iter()
+            .map(|name| ((*name).to_owned(), "x".to_owned()))
+            .collect();
+        let found = variables(&environment).into_iter();
+        found.map(|(name, why)| format!("{name}: {why}")).collect()
+    }
+
+    #[test]
+    fn what_looks_like_a_setting_and_is_none_is_told() {
+        assert_eq!(
+            told(&[
+                "RAINCHECK_STORE_URL",
+                "RAINCHECK_LOG",
+                "RAINCHECK_TOOLS",
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+                "OTEL_EXPORTER_OTLP_HEADERS",
+            ]),
+            [
+                "OTEL_EXPORTER_OTLP_ENDPOINT: raincheck sends no OpenTelemetry data; metrics are served at admin.listen",
+                "RAINCHECK_LOG: not read; write RAINCHECK_TELEMETRY__LOG",
+                "RAINCHECK_STORE_URL: not read: two underscores join a section and its setting; write \
+                 RAINCHECK_STORE__URL",
+                "RAINCHECK_TOOLS: [[tools]] has no form in the environment; write a file (--config)",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_kubernetes_and_others_write_is_left_alone() {
+        let others = [
+            "RAINCHECK_PORT",
+            "RAINCHECK_SERVICE_HOST",
+            "RAINCHECK_PORT_8440_TCP_ADDR",
+            "RAINCHECK_STORE_SERVICE_HOST",
+            "RAINCHECK_STORE_PORT_6379_TCP",
+            "RAINCHECK_STORE__URL",
+            "RAINCHECK_UPSTREAM__ENV__A_B",
+            "PATH",
+        ];
+        assert_eq!(told(&others), [""; 0]);
+    }
+}

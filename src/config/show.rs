@@ -1,0 +1,92 @@
+//! The settings as they count, defaults included, without secrets: for `raincheck config show` and operators.
+
+use figment::value::{Dict, Value as Setting};
+use serde_json::Value;
+
+/// What stands in place of a secret.
+const HIDDEN: &str = "[secret]";
+
+/// Hides all that may be secret: tokens, keys, headers, variables, arguments, and parts of URLs.
+pub(super) fn without_secrets(settings: &Dict) -> Value {
+    let mut shown = serde_json::to_value(settings).unwrap_or_default();
+    if let Some(sections) = shown.as_object_mut() {
+        for (section, settings) in sections {
+            hide(section, settings);
+        }
+    }
+    shown
+}
+
+fn hide(path: &str, value: &mut Value) {
+    match (path, &mut *value) {
+        ("upstream.command", Value::Array(words)) => words.truncate(1),
+        ("upstream.env" | "upstream.headers", Value::Object(members)) => {
+            for value in members.values_mut() {
+                *value = HIDDEN.into();
+            }
+        }
+        (_, Value::Object(members)) => {
+            for (key, value) in members {
+                hide(&format!("{path}.{key}"), value);
+            }
+        }
+        (_, Value::Array(all)) => {
+            for one in all {
+                hide(path, one);
+            }
+        }
+        (_, Value::String(text)) => {
+            let name = path.rsplit('.').next().unwrap_or_default();
+            if matches!(name, "token" | "seal_key" | "seal_key_previous")
+                || path == "upstream.command"
+            {
+                HIDDEN.clone_into(text);
+            } else if text.contains("://") {
+                *text = without_credentials(text);
+            }
+        }
+        (_, Value::Null | Value::Bool(_) | Value::Number(_)) => {}
+    }
+}
+
+/// A URL without its user, password and query.
+fn without_credentials(url: &str) -> String {
+    let (url, query) = match url.split_once('?') {
+        Some((url, _)) => (url, "?[secret]"),
+        None => (url, ""),
+    };
+    let shown = match url.split_once("://") {
+        Some((scheme, rest)) => match rest.rsplit_once('@') {
+            Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}"),
+            None => url.to_owned(),
+        },
+        None => url.to_owned(),
+    };
+    shown + query
+}
+
+/// The example file, which has every setting at its default.
+pub(super) const DEFAULTS: &str = include_str!("../../config.example.toml");
+
+/// The address of the example is no default: a server must be named.
+pub(super) fn forget_example_server(defaults: &mut Dict) {
+    if let Some(Setting::Dict(_, upstream)) = defaults.get_mut("upstream") {
+        upstream.remove("url");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_lose_what_may_be_secret() {
+        for (url, shown) in [
+            ("redis://u:p@ss@host/1", "redis://[secret]@host/1"),
+            ("https://host/mcp?key=x", "https://host/mcp?[secret]"),
+            ("http://127.0.0.1:8000/mcp", "http://127.0.0.1:8000/mcp"),
+        ] {
+            assert_eq!(without_credentials(url), shown);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What becomes of a GET or a DELETE of a legacy client: decided from its head and from what is known of the server
+//! and of the session. Pure.
+
+use hyper::Method;
+use hyper::http::request::Parts;
+
+use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::version::LEGACY_NEWEST;
+
+/// What is known when a request without a body is routed: more with each question that was answered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::downstream) struct KnownSession {
+    /// Whether raincheck itself has the session.
+    pub(in crate::downstream) is_ours: Option<bool>,
+    pub(in crate::downstream) server: Spoken,
+    /// A call that became a task runs on the session.
+    pub(in crate::downstream) is_needed: bool,
+}
+
+/// How the server is spoken to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::downstream) enum Spoken {
+    #[default]
+    Unknown,
+    /// The server was asked, and it is still open.
+    StillUnknown,
+    OverHttp,
+    /// Over a line.
+    OverLine,
+}
+
+/// What raincheck has to do with a request that has no body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum StreamRoute {
+    /// It must be known first whether raincheck itself has the session.
+    AskWhose,
+    /// The server is asked first how it is spoken to: its session is older than this process.
+    AskServer,
+    /// The session is raincheck's own.
+    Ours,
+    /// The request passes, and the answer shows how the server is spoken to.
+    FirstContact,
+    /// The session ends when the calls have ended that became tasks and run on it.
+    EndLater,
+    /// The session is on a line.
+    Line,
+    /// The server's stream passes without the events that are for raincheck, and with raincheck's own.
+    Read,
+    /// The session ends: raincheck's calls on it do, too, and the request passes.
+    End,
+    /// The server answers.
+    Pass,
+}
+
+pub(in crate::downstream) fn route_stream(parts: &Parts, known: KnownSession) -> StreamRoute {
+    let is_end = parts.method == Method::DELETE;
+    match (known.is_ours, known.server) {
+        (None, _) => StreamRoute::AskWhose,
+        (Some(true), _) => StreamRoute::Ours,
+        (Some(false), Spoken::Unknown) if is_read(parts) => StreamRoute::AskServer,
+        (Some(false), Spoken::Unknown | Spoken::StillUnknown) => StreamRoute::FirstContact,
+        (Some(false), _) if is_end && known.is_needed => StreamRoute::EndLater,
+        (Some(false), Spoken::OverLine) => StreamRoute::Line,
+        (Some(false), Spoken::OverHttp) if is_read(parts) => StreamRoute::Read,
+        (Some(false), Spoken::OverHttp) if is_end => StreamRoute::End,
+        (Some(false), Spoken::OverHttp) => StreamRoute::Pass,
+    }
+}
+
+/// Whether a request asks for a stream that raincheck reads. The streams of other revisions pass as bytes.
+fn is_read(parts: &Parts) -> bool {
+    parts.method == Method::GET
+        && parts.headers.contains_key(SESSION_ID)
+        && parts
+            .headers
+            .get(PROTOCOL_VERSION)
+            .is_some_and(|version| version == LEGACY_NEWEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(method: &str, version: &str, has_session: bool) -> Parts {
+        let mut head = hyper::Request::builder().method(method);
+        if has_session {
+            head = head.header("mcp-session-id", "s");
+        }
+        let head = head.header("mcp-protocol-version", version);
+        head.body(()).unwrap().into_parts().0
+    }
+
+    /// A session of a server over HTTP.
+    const KNOWN: KnownSession = KnownSession {
+        is_ours: Some(false),
+        server: Spoken::OverHttp,
+        is_needed: false,
+    };
+
+    #[test]
+    fn each_request_without_a_body_has_one_route() {
+        use StreamRoute as Route;
+        let unknown = KnownSession::default();
+        let ours = KnownSession {
+            is_ours: Some(true),
+            ..unknown
+        };
+        let spoken = |server| KnownSession { server, ..KNOWN };
+        let undecided = spoken(Spoken::Unknown);
+        let asked = spoken(Spoken::StillUnknown);
+        let line = spoken(Spoken::OverLine);
+        let needed = |known| KnownSession {
+            is_needed: true,
+            ..known
+        };
+        let stream = parts("GET", "2025-11-25", true);
+        let older = parts("GET", "2025-06-18", true);
+        let nameless = parts("GET", "2025-11-25", false);
+        let end = parts("DELETE", "2025-11-25", true);
+        let other = parts("PUT", "2025-11-25", true);
+        for (name, parts, known, expected) in [
+            ("unknown", &stream, unknown, Route::AskWhose),
+            ("ours", &stream, ours, Route::Ours),
+            ("ours ends", &end, ours, Route::Ours),
+            ("open", &stream, undecided, Route::AskServer),
+            ("open, asked", &stream, asked, Route::FirstContact),
+            ("open, older", &older, undecided, Route::FirstContact),
+            ("open, ends", &end, undecided, Route::FirstContact),
+            ("open, needed", &end, needed(undecided), Route::FirstContact),
+            ("read", &stream, KNOWN, Route::Read),
+            ("read, needed", &stream, needed(KNOWN), Route::Read),
+            ("older", &older, KNOWN, Route::Pass),
+            ("no session", &nameless, KNOWN, Route::Pass),
+            ("ends", &end, KNOWN, Route::End),
+            ("ends, needed", &end, needed(KNOWN), Route::EndLater),
+            ("line", &stream, line, Route::Line),
+            ("line ends", &end, line, Route::Line),
+            ("line ends, needed", &end, needed(line), Route::EndLater),
+            ("other method", &other, KNOWN, Route::Pass),
+            ("other method, line", &other, line, Route::Line),
+        ] {
+            assert_eq!(route_stream(parts, known), expected, "{name}");
+        }
+    }
+}

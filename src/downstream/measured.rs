@@ -1,0 +1,71 @@
+//! What `benches/counted` runs of the parts that nothing outside of this module may name.
+
+use std::hint::black_box;
+
+use hyper::http::request::Parts;
+
+use super::inbound::request::{Inbound, Modern, ModernMessage};
+use super::inbound::requester::Requester;
+use super::inbound::route::modern::{Known, Route, route};
+use super::inbound::route::{KnownServer, KnownTools};
+use crate::auth::callers::Callers;
+use crate::mcp::version::Era;
+use crate::task::policy::Rules;
+
+/// A request of a modern client, with what the listener knows when the request comes.
+#[derive(Debug)]
+pub struct MeasuredRequest {
+    parts: Parts,
+    body: Vec<u8>,
+    by: Requester,
+    rules: Rules,
+}
+
+impl MeasuredRequest {
+    /// A request of an anonymous client.
+    pub fn new(parts: Parts, body: Vec<u8>) -> Self {
+        let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Modern, None);
+        Self {
+            parts,
+            body,
+            by,
+            rules: Rules::default(),
+        }
+    }
+
+    /// Reads the message and checks its envelope, that many times. False: the message is no request.
+    pub fn read(&self, times: u64) -> bool {
+        (0..times).all(|_| black_box(self.message()).is_some())
+    }
+
+    /// Reads the message once, and decides that many times what becomes of it. True: it passes each time.
+    pub fn route(&self, times: u64) -> bool {
+        let Some(modern) = self.message() else {
+            return false;
+        };
+        let known = Known {
+            rules: &self.rules,
+            keeps_native_tasks: false,
+            trusts_annotations: false,
+            companion: None,
+            server: KnownServer {
+                era: Some(Era::Modern),
+                is_decided: true,
+                speaks_http: true,
+                tools: KnownTools::NotAsked,
+            },
+            had_stand_in: false,
+            is_limited: false,
+            is_no_task_here: false,
+        };
+        let routed = || route(black_box(&modern), &self.by, black_box(&known));
+        (0..times).all(|_| matches!(routed(), Route::Pass))
+    }
+
+    fn message(&self) -> Option<Box<Modern<'_>>> {
+        match Inbound::read(black_box(&self.body)).modern(&self.parts.headers) {
+            Ok(ModernMessage::Request(modern)) => Some(modern),
+            Ok(ModernMessage::Notification) | Err(_) => None,
+        }
+    }
+}

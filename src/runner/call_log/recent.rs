@@ -1,0 +1,115 @@
+//! The newest events of one call, in memory: every reader here gets them without the store. Pure.
+
+use std::collections::VecDeque;
+
+use super::entry::LogEntry;
+use crate::store::kv::ENTRIES_MAX;
+
+/// Bytes that are kept of one call beside its last event; the log in the store has the rest.
+const BYTES_MAX: usize = 256 * 1024;
+
+/// The newest events of a call, numbered from 1 without a gap.
+#[derive(Debug, Default)]
+pub struct RecentEvents {
+    /// The store was told of the call, or is away: readers may be told of events.
+    pub is_begun: bool,
+    entries: VecDeque<(u64, LogEntry)>,
+    bytes: usize,
+    /// The number of the last entry. The log may be the only place that has it.
+    last: u64,
+}
+
+/// The events behind one that a reader has.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Backlog {
+    /// All of them; there may be none yet.
+    All(Vec<(u64, LogEntry)>),
+    /// Memory begins with this entry: only the log may have the entries before it.
+    Since(u64),
+}
+
+impl RecentEvents {
+    /// For a call that another replica carried until this entry.
+    pub fn behind_entry(last: u64) -> Self {
+        Self {
+            last,
+            ..Self::default()
+        }
+    }
+
+    /// Replaces everything by this entry.
+    pub fn only(&mut self, number: u64, entry: LogEntry) {
+        self.entries.clear();
+        self.bytes = 0;
+        self.push(number, entry);
+    }
+
+    pub fn push(&mut self, number: u64, entry: LogEntry) {
+        self.last = number;
+        self.bytes += entry.len();
+        self.entries.push_back((number, entry));
+        while self.entries.len() > 1
+            && (self.bytes > BYTES_MAX || self.entries.len() as u64 > ENTRIES_MAX)
+        {
+            if let Some((_, oldest)) = self.entries.pop_front() {
+                self.bytes -= oldest.len();
+            }
+        }
+    }
+
+    pub fn behind(&self, after: u64) -> Backlog {
+        let first = self.entries.front().map(|(number, _)| *number);
+        let first = first.unwrap_or_else(|| self.last.saturating_add(1));
+        if first > after.saturating_add(1) {
+            Backlog::Since(first)
+        } else {
+            Backlog::All(self.kept_behind(after))
+        }
+    }
+
+    /// Whether any of these entries has a server's event id from which the call can be resumed.
+    pub fn is_resumable(&self) -> bool {
+        let mut entries = self.entries.iter().rev();
+        entries.any(|(_, entry)| entry.sealed().is_some())
+    }
+
+    /// The entries in memory behind that one.
+    pub fn kept_behind(&self, after: u64) -> Vec<(u64, LogEntry)> {
+        let behind = self.entries.iter().filter(|(number, _)| *number > after);
+        behind.cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::EntryKind;
+    use super::*;
+
+    fn entry(bytes: usize) -> LogEntry {
+        LogEntry::new(EntryKind::Message, "x".repeat(bytes))
+    }
+
+    #[test]
+    fn memory_is_bounded_and_keeps_the_last() {
+        let mut recent = RecentEvents::default();
+        assert_eq!(recent.behind(0), Backlog::All(Vec::new()));
+        for number in 1..=ENTRIES_MAX + 2 {
+            recent.push(number, entry(1));
+        }
+        assert_eq!(recent.behind(0), Backlog::Since(3));
+        assert_eq!(recent.behind(1), Backlog::Since(3));
+        let kept = usize::try_from(ENTRIES_MAX).unwrap();
+        assert_eq!(recent.kept_behind(0).len(), kept);
+        let Backlog::All(rest) = recent.behind(2) else {
+            panic!("everything behind 2 is there");
+        };
+        assert_eq!(rest.len(), kept);
+        let last = ENTRIES_MAX + 3;
+        recent.push(last, entry(BYTES_MAX * 2));
+        assert_eq!(recent.behind(0), Backlog::Since(last));
+        assert_eq!(recent.behind(last), Backlog::All(Vec::new()));
+        let taken_over = RecentEvents::behind_entry(5);
+        assert_eq!(taken_over.behind(3), Backlog::Since(6));
+        assert_eq!(taken_over.behind(5), Backlog::All(Vec::new()));
+    }
+}

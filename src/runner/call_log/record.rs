@@ -1,0 +1,309 @@
+//! The record of a call with a log, as the replica has it that carries the call: the owner of the record is the
+//! writer of the log.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::super::custody::Custody;
+use super::log::EventLog;
+use crate::store::StoreError;
+use crate::store::ledger::{Loaded, NotApplied, NotCreated};
+use crate::task::id::Fence;
+use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent};
+use crate::task::policy::OnOwnerLost;
+use crate::task::state::{Leg, LogTerms, OnDisconnect, Outcome, Payload, Reach, SealedPoint, Task};
+
+/// After a successful owner check, ownership is certain for this long: shorter than the time another replica
+/// needs to declare this one lost. A successful append proves nothing: it does not check the owner.
+pub(super) const SURE_FOR: Duration = Duration::from_secs(2);
+
+/// The record outlives the call's time and its retention by this, in which the owner waits for the store.
+const MARGIN_MS: u64 = 11 * 60 * 1000;
+
+/// Which replica carries the call, as far as is known here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ownership {
+    Ours,
+    /// Another replica carries the call now, or will.
+    Theirs,
+}
+
+/// The record of a call that this replica carries.
+#[derive(Debug)]
+pub(super) struct OwnedRecord {
+    log: EventLog,
+    /// The record as it is made, and made again if the store lost it.
+    first: Task,
+    /// The terms of the call, with the point that the record says.
+    terms: LogTerms,
+    /// The record as last seen. `None`: the store has not taken it yet.
+    loaded: Option<Loaded>,
+    /// The fence of this owner. Another fence in the record is another owner's.
+    fence: Fence,
+    ownership: Ownership,
+    /// What the record does not say yet.
+    point: Option<SealedPoint>,
+    is_over: bool,
+    /// When the record was last seen to name this replica.
+    checked: Instant,
+    custody: Custody,
+}
+
+impl OwnedRecord {
+    /// The record of a new call. Nothing is written.
+    pub(super) fn new(log: EventLog, tool: &str, terms: LogTerms) -> Self {
+        let first = new_task(&log, tool, terms.clone());
+        Self {
+            terms,
+            custody: log.custody(),
+            fence: first.fence,
+            first,
+            log,
+            loaded: None,
+            ownership: Ownership::Ours,
+            point: None,
+            is_over: false,
+            checked: Instant::now(),
+        }
+    }
+
+    /// Claims a record that stands, for its call to be carried on here. `None`: another replica carries the
+    /// call, or it is over.
+    pub(super) async fn claimed(log: EventLog, stands: Loaded) -> Result<Option<Self>, StoreError> {
+        // Before the claim: in between, the reconcile would take the call for forgotten.
+        let custody = log.custody();
+        // The previous owner, should it live after all, checks the record before it writes.
+        let checked = Instant::now();
+        let Some(loaded) = claim(&log, &stands).await? else {
+            return Ok(None);
+        };
+        let Some(terms) = loaded.task.log.as_deref().cloned() else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            terms,
+            custody,
+            fence: loaded.task.fence,
+            first: loaded.task.clone(),
+            log,
+            loaded: Some(loaded),
+            ownership: Ownership::Ours,
+            point: None,
+            is_over: false,
+            checked,
+        }))
+    }
+
+    pub(super) fn terms(&self) -> &LogTerms {
+        &self.terms
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.ownership == Ownership::Theirs
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        let ended = self.loaded.as_ref().is_some_and(|it| it.task.is_ended());
+        self.loaded.is_some() && (ended || (self.point.is_none() && !self.is_over))
+    }
+
+    /// Whether the record names a point from which the call can be resumed.
+    pub(super) fn has_point(&self) -> bool {
+        self.point.is_some() || self.terms.point.is_some()
+    }
+
+    pub(super) fn resumes_at(&mut self, point: SealedPoint) {
+        self.point = Some(point);
+    }
+
+    pub(super) fn ends(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Resolves when the record changed. Cancel safe.
+    pub(super) async fn changed(&self) {
+        self.custody.changed().await;
+    }
+
+    /// Writes what the record does not say yet, unless another replica carries the call.
+    pub(super) async fn write(&mut self) -> Result<(), StoreError> {
+        // A record that the store lost is made again, and changed then.
+        for _ in 0..3 {
+            if self.is_lost() || self.is_written() {
+                return Ok(());
+            }
+            if self.loaded.is_none() {
+                self.create().await?;
+            } else if let Some(point) = self.point.clone() {
+                if self.apply(OwnerEvent::LogPoint(point.clone())).await? {
+                    self.terms.point = Some(point);
+                    self.point = None;
+                }
+            } else {
+                self.apply(ended()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the call to another replica. `false`: the record could not be changed.
+    pub(super) async fn release(&mut self) -> Result<bool, StoreError> {
+        if self.apply(OwnerEvent::Released).await? {
+            self.ownership = Ownership::Theirs;
+        }
+        Ok(self.is_lost())
+    }
+
+    /// Looks at the record if the last look is too old: a replica that was frozen or cut off must not write over
+    /// the events of its successor.
+    pub(super) async fn check(&mut self) -> Result<(), StoreError> {
+        let is_sure = Instant::now().saturating_duration_since(self.checked) < SURE_FOR;
+        if is_sure || self.loaded.is_none() {
+            return Ok(());
+        }
+        self.look().await
+    }
+
+    pub(super) async fn look(&mut self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        if let Some(stands) = self.log.ledger().load(self.first.id).await? {
+            self.adopt(stands, began).await
+        } else {
+            // The store lost the record, or has not taken it yet.
+            self.loaded = None;
+            Ok(())
+        }
+    }
+
+    async fn create(&mut self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let task = Task {
+            fence: self.fence,
+            log: Some(Box::new(self.terms.clone())),
+            ..self.first.clone()
+        };
+        match self.log.ledger().create(task, None).await {
+            Ok(loaded) => {
+                (self.loaded, self.checked) = (Some(loaded), began);
+                Ok(())
+            }
+            // A create that seemed to fail, or another replica's claim after it.
+            Err(NotCreated::Taken) => self.look().await,
+            Err(NotCreated::Store(error)) => Err(error),
+            Err(NotCreated::Quota) => Err(StoreError::Corrupt("a quota for a call with a log")),
+        }
+    }
+
+    /// Applies the event; false if the record is another owner's, is over, or was lost by the store.
+    async fn apply(&mut self, event: OwnerEvent) -> Result<bool, StoreError> {
+        let Some(loaded) = &self.loaded else {
+            return Ok(false);
+        };
+        let began = Instant::now();
+        let event = TaskEvent::Owner(self.fence, event);
+        match self.log.ledger().apply(loaded, event).await {
+            Ok((loaded, _)) => {
+                (self.loaded, self.checked) = (Some(loaded), began);
+                Ok(true)
+            }
+            Err(NotApplied::Rejected(_, stands)) => {
+                self.adopt(*stands, began).await?;
+                Ok(false)
+            }
+            Err(NotApplied::Gone) => {
+                self.loaded = None;
+                Ok(false)
+            }
+            Err(NotApplied::Store(error)) => Err(error),
+        }
+    }
+
+    /// Takes the record as it stands now.
+    async fn adopt(&mut self, stands: Loaded, seen: Instant) -> Result<(), StoreError> {
+        let task = &stands.task;
+        let has_owner = task.owner.is_some() || task.is_ended();
+        if task.fence == self.fence && !has_owner {
+            // This replica was taken for lost, and no replica carries the call on.
+            if let Some(claimed) = claim(&self.log, &stands).await? {
+                self.fence = claimed.task.fence;
+                (self.loaded, self.checked) = (Some(claimed), seen);
+                return Ok(());
+            }
+        } else if task.fence == self.fence || task.owner.as_ref() == Some(self.log.incarnation()) {
+            // Under another fence the claim of this replica seemed to fail.
+            self.fence = task.fence;
+            (self.loaded, self.checked) = (Some(stands), seen);
+            return Ok(());
+        }
+        tracing::info!("a resumable call was taken over by another replica");
+        self.ownership = Ownership::Theirs;
+        Ok(())
+    }
+}
+
+/// Names this replica in the record. `None`: another replica carries the call, or it is over.
+async fn claim(log: &EventLog, stands: &Loaded) -> Result<Option<Loaded>, StoreError> {
+    let event = TaskEvent::Claimed {
+        fence: stands.task.fence,
+        by: log.incarnation().clone(),
+        reach: Reach::Shared,
+        takeover: TakeoverMode::Resume,
+    };
+    match log.ledger().apply(stands, event).await {
+        Ok((claimed, _)) => Ok(Some(claimed)),
+        Err(NotApplied::Rejected(..) | NotApplied::Gone) => Ok(None),
+        Err(NotApplied::Store(error)) => Err(error),
+    }
+}
+
+/// The answer is in the log: the record says only that there is one.
+fn ended() -> OwnerEvent {
+    OwnerEvent::Ended {
+        outcome: Outcome::Completed(Payload::Inline(RawValue::NULL.to_owned())),
+        message: None,
+        progress: None,
+    }
+}
+
+fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
+    let lasts_ms = terms.ends_ms.saturating_sub(terms.began_ms);
+    Task {
+        id: log.call(),
+        caller: log.caller(),
+        method: "tools/call".into(),
+        name: tool.into(),
+        created_ms: terms.began_ms,
+        updated_ms: terms.began_ms,
+        // The owner ends the call in its time. This is for a call that nobody carries.
+        deadline_ms: terms.ends_ms.saturating_add(MARGIN_MS),
+        ttl_ms: lasts_ms
+            .saturating_add(terms.retention_ms)
+            .saturating_add(MARGIN_MS),
+        poll_interval_ms: 0,
+        input_timeout_ms: None,
+        announced: false,
+        listed: false,
+        on_disconnect: OnDisconnect::Keep,
+        digest: None,
+        owner: Some(log.incarnation().clone()),
+        fence: Fence(1),
+        reach: Reach::Shared,
+        on_owner_lost: OnOwnerLost::Resume,
+        attempts: 0,
+        released: false,
+        leg: Leg::Sent(1),
+        sent_ms: Some(terms.began_ms),
+        input_wait_ms: 0,
+        questions: Vec::new(),
+        round: 0,
+        resume: None,
+        request_state: None,
+        status_message: None,
+        progress: None,
+        outcome: None,
+        must_tell: false,
+        log: Some(Box::new(terms)),
+    }
+}

@@ -1,0 +1,65 @@
+//! Waits for a value that another replica writes for a call that runs here: a cancel, or the answer to a question.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::state::Runner;
+use super::watch::Watch;
+use crate::store::kv::Name;
+
+/// The pause before a store that is away is asked again, and between two looks for what an earlier version wrote.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A watch over the value of one name.
+#[derive(Debug)]
+pub struct ValueWatch {
+    runner: Arc<Runner>,
+    name: Name,
+    watch: Watch,
+}
+
+impl Runner {
+    /// Watches the value of this name: a value that a replica tells of after this returns is seen.
+    pub fn watch_value(self: &Arc<Self>, name: Name) -> ValueWatch {
+        ValueWatch {
+            runner: Arc::clone(self),
+            name,
+            watch: self.watches.watch(vec![name.told_as()]),
+        }
+    }
+}
+
+impl ValueWatch {
+    /// The value as it is now. Without another replica no value was written, and the store is not asked.
+    pub async fn now(&self) -> Option<Bytes> {
+        if self.runner.is_alone() {
+            return None;
+        }
+        self.read().await
+    }
+
+    /// The value, once a replica told of it. Not cancel safe: dropped before it resolves, it may lose what was told.
+    pub async fn told(&self) -> Option<Bytes> {
+        loop {
+            tokio::select! {
+                _ = self.watch.changed() => break,
+                // Replicas of an earlier version write values and do not tell.
+                () = sleep(AGAIN) => if self.runner.liveness().has_earlier() { break },
+            }
+        }
+        self.read().await
+    }
+
+    /// Asks until the store answers.
+    async fn read(&self) -> Option<Bytes> {
+        loop {
+            match self.runner.kv.find(self.name).await {
+                Ok(found) => return found,
+                Err(_) => sleep(AGAIN).await,
+            }
+        }
+    }
+}

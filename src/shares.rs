@@ -1,0 +1,82 @@
+//! Fair shares: how much of something one caller may have at the same time, so that no caller takes all of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::lock::Mutex;
+use crate::task::id::Caller;
+
+/// What each caller has now of one thing that all callers need.
+#[derive(Debug)]
+pub struct Shares {
+    of_each: usize,
+    /// As many entries as there are [`Share`]s at most.
+    taken: Mutex<HashMap<Caller, usize>>,
+}
+
+/// A part of a caller's share. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Share {
+    shares: Arc<Shares>,
+    caller: Caller,
+    amount: usize,
+}
+
+impl Shares {
+    /// `of_each`: the most of one caller.
+    pub fn new(of_each: usize) -> Arc<Self> {
+        Arc::new(Self {
+            of_each,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// Takes so much for the caller. `None`: with it, the caller would have more than one caller may.
+    pub fn take(self: &Arc<Self>, caller: Caller, amount: usize) -> Option<Share> {
+        let mut all = self.taken.lock();
+        let before = all.get(&caller).copied().unwrap_or_default();
+        let taken = before.saturating_add(amount);
+        if taken > self.of_each {
+            return None;
+        }
+        all.insert(caller, taken);
+        Some(Share {
+            shares: Arc::clone(self),
+            caller,
+            amount,
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut all = self.shares.taken.lock();
+        if let Some(taken) = all.get_mut(&self.caller) {
+            *taken = taken.saturating_sub(self.amount);
+            if *taken == 0 {
+                all.remove(&self.caller);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_has_its_share_and_no_more() {
+        let shares = Shares::new(3);
+        let [alice, bob] = [1, 2].map(|byte| Caller::from_bytes([byte; 16]));
+        let first = shares.take(alice, 2).unwrap();
+        assert!(shares.take(alice, 2).is_none());
+        let second = shares.take(alice, 1).unwrap();
+        assert!(shares.take(alice, 1).is_none());
+        let of_bob = shares.take(bob, 3).unwrap();
+        drop(first);
+        let third = shares.take(alice, 2).unwrap();
+        drop((second, third, of_bob));
+        assert!(shares.taken.lock().is_empty(), "nothing is kept of them");
+        assert!(shares.take(alice, usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,436 @@
+//! A store that is given sealed values only, so that a reader of the store learns nothing of a call but its ids, its times
+//! and its sizes.
+//!
+//! This is the one layer between the users of a store and the store: records, requests, results, values and the entries of
+//! logs are sealed on their way in and opened on their way out. No store knows of it. Values that are not sealed pass as
+//! they are, in both directions: replicas that seal and replicas that do not can share a store while an operator changes
+//! the setting.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_lc_rs::hmac;
+use bytes::Bytes;
+use tracing::warn;
+
+use super::error::StoreError;
+use super::kv::{Kind, KvStore, Name};
+use super::seal::{Binding, KeyId, Sealer, Unopened};
+use super::{Beat, Changes, Commit, Store, StoreHealth, Stored, Write};
+use crate::task::id::{Caller, Fence, Incarnation, TaskId};
+
+/// How a sealed value begins, and no other value. To a raincheck that cannot open values, such a record is one of a newer
+/// raincheck, which it leaves alone: 9 stands where records have their format.
+const HEAD: &[u8] = b"9 sealed ";
+
+/// Seals and opens the values of one store.
+pub struct Sealed {
+    store: Arc<dyn Store>,
+    /// `None`: sealed values cannot be opened here.
+    sealer: Option<Sealer>,
+    /// The key of digests that can be guessed. `None`: new values are not sealed.
+    digests: Option<hmac::Key>,
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sealed").field(&self.store).finish()
+    }
+}
+
+impl Sealed {
+    /// Opens what is sealed, if there is a key, and seals nothing.
+    pub fn reading(store: Arc<dyn Store>, sealer: Option<Sealer>) -> Self {
+        Self {
+            store,
+            sealer,
+            digests: None,
+        }
+    }
+
+    /// Seals everything. All replicas of a service get the same key for digests from the store, where it is kept sealed:
+    /// the key stays the same when the seal key changes.
+    pub async fn sealing(
+        store: Arc<dyn Store>,
+        sealer: Sealer,
+        now_ms: u64,
+    ) -> Result<Self, StoreError> {
+        let digests = digest_key(&*store, &sealer, now_ms).await?;
+        Ok(Self {
+            store,
+            sealer: Some(sealer),
+            digests: Some(hmac::Key::new(hmac::HMAC_SHA256, &digests)),
+        })
+    }
+
+    fn seal(&self, binding: &Binding<'_>, value: Bytes) -> Result<Bytes, StoreError> {
+        match &self.sealer {
+            Some(sealer) if self.digests.is_some() => seal(sealer, binding, &value),
+            Some(_) | None => Ok(value),
+        }
+    }
+
+    /// The fingerprint of the seal key is not sealed: replicas with another key must be able to read it.
+    fn seal_value(&self, name: &Name, value: Bytes) -> Result<Bytes, StoreError> {
+        if name.kind == Kind::SealKey {
+            return Ok(value);
+        }
+        self.seal(&of_value(name), value)
+    }
+
+    fn open(&self, binding: &Binding<'_>, value: Bytes) -> Result<Bytes, StoreError> {
+        if !value.starts_with(HEAD) {
+            return Ok(value);
+        }
+        open(self.sealer.as_ref(), binding, value)
+    }
+
+    fn open_record(&self, id: TaskId, stored: Stored) -> Result<Stored, StoreError> {
+        let record = self.open(&of_record(&id, &stored.caller), stored.record)?;
+        Ok(Stored { record, ..stored })
+    }
+
+    /// The name in the store. The digest of a call's arguments could be guessed, so it is hashed with a key.
+    fn name(&self, name: Name) -> Name {
+        match (&self.digests, name.kind) {
+            (Some(key), Kind::IdenticalCall) => {
+                let mut digest = [0; 16];
+                let tag = hmac::sign(key, &name.digest);
+                for (to, from) in digest.iter_mut().zip(tag.as_ref()) {
+                    *to = *from;
+                }
+                Name { digest, ..name }
+            }
+            (Some(_) | None, _) => name,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Sealed {
+    async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
+        let id = write.id;
+        let committed = if self.digests.is_some() {
+            let request = write.request.clone();
+            let request = request.map(|request| self.seal(&of_request(&id), request));
+            let record = self.seal(&of_record(&id, &write.caller), write.record.clone())?;
+            let sealed = Write {
+                record,
+                request: request.transpose()?,
+                ..write.clone()
+            };
+            self.store.commit(&sealed).await?
+        } else {
+            self.store.commit(write).await?
+        };
+        Ok(match committed {
+            Commit::Conflict(stored) => Commit::Conflict(self.open_record(id, stored)?),
+            committed @ (Commit::Done(_) | Commit::Gone) => committed,
+        })
+    }
+
+    async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
+        let stored = self.store.load(id).await?;
+        stored
+            .map(|stored| self.open_record(id, stored))
+            .transpose()
+    }
+
+    async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
+        let request = self.store.load_request(id).await?;
+        request
+            .map(|request| self.open(&of_request(&id), request))
+            .transpose()
+    }
+
+    async fn put_result(
+        &self,
+        id: TaskId,
+        fence: Fence,
+        result: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        let result = self.seal(&of_result(&id, fence), result)?;
+        self.store.put_result(id, fence, result, expires_ms).await
+    }
+
+    async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
+        let result = self.store.load_result(id, fence).await?;
+        result
+            .map(|result| self.open(&of_result(&id, fence), result))
+            .transpose()
+    }
+
+    async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError> {
+        self.store.indexed(incarnation).await
+    }
+
+    async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
+        self.store.due(now_ms, limit).await
+    }
+
+    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
+        self.store.listed(caller).await
+    }
+
+    async fn forget(
+        &self,
+        id: TaskId,
+        incarnation: Option<&Incarnation>,
+    ) -> Result<(), StoreError> {
+        self.store.forget(id, incarnation).await
+    }
+
+    async fn beat(
+        &self,
+        incarnation: Option<&Incarnation>,
+        lease: Duration,
+    ) -> Result<Beat, StoreError> {
+        self.store.beat(incarnation, lease).await
+    }
+
+    async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
+        self.store.retire(incarnation).await
+    }
+
+    async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
+        self.store.caller_key().await
+    }
+
+    async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
+        self.store.tell(id).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.store.changes()
+    }
+
+    fn health(&self) -> StoreHealth {
+        self.store.health()
+    }
+}
+
+#[async_trait]
+impl KvStore for Sealed {
+    /// The store compares sealed bytes, which differ each time. So a repeated claim is recognised here.
+    async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let name = self.name(name);
+        let binding = of_value(&name);
+        let sealed = self.seal_value(&name, value.clone())?;
+        let found = self.store.claim(name, sealed, expires_ms).await?;
+        let found = found.map(|found| self.open(&binding, found)).transpose()?;
+        Ok(found.filter(|found| *found != value))
+    }
+
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
+        let name = self.name(name);
+        let value = self.seal_value(&name, value)?;
+        self.store.put(name, value, expires_ms).await
+    }
+
+    /// The store compares sealed bytes, so the value is read first: it is replaced if it opens to what is expected and is
+    /// still the same, byte for byte.
+    async fn replace(
+        &self,
+        name: Name,
+        expected: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
+        if self.digests.is_none() {
+            let replacing = self
+                .store
+                .replace(name, expected.clone(), value.clone(), expires_ms);
+            let replaced = replacing.await?;
+            if replaced || self.sealer.is_none() {
+                return Ok(replaced);
+            }
+        }
+        let name = self.name(name);
+        let binding = of_value(&name);
+        for _ in 0..REPLACES_MAX {
+            let Some(found) = self.store.find(name).await? else {
+                return Ok(false);
+            };
+            let opened = self.open(&binding, found.clone())?;
+            if opened == value {
+                return Ok(true);
+            }
+            if opened != expected {
+                return Ok(false);
+            }
+            let sealed = self.seal_value(&name, value.clone())?;
+            if self.store.replace(name, found, sealed, expires_ms).await? {
+                return Ok(true);
+            }
+            // Another write came in between. Nearly always it wrote another value, and the next read shows it.
+        }
+        Ok(false)
+    }
+
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
+        let name = self.name(name);
+        let found = self.store.find(name).await?;
+        found
+            .map(|found| self.open(&of_value(&name), found))
+            .transpose()
+    }
+
+    async fn remove(&self, name: Name) -> Result<(), StoreError> {
+        self.store.remove(self.name(name)).await
+    }
+
+    async fn append(
+        &self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        let entry = self.seal(&of_entry(&log, number), entry)?;
+        self.store.append(log, number, entry, expires_ms).await
+    }
+
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
+        self.store.trim(log, first).await
+    }
+
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let entries = self.store.entries(log, after).await?;
+        let opened = entries.into_iter().map(|(number, entry)| {
+            let entry = self.open(&of_entry(&log, number), entry)?;
+            Ok((number, entry))
+        });
+        opened.collect()
+    }
+}
+
+/// The key of digests. A store keeps a copy for each seal key, sealed under that key: whoever starts with a new seal key and
+/// the earlier one makes the copy for those who start with the new one alone.
+async fn digest_key(
+    store: &dyn Store,
+    sealer: &Sealer,
+    now_ms: u64,
+) -> Result<[u8; 32], StoreError> {
+    let mut kept = None;
+    for id in sealer.key_ids() {
+        let name = copy_for(id);
+        if let Some(copy) = store.find(name).await? {
+            kept = Some(open(Some(sealer), &of_value(&name), copy)?);
+            break;
+        }
+    }
+    let key = match kept {
+        Some(kept) => kept.first_chunk().copied(),
+        // Replicas that start at the same time derive the same key.
+        None => sealer.derived("digests"),
+    };
+    let key = key.ok_or(StoreError::Corrupt("the key of digests"))?;
+    if let Some(current) = sealer.key_ids().next() {
+        let name = copy_for(current);
+        let copy = seal(sealer, &of_value(&name), &key)?;
+        let lifetime = u64::try_from(COPY_LIFETIME.as_millis()).unwrap_or(u64::MAX);
+        store.put(name, copy, now_ms + lifetime).await?;
+    }
+    Ok(key)
+}
+
+fn copy_for(key: KeyId) -> Name {
+    let id = u64::from_be_bytes(key);
+    Name::of(Kind::DigestKey, &[&format!("{id:016x}")])
+}
+
+fn seal(sealer: &Sealer, binding: &Binding<'_>, value: &[u8]) -> Result<Bytes, StoreError> {
+    let mut sealed = HEAD.to_vec();
+    sealer.seal(binding, value, &mut sealed)?;
+    Ok(sealed.into())
+}
+
+fn open(
+    sealer: Option<&Sealer>,
+    binding: &Binding<'_>,
+    mut value: Bytes,
+) -> Result<Bytes, StoreError> {
+    let sealed = value.split_off(HEAD.len().min(value.len()));
+    drop(value);
+    let opened = match sealer {
+        Some(sealer) => sealer.open(binding, sealed),
+        None => Err(Unopened::UnknownKey),
+    };
+    opened.map_err(|why| {
+        let what = binding.kind;
+        match why {
+            Unopened::UnknownKey => {
+                warn!(
+                    what,
+                    "something in the store is sealed under a key that this replica does not have; see store.seal_key"
+                );
+                StoreError::UnknownKey
+            }
+            Unopened::Altered => {
+                warn!(
+                    what,
+                    "something in the store was altered or moved after it was sealed; it is not believed"
+                );
+                StoreError::Corrupt("a sealed value that was altered or moved")
+            }
+        }
+    })
+}
+
+fn of_record<'a>(id: &'a TaskId, caller: &'a Caller) -> Binding<'a> {
+    Binding {
+        kind: "record",
+        id: id.as_bytes(),
+        caller: caller.as_bytes(),
+        number: 0,
+    }
+}
+
+/// A request is bound to its task, and the task's record to the caller.
+fn of_request(id: &TaskId) -> Binding<'_> {
+    Binding {
+        kind: "request",
+        id: id.as_bytes(),
+        caller: &[],
+        number: 0,
+    }
+}
+
+fn of_result(id: &TaskId, fence: Fence) -> Binding<'_> {
+    Binding {
+        kind: "result",
+        id: id.as_bytes(),
+        caller: &[],
+        number: fence.0,
+    }
+}
+
+fn of_value(name: &Name) -> Binding<'_> {
+    Binding {
+        kind: name.kind.word(),
+        id: &name.digest,
+        caller: &[],
+        number: 0,
+    }
+}
+
+fn of_entry(log: &Name, number: u64) -> Binding<'_> {
+    Binding {
+        number,
+        ..of_value(log)
+    }
+}
+
+/// How often a value is replaced that changes at the same time. Beyond that the caller reads the value again.
+const REPLACES_MAX: usize = 8;
+
+/// How long a store keeps a copy of the key of digests from the last start on: longer than a service stands still.
+const COPY_LIFETIME: Duration = Duration::from_hours(24 * 365 * 10);

@@ -1,0 +1,78 @@
+//! What operators hear of requests that a limit refuses: a counter for each limit, by the name of its setting.
+
+use std::sync::LazyLock;
+
+use prometheus::IntCounter;
+
+use super::metrics::METRICS;
+
+/// A limit that refuses requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitHit {
+    /// Too many calls at the same time.
+    Calls,
+    /// Too many calls of one caller at the same time.
+    CallsPerCaller,
+    /// Too many requests of one caller at the same time.
+    RequestsPerCaller,
+    /// The drain has begun: no new call is taken.
+    Drain,
+    /// Too many calls wait for their turn.
+    Queue,
+    /// Too many tasks are kept, or too many bytes of them.
+    Tasks,
+    /// A request is too large.
+    BodyBytes,
+    /// Too many bytes of requests and answers wait.
+    BufferBytes,
+    /// Too many sessions or processes are in use at the server.
+    Sessions,
+}
+
+impl LimitHit {
+    pub const ALL: [Self; 9] = [
+        Self::Calls,
+        Self::CallsPerCaller,
+        Self::RequestsPerCaller,
+        Self::Drain,
+        Self::Queue,
+        Self::Tasks,
+        Self::BodyBytes,
+        Self::BufferBytes,
+        Self::Sessions,
+    ];
+
+    /// The label: the setting to look at.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Calls => "limits.calls",
+            Self::CallsPerCaller => "limits.calls_per_caller",
+            Self::RequestsPerCaller => "limits.requests_per_caller",
+            Self::Drain => "drain",
+            Self::Queue => "queue",
+            Self::Tasks => "limits.tasks",
+            Self::BodyBytes => "limits.body_bytes_max",
+            Self::BufferBytes => "limits.buffer_bytes_max",
+            Self::Sessions => "upstream.sessions_max",
+        }
+    }
+}
+
+/// One counter for each limit, so that counting takes no lock. All are there from the start, at 0, so that an alert
+/// sees the first refusal.
+static COUNTERS: LazyLock<[IntCounter; 9]> = LazyLock::new(|| {
+    LimitHit::ALL.map(|limit| METRICS.calls.refusals.with_label_values(&[limit.word()]))
+});
+
+/// Counts a request that the limit refused.
+pub fn refused(limit: LimitHit) {
+    let place = LimitHit::ALL.iter().position(|known| *known == limit);
+    if let Some(counter) = place.and_then(|place| COUNTERS.get(place)) {
+        counter.inc();
+    }
+}
+
+/// Shows every limit from the start.
+pub fn begin() {
+    LazyLock::force(&COUNTERS);
+}

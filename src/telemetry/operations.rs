@@ -1,0 +1,240 @@
+//! How long requests of clients and requests to the server take, as OpenTelemetry's conventions for MCP want it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::time::Instant;
+
+use super::metrics::METRICS;
+use super::tool::with_label;
+use crate::mcp::json::Object;
+use crate::mcp::result::{error_code, is_tool_error};
+
+/// Whether anybody can read the durations. If not, nothing is measured.
+static ARE_READ: AtomicBool = AtomicBool::new(false);
+
+/// Measures from now on.
+pub fn measure() {
+    ARE_READ.store(true, Ordering::Relaxed);
+}
+
+/// Which side of an operation raincheck is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// A client asks raincheck.
+    Server,
+    /// raincheck asks the server.
+    Client,
+}
+
+/// A request under way.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    side: Side,
+    method: &'static str,
+    tool: Box<str>,
+    version: &'static str,
+    transport: &'static str,
+    began: Instant,
+}
+
+impl Operation {
+    /// Begins to measure. `None`: nobody can read the result. `tool` counts for a call of a tool only.
+    pub fn begin(
+        side: Side,
+        method: &str,
+        tool: Option<&str>,
+        version: &str,
+        transport: &'static str,
+    ) -> Option<Self> {
+        if !ARE_READ.load(Ordering::Relaxed) {
+            return None;
+        }
+        let method = known(&METHODS, method).unwrap_or(OTHER);
+        Some(Self {
+            side,
+            method,
+            tool: tool
+                .filter(|_| method == "tools/call")
+                .unwrap_or_default()
+                .into(),
+            version: known(&VERSIONS, version).unwrap_or_default(),
+            transport,
+            began: Instant::now(),
+        })
+    }
+
+    /// Counts the operation.
+    pub fn end(&self, ending: Ending) {
+        let (kind, code) = ending.labels();
+        let metrics = &METRICS.operations;
+        let durations = match self.side {
+            Side::Server => &metrics.server,
+            Side::Client => &metrics.client,
+        };
+        let seconds = (Instant::now() - self.began).as_secs_f64();
+        let observe = |tool: &str| {
+            let labels = [
+                self.method,
+                tool,
+                &kind,
+                &code,
+                self.version,
+                self.transport,
+            ];
+            durations.with_label_values(&labels).observe(seconds);
+        };
+        if self.tool.is_empty() {
+            observe("");
+        } else {
+            with_label(&self.tool, observe);
+        }
+    }
+}
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Good,
+    /// The tool says that it failed.
+    ToolError,
+    /// A JSON-RPC error.
+    Code(i64),
+    /// An HTTP status, where nothing else is known.
+    Status(u16),
+    /// There was no answer, for a reason of raincheck's.
+    Failed(&'static str),
+    /// The client did not wait for the answer.
+    Cancelled,
+}
+
+impl Ending {
+    /// How a JSON-RPC message ends its request; `None` if the message is no answer.
+    pub fn of_message(message: &str) -> Option<Self> {
+        // Few answers have one of the words, and a search for them is far quicker than a parser.
+        let words = ["\"error\"", "\"method\"", "isError"];
+        if !words.iter().any(|word| message.contains(word)) {
+            return Some(Self::Good);
+        }
+        let message = Object::parse(message).ok()?;
+        if message.contains("method") {
+            return None;
+        }
+        if let Some(error) = message.get("error") {
+            return Some(Self::Code(error_code(error).unwrap_or_default()));
+        }
+        let is_error = message.get("result").is_some_and(is_tool_error);
+        Some(if is_error {
+            Self::ToolError
+        } else {
+            Self::Good
+        })
+    }
+
+    /// `error_type` and `rpc_response_status_code`.
+    fn labels(self) -> (String, String) {
+        let of = |kind: &str| (kind.to_owned(), String::new());
+        match self {
+            Self::Good => (String::new(), String::new()),
+            Self::ToolError => of("tool_error"),
+            Self::Code(code) if is_bounded(code) => (code.to_string(), code.to_string()),
+            Self::Code(_) => (OTHER.to_owned(), OTHER.to_owned()),
+            Self::Status(status) => (status.to_string(), String::new()),
+            Self::Failed(reason) => of(reason),
+            Self::Cancelled => of("cancelled"),
+        }
+    }
+}
+
+/// The codes that JSON-RPC defines and reserves for servers. Any other would be a label that the server chooses.
+fn is_bounded(code: i64) -> bool {
+    matches!(code, -32700 | -32603..=-32600 | -32099..=-32000)
+}
+
+/// What the conventions write where a value has no name of its own.
+const OTHER: &str = "_OTHER";
+
+const VERSIONS: [&str; 5] = [
+    "2024-11-05",
+    "2025-03-26",
+    "2025-06-18",
+    "2025-11-25",
+    "2026-07-28",
+];
+
+/// The methods of clients, requests and notifications.
+const METHODS: [&str; 23] = [
+    "completion/complete",
+    "initialize",
+    "logging/setLevel",
+    "notifications/cancelled",
+    "notifications/initialized",
+    "notifications/progress",
+    "notifications/roots/list_changed",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/result",
+    "tasks/update",
+    "tools/call",
+    "tools/list",
+];
+
+fn known(names: &[&'static str], name: &str) -> Option<&'static str> {
+    names.iter().find(|known| **known == name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_how_its_request_ended() {
+        for (message, ending) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+                Some(Ending::Good),
+            ),
+            (
+                r#"{"id":1,"error":{"code":-32602}}"#,
+                Some(Ending::Code(-32602)),
+            ),
+            (
+                r#"{"id":1,"result":{"isError":true}}"#,
+                Some(Ending::ToolError),
+            ),
+            (r#"{"id":1,"result":{"isError":false}}"#, Some(Ending::Good)),
+            (
+                r#"{"id":1,"result":{"text":"isError \"error\""}}"#,
+                Some(Ending::Good),
+            ),
+            (r#"{"method":"notifications/progress"}"#, None),
+            (
+                r#"{"id":1,"result":{"s":{"method":1}}}"#,
+                Some(Ending::Good),
+            ),
+            (r#"{"method":"x","params":{"data":"isError"}}"#, None),
+        ] {
+            assert_eq!(Ending::of_message(message), ending, "{message}");
+        }
+    }
+
+    #[test]
+    fn no_label_is_chosen_by_a_server_or_a_client() {
+        let kind = |code| Ending::Code(code).labels().0;
+        assert_eq!(
+            (kind(-32603), kind(-32050), kind(7)),
+            ("-32603".into(), "-32050".into(), OTHER.into())
+        );
+        assert_eq!(known(&METHODS, "tools/call"), Some("tools/call"));
+        assert_eq!(known(&METHODS, "evil"), None);
+    }
+}

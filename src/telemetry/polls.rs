@@ -1,0 +1,160 @@
+//! How clients poll: how often they ask for a task, how late they see its end, and which ends no client saw.
+//!
+//! This replica knows the tasks that it ended, and the tasks that clients asked it for. A poll at another replica is
+//! not seen.
+
+use std::collections::HashMap;
+
+use super::metrics::METRICS;
+use super::seconds::seconds;
+use crate::lock::Mutex;
+use crate::task::id::TaskId;
+use crate::task::state::Task;
+
+/// The most tasks that are followed at the same time. Further tasks are not counted.
+const TASKS_MAX: usize = 20_000;
+
+static POLLS: Mutex<Option<Polls>> = Mutex::new(None);
+
+#[derive(Debug, Default)]
+struct Polls {
+    tasks: HashMap<TaskId, PolledTask>,
+}
+
+#[derive(Debug, Default)]
+struct PolledTask {
+    polls: u32,
+    /// This replica committed the end.
+    is_ended: bool,
+    expires_ms: u64,
+}
+
+/// What a poll showed.
+#[derive(Debug, PartialEq, Eq)]
+struct FirstSight {
+    polls: u32,
+    late_ms: u64,
+}
+
+impl Polls {
+    fn entry(&mut self, task: &Task) -> Option<&mut PolledTask> {
+        if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&task.id) {
+            return None;
+        }
+        let polled = self.tasks.entry(task.id).or_default();
+        polled.expires_ms = task.created_ms.saturating_add(task.ttl_ms);
+        Some(polled)
+    }
+
+    fn ended(&mut self, task: &Task) {
+        if let Some(polled) = self.entry(task) {
+            polled.is_ended = true;
+        }
+    }
+
+    /// Counts a poll. Returns what it showed, if it is the first that saw the end.
+    fn polled(&mut self, task: &Task, now_ms: u64) -> Option<FirstSight> {
+        if !task.is_ended() {
+            if let Some(polled) = self.entry(task) {
+                polled.polls = polled.polls.saturating_add(1);
+            }
+            return None;
+        }
+        let polled = self.tasks.remove(&task.id)?;
+        Some(FirstSight {
+            polls: polled.polls.saturating_add(1),
+            late_ms: now_ms.saturating_sub(task.updated_ms),
+        })
+    }
+
+    /// Forgets the tasks that have expired. Returns how many of them this replica ended and no client saw.
+    fn expire(&mut self, now_ms: u64) -> u64 {
+        let mut unseen = 0;
+        self.tasks.retain(|_, polled| {
+            let stays = now_ms < polled.expires_ms;
+            unseen += u64::from(!stays && polled.is_ended);
+            stays
+        });
+        unseen
+    }
+}
+
+/// Notes that this replica committed the end of a task that its client heard of.
+pub(super) fn ended(task: &Task) {
+    POLLS.lock().get_or_insert_default().ended(task);
+}
+
+/// Notes that a client is told the state of a task.
+pub fn polled(task: &Task, now_ms: u64) {
+    let seen = POLLS.lock().get_or_insert_default().polled(task, now_ms);
+    if let Some(FirstSight { polls, late_ms }) = seen {
+        let metrics = &METRICS.tasks;
+        metrics.polls.observe(f64::from(polls));
+        metrics.lateness.observe(seconds(late_ms));
+    }
+}
+
+/// Counts the tasks that expired before a client saw their end. Call it now and then.
+pub fn expire(now_ms: u64) {
+    let unseen = POLLS.lock().as_mut().map_or(0, |it| it.expire(now_ms));
+    METRICS.tasks.uncollected.inc_by(unseen);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::machine::tests::task;
+    use crate::task::state::{Leg, Outcome};
+
+    fn ended_at(open: &Task, now_ms: u64) -> Task {
+        Task {
+            outcome: Some(Outcome::Cancelled),
+            updated_ms: now_ms,
+            ..open.clone()
+        }
+    }
+
+    #[test]
+    fn the_first_poll_after_the_end_counts_and_no_other() {
+        let mut polls = Polls::default();
+        let open = task(Leg::Sent(1), true);
+        let at = open.created_ms;
+        assert_eq!(polls.polled(&open, at + 10), None);
+        assert_eq!(polls.polled(&open, at + 20), None);
+        let ended = ended_at(&open, at + 100);
+        polls.ended(&ended);
+        let first = FirstSight {
+            polls: 3,
+            late_ms: 50,
+        };
+        assert_eq!(polls.polled(&ended, at + 150), Some(first));
+        assert_eq!(polls.polled(&ended, at + 160), None);
+        assert_eq!(polls.expire(u64::MAX), 0);
+    }
+
+    #[test]
+    fn an_end_that_nobody_saw_is_counted_when_it_expires() {
+        let mut polls = Polls::default();
+        let open = task(Leg::Sent(1), true);
+        polls.ended(&ended_at(&open, open.created_ms + 1));
+        assert_eq!(polls.expire(open.created_ms + open.ttl_ms - 1), 0);
+        assert_eq!(polls.expire(open.created_ms + open.ttl_ms), 1);
+        assert_eq!(polls.expire(u64::MAX), 0);
+        // Polled here, and ended by another replica: that replica counts the task.
+        polls.polled(&open, open.created_ms);
+        assert_eq!(polls.expire(u64::MAX), 0);
+    }
+
+    #[test]
+    fn they_are_bounded() {
+        let mut polls = Polls::default();
+        for _ in 0..TASKS_MAX + 10 {
+            let other = Task {
+                id: TaskId::random(),
+                ..task(Leg::Sent(1), true)
+            };
+            polls.polled(&other, other.created_ms);
+        }
+        assert_eq!(polls.tasks.len(), TASKS_MAX);
+    }
+}

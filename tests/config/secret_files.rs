@@ -1,0 +1,134 @@
+//! Secrets in files of their own.
+
+use super::*;
+
+/// A secret in a file beside the settings.
+fn secret(name: &str, text: &str) -> PathBuf {
+    let name = format!("raincheck-secret-{}-{name}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn each_secret_can_be_in_a_file_of_its_own() {
+    let url = secret("url", "redis://user:hunter2@localhost\n");
+    let key = secret("key", &format!("{}\n", "1f".repeat(32)));
+    let previous = secret("previous", &"2e".repeat(32));
+    let token = secret("token", "correct-horse-battery\r\n");
+    let header = secret("header", "Bearer hunter2\n");
+    let text = format!(
+        "[store]\nurl_file = {url:?}\nnamespace = 'ns'\nseal = 'payloads'\nseal_key_file = {key:?}\n\
+         seal_key_previous_file = {previous:?}\n[admin]\nprobes = '127.0.0.1:0'\ntoken_file = {token:?}\n\
+         listen = '127.0.0.1:0'\n[drain]\ntoken_file = {token:?}\n[upstream]\n\
+         header_files = {{ authorization = {header:?} }}"
+    );
+    let config = File::new(&text)
+        .load(
+            &upstream(),
+            &[(
+                "RAINCHECK_UPSTREAM__HEADER_FILES__X_API_KEY",
+                header.to_str().unwrap(),
+            )],
+        )
+        .unwrap();
+    let Location::Redis { url: found, .. } = &config.store.location else {
+        panic!("{:?}", config.store.location);
+    };
+    assert_eq!(found.expose(), "redis://user:hunter2@localhost");
+    assert_eq!(config.store.seal_key.unwrap().expose(), &[0x1f; 32]);
+    assert_eq!(
+        config.store.seal_key_previous.unwrap().expose(),
+        &[0x2e; 32]
+    );
+    assert_eq!(
+        config.admin.token.unwrap().expose(),
+        "correct-horse-battery"
+    );
+    assert_eq!(
+        config.drain.token.unwrap().expose(),
+        "correct-horse-battery"
+    );
+    let headers: Vec<_> = config.upstream.headers.iter().collect();
+    assert_eq!(headers.len(), 2);
+    assert!(
+        headers
+            .iter()
+            .all(|header| header.value.expose() == "Bearer hunter2")
+    );
+    assert!(!config.shown.to_string().contains("hunter2"));
+}
+
+#[test]
+fn the_variables_of_a_program_can_be_in_files() {
+    let key = secret("env", "hunter2\n");
+    let name = "RAINCHECK_UPSTREAM__ENV_FILES__API_KEY";
+    let text = "[upstream]\ncommand = ['server']\n[store]\nurl = 'memory:'";
+    let config = File::new(text).load(&Flags::default(), &[(name, key.to_str().unwrap())]);
+    let config = config.unwrap();
+    let raincheck::config::Wrapped::Command(command) = &config.upstream.server else {
+        panic!("{:?}", config.upstream.server);
+    };
+    let value = command
+        .environment
+        .iter()
+        .find(|(name, _)| name == "API_KEY");
+    assert_eq!(value.unwrap().1.expose(), "hunter2");
+}
+
+#[test]
+fn a_file_that_cannot_be_the_secret_is_refused() {
+    let (empty, good) = (
+        secret("empty", "\n"),
+        secret("good", "correct-horse-battery"),
+    );
+    for (lines, expected) in [
+        (
+            "[store]\nurl_file = '/nonexistent'".to_owned(),
+            "config.toml: store.url_file: /nonexistent cannot be read: No such file or directory \
+             (os error 2)"
+                .to_owned(),
+        ),
+        (
+            format!("[admin]\ntoken_file = {empty:?}"),
+            format!("config.toml: admin.token_file: {} is empty", empty.display()),
+        ),
+        (
+            format!("[drain]\ntoken = 'correct-horse-battery'\ntoken_file = {good:?}"),
+            "config.toml: drain.token_file: and drain.token are both set; take one of them out"
+                .to_owned(),
+        ),
+        (
+            format!("[upstream]\nheaders.x-a = '1'\nheader_files.x-a = {good:?}"),
+            "config.toml: upstream.header_files.x-a: and upstream.headers.x-a are both set; take one \
+             of them out"
+                .to_owned(),
+        ),
+        (
+            format!("[store]\nurl = 'memory:'\nseal_key_file = {good:?}"),
+            "config.toml: store.seal_key: is not a key; write 64 hex digits, as `openssl rand -hex 32` \
+             makes them"
+                .to_owned(),
+        ),
+        (
+            "[store]\nurl = 'redis://localhost'\nnamespace = 'ns'\nseal = 'payloads'".to_owned(),
+            "config.toml: store.seal: is \"payloads\", and there is no key; set store.seal_key_file or \
+             store.seal_key, the same on all replicas"
+                .to_owned(),
+        ),
+    ] {
+        let refused = File::new(&lines).load(&upstream(), &[]).unwrap_err();
+        assert_eq!(refused, expected, "{lines}");
+    }
+}
+
+/// Who asks as an operator need not be able to read the other secrets.
+#[test]
+fn an_operator_reads_the_operators_token_only() {
+    let token = secret("operator", "correct-horse-battery\n");
+    let file = File::new(&format!(
+        "[store]\nurl_file = '/nonexistent'\n[admin]\ntoken_file = {token:?}"
+    ));
+    let access = raincheck::config::load::admin_access(Some(&file.0), &[]).unwrap();
+    assert_eq!(access.token.unwrap().expose(), "correct-horse-battery");
+}

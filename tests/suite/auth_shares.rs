@@ -1,0 +1,77 @@
+//! Fair shares: what one caller takes, the others still have.
+
+use serde_json::json;
+
+use crate::operators_log::sample;
+use crate::support::client::Client;
+use crate::support::issuer::Issuer;
+use crate::support::{Config, Era, PATIENCE, Rig, eventually};
+
+async fn behind(issuer: &Issuer, limits: &str) -> Rig {
+    let config = Config::always().section("limits", limits);
+    let config = config.section("admin", "listen = \"127.0.0.1:0\"");
+    let rig = Rig::start(Era::Modern, issuer.wanted_by(config, "")).await;
+    rig.proxy
+        .until_said("the keys of an issuer were fetched", 1)
+        .await;
+    rig
+}
+
+async fn listed(client: &Client) -> (u16, String) {
+    let answer = client.request("tools/list", json!({})).send().await;
+    (answer.status, answer.body)
+}
+
+/// Whatever token it shows, and on however many connections.
+#[tokio::test]
+async fn one_caller_leaves_requests_to_others() {
+    let issuer = Issuer::start().await;
+    let rig = behind(&issuer, "requests_per_caller = 2").await;
+    let alice = || rig.client().named(issuer.token("alice"));
+    let first = alice().listen(&[]).await;
+    let _second = alice().listen(&[]).await;
+    let (status, body) = listed(&alice()).await;
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains("limits.requests_per_caller"), "{body}");
+    let counted = "raincheck_refusals_total{limit=\"limits.requests_per_caller\"}";
+    assert_eq!(sample(&rig, counted).await, Some(1.0));
+    let bob = rig.client().named(issuer.token("bob"));
+    assert_eq!(listed(&bob).await.0, 200);
+    // A refusal takes no share, and a stream that has ended gives its share back.
+    drop(first);
+    eventually(PATIENCE, "there is room again", async || {
+        let (status, body) = listed(&alice()).await;
+        (status == 200).then_some(()).ok_or(body)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_caller_leaves_calls_to_others() {
+    let issuer = Issuer::start().await;
+    let rig = behind(&issuer, "calls_per_caller = 1").await;
+    let alice = || rig.client().named(issuer.token("alice"));
+    let task = alice()
+        .call("held", json!({"nonce": "n"}))
+        .await
+        .into_task();
+    rig.upstream.until_started("n").await;
+    let refused = alice().call("echo", json!({"text": "x"})).await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    let data = &refused.json()["error"]["data"];
+    assert_eq!(
+        (&data["io.raincheck/reason"], &data["io.raincheck/effect"]),
+        (&json!("busy"), &json!("none"))
+    );
+    let counted = "raincheck_refusals_total{limit=\"limits.calls_per_caller\"}";
+    assert_eq!(sample(&rig, counted).await, Some(1.0));
+    let bob = rig.client().named(issuer.token("bob"));
+    bob.call("echo", json!({"text": "x"})).await.into_task();
+    rig.upstream.release("n");
+    alice().until(&task, "completed").await;
+    eventually(PATIENCE, "there is room again", async || {
+        let answer = alice().call("echo", json!({"text": "x"})).await;
+        (answer.status == 200).then_some(()).ok_or(answer.body)
+    })
+    .await;
+}

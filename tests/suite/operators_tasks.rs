@@ -1,0 +1,350 @@
+//! What operators do with tasks, over the admin listener and on the command line: list, show, cancel, answer.
+
+use std::process::Output;
+
+use hyper::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::support::client::{Answer, Task};
+use crate::support::pair::Pair;
+use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, in_both_eras, within};
+
+in_both_eras!(
+    tasks_are_listed_shown_and_cancelled,
+    a_question_is_answered_at_another_replica,
+    the_command_line_answers_a_question_and_cancels,
+    events_are_told_as_they_happen,
+);
+
+/// What no answer holds by default.
+const SECRET: &str = "b4e1c0de-argument";
+
+fn with_operators(config: Config, lines: &str) -> Config {
+    let lines = format!("listen = \"127.0.0.1:0\"\n{lines}");
+    config.section("admin", &lines)
+}
+
+async fn operators(proxy: &Proxy) -> Client {
+    Client::of(proxy.operators().await)
+}
+
+async fn page(operators: &Client, path: &str) -> Value {
+    operators.page(path).await.of_status(200).unwrap().json()
+}
+
+async fn post(operators: &Client, path: &str, body: Value) -> Answer {
+    let request = operators.http(Method::POST, path);
+    request.body(body.to_string()).send().await
+}
+
+fn ids(page: &Value) -> Vec<&str> {
+    let tasks = page["tasks"].as_array().unwrap();
+    tasks.iter().map(|it| it["id"].as_str().unwrap()).collect()
+}
+
+async fn tasks_are_listed_shown_and_cancelled(era: Era) {
+    let rig = Rig::start(era, with_operators(Config::always(), "")).await;
+    let client = rig.client();
+    let done = client
+        .call("echo", json!({"text": SECRET}))
+        .await
+        .into_task();
+    client.until(&done, "completed").await;
+    let held = client
+        .call("held", json!({"nonce": SECRET}))
+        .await
+        .into_task();
+    rig.upstream.until_started(SECRET).await;
+
+    let operators = operators(&rig.proxy).await;
+    let all = page(&operators, "/tasks").await;
+    assert_eq!(ids(&all), [&*held.id, &*done.id], "the newest first: {all}");
+    assert_eq!(all["counts"]["working"], 1, "{all}");
+    assert_eq!(all["counts"]["completed"], 1, "{all}");
+    let open = page(&operators, "/tasks?state=open&tool=held").await;
+    assert_eq!(ids(&open), [&*held.id]);
+    let none = page(&operators, "/tasks?state=open&tool=echo").await;
+    assert_eq!(ids(&none), [""; 0]);
+    let second = page(&operators, "/tasks?limit=1&offset=1").await;
+    assert_eq!(
+        (ids(&second), &second["total"]),
+        (vec![&*done.id], &json!(2))
+    );
+    let wrong = operators.page("/tasks?state=busy").await;
+    assert_eq!(wrong.status, 400);
+
+    let beginning = &held.id[..8];
+    let shown = page(&operators, &format!("/tasks/{beginning}..")).await;
+    assert_eq!(
+        (&shown["id"], &shown["state"]),
+        (&json!(held.id), &json!("working"))
+    );
+    assert_eq!(shown["timeline"][0]["what"], "created");
+    let ended = page(&operators, &format!("/tasks/{}", done.id)).await;
+    for text in [all, shown, ended] {
+        assert!(!text.to_string().contains(SECRET), "{text}");
+    }
+
+    let path = format!("/tasks/{}/cancel", held.id);
+    assert_eq!(operators.page(&path).await.status, 405);
+    let evil = operators.http(Method::POST, &path);
+    let evil = evil.header("origin", "http://evil.example");
+    assert_eq!(evil.send().await.status, 403);
+    let cancelled = post(&operators, &path, json!({})).await;
+    assert_eq!(cancelled.json()["state"], "cancelled");
+    client.until(&held, "cancelled").await;
+    assert_eq!(post(&operators, &path, json!({})).await.status, 409);
+    let unknown = "/tasks/00000000-0000-4000-8000-000000000000/cancel";
+    assert_eq!(post(&operators, unknown, json!({})).await.status, 404);
+    let log = rig.proxy.log();
+    assert_eq!(log.matches("an operator acted").count(), 1, "{log}");
+    assert!(log.contains("action=\"cancel\""), "{log}");
+    assert!(!log.contains(&held.id), "a task id is a handle: {log}");
+}
+
+async fn a_question_is_answered_at_another_replica(era: Era) {
+    let pair = Pair::with(era, "", |config| {
+        let config = with_operators(config, "");
+        config.section("upstream", "shared = true")
+    })
+    .await;
+    let client = pair.at_a();
+    let task = client.call("ask", json!({})).await.into_task();
+    client.until(&task, "input_required").await;
+    let operators = operators(&pair.b).await;
+    let stuck = page(&operators, "/tasks?state=input_required&sort=stuck").await;
+    assert_eq!(ids(&stuck), [&*task.id], "another replica carries it");
+    let shown = page(&operators, &format!("/tasks/{}", task.id)).await;
+    let question = &shown["open_questions"][0];
+    assert_eq!(question["request"]["params"]["message"], "Your name?");
+    let key = question["key"].as_str().unwrap();
+    let path = format!("/tasks/{}/answer", task.id);
+    let wrong = post(&operators, &path, json!({"nope": {"action": "decline"}})).await;
+    assert_eq!(wrong.status, 409, "{}", wrong.body);
+    let shapeless = post(&operators, &path, json!({ key: {"no": "action"} })).await;
+    assert_eq!(shapeless.status, 400, "{}", shapeless.body);
+    let answer = json!({ key: {"action": "accept", "content": {"name": "Ada"}} });
+    assert_eq!(post(&operators, &path, answer).await.status, 200);
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], "Ada");
+    assert!(pair.b.log().contains("action=\"answer\""));
+}
+
+async fn events_are_told_as_they_happen(era: Era) {
+    let rig = Rig::start(era, with_operators(Config::always(), "")).await;
+    let address = rig.proxy.operators().await;
+    let mut events = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    events.write_all(request.as_bytes()).await.unwrap();
+    let mut seen = String::new();
+    read_until(&mut events, &mut seen, ":\n\n").await;
+    assert!(seen.contains("text/event-stream"), "{seen}");
+
+    let client = rig.client();
+    let task = asked(&client).await;
+    let key = client.get(&task).await["inputRequests"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .next()
+        .cloned();
+    let answer = json!({"action": "accept", "content": {"name": SECRET}});
+    client.update(&task, json!({ key.unwrap(): answer })).await;
+    read_until(&mut events, &mut seen, "event: ended").await;
+    read_until(&mut events, &mut seen, r#""outcome":"completed""#).await;
+    let order = ["created", "dispatched", "asked", "answered", "ended"];
+    let places = order.map(|word| seen.find(&format!("event: {word}\n")));
+    assert!(places.iter().all(Option::is_some), "{seen}");
+    assert!(places.is_sorted(), "in order: {seen}");
+    assert!(
+        seen.contains(&task.id) && seen.contains(r#""tool":"ask""#),
+        "{seen}"
+    );
+    assert!(!seen.contains(SECRET), "{seen}");
+}
+
+/// Reads until the text is there.
+async fn read_until(stream: &mut TcpStream, seen: &mut String, text: &str) {
+    let mut buffer = [0; 4096];
+    while !seen.contains(text) {
+        let read = within(PATIENCE, text, stream.read(&mut buffer))
+            .await
+            .unwrap();
+        assert!(read > 0, "it ended before {text}: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+}
+
+/// Runs a command of raincheck that asks this proxy.
+async fn raincheck(proxy: &Proxy, arguments: &[&str]) -> Output {
+    let address = proxy.operators().await.to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
+    command.args(arguments).args(["--admin", &address]);
+    command.env_clear().output().await.unwrap()
+}
+
+async fn told(proxy: &Proxy, arguments: &[&str]) -> String {
+    let output = raincheck(proxy, arguments).await;
+    let said = String::from_utf8(output.stdout).unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {complaint}{said}");
+    said
+}
+
+async fn asked(client: &Client) -> Task {
+    let task = client.call("ask", json!({})).await.into_task();
+    client.until(&task, "input_required").await;
+    task
+}
+
+async fn the_command_line_answers_a_question_and_cancels(era: Era) {
+    let rig = Rig::start(era, with_operators(Config::always(), "")).await;
+    let (client, proxy) = (rig.client(), &rig.proxy);
+    let task = asked(&client).await;
+    let list = told(proxy, &["tasks", "list", "--state", "open"]).await;
+    assert!(list.contains("input_required  ask"), "{list}");
+    assert!(list.contains("asks a question"), "{list}");
+    let shown = told(proxy, &["tasks", "show", &task.id[..8]]).await;
+    assert!(shown.contains("Your name?"), "{shown}");
+    let silent = raincheck(proxy, &["tasks", "answer", &task.id]).await;
+    assert_eq!(silent.status.code(), Some(2));
+    told(proxy, &["tasks", "answer", &task.id, r#"{"name":"Ada"}"#]).await;
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], "Ada");
+    let watched = told(proxy, &["tasks", "watch", &task.id]).await;
+    assert!(watched.contains("completed"), "{watched}");
+
+    let task = asked(&client).await;
+    told(proxy, &["tasks", "cancel", &task.id]).await;
+    client.until(&task, "cancelled").await;
+    let json: Value =
+        serde_json::from_str(&told(proxy, &["tasks", "list", "--json"]).await).unwrap();
+    assert_eq!(json["counts"]["cancelled"], 1, "{json}");
+    let ready = told(proxy, &["health"]).await;
+    assert!(ready.contains("\"ready\":true"), "{ready}");
+}
+
+#[tokio::test]
+async fn payloads_are_shown_where_the_operator_wants_them() {
+    let config = with_operators(Config::always(), "show_payloads = true");
+    let rig = Rig::start(Era::Modern, config).await;
+    let client = rig.client();
+    let task = client
+        .call("echo", json!({"text": SECRET}))
+        .await
+        .into_task();
+    client.until(&task, "completed").await;
+    let operators = operators(&rig.proxy).await;
+    let shown = page(&operators, &format!("/tasks/{}", task.id)).await;
+    assert_eq!(shown["arguments"]["text"], SECRET, "{shown}");
+    assert!(shown["result"].to_string().contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn the_level_changes_while_it_runs_and_the_settings_are_shown_without_secrets() {
+    let token = "correct-horse-battery-staple";
+    let config = with_operators(Config::always(), &format!("token = {token:?}"));
+    let rig = Rig::start(Era::Modern, config).await;
+    let operators = operators(&rig.proxy).await.named(format!("Bearer {token}"));
+    assert_eq!(page(&operators, "/level").await["level"], "info");
+    let wrong = post(&operators, "/level", json!({"level": "loud"})).await;
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+    let set = post(&operators, "/level", json!({"level": "debug"})).await;
+    assert_eq!(set.json()["before"], "info", "{}", set.body);
+    rig.client().call("echo", json!({})).await.into_task();
+    rig.proxy.until_said("DEBUG", 1).await;
+
+    let shown = page(&operators, "/config").await;
+    assert_eq!(shown["tasks"]["mode"], "always", "{shown}");
+    assert_eq!(shown["admin"]["token"], "[secret]", "{shown}");
+    assert_eq!(shown["limits"]["calls"], 16384, "a default: {shown}");
+    assert!(!shown.to_string().contains(token), "{shown}");
+    assert!(!rig.proxy.log().contains(token));
+}
+
+#[tokio::test]
+async fn an_operator_drains() {
+    let mut rig = Rig::start(Era::Modern, with_operators(Config::always(), "")).await;
+    let operators = operators(&rig.proxy).await;
+    let asked = post(&operators, "/drain", json!({})).await;
+    assert_eq!(asked.status, 202, "{}", asked.body);
+    rig.proxy.until_said("draining", 1).await;
+    assert_eq!(page_status(&operators, "/readyz").await, 503);
+    assert!(rig.proxy.stop().await.success());
+}
+
+async fn page_status(operators: &Client, path: &str) -> u16 {
+    operators.page(path).await.status
+}
+
+#[tokio::test]
+async fn nobody_there_is_one_line() {
+    let output = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["tasks", "list", "--admin", "127.0.0.1:1"])
+        .env_clear()
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.starts_with("raincheck: no raincheck answers at 127.0.0.1:1: Connection refused"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn a_reload_takes_the_level_names_the_rest_and_refuses_mistakes() {
+    let config = with_operators(Config::always(), "");
+    let rig = Rig::start(Era::Modern, config.clone()).await;
+    let operators = operators(&rig.proxy).await;
+    let write = |config: &Config| rig.proxy.directory.file("raincheck.toml", &config.text());
+    let reload = async || post(&operators, "/reload", json!({})).await;
+    let nothing = reload().await;
+    assert_eq!(
+        nothing.json()["after_restart"],
+        json!([]),
+        "{}",
+        nothing.body
+    );
+
+    write(
+        &config
+            .clone()
+            .section("telemetry", "log = \"debug\"")
+            .terms("retention = \"2h\""),
+    );
+    let changed = reload().await;
+    assert_eq!(changed.json()["after_restart"], json!(["tasks.retention"]));
+    assert_eq!(page(&operators, "/level").await["level"], "debug");
+
+    write(
+        &config
+            .section("telemetry", "log = \"warn\"")
+            .terms("retention = \"soon\""),
+    );
+    let refused = reload().await;
+    assert_eq!(refused.status, 409);
+    assert!(refused.body.contains("tasks.retention"), "{}", refused.body);
+    assert_eq!(page(&operators, "/level").await["level"], "debug");
+    rig.proxy.hang_up();
+    rig.proxy.until_said("the settings have a mistake", 2).await;
+}
+
+#[tokio::test]
+async fn unequal_seal_keys_are_told_of() {
+    let redis = crate::redis_server::RedisServer::start();
+    let with_key = |digit: &str| {
+        let key = format!("{}{}", digit.repeat(32), "1f".repeat(16));
+        let config = Config::always().redis(&redis.url());
+        config.store(&format!("seal_key = {key:?}"))
+    };
+    let said = "another replica has another store.seal_key";
+    let one = Rig::start(Era::Modern, with_key("a")).await;
+    let other = with_key("b").start(&one.upstream.url()).await;
+    other.until_said(said, 1).await;
+    assert!(!one.proxy.log().contains(said));
+}

@@ -323,6 +323,32 @@ async fn no_canary_gets_through_over_http2() {
     no_canary_gets_through("legacy", Wire::Http2, Way::session()).await;
 }
 
+/// RFC 9112, 6.1: what follows such a request on its connection may be half of another request.
+#[tokio::test]
+async fn a_request_with_a_length_and_chunks_ends_its_connection() {
+    let way = Way::modern();
+    let orders = [
+        "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 7\r\n",
+    ];
+    for wire in [Wire::Http1, Wire::Http2] {
+        let rig = Rig::start("modern", wire).await;
+        for lines in orders {
+            // With a whole request behind the last chunk.
+            let mut stream = TcpStream::connect(rig.proxy.address()).await.unwrap();
+            let bytes = way.chunked(lines).into_bytes();
+            stream.write_all(&bytes).await.unwrap();
+            let mut answer = String::new();
+            let ended = stream.read_to_string(&mut answer);
+            within(PATIENCE, "the end of the connection", ended)
+                .await
+                .unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{wire:?}: {answer}");
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{wire:?}: {answer}");
+        }
+    }
+}
+
 /// A client that asked for no other protocol is not told that it speaks one.
 #[tokio::test]
 async fn a_switch_of_protocols_is_not_passed_on() {

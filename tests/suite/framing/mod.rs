@@ -2,7 +2,6 @@
 //! before it reads, and the next caller's request goes out on the same connection.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,17 +11,13 @@ use hyper::body::Frame;
 use hyper::client::conn::http2;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use crate::authority::Authority;
-use crate::support::{Client, Config, PATIENCE, Proxy, TempDir, within};
+use crate::support::{Client, Config, PATIENCE, Proxy, TempDir, tls, within};
 
 mod corpus;
 mod early;
@@ -104,18 +99,9 @@ impl Rig {
     }
 
     async fn seal(&self) -> tokio_rustls::client::TlsStream<TcpStream> {
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(self.authority.roots().as_bytes()).unwrap();
-        roots.add(root).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector = TlsConnector::from(Arc::new(config));
-        let name = ServerName::try_from("localhost").unwrap();
-        connector.connect(name, self.connect().await).await.unwrap()
+        let trusted = [&self.authority];
+        let sealed = tls::connect(self.proxy.address(), &trusted, None);
+        sealed.await.unwrap()
     }
 
     /// The status, on a connection that is closed then.

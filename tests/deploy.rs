@@ -6,6 +6,7 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -20,11 +21,15 @@ mod files;
 mod manifests;
 #[path = "support/netns.rs"]
 mod netns;
+#[path = "deploy/parts.rs"]
+mod parts;
 #[path = "deploy/pod.rs"]
 mod pod;
 #[path = "support/redis.rs"]
 #[expect(dead_code, reason = "this binary only starts one and stops it")]
 mod redis_server;
+#[path = "deploy/watching.rs"]
+mod watching;
 
 fn text(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -39,7 +44,11 @@ fn documents(name: &str) -> Vec<Yaml> {
 
 /// The rendered object of this kind: there is one.
 fn rendered(kind: &str) -> Yaml {
-    let mut all = documents("kubernetes/rendered.yaml");
+    only(documents("kubernetes/rendered.yaml"), kind)
+}
+
+/// The object of this kind: there is one.
+fn only(mut all: Vec<Yaml>, kind: &str) -> Yaml {
     all.retain(|document| document["kind"].as_str() == Some(kind));
     assert_eq!(all.len(), 1, "objects of kind {kind}");
     all.remove(0)
@@ -47,6 +56,21 @@ fn rendered(kind: &str) -> Yaml {
 
 fn pod_spec() -> Yaml {
     rendered("Deployment")["spec"]["template"]["spec"].clone()
+}
+
+/// What the ConfigMaps of a container say, as Kubernetes reads them: a later one wins.
+fn from_config_maps(container: &Yaml) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for source in container["envFrom"].as_vec().into_iter().flatten() {
+        let name = &source["configMapRef"]["name"];
+        let mut maps = documents("kubernetes/rendered.yaml");
+        maps.retain(|map| map["kind"].as_str() == Some("ConfigMap"));
+        maps.retain(|map| &map["metadata"]["name"] == name);
+        let data = maps[0]["data"].as_hash().unwrap();
+        let text = |yaml: &Yaml| yaml.as_str().unwrap().to_owned();
+        all.extend(data.iter().map(|(key, value)| (text(key), text(value))));
+    }
+    all
 }
 
 /// The member of a list with this name.

@@ -59,8 +59,8 @@ fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
     let began = Instant::now();
     let drained = ask(&hook).unwrap();
     assert_eq!(drained.0, 200, "{drained:?}");
-    let delay = named(&sidecar["env"], "RAINCHECK_DRAIN__DELAY")["value"].clone();
-    let delay = u64::try_from(seconds(delay.as_str().unwrap())).unwrap();
+    let delay = from_config_maps(&sidecar)["RAINCHECK_DRAIN__DELAY"].clone();
+    let delay = u64::try_from(seconds(&delay)).unwrap();
     assert!(
         began.elapsed() >= Duration::from_secs(delay),
         "served on meanwhile"
@@ -85,15 +85,9 @@ fn our_own(text: &str) -> String {
 
 /// What the container's environment is once Kubernetes has looked everything up.
 fn environment(sidecar: &Yaml, redis: &str) -> Vec<(String, String)> {
-    let settings = rendered("ConfigMap")["data"].clone();
+    let settings = from_config_maps(sidecar).into_iter();
     let mut all: Vec<(String, String)> = settings
-        .as_hash()
-        .unwrap()
-        .iter()
-        .map(|(key, value)| {
-            let value = our_own(value.as_str().unwrap());
-            (key.as_str().unwrap().into(), value)
-        })
+        .map(|(key, value)| (key, our_own(&value)))
         .collect();
     for variable in sidecar["env"].as_vec().unwrap() {
         let from = &variable["valueFrom"];
@@ -101,7 +95,10 @@ fn environment(sidecar: &Yaml, redis: &str) -> Vec<(String, String)> {
             Some(value) => value,
             None if from["secretKeyRef"]["key"].as_str() == Some("url") => redis,
             None if from["secretKeyRef"]["key"].as_str() == Some("seal-key") => SEAL_KEY,
-            None if !from["fieldRef"].is_badvalue() => "tools-5d9c7b-x2x4z",
+            None if from["fieldRef"]["fieldPath"].as_str() == Some("metadata.name") => {
+                "tools-5d9c7b-x2x4z"
+            }
+            None if !from["fieldRef"].is_badvalue() => "tools",
             None => panic!("from nowhere: {variable:?}"),
         };
         all.push((variable["name"].as_str().unwrap().into(), value.into()));

@@ -12,6 +12,8 @@ use std::path::Path;
 
 use yaml_rust2::{Yaml, YamlLoader};
 
+#[path = "deploy/chart.rs"]
+mod chart;
 #[path = "support/eventually.rs"]
 #[expect(dead_code, reason = "no test of this binary has a runtime")]
 mod eventually;
@@ -42,9 +44,12 @@ fn documents(name: &str) -> Vec<Yaml> {
     YamlLoader::load_from_str(&text(name)).unwrap()
 }
 
+/// What the component and its example render to.
+const KUSTOMIZED: &str = "kubernetes/rendered.yaml";
+
 /// The rendered object of this kind: there is one.
 fn rendered(kind: &str) -> Yaml {
-    only(documents("kubernetes/rendered.yaml"), kind)
+    only(documents(KUSTOMIZED), kind)
 }
 
 /// The object of this kind: there is one.
@@ -55,15 +60,19 @@ fn only(mut all: Vec<Yaml>, kind: &str) -> Yaml {
 }
 
 fn pod_spec() -> Yaml {
-    rendered("Deployment")["spec"]["template"]["spec"].clone()
+    pod_spec_of(KUSTOMIZED)
 }
 
-/// What the ConfigMaps of a container say, as Kubernetes reads them: a later one wins.
-fn from_config_maps(container: &Yaml) -> BTreeMap<String, String> {
+fn pod_spec_of(file: &str) -> Yaml {
+    only(documents(file), "Deployment")["spec"]["template"]["spec"].clone()
+}
+
+/// What the `ConfigMap`s of a container say, as Kubernetes reads them: a later one wins.
+fn from_config_maps(file: &str, container: &Yaml) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for source in container["envFrom"].as_vec().into_iter().flatten() {
         let name = &source["configMapRef"]["name"];
-        let mut maps = documents("kubernetes/rendered.yaml");
+        let mut maps = documents(file);
         maps.retain(|map| map["kind"].as_str() == Some("ConfigMap"));
         maps.retain(|map| &map["metadata"]["name"] == name);
         let data = maps[0]["data"].as_hash().unwrap();

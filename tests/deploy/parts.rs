@@ -59,8 +59,7 @@ fn several_workloads_of_both_kinds_get_it_and_keep_what_they_have() {
         println!("no kubectl here: nothing was rendered");
         return;
     };
-    let rendered = rendered.unwrap();
-    let mut workloads = rendered.clone();
+    let mut workloads = rendered.unwrap();
     workloads.retain(|object| !object["spec"]["template"].is_badvalue());
     assert_eq!(workloads.len(), 3);
     for object in &workloads {
@@ -109,7 +108,7 @@ fn rules_come_from_a_file_that_raincheck_takes() {
         .as_vec()
         .unwrap()
         .iter()
-        .flat_map(Yaml::as_str)
+        .filter_map(Yaml::as_str)
         .collect();
     let path = args.last().unwrap();
     let mount = sidecar["volumeMounts"][0]["mountPath"].as_str().unwrap();

@@ -2,15 +2,17 @@
 // legacy server, whose tools ask and report progress. BOARD_SHOTS=FOLDER also keeps pictures, to look at.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdir, readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 import { front, serve } from "../interop/house.mjs";
-import { end, freePort } from "../interop/processes.mjs";
+import { end, freePort, listening, start } from "../interop/processes.mjs";
 
-const { SCRATCH, BOARD_SHOTS } = process.env;
+const { SCRATCH, BOARD_SHOTS, RAINCHECK } = process.env;
 const LIMIT = { timeout: 60_000 };
 /** What a change may take to be seen: an event wakes the page at once, a busy machine does not. */
 const SOON = { timeout: 15_000 };
@@ -22,12 +24,12 @@ const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-ru
 const PHONE = { width: 390, height: 844 };
 
 /** A raincheck with an admin listener: where clients and where operators ask. */
-async function raincheck(inner, name, started, environment = {}) {
+async function raincheck(inner, name, started, environment = {}, store = undefined) {
   const dir = `${SCRATCH}/${name}`;
   await mkdir(dir);
   const port = await freePort();
   const mcp = await front(inner, new URL("board.toml", import.meta.url).pathname, dir, started,
-    { RAINCHECK_ADMIN__LISTEN: `127.0.0.1:${port}`, ...environment });
+    { RAINCHECK_ADMIN__LISTEN: `127.0.0.1:${port}`, ...environment }, undefined, store);
   return { mcp, admin: `http://127.0.0.1:${port}`, log: `${dir}/raincheck.log` };
 }
 
@@ -141,9 +143,48 @@ describe("board", () => {
     await form.getByRole("button", { name: "Answer" }).click();
     await page.locator("#task .badge.completed").waitFor();
     await form.waitFor({ state: "detached" });
-    const log = await readFile(plain.log, "utf8");
-    const line = log.split("\n").find((line) => line.includes("an operator acted") && line.includes(short(id)));
-    assert.match(line ?? log, /answer/);
+    await audited(plain, "answer", id);
+    await close(page);
+  });
+
+  async function audited({ log }, action, id) {
+    const text = await readFile(log, "utf8");
+    const line = text.split("\n").find((line) => line.includes("an operator acted") && line.includes(short(id)));
+    assert.match(line ?? text, new RegExp(action));
+  }
+
+  test("the board of another replica answers, too", LIMIT, async () => {
+    const port = await freePort();
+    const redis = start(["redis-server", "--port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--maxmemory-policy", "noeviction"], `${SCRATCH}/redis.log`);
+    started.push(redis);
+    await listening(redis, port);
+    const [one, other] = await Promise.all(["one", "other"].map((name) => raincheck(ours.inner, name, started,
+      { RAINCHECK_STORE__NAMESPACE: "board", RAINCHECK_REPLICA__ID: name, RAINCHECK_UPSTREAM__SHARED: "true" }, `redis://127.0.0.1:${port}`)));
+    const id = await task(one.mcp, "confirm_delete", { filename: "d.txt" });
+    const page = await open(other.admin);
+    await row(page, id).getByRole("link", { name: "one", exact: true }).waitFor();
+    await row(page, id).locator("a.id").click();
+    const form = page.locator("form.question");
+    await form.getByRole("combobox").selectOption("Yes");
+    await form.getByRole("button", { name: "Answer" }).click();
+    await page.locator("#task .badge.completed").waitFor();
+    await audited(other, "answer", id);
+    await close(page);
+  });
+
+  test("the commands that it shows are good", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "slow_compute", { seconds: 300 });
+    const page = await open(`${plain.admin}/#task=${id}`);
+    const command = page.locator(".command code");
+    await command.filter({ hasText: "curl" }).waitFor();
+    const words = (text) => command.filter({ hasText: text }).textContent().then((line) => line.split(" ").slice(1));
+    const ran = await promisify(execFile)(RAINCHECK, await words("tasks show"));
+    assert.ok(ran.stdout.includes(id), ran.stdout);
+    const url = (await words("curl")).at(-1);
+    assert.equal((await (await fetch(url)).json()).id, id);
+    await promisify(execFile)(RAINCHECK, await words("tasks cancel"));
+    await page.locator("#task .badge.cancelled").waitFor();
     await close(page);
   });
 
@@ -179,6 +220,18 @@ describe("board", () => {
     await page.locator("dialog").getByRole("button", { name: "Cancel the task" }).click();
     await page.locator("#task .badge.cancelled").waitFor();
     await row(page, id).locator(".badge.cancelled").waitFor();
+    await audited(plain, "cancel", id);
+    await close(page);
+  });
+
+  test("a failure says what its effect means", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "test_tool_with_task");
+    const page = await open(`${plain.admin}/#task=${id}`);
+    await page.locator("#task .badge.failed").waitFor();
+    await page.locator("#task .failure").getByText("deadline, effect unknown.").waitFor();
+    await page.locator("#task .failure").getByText("The tool may have run.").waitFor();
+    await shot(page, "failure");
     await close(page);
   });
 

@@ -134,16 +134,15 @@ fn every_manifest_is_one_that_kubernetes_takes() {
 
 /// The same with the keys in order: two programs write them differently.
 fn sorted(yaml: &Yaml) -> Yaml {
-    match yaml {
-        Yaml::Array(members) => Yaml::Array(members.iter().map(sorted).collect()),
-        Yaml::Hash(members) => {
-            let sorted: BTreeMap<_, _> = members
-                .iter()
-                .map(|(key, value)| (key.clone(), sorted(value)))
-                .collect();
-            Yaml::Hash(sorted.into_iter().collect())
-        }
-        other => other.clone(),
+    if let Yaml::Array(members) = yaml {
+        Yaml::Array(members.iter().map(sorted).collect())
+    } else if let Yaml::Hash(members) = yaml {
+        let pairs = members.iter();
+        let pairs = pairs.map(|(key, value)| (key.clone(), sorted(value)));
+        let pairs: BTreeMap<Yaml, Yaml> = pairs.collect();
+        Yaml::Hash(pairs.into_iter().collect())
+    } else {
+        yaml.clone()
     }
 }
 

@@ -27,8 +27,8 @@ export function questionForm(question, send) {
     wrong,
     el("p", { class: "buttons" },
       el("button", { type: "submit", class: "main" }, isElicitation ? "Answer" : "Send this answer"),
-      isElicitation && el("button", { type: "button", onclick: () => give({ action: "decline" }) }, "Decline") || null,
-      isElicitation && el("button", { type: "button", onclick: () => give({ action: "cancel" }) }, "Dismiss") || null),
+      isElicitation ? el("button", { type: "button", onclick: () => give({ action: "decline" }) }, "Decline") : null,
+      isElicitation ? el("button", { type: "button", onclick: () => give({ action: "cancel" }) }, "Dismiss") : null),
     el("p", { class: "note" }, isElicitation
       ? "Decline tells the server no. Dismiss tells it that nobody answered. The task goes on in both cases."
       : "This is not a question for a person: write the result that the server's client would send."),
@@ -81,13 +81,13 @@ function shell(name, schema, isRequired, control, read) {
   const id = `field-${(made += 1)}`;
   control.id = id;
   const wrong = el("span", { class: "wrong", id: `${id}-wrong` });
-  const description = schema.description && el("span", { class: "note", id: `${id}-note` }, `${schema.description}`);
+  const description = schema.description ? el("span", { class: "note", id: `${id}-note` }, `${schema.description}`) : null;
   control.setAttribute("aria-describedby", `${id}-note ${id}-wrong`);
   if (isRequired && control.tagName !== "FIELDSET") control.required = true;
   const label = `${schema.title ?? name}${isRequired ? "" : " (optional)"}`;
   const isGroup = control.tagName === "FIELDSET";
   if (isGroup) control.prepend(el("legend", {}, label));
-  const element = el("div", { class: "field" }, isGroup ? null : el("label", { for: id }, label), description || null, control, wrong);
+  const element = el("div", { class: "field" }, isGroup ? null : el("label", { for: id }, label), description, control, wrong);
   const say = (why) => {
     wrong.textContent = why;
     for (const one of isGroup ? control.querySelectorAll("input") : [control]) one.setAttribute("aria-invalid", `${why !== ""}`);

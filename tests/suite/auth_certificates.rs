@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::authority::Authority;
 use crate::support::client::{Client, Request, Task};
 use crate::support::issuer::Issuer;
-use crate::support::tls::{self, Identity};
 use crate::support::{Config, Era, Proxy, TempDir, Upstream};
+use crate::tls_client::{self, Identity};
 
 /// A certificate with these DNS names and URIs, and its key.
 fn issue_to(authority: &Authority, names: &[&str], uris: &[&str]) -> Identity {
@@ -65,7 +65,7 @@ impl Scene {
     /// The status and the JSON of the answer. `None`: the connection ended without an answer.
     async fn ask(&self, certificate: Option<&Identity>, request: Request) -> Option<(u16, Value)> {
         let trusted = [&self.server];
-        let stream = tls::connect(self.proxy.address(), &trusted, certificate);
+        let stream = tls_client::connect(self.proxy.address(), &trusted, certificate);
         let stream = stream.await.ok()?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
         tokio::spawn(connection);

@@ -33,6 +33,8 @@ mod relay;
 )]
 mod sse_server;
 mod support;
+#[path = "../support/tls_client.rs"]
+mod tls_client;
 #[path = "../support/tls.rs"]
 mod tls_server;
 

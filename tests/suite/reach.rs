@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::authority::Authority;
 use crate::relay::{Relay, over_socket, terms};
 use crate::support::{
-    Client, Config, Era, PATIENCE, Proxy, TempDir, Upstream, eventually, in_both_eras, tls,
+    Client, Config, Era, PATIENCE, Proxy, TempDir, Upstream, eventually, in_both_eras,
 };
+use crate::tls_client;
 
 in_both_eras!(
     a_socket_is_wrapped,
@@ -208,7 +209,7 @@ impl Load {
 
 async fn sender_of(client: &Client, authorities: &[Authority; 2]) -> SendRequest<Full<Bytes>> {
     let trusted: Vec<&Authority> = authorities.iter().collect();
-    let stream = tls::connect(client.address(), &trusted, None)
+    let stream = tls_client::connect(client.address(), &trusted, None)
         .await
         .unwrap();
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -308,7 +309,7 @@ async fn the_listeners_certificate_is_read_anew() {
 /// Whether the proxy shows a certificate that this authority signed.
 async fn is_trusted(proxy: &Proxy, authority: &Authority) -> bool {
     let trusted = [authority];
-    let connected = tls::connect(proxy.address(), &trusted, None);
+    let connected = tls_client::connect(proxy.address(), &trusted, None);
     connected.await.is_ok()
 }
 

@@ -17,7 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::authority::Authority;
-use crate::support::{Client, Config, PATIENCE, Proxy, TempDir, tls, within};
+use crate::support::{Client, Config, PATIENCE, Proxy, TempDir, within};
+use crate::tls_client;
 
 mod corpus;
 mod early;
@@ -100,7 +101,7 @@ impl Rig {
 
     async fn seal(&self) -> tokio_rustls::client::TlsStream<TcpStream> {
         let trusted = [&self.authority];
-        let sealed = tls::connect(self.proxy.address(), &trusted, None);
+        let sealed = tls_client::connect(self.proxy.address(), &trusted, None);
         sealed.await.unwrap()
     }
 

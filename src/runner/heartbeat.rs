@@ -36,11 +36,6 @@ impl Runner {
         self.settings.exclusive_store || living.is_some_and(|living| living.iter().all(is_me))
     }
 
-    /// Whether a replica of an earlier version lives, which does not tell others of everything that they wait for.
-    pub fn has_earlier(&self) -> bool {
-        self.liveness().has_earlier()
-    }
-
     pub(super) fn liveness(&self) -> watch::Ref<'_, Liveness> {
         self.liveness.borrow()
     }

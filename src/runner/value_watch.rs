@@ -53,7 +53,7 @@ impl ValueWatch {
             tokio::select! {
                 _ = self.watch.changed() => return,
                 // Replicas of an earlier version change values and do not tell.
-                () = sleep(AGAIN) => if self.runner.has_earlier() { return },
+                () = sleep(AGAIN) => if self.runner.liveness().has_earlier() { return },
             }
         }
     }

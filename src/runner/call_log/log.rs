@@ -239,6 +239,14 @@ impl EventLog {
         }
     }
 
+    /// The same log at a replica that shows that it reads this record format.
+    pub(super) fn reading(&self, format: u32) -> Self {
+        Self {
+            incarnation: Incarnation::new("a").reading(format),
+            ..self.clone()
+        }
+    }
+
     /// The same log at another replica.
     pub(super) fn at(&self, replica: &str) -> Self {
         Self {

@@ -126,7 +126,8 @@ pub(super) struct RemoteLog {
     changes: Watch,
     /// When to mark next that the log is read here.
     marks_at: Instant,
-    /// The owner, as of the last look that found nothing new. `None`: the store has to be asked.
+    /// The owner that tells of its entries, as of the last look that found nothing new. `None`: the store has to be
+    /// asked.
     owner: Option<Incarnation>,
     /// Since when the owner is missed.
     missed: Option<Instant>,
@@ -152,12 +153,10 @@ impl RemoteLog {
 
     /// Whether the store has to be asked although nothing was told: the owner may be gone, or does not tell.
     fn must_look(&self, proxy: &Arc<Proxy>, log: &EventLog) -> bool {
-        let runner = &proxy.runner;
         let owner = self.owner.as_ref();
         let is_carried = owner.is_some_and(|owner| lives(proxy, owner));
         !is_carried
             || Instant::now() >= self.marks_at
-            || runner.has_earlier()
             || proxy.resumable.find_begun(log.name()).is_some()
     }
 
@@ -185,8 +184,7 @@ impl RemoteLog {
         if let Some(stands) = &stands
             && !self.is_left(proxy, stands)
         {
-            // Only the owner of a record tells.
-            self.owner = stands.owner.clone().filter(|_| stands.can_be_taken_over());
+            self.owner = stands.owner_that_tells().cloned();
             return Ok(None);
         }
         // The owner may have written the last entries between the two reads.

@@ -13,7 +13,9 @@ use super::presence::presence_pause;
 use super::report::tool_of_task;
 use super::responder::{CallAnswer, CallSubscriber};
 use super::state::Runner;
-use super::waiting::{ANNOUNCE_AGAIN, CallView, Heard, Hears, WaitTerms, WaitingClient};
+use super::waiting::{
+    self, ANNOUNCE_AGAIN, CallState, CallView, Heard, Hears, WaitTerms, WaitingClient,
+};
 use super::watch::{RELOAD, Watch};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
@@ -162,7 +164,7 @@ impl CallFollower {
         }
         match client.hears(self.view(client)) {
             Hears::Nothing => None,
-            Hears::Question => Some(client.question(&self.loaded.task)),
+            Hears::Question => Some(waiting::question(&self.loaded.task)),
             Hears::Answer => self.ended(client).await,
             Hears::Task if self.loaded.task.announced => Some(self.task(client)),
             Hears::Task => self.announce(client).await,
@@ -171,11 +173,18 @@ impl CallFollower {
 
     fn view(&self, client: &WaitingClient) -> CallView {
         let task = &self.loaded.task;
+        // A legacy client is asked while it waits.
+        let asks = client.terms.era == Era::Modern && task.open_questions().next().is_some();
+        let state = if task.is_ended() {
+            CallState::Ended
+        } else if asks {
+            CallState::Asks
+        } else {
+            CallState::Runs
+        };
         CallView {
+            state,
             is_announced: task.announced,
-            is_ended: task.is_ended(),
-            // A legacy client is asked while it waits.
-            asks: client.terms.era == Era::Modern && task.open_questions().next().is_some(),
             is_time: self.announce_at.is_some_and(|at| at <= Instant::now()),
         }
     }

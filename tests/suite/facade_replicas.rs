@@ -55,6 +55,6 @@ async fn the_end_of_a_session_ends_its_calls_and_streams_on_every_replica() {
         .upstream
         .until("steps", "cancelled", |t| t.cancelled == 1);
     is_cancelled.await;
-    let ended = async { while get.event().await.is_some() {} };
+    let ended = async { while get.next_or_end().await.is_some() {} };
     within(PATIENCE, "the end of the stream", ended).await;
 }

@@ -6,6 +6,7 @@ use super::super::call::CallFacts;
 use super::super::custody::Custody;
 use super::super::leg;
 use super::super::report::tool_of_task;
+use super::super::waiting::question;
 use super::record_terms::RecordTerms;
 use super::{Audience, CallStage, Carrier, PlainCall, RecordedCall, Timer};
 use crate::mcp::version::Era;
@@ -71,7 +72,7 @@ impl Carrier {
         let heard = if task.announced {
             client.task(task, self.runner.ledger.now_ms())
         } else {
-            client.question(task)
+            question(task)
         };
         client.answer(tool_of_task(task), heard);
     }

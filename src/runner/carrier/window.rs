@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::super::waiting::{ANNOUNCE_AGAIN, CallView, Hears, TaskWhen};
+use super::super::waiting::{ANNOUNCE_AGAIN, CallState, CallView, Hears, TaskWhen};
 use super::{CallStage, Carrier, Flow, RecordTerms, Timer};
 
 impl Carrier {
@@ -52,8 +52,9 @@ impl Carrier {
     /// Whether the client hears of a task now that the call asks, and not of the questions alone.
     pub(super) fn asks_in_task(&self) -> bool {
         let asks = CallView {
-            asks: true,
-            ..CallView::default()
+            state: CallState::Asks,
+            is_announced: false,
+            is_time: false,
         };
         let client = self.audience.client();
         client.is_some_and(|client| client.hears(asks) == Hears::Task)

@@ -22,7 +22,7 @@ use crate::telemetry::calls::Fate;
 mod rule;
 mod terms;
 
-pub(super) use rule::{CallView, Hears};
+pub(super) use rule::{CallState, CallView, Hears};
 pub(super) use terms::{TaskWhen, WaitTerms};
 
 /// The pause before the next attempt to tell the client of a task, after the store did not take the last attempt: the
@@ -93,19 +93,14 @@ impl WaitingClient {
         Heard { answer, fate }
     }
 
-    /// The answer that asks the open questions. The client comes back with its answers in another request.
-    pub(super) fn question(&self, task: &Task) -> Heard {
-        let (answer, fate) = (answer_of(input_required(task)), Fate::Question);
-        Heard { answer, fate }
-    }
-
     /// Gives the answer, and reports to operators what the client got.
     pub(super) fn answer(&self, tool: Option<&str>, heard: impl Into<Heard>) {
         let Heard { answer, fate } = heard.into();
-        match fate {
-            _ if self.has_joined => report::became(tool, Fate::Joined),
-            Fate::Plain => report::answered(tool, &answer, self.began),
-            fate => report::became(tool, fate),
+        let fate = if self.has_joined { Fate::Joined } else { fate };
+        if fate == Fate::Plain {
+            report::answered(tool, &answer, self.began);
+        } else {
+            report::became(tool, fate);
         }
         self.responder.answer(answer);
     }
@@ -129,6 +124,12 @@ impl WaitingClient {
     pub(super) fn prefers_task_to(&self, result: &RawValue) -> bool {
         self.responder.streams() && self.terms.announce.is_better_than(result)
     }
+}
+
+/// The answer that asks the open questions. The client comes back with its answers in another request.
+pub(super) fn question(task: &Task) -> Heard {
+    let (answer, fate) = (answer_of(input_required(task)), Fate::Question);
+    Heard { answer, fate }
 }
 
 /// The answer with this result.

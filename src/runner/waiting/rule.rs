@@ -5,15 +5,22 @@ use super::terms::WaitTerms;
 use crate::task::policy::InputWhen;
 
 /// What is known of a call at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runner) struct CallView {
+    pub(in crate::runner) state: CallState,
     /// A client was told of the task: this one or another.
     pub(in crate::runner) is_announced: bool,
-    pub(in crate::runner) is_ended: bool,
-    /// The call waits for answers that this client can give only in another request.
-    pub(in crate::runner) asks: bool,
     /// The client has waited as long as it does without a task.
     pub(in crate::runner) is_time: bool,
+}
+
+/// How far a call is, for one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::runner) enum CallState {
+    Runs,
+    /// The call waits for answers that this client can give only in another request.
+    Asks,
+    Ended,
 }
 
 /// What the client hears.
@@ -35,16 +42,13 @@ pub(super) fn hears(terms: &WaitTerms, view: CallView) -> Hears {
         // Of two clients of one call the second would otherwise get the plain answer of a task that it knows nothing of.
         return Hears::Task;
     }
-    if view.is_ended {
-        return Hears::Answer;
+    match view.state {
+        CallState::Ended => Hears::Answer,
+        CallState::Asks if terms.input == InputWhen::BeforeTask => Hears::Question,
+        CallState::Asks if may_be_task => Hears::Task,
+        CallState::Runs if may_be_task && view.is_time => Hears::Task,
+        CallState::Runs | CallState::Asks => Hears::Nothing,
     }
-    if view.asks && terms.input == InputWhen::BeforeTask {
-        return Hears::Question;
-    }
-    if may_be_task && (view.asks || view.is_time) {
-        return Hears::Task;
-    }
-    Hears::Nothing
 }
 
 #[cfg(test)]
@@ -77,94 +81,40 @@ mod tests {
             takes_large_events: false,
         };
         let ticket = terms(InputWhen::InTask, Announce::Ticket(ticket));
-        let runs = CallView::default();
-        let announced = CallView {
-            is_announced: true,
-            ..runs
+        let view = |state| CallView {
+            state,
+            is_announced: false,
+            is_time: false,
         };
-        let ended = |view| CallView {
-            is_ended: true,
-            ..view
-        };
-        let asks = |view| CallView { asks: true, ..view };
-        let late = |view| CallView {
+        let late = |state| CallView {
             is_time: true,
-            ..view
+            ..view(state)
         };
-        for (name, view, of_held, of_asked_in, of_asked_before, of_ticket) in [
-            (
-                "runs",
-                runs,
-                Hears::Nothing,
-                Hears::Nothing,
-                Hears::Nothing,
-                Hears::Nothing,
-            ),
-            (
-                "late",
-                late(runs),
-                Hears::Nothing,
-                Hears::Task,
-                Hears::Task,
-                Hears::Task,
-            ),
-            (
-                "asks",
-                asks(runs),
-                Hears::Question,
-                Hears::Task,
-                Hears::Question,
-                Hears::Task,
-            ),
-            (
-                "asks late",
-                asks(late(runs)),
-                Hears::Question,
-                Hears::Task,
-                Hears::Question,
-                Hears::Task,
-            ),
-            (
-                "ended",
-                ended(runs),
-                Hears::Answer,
-                Hears::Answer,
-                Hears::Answer,
-                Hears::Answer,
-            ),
-            (
-                "ended late",
-                ended(late(runs)),
-                Hears::Answer,
-                Hears::Answer,
-                Hears::Answer,
-                Hears::Answer,
-            ),
-            (
-                "another was told",
-                announced,
-                Hears::Nothing,
-                Hears::Task,
-                Hears::Task,
-                Hears::Nothing,
-            ),
-            (
-                "told, ended",
-                ended(announced),
-                Hears::Answer,
-                Hears::Task,
-                Hears::Task,
-                Hears::Answer,
-            ),
+        let announced = |state| CallView {
+            is_announced: true,
+            ..view(state)
+        };
+        let (runs, asks, ended) = (CallState::Runs, CallState::Asks, CallState::Ended);
+        // Each client's letter: it hears Nothing, the Answer, the Question, or of the Task.
+        for (view, expected) in [
+            (view(runs), "NNNN"),
+            (late(runs), "NTTT"),
+            (announced(runs), "NTTN"),
+            (view(asks), "QTQT"),
+            (late(asks), "QTQT"),
+            (announced(asks), "QTTT"),
+            (view(ended), "AAAA"),
+            (late(ended), "AAAA"),
+            (announced(ended), "ATTA"),
         ] {
-            for (client, expected) in [
-                (&held, of_held),
-                (&asked_in, of_asked_in),
-                (&asked_before, of_asked_before),
-                (&ticket, of_ticket),
-            ] {
-                assert_eq!(hears(client, view), expected, "{name}: {client:?}");
-            }
+            let clients = [&held, &asked_in, &asked_before, &ticket];
+            let heard = clients.map(|client| match hears(client, view) {
+                Hears::Nothing => 'N',
+                Hears::Answer => 'A',
+                Hears::Question => 'Q',
+                Hears::Task => 'T',
+            });
+            assert_eq!(heard.iter().collect::<String>(), expected, "{view:?}");
         }
     }
 }

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 
 use super::super::call::{Announce, CallSpec, grace};
 use crate::mcp::version::Era;
-use crate::task::policy::{InputWhen, Plan};
+use crate::task::plan::Plan;
+use crate::task::policy::InputWhen;
 use crate::task::ticket::Ticket;
 
 /// When a client is told of a task whose call is not answered sooner.

@@ -14,6 +14,7 @@ pub(crate) mod shape;
 pub(crate) mod stream;
 pub(crate) mod tap;
 pub(crate) mod terminal;
+pub(crate) mod tls;
 pub(crate) mod upstream;
 
 pub(crate) use crate::directory::TempDir;

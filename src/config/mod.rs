@@ -32,6 +32,7 @@ mod unix;
 mod unused;
 mod wrapped;
 
+pub use checked::half;
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};

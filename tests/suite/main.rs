@@ -83,6 +83,7 @@ mod malformed;
 mod memory;
 mod native;
 mod operators;
+mod operators_board;
 mod operators_log;
 mod operators_tasks;
 mod pass;

@@ -102,7 +102,7 @@ async fn certificates_are_changed_under_load(era: Era) {
     let put = |name: &str, text: &str| {
         let path = files.path().join(name);
         std::fs::write(&path, text).unwrap();
-        path
+        path.display().to_string()
     };
     let write = |authority: &Authority| {
         let (certificate, key) = authority.issue();
@@ -165,12 +165,11 @@ impl Load {
             load.clients.spawn(async move {
                 let mut kept = None;
                 while !stop.is_cancelled() {
-                    let mut sender = match kept.take() {
-                        Some(sender) => sender,
-                        None => {
-                            connections.fetch_add(1, Ordering::Relaxed);
-                            sender_of(&client, &authorities).await
-                        }
+                    let mut sender = if let Some(sender) = kept.take() {
+                        sender
+                    } else {
+                        connections.fetch_add(1, Ordering::Relaxed);
+                        sender_of(&client, &authorities).await
                     };
                     echo(&client, &mut sender).await;
                     calls.fetch_add(1, Ordering::Relaxed);

@@ -12,8 +12,6 @@
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
 #[expect(dead_code, reason = "no test here speaks TLS")]
-#[path = "support/authority.rs"]
-mod authority;
 #[path = "support/directory.rs"]
 mod directory;
 #[path = "support/events.rs"]

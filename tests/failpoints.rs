@@ -11,7 +11,6 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
-#[expect(dead_code, reason = "no test here speaks TLS")]
 #[path = "support/directory.rs"]
 mod directory;
 #[path = "support/events.rs"]

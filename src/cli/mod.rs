@@ -27,7 +27,6 @@ mod run;
 mod sighup;
 mod stdio;
 mod table;
-mod warnings;
 mod wrap;
 
 use failure::{CommandFailure, complain};
@@ -284,7 +283,7 @@ fn first_line(config: &Config, file: Option<&Path>) {
         replica = %config.replica.id,
         "starting"
     );
-    warnings::log(config);
+    crate::config::warnings::log(config);
 }
 
 /// Keeps the memory and the environment of this process from other processes of the same user (the wrapped program is

@@ -3,6 +3,7 @@
 //! own.
 
 mod auth;
+mod changes;
 mod checked;
 mod common;
 mod companion;
@@ -13,13 +14,16 @@ mod file;
 mod file_auth;
 mod file_store;
 mod file_tls;
+mod fingerprints;
 mod headers;
 mod host;
 mod ignored;
+mod layer;
 pub mod load;
 mod problem;
 mod public;
 mod rules;
+mod rules_file;
 mod scalar;
 mod secret;
 mod secret_files;
@@ -30,8 +34,11 @@ mod source;
 mod store;
 mod unix;
 mod unused;
+pub mod warnings;
 mod wrapped;
 
+pub use changes::Change;
+pub use duration::duration_text;
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};

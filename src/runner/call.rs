@@ -1,5 +1,6 @@
 //! A call as the downstream hands it over, how its client hears of its task, and why it was not begun.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -18,6 +19,8 @@ use crate::upstream::UpstreamRequest;
 #[derive(Debug)]
 pub struct CallSpec {
     pub caller: Caller,
+    /// The name that operators know the caller by.
+    pub label: Option<Arc<str>>,
     pub era: Era,
     /// The era of the client. A legacy client answers questions while it waits.
     pub client_era: Era,
@@ -50,6 +53,7 @@ pub(super) struct ServerCall {
 #[derive(Debug)]
 pub(super) struct ClientTerms {
     pub(super) caller: Caller,
+    pub(super) label: Option<Arc<str>>,
     pub(super) era: Era,
     pub(super) plan: Plan,
     pub(super) announce: Announce,
@@ -69,6 +73,7 @@ impl CallSpec {
         };
         let client = ClientTerms {
             caller: self.caller,
+            label: self.label,
             era: self.client_era,
             plan: self.plan,
             announce: self.announce,

@@ -45,12 +45,12 @@ pub(super) async fn post(
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
-    if let Err(error) = proxy.check_message(&parts.headers, &message) {
+    if let Err(error) = by.check_message(&parts.headers, &message) {
         return response::refusal(StatusCode::BAD_REQUEST, &error);
     }
     let mut parts = proxy.agreed.completed(by, parts);
     let message = message.legacy();
-    if proxy.settings.wants_scopes
+    if by.rules.wants_scopes()
         && let Some(refusal) = Box::pin(proxy.scope_refusal_on_session(by, &message)).await
     {
         return refusal;
@@ -126,7 +126,7 @@ async fn on_session(
         return Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await;
     }
     if proxy.upstream.speaks_http() {
-        return match held_call(proxy, by, &parts.headers, message) {
+        return match held_call(by, &parts.headers, message) {
             Some(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
             None => pass_on(proxy, parts, body.clone(), edit).await,
         };

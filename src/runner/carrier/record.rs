@@ -1,8 +1,10 @@
 //! Makes the record of a call, with what has happened to the call already.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::super::call::{Announce, ClientTerms};
 use super::super::custody::Custody;
@@ -19,6 +21,10 @@ use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
 use crate::telemetry::calls::Fate;
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
 
 impl Carrier {
     /// Makes the record of this call and tells the client of it.
@@ -93,9 +99,11 @@ impl Carrier {
         let mut task = Task {
             id: terms.id,
             caller: client.caller,
+            label: client.label.clone(),
             method: (&*outgoing.method).into(),
             name: outgoing.name.as_deref().unwrap_or_default().into(),
             created_ms: now_ms,
+            began_ms: Some(now_ms.saturating_sub(millis(Instant::now() - self.began))),
             updated_ms: now_ms,
             deadline_ms: now_ms.saturating_add(rule.max_duration_ms),
             ttl_ms: terms.ttl_ms.max(rule.ttl_ms()),

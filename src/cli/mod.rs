@@ -99,6 +99,8 @@ struct ConfigArgs {
 enum ConfigWhat {
     /// Every setting at its default, with its meaning: the beginning of a file of your own
     Example,
+    /// The JSON Schema of the settings file, for editors
+    Schema,
     /// The settings that count here, from file, environment and flags, as JSON without secrets
     Show(Box<ServeArgs>),
 }
@@ -264,6 +266,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Config(args) => {
             match args.what {
                 ConfigWhat::Example => config::example(),
+                ConfigWhat::Schema => config::schema()?,
                 ConfigWhat::Show(settings) => config::show(&settings.flags())?,
             }
             Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use rustls::{ClientConfig, ServerConfig};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tracing::{info, warn};
+use tracing::{error, info};
 
 use super::live::LiveParts;
 use crate::admin::operator::Reloads;
@@ -110,10 +110,11 @@ impl Reloadable {
         }))
     }
 
-    /// Reads and checks everything.
+    /// Reads and checks everything. A mistake is an error in the log and no warning: of warnings that repeat only some are
+    /// written, and who sends SIGHUP has nothing but the log.
     fn prepare(&self, running: &Config) -> Result<Prepared, String> {
         let mistaken = |error: String| {
-            warn!(%error, "the settings have a mistake; everything stays as it is");
+            error!(%error, "the settings have a mistake; everything stays as it is");
             error
         };
         let config = reload(&running.source).map_err(|error| mistaken(error.to_string()))?;
@@ -163,7 +164,7 @@ impl Reloads for Reload {
 }
 
 fn unusable(section: &'static str, error: impl Display) -> String {
-    warn!(
+    error!(
         section,
         %error,
         "cannot be used; the old files stay in use, and so do all settings"

@@ -85,6 +85,11 @@ fn a_missing_file_is_named_and_an_empty_one_is_told_of() {
         refusal.unwrap_err().to_string(),
         "RAINCHECK_TASKS__RULES_FILE: /none/rules.toml: cannot be read: No such file or directory"
     );
+    let misplaced = super::refusal("rules_file = '/x'");
+    assert_eq!(
+        misplaced,
+        "config.toml: rules_file: unknown key; it belongs into [tasks]"
+    );
     let config = in_file("# later\n", "").unwrap();
     assert_eq!(
         config.unused,

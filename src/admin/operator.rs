@@ -11,7 +11,7 @@ use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN,
     WWW_AUTHENTICATE,
 };
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tracing::info;
 
@@ -88,18 +88,25 @@ struct Operator {
 #[async_trait]
 impl Answers for Operator {
     async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<AdminBody> {
+        let routed = route(request.method(), request.uri().path());
+        // The board asks the operator for the token, so it is shown without.
+        if let (Routed::Request(AdminRequest::Board(file)), Some(_)) = (&routed, &self.token) {
+            return file.answer();
+        }
         if let Err(refusal) = admit(self.token.as_ref(), request.headers()) {
             return *refusal;
         }
-        let asked = match route(request.method(), request.uri().path()) {
+        let asked = match routed {
+            // A link to the board may stand on any page.
+            Routed::Request(AdminRequest::Board(file)) => return file.answer(),
             Routed::Request(asked) => asked,
             Routed::Only(method) => return only(method),
             Routed::Nothing => return nothing(PATHS),
         };
-        if request.method() == Method::POST && !is_of_our_page(request.headers()) {
+        if !is_of_our_page(request.headers()) {
             return error(
                 StatusCode::FORBIDDEN,
-                "a page of another origin may not act here",
+                "a page of another origin may not ask here",
             );
         }
         self.act(asked, request, peer).await
@@ -114,6 +121,7 @@ impl Operator {
         peer: SocketAddr,
     ) -> Response<AdminBody> {
         match asked {
+            AdminRequest::Board(file) => file.answer(),
             AdminRequest::Live => answer_json(StatusCode::OK, r#"{"live":true}"#.into()),
             AdminRequest::Ready => ready(&self.health),
             AdminRequest::Metrics => self.metrics(),
@@ -227,8 +235,8 @@ fn admit(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Box<Response<
     Err(Box::new(refusal))
 }
 
-/// Whether no page of another origin sends this request. Only browsers send these headers, and a page of any origin can make
-/// a browser send a POST to loopback.
+/// Whether no page of another origin sends this request. Only browsers send these headers. A page of any origin can make a
+/// browser send a POST to loopback, or hold the readers of events by GETs whose answers it cannot read.
 fn is_of_our_page(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
     if sites.any(|site| site != "same-origin" && site != "none") {

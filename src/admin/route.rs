@@ -2,14 +2,17 @@
 
 use hyper::Method;
 
+use super::board::BoardFile;
+
 /// The answer to every other path.
-pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET /livez, /readyz, /metrics, /config, /level, \
+pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET / (a page), /livez, /readyz, /metrics, /config, /level, \
                                 /events, \
                                 /tasks, /tasks/ID; POST /tasks/ID/cancel, /tasks/ID/answer, /level, /reload, /drain";
 
 /// What an operator asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdminRequest {
+    Board(&'static BoardFile),
     Live,
     Ready,
     Metrics,
@@ -37,6 +40,11 @@ pub(super) enum Routed {
 pub(super) fn route(method: &Method, path: &str) -> Routed {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let (get, post) = match parts.as_slice() {
+        ["" | "board"] => (Some(AdminRequest::Board(BoardFile::page())), None),
+        ["board", name] => match BoardFile::named(name) {
+            Some(file) => (Some(AdminRequest::Board(file)), None),
+            None => return Routed::Nothing,
+        },
         ["livez"] => (Some(AdminRequest::Live), None),
         ["readyz"] => (Some(AdminRequest::Ready), None),
         ["metrics"] => (Some(AdminRequest::Metrics), None),
@@ -81,7 +89,19 @@ mod tests {
         assert_eq!(post("/level"), Routed::Request(AdminRequest::SetLevel));
         assert_eq!(route(&Method::DELETE, "/level"), Routed::Only("GET, POST"));
         assert_eq!(get("/drain"), Routed::Only("POST"));
-        for path in ["", "/", "/tasks/", "/tasks/a/b", "/livez/", "/mcp"] {
+        let page = || Routed::Request(AdminRequest::Board(BoardFile::page()));
+        assert_eq!((get("/"), get("/board")), (page(), page()));
+        assert_eq!(post("/"), Routed::Only("GET"));
+        for path in [
+            "",
+            "/tasks/",
+            "/tasks/a/b",
+            "/livez/",
+            "/mcp",
+            "/board/",
+            "/board/board.html",
+            "/board/../config",
+        ] {
             assert_eq!(get(path), Routed::Nothing, "{path}");
         }
     }

@@ -355,7 +355,7 @@ fn fair_shares(limits: &config::LimitSettings) -> FairShares {
     FairShares {
         requests: Shares::new(limits.requests_per_caller),
         // One caller leaves half of the room to the others.
-        bytes: Shares::new(limits.buffer_bytes_max / 2),
+        bytes: Shares::new(config::half(limits.buffer_bytes_max)),
     }
 }
 
@@ -377,6 +377,10 @@ fn wrap(
     let mut settings = upstream_settings(config).map_err(AppError)?;
     if config.store.seal == Seal::Off {
         settings.known_file.clone_from(&config.upstream.known_file);
+    }
+    if config.auth.asks() {
+        settings.children_of_each_caller = Some(config::half(config.upstream.children_max));
+        settings.sessions_of_each_caller = Some(config::half(config.upstream.sessions_max));
     }
     settings.anonymous = *callers.anonymous().as_bytes();
     if let Some(program) = &mut settings.command {

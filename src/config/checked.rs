@@ -391,7 +391,7 @@ impl TryFrom<file::Limits> for LimitSettings {
 }
 
 /// One caller may have half of what there is, and everything where that is one.
-fn half(all: usize) -> usize {
+pub fn half(all: usize) -> usize {
     (all / 2).max(1)
 }
 

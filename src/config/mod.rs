@@ -40,6 +40,7 @@ pub mod warnings;
 mod wrapped;
 
 pub use changes::Change;
+pub use checked::half;
 pub use duration::duration_text;
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};

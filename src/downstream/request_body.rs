@@ -1,5 +1,6 @@
 //! Reads request bodies whole, within the bound for one body and the memory for all of them.
 
+use std::mem;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -32,8 +33,7 @@ pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
         announced: announced.min(bytes_max),
         bytes_max,
         place: proxy.room.enter(),
-        first: Bytes::new(),
-        more: BytesMut::new(),
+        pieces: Pieces::default(),
     };
     if !proxy.room.has(reader.announced) {
         return no_room();
@@ -83,16 +83,10 @@ struct BodyReader {
     announced: usize,
     bytes_max: usize,
     place: BufferShare,
-    /// The first piece. Most bodies have only one, which is not copied.
-    first: Bytes,
-    more: BytesMut,
+    pieces: Pieces,
 }
 
 impl BodyReader {
-    fn len(&self) -> usize {
-        self.first.len() + self.more.len()
-    }
-
     /// Reads to the end. False: the body is too large.
     async fn read(&mut self, body: &mut Incoming) -> Result<bool, Unread> {
         while let Some(frame) = body.frame().await {
@@ -100,7 +94,7 @@ impl BodyReader {
             if let Ok(data) = frame.into_data() {
                 self.add(data)?;
             }
-            if self.len() > self.bytes_max {
+            if self.pieces.len() > self.bytes_max {
                 return Ok(false);
             }
         }
@@ -110,45 +104,121 @@ impl BodyReader {
     /// Adds a piece. A large body gets memory for its whole length when its first bytes arrive: a body that is only
     /// announced takes none, and of many large bodies some are read to their end.
     fn add(&mut self, data: Bytes) -> Result<(), Unread> {
-        let sum = self.len() + data.len();
-        let in_one_piece = self.len() == 0;
+        let sum = self.pieces.len() + data.len();
+        let in_one_piece = self.pieces.len() == 0;
         let wanted = if sum <= SMALL {
             sum
         } else if in_one_piece || sum <= self.announced {
             sum.max(self.announced)
-        } else if sum <= self.more.capacity() {
-            self.more.capacity()
+        } else if sum <= self.pieces.capacity() {
+            self.pieces.capacity()
         } else {
             sum.max((2 * sum).min(self.bytes_max))
         };
         if !self.place.grow_to(wanted) {
             return Err(Unread::NoRoom);
         }
-        if in_one_piece {
-            self.first = data;
-            return Ok(());
-        }
-        if self.more.capacity() < sum {
-            let mut grown = BytesMut::with_capacity(wanted);
-            grown.extend_from_slice(&self.first);
-            grown.extend_from_slice(&self.more);
-            self.first = Bytes::new();
-            self.more = grown;
-        }
-        self.more.extend_from_slice(&data);
+        self.pieces.add(data, wanted);
         Ok(())
     }
 
     fn end(self) -> Bytes {
-        let bytes = if self.more.is_empty() {
-            self.first
-        } else {
-            self.more.freeze()
-        };
+        let bytes = self.pieces.join();
         if bytes.len() <= SMALL {
             bytes
         } else {
             self.place.tie_to(bytes)
         }
+    }
+}
+
+/// The bytes of a body that have arrived. A body that outgrows its buffer gets a second one beside it, and is copied
+/// together once, at its end: while many bodies grow, no memory that was just freed stays with the process.
+#[derive(Default)]
+struct Pieces {
+    /// The first piece. Most bodies have only one, which is not copied.
+    first: Bytes,
+    full: Vec<BytesMut>,
+    full_len: usize,
+    last: BytesMut,
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        self.first.len() + self.full_len + self.last.len()
+    }
+
+    /// How long the body may become without another buffer.
+    fn capacity(&self) -> usize {
+        self.full_len + self.last.capacity()
+    }
+
+    /// Adds a piece. Where a buffer is missing, there is one for a body of `wanted` bytes afterwards.
+    fn add(&mut self, mut data: Bytes, wanted: usize) {
+        if self.len() == 0 {
+            self.first = data;
+            return;
+        }
+        if !self.first.is_empty() {
+            self.last = BytesMut::with_capacity(wanted);
+            self.last.extend_from_slice(&mem::take(&mut self.first));
+        }
+        let fits = self.last.capacity() - self.last.len();
+        if fits < data.len() {
+            self.last.extend_from_slice(&data.split_to(fits));
+            self.full_len += self.last.len();
+            let next = BytesMut::with_capacity(wanted - self.full_len);
+            self.full.push(mem::replace(&mut self.last, next));
+        }
+        self.last.extend_from_slice(&data);
+    }
+
+    fn join(self) -> Bytes {
+        if self.last.is_empty() {
+            return self.first;
+        }
+        if self.full.is_empty() {
+            return self.last.freeze();
+        }
+        let mut whole = BytesMut::with_capacity(self.len());
+        for piece in self.full.iter().chain([&self.last]) {
+            whole.extend_from_slice(piece);
+        }
+        whole.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_joined_in_their_order() {
+        let text: Vec<u8> = (0..=255).cycle().take(5000).collect();
+        for size in [1, 7, 64, 1000, 4999, 5000] {
+            let mut pieces = Pieces::default();
+            for piece in text.chunks(size) {
+                let sum = pieces.len() + piece.len();
+                let wanted = if sum <= pieces.capacity() {
+                    pieces.capacity()
+                } else {
+                    2 * sum
+                };
+                pieces.add(Bytes::copy_from_slice(piece), wanted);
+                assert_eq!(pieces.len(), sum);
+            }
+            assert_eq!(pieces.join(), text, "in pieces of {size}");
+        }
+        assert!(Pieces::default().join().is_empty());
+    }
+
+    #[test]
+    fn a_body_whose_length_is_announced_has_one_buffer() {
+        let mut pieces = Pieces::default();
+        for _ in 0..10 {
+            pieces.add(Bytes::from_static(b"0123456789"), 100);
+        }
+        assert!(pieces.full.is_empty() && pieces.first.is_empty());
+        assert_eq!(pieces.join().len(), 100);
     }
 }

@@ -86,6 +86,7 @@ impl Server {
         };
         let limits = PoolLimits {
             sessions_max: settings.children_max,
+            of_each_caller: settings.children_of_each_caller,
             setting: "children_max",
             wait: settings.session_wait,
             sharing: sharing(settings, Sharing::UntilAsked),
@@ -156,6 +157,7 @@ impl HttpServer {
         let origin = Arc::new(origin);
         let limits = |pooled| PoolLimits {
             sessions_max: settings.sessions_max,
+            of_each_caller: settings.sessions_of_each_caller,
             setting: "sessions_max",
             wait: settings.session_wait,
             sharing: sharing(settings, pooled),

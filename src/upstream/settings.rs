@@ -40,6 +40,10 @@ pub struct Settings {
     pub era: Option<Era>,
     pub session: SessionMode,
     pub sessions_max: usize,
+    /// How many of the processes one caller may have. `None`: callers are not verified.
+    pub children_of_each_caller: Option<usize>,
+    /// How many of the sessions one caller may have.
+    pub sessions_of_each_caller: Option<usize>,
     /// How long a call waits for a session when all are in use.
     pub session_wait: Duration,
     pub connect_timeout: Duration,
@@ -68,6 +72,8 @@ impl Default for Settings {
             era: None,
             session: SessionMode::Pool,
             sessions_max: 256,
+            children_of_each_caller: None,
+            sessions_of_each_caller: None,
             session_wait: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             message_bytes_max: 32 << 20,

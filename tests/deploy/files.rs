@@ -113,6 +113,46 @@ fn the_compose_file_keeps_tasks() {
     assert!(period > grace);
 }
 
+/// The check is the image's own program, which asks the listener that the same environment opens.
+#[test]
+fn the_compose_file_checks_the_health() {
+    let ours = documents("compose.yaml")[0]["services"]["raincheck"].clone();
+    let check: Vec<&str> = ours["healthcheck"]["test"]
+        .as_vec()
+        .unwrap()
+        .iter()
+        .filter_map(Yaml::as_str)
+        .collect();
+    let instructions = instructions();
+    let entry: Vec<String> = serde_json::from_str(all(&instructions, "ENTRYPOINT")[0]).unwrap();
+    assert_eq!(check, ["CMD", &entry[0], "health"]);
+    let health = |environment: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_raincheck"));
+        command.arg("health").env_clear();
+        command.envs(environment.iter().copied()).output().unwrap()
+    };
+    let probes = ours["environment"]["RAINCHECK_ADMIN__PROBES"].as_str();
+    let (_, port) = probes.unwrap().rsplit_once(':').unwrap();
+    // A listener that says yes at once, in place of raincheck.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = [0; 512];
+        let read = std::io::Read::read(&mut stream, &mut head).unwrap();
+        let answer =
+            "HTTP/1.1 200 OK\r\ncontent-length: 14\r\nconnection: close\r\n\r\n{\"ready\":true}";
+        std::io::Write::write_all(&mut stream, answer.as_bytes()).unwrap();
+        String::from_utf8_lossy(&head[..read]).into_owned()
+    });
+    let well = health(&[("RAINCHECK_ADMIN__PROBES", &address)]);
+    assert!(well.status.success(), "{well:?}");
+    assert!(answering.join().unwrap().starts_with("GET /readyz "));
+    let down = health(&[("RAINCHECK_ADMIN__PROBES", &address)]);
+    assert_eq!(down.status.code(), Some(1), "{down:?}");
+    assert!(port.parse::<u16>().is_ok());
+}
+
 /// The settings are ones that the program knows, with values that it takes.
 #[test]
 fn the_compose_file_configures_what_there_is() {

@@ -10,6 +10,12 @@ fn env(name: &str) -> Yaml {
     named(&sidecar()["env"], name).clone()
 }
 
+fn setting(name: &str) -> String {
+    from_config_maps(KUSTOMIZED, &sidecar())
+        .remove(name)
+        .unwrap()
+}
+
 #[test]
 fn raincheck_is_a_native_sidecar_and_the_server_is_as_it_was() {
     assert_eq!(sidecar()["restartPolicy"].as_str(), Some("Always"));
@@ -53,8 +59,8 @@ fn every_probe_asks_the_probe_listener() {
     let port = named(&sidecar["ports"], "probes")["containerPort"]
         .as_i64()
         .unwrap();
-    let listens = env("RAINCHECK_ADMIN__PROBES");
-    assert_eq!(listens["value"].as_str(), Some(&*format!("0.0.0.0:{port}")));
+    let listens = setting("RAINCHECK_ADMIN__PROBES");
+    assert_eq!(listens, format!("0.0.0.0:{port}"));
 }
 
 #[test]
@@ -67,16 +73,15 @@ fn the_service_leads_to_raincheck() {
     let port = named(&sidecar()["ports"], &target)["containerPort"]
         .as_i64()
         .unwrap();
-    let listens = env("RAINCHECK_LISTEN__ADDRESS");
-    assert_eq!(listens["value"].as_str(), Some(&*format!("0.0.0.0:{port}")));
+    let listens = setting("RAINCHECK_LISTEN__ADDRESS");
+    assert_eq!(listens, format!("0.0.0.0:{port}"));
 }
 
 #[test]
 fn the_server_is_stopped_after_the_drain() {
     let pod = pod_spec();
     let hook = &pod["containers"][0]["lifecycle"]["preStop"]["httpGet"];
-    let token = rendered("ConfigMap")["data"]["RAINCHECK_DRAIN__TOKEN"].clone();
-    let path = format!("/drain/{}", token.as_str().unwrap());
+    let path = format!("/drain/{}", setting("RAINCHECK_DRAIN__TOKEN"));
     assert_eq!(hook["path"].as_str(), Some(&*path));
     assert!(
         hook["host"].is_badvalue(),
@@ -93,8 +98,8 @@ fn the_pod_outlives_its_drain() {
     let period = pod_spec()["terminationGracePeriodSeconds"]
         .as_i64()
         .unwrap();
-    let delay = seconds(env("RAINCHECK_DRAIN__DELAY")["value"].as_str().unwrap());
-    let grace = seconds(env("RAINCHECK_DRAIN__GRACE")["value"].as_str().unwrap());
+    let delay = seconds(&setting("RAINCHECK_DRAIN__DELAY"));
+    let grace = seconds(&setting("RAINCHECK_DRAIN__GRACE"));
     assert!(delay > 0, "Services need a moment");
     assert!(period >= delay + grace + 5, "{period} {delay} {grace}");
 }
@@ -107,13 +112,33 @@ fn what_it_is_told_comes_from_where_it_should() {
     let key = &env("RAINCHECK_STORE__SEAL_KEY")["valueFrom"]["secretKeyRef"];
     assert_eq!(key["key"].as_str(), Some("seal-key"));
     assert_eq!(key["optional"].as_bool(), Some(true));
-    let deployment = rendered("Deployment")["metadata"]["name"].clone();
-    assert_eq!(env("RAINCHECK_STORE__NAMESPACE")["value"], deployment);
+    let namespace = &env("RAINCHECK_STORE__NAMESPACE")["valueFrom"]["fieldRef"];
+    let label = "metadata.labels['raincheck-namespace']";
+    assert_eq!(namespace["fieldPath"].as_str(), Some(label));
+    let deployment = rendered("Deployment");
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(
+        labels["raincheck-namespace"],
+        deployment["metadata"]["name"]
+    );
     let replica = &env("RAINCHECK_REPLICA__ID")["valueFrom"]["fieldRef"];
     assert_eq!(replica["fieldPath"].as_str(), Some("metadata.name"));
-    let settings = &sidecar()["envFrom"][0]["configMapRef"]["name"];
-    assert_eq!(settings, &rendered("ConfigMap")["metadata"]["name"]);
+    let own = sidecar()["envFrom"][1]["configMapRef"]["name"].clone();
+    let own = own.as_str().unwrap();
+    assert!(own.starts_with("raincheck-") && !own.contains("defaults"));
     assert_eq!(pod_spec()["enableServiceLinks"].as_bool(), Some(false));
+}
+
+/// Kubernetes lets `env` win over every `ConfigMap`, so a default there could not be changed.
+#[test]
+fn the_config_map_wins_over_every_default() {
+    let sidecar = sidecar();
+    for variable in sidecar["env"].as_vec().unwrap() {
+        assert!(variable["value"].is_badvalue(), "{variable:?}");
+    }
+    let sources = sidecar["envFrom"].as_vec().unwrap();
+    let first = sources[0]["configMapRef"]["name"].as_str().unwrap();
+    assert!(first.starts_with("raincheck-defaults-"), "{first}");
 }
 
 #[test]

@@ -13,9 +13,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
+    is_probed_and_drained(KUSTOMIZED);
+}
+
+#[test]
+fn the_pod_of_the_chart_is_probed_and_drained_by_the_kubelet() {
+    is_probed_and_drained(chart::MINIMAL);
+}
+
+fn is_probed_and_drained(file: &str) {
     let redis = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let pod = Pod::start();
-    let sidecar = named(&pod_spec()["initContainers"], "raincheck").clone();
+    let sidecar = named(&pod_spec_of(file)["initContainers"], "raincheck").clone();
     let port = |port: &Yaml| {
         let by_name = |name| named(&sidecar["ports"], name)["containerPort"].as_i64();
         let number = port.as_i64().or_else(|| port.as_str().and_then(by_name));
@@ -23,7 +32,7 @@ fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
     };
     let ask = |get: &Yaml| pod.get(port(&get["port"]), &our_own(get["path"].as_str().unwrap()));
 
-    let mut raincheck = Running::start(&pod, environment(&sidecar, &redis.url()));
+    let mut raincheck = Running::start(&pod, environment(file, &sidecar, &redis.url()));
     let started = || ask(&sidecar["startupProbe"]["httpGet"]);
     let live = eventually_blocking(PATIENCE, "it lives", started);
     assert_eq!(live.0, 200, "{live:?}");
@@ -48,7 +57,7 @@ fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
         "by address, not by its name"
     );
 
-    let hook = pod_spec()["containers"][0]["lifecycle"]["preStop"]["httpGet"].clone();
+    let hook = pod_spec_of(file)["containers"][0]["lifecycle"]["preStop"]["httpGet"].clone();
     let probes = port(&hook["port"]);
     let token_only = hook["path"]
         .as_str()
@@ -59,8 +68,8 @@ fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
     let began = Instant::now();
     let drained = ask(&hook).unwrap();
     assert_eq!(drained.0, 200, "{drained:?}");
-    let delay = named(&sidecar["env"], "RAINCHECK_DRAIN__DELAY")["value"].clone();
-    let delay = u64::try_from(seconds(delay.as_str().unwrap())).unwrap();
+    let delay = from_config_maps(file, &sidecar)["RAINCHECK_DRAIN__DELAY"].clone();
+    let delay = u64::try_from(seconds(&delay)).unwrap();
     assert!(
         began.elapsed() >= Duration::from_secs(delay),
         "served on meanwhile"
@@ -84,16 +93,10 @@ fn our_own(text: &str) -> String {
 }
 
 /// What the container's environment is once Kubernetes has looked everything up.
-fn environment(sidecar: &Yaml, redis: &str) -> Vec<(String, String)> {
-    let settings = rendered("ConfigMap")["data"].clone();
+fn environment(file: &str, sidecar: &Yaml, redis: &str) -> Vec<(String, String)> {
+    let settings = from_config_maps(file, sidecar).into_iter();
     let mut all: Vec<(String, String)> = settings
-        .as_hash()
-        .unwrap()
-        .iter()
-        .map(|(key, value)| {
-            let value = our_own(value.as_str().unwrap());
-            (key.as_str().unwrap().into(), value)
-        })
+        .map(|(key, value)| (key, our_own(&value)))
         .collect();
     for variable in sidecar["env"].as_vec().unwrap() {
         let from = &variable["valueFrom"];
@@ -101,7 +104,10 @@ fn environment(sidecar: &Yaml, redis: &str) -> Vec<(String, String)> {
             Some(value) => value,
             None if from["secretKeyRef"]["key"].as_str() == Some("url") => redis,
             None if from["secretKeyRef"]["key"].as_str() == Some("seal-key") => SEAL_KEY,
-            None if !from["fieldRef"].is_badvalue() => "tools-5d9c7b-x2x4z",
+            None if from["fieldRef"]["fieldPath"].as_str() == Some("metadata.name") => {
+                "tools-5d9c7b-x2x4z"
+            }
+            None if !from["fieldRef"].is_badvalue() => "tools",
             None => panic!("from nowhere: {variable:?}"),
         };
         all.push((variable["name"].as_str().unwrap().into(), value.into()));

@@ -16,6 +16,7 @@
 #   desync               desync.mjs: a Node server that answers before it reads, and clients that announce bytes that never come
 #   peer                 peer.mjs: who a FastMCP server takes a client for that lies about its address
 #   signin               signin.mjs: the TypeScript and the Python SDK sign in at oidc-provider, and renew their token during a task
+#   board                tests/board: the board of the admin listener, in Chromium
 #   sleeper              sleeper.mjs: server-everything behind 6 s of sleep, for the client 2.4 over HTTP and over a pipe
 #   examples             examples.mjs: what is in examples/, in front of server-everything
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
@@ -35,6 +36,11 @@ lane() {
     wrapped | plain | patience | agents | large | spellings | desync | peer | sleeper | signin)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
+      return
+      ;;
+    board)
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests ../board/board.mjs "$dir"
+      [ -z "${FAILED:-}" ] || tail -n 60 "$dir"/*/raincheck.log
       return
       ;;
     everything | examples) everything "$dir" streamableHttp mcp ;;
@@ -107,7 +113,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience signin wrapped plain agents large spellings desync peer sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(patience signin board wrapped plain agents large spellings desync peer sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch

@@ -20,10 +20,10 @@ export async function serve(era, dir, started) {
 }
 
 /** Raincheck in front of the upstream on the port `inner`, on that port or any; returns the address for clients. */
-export async function front(inner, config, dir, started, environment = {}, port = undefined) {
+export async function front(inner, config, dir, started, environment = {}, port = undefined, store = "memory:") {
   port ??= await freePort();
   const proxy = start(
-    [RAINCHECK, "run", "--config", config, "--store", "memory:", "--listen", `127.0.0.1:${port}`,
+    [RAINCHECK, "run", "--config", config, "--store", store, "--listen", `127.0.0.1:${port}`,
       "--upstream", `http://127.0.0.1:${inner}/mcp`],
     `${dir}/raincheck.log`,
     { HOME: dir, ...environment },

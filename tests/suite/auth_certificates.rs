@@ -1,24 +1,19 @@
 //! Clients with certificates: whom a certificate names owns the tasks, and a wrong certificate gets nowhere.
 
-use std::sync::Arc;
-
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rcgen::{CertificateParams, DistinguishedName, SanType};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
 use crate::authority::Authority;
 use crate::support::client::{Client, Request, Task};
 use crate::support::issuer::Issuer;
 use crate::support::{Config, Era, Proxy, TempDir, Upstream};
-
-type Pair = (String, String);
+use crate::tls_client::{self, Identity};
 
 /// A certificate with these DNS names and URIs, and its key.
-fn issue_to(authority: &Authority, names: &[&str], uris: &[&str]) -> Pair {
+fn issue_to(authority: &Authority, names: &[&str], uris: &[&str]) -> Identity {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
     let uris = uris
@@ -68,27 +63,10 @@ impl Scene {
     }
 
     /// The status and the JSON of the answer. `None`: the connection ended without an answer.
-    async fn ask(&self, certificate: Option<&Pair>, request: Request) -> Option<(u16, Value)> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut roots = rustls::RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(self.server.roots().as_bytes()).unwrap();
-        roots.add(root).unwrap();
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let config = match certificate {
-            None => config.with_no_client_auth(),
-            Some((certificate, key)) => {
-                let chain = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-                config.with_client_auth_cert(vec![chain], key).unwrap()
-            }
-        };
-        let stream = tokio::net::TcpStream::connect(self.proxy.address());
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        let name = "localhost".try_into().unwrap();
-        let stream = connector.connect(name, stream.await.unwrap()).await.ok()?;
+    async fn ask(&self, certificate: Option<&Identity>, request: Request) -> Option<(u16, Value)> {
+        let trusted = [&self.server];
+        let stream = tls_client::connect(self.proxy.address(), &trusted, certificate);
+        let stream = stream.await.ok()?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
         tokio::spawn(connection);
         let response = sender.send_request(request.into_http()).await.ok()?;
@@ -97,14 +75,14 @@ impl Scene {
         Some((status, serde_json::from_slice(&body).unwrap_or_default()))
     }
 
-    async fn make_task(&self, certificate: &Pair) -> Task {
+    async fn make_task(&self, certificate: &Identity) -> Task {
         let call = self.client().calling("echo", json!({"text": "x"}));
         let (status, answer) = self.ask(Some(certificate), call).await.unwrap();
         let id = answer["result"]["taskId"].as_str();
         Task::by_id(id.unwrap_or_else(|| panic!("{status} {answer}")).to_owned())
     }
 
-    async fn get(&self, certificate: &Pair, task: &Task) -> (u16, Value) {
+    async fn get(&self, certificate: &Identity, task: &Task) -> (u16, Value) {
         let request = self.client().asking("tasks/get", task);
         self.ask(Some(certificate), request).await.unwrap()
     }

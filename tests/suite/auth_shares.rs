@@ -9,8 +9,12 @@ use crate::support::{Config, Era, PATIENCE, Rig, eventually};
 
 async fn behind(issuer: &Issuer, limits: &str) -> Rig {
     let config = Config::always().section("limits", limits);
+    started(issuer, Era::Modern, config).await
+}
+
+async fn started(issuer: &Issuer, era: Era, config: Config) -> Rig {
     let config = config.section("admin", "listen = \"127.0.0.1:0\"");
-    let rig = Rig::start(Era::Modern, issuer.wanted_by(config, "")).await;
+    let rig = Rig::start(era, issuer.wanted_by(config, "")).await;
     rig.proxy
         .until_said("the keys of an issuer were fetched", 1)
         .await;
@@ -74,4 +78,28 @@ async fn one_caller_leaves_calls_to_others() {
         (answer.status == 200).then_some(()).ok_or(answer.body)
     })
     .await;
+}
+
+/// A call waits for a session of its caller, while there are sessions for others.
+#[tokio::test]
+async fn one_caller_leaves_sessions_to_others() {
+    let issuer = Issuer::start().await;
+    let config = Config::always().section("upstream", "sessions_max = 2");
+    let rig = started(&issuer, Era::Legacy, config).await;
+    let alice = || rig.client().named(issuer.token("alice"));
+    let hold = async |nonce| alice().call("held", json!({"nonce": nonce})).await;
+    let first = hold("first").await.into_task();
+    rig.upstream.until_started("first").await;
+    let second = hold("second").await.into_task();
+    let bob = rig.client().named(issuer.token("bob"));
+    for _ in 0..3 {
+        let task = bob.call("echo", json!({"text": "x"})).await.into_task();
+        bob.until(&task, "completed").await;
+    }
+    assert_eq!(rig.upstream.tally("second").started, 0);
+    rig.upstream.release("first");
+    alice().until(&first, "completed").await;
+    rig.upstream.until_started("second").await;
+    rig.upstream.release("second");
+    alice().until(&second, "completed").await;
 }

@@ -33,6 +33,8 @@ mod relay;
 )]
 mod sse_server;
 mod support;
+#[path = "../support/tls_client.rs"]
+mod tls_client;
 #[path = "../support/tls.rs"]
 mod tls_server;
 
@@ -83,6 +85,7 @@ mod malformed;
 mod memory;
 mod native;
 mod operators;
+mod operators_board;
 mod operators_callers;
 mod operators_log;
 mod operators_tasks;

@@ -1,20 +1,29 @@
 //! The wrapped server over TLS and behind a socket, with headers of ours, as operators set it up.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
 use hyper::Method;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 use rustls::version::TLS13;
 use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::authority::Authority;
 use crate::relay::{Relay, over_socket, terms};
-use crate::support::{Client, Config, Era, Proxy, TempDir, Upstream, in_both_eras};
+use crate::support::{
+    Client, Config, Era, PATIENCE, Proxy, TempDir, Upstream, eventually, in_both_eras,
+};
+use crate::tls_client;
 
 in_both_eras!(
     a_socket_is_wrapped,
     certificates_are_changed_under_a_running_call,
+    certificates_are_changed_under_load,
     headers_of_ours_arrive_once_and_are_not_logged,
 );
 
@@ -81,6 +90,141 @@ async fn certificates_are_changed_under_a_running_call(era: Era) {
     client.until(&task, "completed").await;
     assert_eq!(upstream.tally("held").started, 1);
     assert!(!proxy.log().contains("hunter2"), "{}", proxy.log());
+}
+
+/// Both ends get other certificates again and again. No kept connection ends, no new one fails, no call is lost.
+async fn certificates_are_changed_under_load(era: Era) {
+    let authorities = Arc::new([Authority::new(), Authority::new()]);
+    let clients = Authority::new();
+    let upstream = Upstream::start(era).await;
+    let server = |authority: &Authority| terms(authority.issue(), Some(&clients), &TLS13);
+    let relay = Relay::over_tls(server(&authorities[0]), upstream.address()).await;
+    let files = TempDir::new();
+    let put = |name: &str, text: &str| {
+        let path = files.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let write = |authority: &Authority| {
+        let (certificate, key) = authority.issue();
+        let [certificate, key] =
+            [("shown", certificate), ("shown.key", key)].map(|(n, t)| put(n, &t));
+        let (ours, our_key) = clients.issue();
+        let [ours, our_key] = [("ours", ours), ("ours.key", our_key)].map(|(n, t)| put(n, &t));
+        let roots = put("roots", &(authorities[0].roots() + &authorities[1].roots()));
+        [
+            format!("certificate = {certificate:?}\nkey = {key:?}"),
+            format!("roots = {roots:?}\ncertificate = {ours:?}\nkey = {our_key:?}"),
+        ]
+    };
+    let [listener, to_server] = write(&authorities[0]);
+    let config = Config::auto("10s")
+        .section("listen.tls", &listener)
+        .section("upstream.tls", &to_server);
+    let proxy = config.start(&relay.url("localhost")).await;
+    let load = Load::start(&proxy, &authorities);
+    for round in 1..=CHANGES {
+        let [old, new] = [(round + 1) % 2, round % 2].map(|one| &authorities[one]);
+        write(new);
+        relay.change(server(new));
+        proxy.hang_up();
+        // The files of the listener, and those for the server.
+        proxy.until_said("read anew", 2 * round).await;
+        assert!(is_trusted(&proxy, new).await && !is_trusted(&proxy, old).await);
+        load.goes_on().await;
+    }
+    let (calls, connections) = load.end().await;
+    println!("{calls} calls on {connections} connections");
+    assert_eq!(upstream.tally("echo").finished as usize, calls);
+}
+
+const CHANGES: usize = 6;
+
+/// Clients that call without a pause: some on one connection each, one on a new connection each time.
+struct Load {
+    calls: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+    stop: CancellationToken,
+    clients: JoinSet<()>,
+}
+
+impl Load {
+    const KEPT: usize = 8;
+
+    fn start(proxy: &Proxy, authorities: &Arc<[Authority; 2]>) -> Self {
+        let mut load = Self {
+            calls: Arc::default(),
+            connections: Arc::default(),
+            stop: CancellationToken::new(),
+            clients: JoinSet::new(),
+        };
+        let client = Client::of(proxy.address());
+        for number in 0..=Self::KEPT {
+            let (client, authorities) = (client.clone(), Arc::clone(authorities));
+            let (calls, connections) = (Arc::clone(&load.calls), Arc::clone(&load.connections));
+            let stop = load.stop.clone();
+            load.clients.spawn(async move {
+                let mut kept = None;
+                while !stop.is_cancelled() {
+                    let mut sender = if let Some(sender) = kept.take() {
+                        sender
+                    } else {
+                        connections.fetch_add(1, Ordering::Relaxed);
+                        sender_of(&client, &authorities).await
+                    };
+                    echo(&client, &mut sender).await;
+                    calls.fetch_add(1, Ordering::Relaxed);
+                    kept = (number < Self::KEPT).then_some(sender);
+                }
+            });
+        }
+        load
+    }
+
+    /// Waits for some more calls.
+    async fn goes_on(&self) {
+        let before = self.calls.load(Ordering::Relaxed);
+        let more = async || {
+            let calls = self.calls.load(Ordering::Relaxed);
+            if calls > before + 20 {
+                Ok(())
+            } else {
+                Err(calls)
+            }
+        };
+        eventually(PATIENCE, "calls go on", more).await;
+    }
+
+    /// How many calls there were, on how many connections.
+    async fn end(mut self) -> (usize, usize) {
+        self.stop.cancel();
+        while let Some(ended) = self.clients.join_next().await {
+            ended.unwrap();
+        }
+        let [calls, connections] =
+            [self.calls, self.connections].map(|n| n.load(Ordering::Relaxed));
+        (calls, connections)
+    }
+}
+
+async fn sender_of(client: &Client, authorities: &[Authority; 2]) -> SendRequest<Full<Bytes>> {
+    let trusted: Vec<&Authority> = authorities.iter().collect();
+    let stream = tls_client::connect(client.address(), &trusted, None)
+        .await
+        .unwrap();
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+async fn echo(client: &Client, sender: &mut SendRequest<Full<Bytes>>) {
+    sender.ready().await.unwrap();
+    let request = client.calling("echo", json!({"text": "on and on"}));
+    let response = sender.send_request(request.into_http()).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8_lossy(&body);
+    assert!(text.contains("on and on"), "{text}");
 }
 
 async fn headers_of_ours_arrive_once_and_are_not_logged(era: Era) {
@@ -164,21 +308,9 @@ async fn the_listeners_certificate_is_read_anew() {
 
 /// Whether the proxy shows a certificate that this authority signed.
 async fn is_trusted(proxy: &Proxy, authority: &Authority) -> bool {
-    let mut roots = rustls::RootCertStore::empty();
-    let root = CertificateDer::from_pem_slice(authority.roots().as_bytes()).unwrap();
-    roots.add(root).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let stream = tokio::net::TcpStream::connect(proxy.address())
-        .await
-        .unwrap();
-    let name = "localhost".try_into().unwrap();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    connector.connect(name, stream).await.is_ok()
+    let trusted = [authority];
+    let connected = tls_client::connect(proxy.address(), &trusted, None);
+    connected.await.is_ok()
 }
 
 #[test]

@@ -17,6 +17,7 @@ in_both_eras!(
     a_held_call_streams_its_progress,
     a_question_waits_in_the_task,
     a_cancelled_task_is_cancelled_at_the_server,
+    a_process_that_one_caller_is_done_with_makes_room_for_another,
     a_dead_process_fails_its_task_and_the_next_call_has_another,
     changes_of_the_server_are_heard,
     no_process_outlives_a_kill,
@@ -141,12 +142,7 @@ async fn a_cancelled_task_is_cancelled_at_the_server(era: Era) {
     let client = Client::of(proxy.address());
     let task = client.call("hold", json!({"nonce": "a"})).await.into_task();
     // What was not sent yet needs no cancel.
-    eventually(PATIENCE, "the server has it", async || {
-        let seen = seen(&client).await;
-        let hold = seen.iter().any(|m| m["params"]["name"] == "hold");
-        hold.then_some(()).ok_or_else(|| json!(seen))
-    })
-    .await;
+    until_held(&client).await;
     client.cancel(&task).await.assert_acknowledged();
     client.until(&task, "cancelled").await;
     let told = async || {
@@ -160,6 +156,29 @@ async fn a_cancelled_task_is_cancelled_at_the_server(era: Era) {
         Ok::<_, Value>(())
     };
     eventually(Duration::from_secs(2), "the server is told", told).await;
+}
+
+async fn until_held(client: &Client) {
+    eventually(PATIENCE, "the server has it", async || {
+        let seen = seen(client).await;
+        let hold = seen.iter().any(|m| m["params"]["name"] == "hold");
+        hold.then_some(()).ok_or_else(|| json!(seen))
+    })
+    .await;
+}
+
+/// Each caller has a process of its own, and there may be one.
+async fn a_process_that_one_caller_is_done_with_makes_room_for_another(era: Era) {
+    let proxy = proxy_with(era, "children_max = 1").await;
+    let [alice, bob] = ["alice", "bob"].map(|who| Client::of(proxy.address()).named(who));
+    let hold = async |client: &Client| client.call("hold", json!({"nonce": "a"})).await;
+    let hers = hold(&alice).await.into_task();
+    until_held(&alice).await;
+    let his = hold(&bob).await.into_task();
+    release(&alice).await;
+    alice.until(&hers, "completed").await;
+    release(&bob).await;
+    bob.until(&his, "completed").await;
 }
 
 async fn a_dead_process_fails_its_task_and_the_next_call_has_another(era: Era) {

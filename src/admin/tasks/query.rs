@@ -16,6 +16,7 @@ pub(super) struct TaskQuery {
     caller: Option<String>,
     replica: Option<String>,
     older_than_ms: u64,
+    counts_all: bool,
     sort: TaskOrder,
     limit: Option<usize>,
     pub(super) offset: usize,
@@ -47,6 +48,9 @@ const STATES: [(&str, StateFilter); 7] = [
     ("cancelled", StateFilter::Is(Status::Cancelled)),
 ];
 
+/// What is counted: the tasks that the filter of the state needs, or ended tasks in any case, which costs a look at each.
+const COUNTS: [(&str, bool); 2] = [("read", false), ("all", true)];
+
 const ORDERS: [(&str, TaskOrder); 3] = [
     ("newest", TaskOrder::Newest),
     ("oldest", TaskOrder::Oldest),
@@ -61,6 +65,7 @@ impl TaskQuery {
             match &*key {
                 "state" => read.state = Some(word("state", &value, &STATES)?),
                 "sort" => read.sort = word("sort", &value, &ORDERS)?,
+                "counts" => read.counts_all = word("counts", &value, &COUNTS)?,
                 "tool" => read.tool = Some(value.into_owned()),
                 "caller" => read.caller = Some(value.into_owned()),
                 "replica" => read.replica = Some(value.into_owned()),
@@ -70,7 +75,7 @@ impl TaskQuery {
                 other => {
                     return Err(format!(
                         "{other} is no filter; there are state, tool, caller, replica, older (seconds), \
-                         sort, limit and offset"
+                         sort, limit, offset and counts"
                     ));
                 }
             }
@@ -82,13 +87,14 @@ impl TaskQuery {
         self.limit.unwrap_or(LIMIT).min(LIMIT_MAX)
     }
 
-    /// Whether tasks that have ended can be on the list.
+    /// Whether tasks that have ended can be on the list, or are counted.
     pub(super) fn wants_ended(&self) -> bool {
-        match self.state {
-            None | Some(StateFilter::Ended) => true,
-            Some(StateFilter::Open) => false,
-            Some(StateFilter::Is(status)) => status.is_terminal(),
-        }
+        self.counts_all
+            || match self.state {
+                None | Some(StateFilter::Ended) => true,
+                Some(StateFilter::Open) => false,
+                Some(StateFilter::Is(status)) => status.is_terminal(),
+            }
     }
 
     /// Whether the task passes all filters but that of the state, which the counts leave out.
@@ -181,6 +187,8 @@ mod tests {
             ..old
         };
         assert!(query.counts(&ended, 11_000) && !query.has_state(&ended));
+        let all = TaskQuery::read("state=open&counts=all").unwrap();
+        assert!(all.wants_ended() && !all.has_state(&ended));
         let ended_only = TaskQuery::read("state=cancelled").unwrap();
         assert!(ended_only.wants_ended() && ended_only.has_state(&ended));
     }

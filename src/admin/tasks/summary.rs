@@ -1,8 +1,10 @@
 //! A task as an operator sees it: one line of the list, and one task with its timeline. Pure.
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::mcp::error::own_failure;
+use crate::mcp::json::Object;
 use crate::mcp::result::is_tool_error;
 use crate::task::id::Incarnation;
 use crate::task::state::{Leg, Outcome, Payload, Question, QuestionStage, Task};
@@ -104,6 +106,7 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
                 "key": &*question.key,
                 "asked": rfc3339(question.asked_ms),
                 "request": request,
+                "fields": fields(request),
             })
         })
         .collect();
@@ -116,6 +119,20 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
         put("result", result(task, payloads.result));
     }
     whole
+}
+
+/// The names of the fields of a form, in the order of the server, which JSON objects on their way to a reader do not keep.
+fn fields(request: &RawValue) -> Vec<String> {
+    let request = Object::parse(request.get()).unwrap_or_default();
+    let properties = request
+        .get_object("params")
+        .and_then(|params| params.get_object("requestedSchema"))
+        .and_then(|schema| schema.get_object("properties"))
+        .unwrap_or_default();
+    properties
+        .iter()
+        .map(|(name, _)| name.to_string())
+        .collect()
 }
 
 /// What happened and when, as far as the record knows.
@@ -181,8 +198,6 @@ fn result(task: &Task, kept: Option<&str>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
-
     use super::*;
     use crate::mcp::error::{Failure, Reason, SideEffect};
     use crate::task::machine::tests::task;
@@ -207,6 +222,14 @@ mod tests {
             (&line["reason"], &line["effect"]),
             (&json!("owner_lost"), &json!("unknown"))
         );
+    }
+
+    #[test]
+    fn the_fields_of_a_form_stay_in_the_order_of_the_server() {
+        let properties = r#"{"params":{"requestedSchema":{"properties":{"zip":{},"age":{}}}}}"#;
+        let request = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        assert_eq!(fields(&request(properties)), ["zip", "age"]);
+        assert_eq!(fields(&request(r#"{"method":"roots/list"}"#)), [""; 0]);
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl LineServer {
         let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
             session
         } else {
-            let permit = self.pool.permit().await?;
+            let permit = self.pool.permit(Some(caller)).await?;
             let start = self.pool.source.start(permit, credentials, |writer| {
                 LineSession::new(writer, caller, false)
             });

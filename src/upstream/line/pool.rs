@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use crate::mcp::error::Failure;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -17,7 +15,9 @@ use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::source::LineSource;
 use crate::upstream::line::spare::{HandoverListener, Spare, SparePlace};
 use crate::upstream::no_session::NoSession;
-use crate::upstream::pool::{Held, IDLE, MayAsk, PoolLimits, SessionKey, SessionPool, Started};
+use crate::upstream::pool::{
+    Held, IDLE, MayAsk, PoolLimits, SessionKey, SessionPermit, SessionPool, Started, UsedUp,
+};
 
 /// A line in use.
 pub(in crate::upstream) type HeldLine = Held<SharedLine>;
@@ -65,7 +65,9 @@ impl LinePool {
             })
         };
         let has_spare = self.spare_place.fits(key.era);
-        let held = self.lines.get(key, asks, has_spare, start).await?;
+        let make_room = |_: &SessionPool<SharedLine>, used_up| self.make_room(used_up);
+        let getting = self.lines.get(key, asks, has_spare, make_room, start);
+        let held = getting.await?;
         held.session.writer().renew(credentials);
         Ok(held)
     }
@@ -82,7 +84,7 @@ impl LinePool {
     async fn start(
         &self,
         key: &SessionKey,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<SessionPermit>,
         credentials: Option<&Credentials>,
     ) -> Result<Arc<SharedLine>, NoSession> {
         if let Some(line) = self.go_on(key).await {
@@ -90,7 +92,7 @@ impl LinePool {
         }
         let permit = match permit {
             Some(permit) => permit,
-            None => self.permit().await?,
+            None => self.permit(Some(key.caller)).await?,
         };
         self.starts.fetch_add(1, Ordering::Relaxed);
         let (declared, tools) = (Arc::clone(&key.declared), Arc::clone(&self.tools));
@@ -120,7 +122,7 @@ impl LinePool {
 
     /// Starts a process that no caller uses yet.
     pub(super) async fn start_process(&self) -> Result<Arc<HandoverListener>, NoSession> {
-        let permit = self.permit().await?;
+        let permit = self.permit(None).await?;
         let tools = Arc::clone(&self.tools);
         let start = self.source.start(permit, None, |writer| {
             HandoverListener::new(SharedLine::new(writer, "{}".into(), tools))
@@ -137,15 +139,22 @@ impl LinePool {
         }
     }
 
-    /// The right to start one more line. When all are in use, the line that was unused for longest is ended. A
-    /// client's session holds state, so it is ended only when no other line is unused.
-    pub(in crate::upstream) async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let make_room = |lines: &SessionPool<SharedLine>| {
-            self.spare_place.close_unused(Duration::ZERO)
-                || lines.close_longest_unused()
-                || self.sessions.make_room()
-        };
-        self.lines.permit(make_room).await
+    /// The right to start one more line, for that caller or for raincheck itself. When all are in use, the line that
+    /// was unused for longest is ended. A client's session holds state, so it is ended only when no other line is
+    /// unused.
+    pub(in crate::upstream) async fn permit(
+        &self,
+        caller: Option<[u8; 16]>,
+    ) -> Result<SessionPermit, Failure> {
+        let make_room = |_: &SessionPool<SharedLine>, used_up| self.make_room(used_up);
+        self.lines.permit(caller, make_room).await
+    }
+
+    fn make_room(&self, used_up: UsedUp) -> bool {
+        // The spare process is no caller's.
+        (used_up == UsedUp::Everything && self.spare_place.close_unused(Duration::ZERO))
+            || self.lines.close_longest_unused(used_up)
+            || self.sessions.make_room(used_up)
     }
 
     /// Ends lines that were unused for long, and forgets those that have ended.

@@ -64,7 +64,7 @@ pub(super) async fn probe(pool: &LinePool) -> Result<Era, NoSession> {
 
 /// Finds out the era over a new line, whatever was found out before.
 pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, NoSession> {
-    let permit = pool.permit().await?;
+    let permit = pool.permit(None).await?;
     let tools = Arc::clone(&pool.tools);
     let start = pool.source.start(permit, None, |writer| {
         SharedLine::new(writer, "{}".into(), tools)
@@ -102,7 +102,7 @@ async fn end_probe(
 /// Sends `initialize` to a new process. A program that speaks both eras may keep to the first one that it
 /// reads, so the process that has read `server/discover` cannot be used.
 pub(super) async fn takes_sessions(pool: &LinePool) -> Option<legacy_sessions::SessionsAnswer> {
-    let permit = pool.permit().await.ok()?;
+    let permit = pool.permit(None).await.ok()?;
     let tools = Arc::clone(&pool.tools);
     let start = pool.source.start(permit, None, |writer| {
         SharedLine::new(writer, "{}".into(), tools)

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::lock::Mutex;
 use crate::upstream::line::session::LineSession;
+use crate::upstream::pool::UsedUp;
 
 /// A session whose client has neither sent nor read anything for this long is ended, as servers do. The time is
 /// long because a session holds what a user has done in it.
@@ -52,10 +53,15 @@ impl LineSessions {
         (session.caller == caller && session.is_open()).then(|| Arc::clone(session))
     }
 
-    /// Ends the session that was unused for longest, if that is long enough. False where there is none.
-    pub(super) fn make_room(&self) -> bool {
+    /// Ends the session that was unused for longest, of those that would help, if that is long enough. False where there
+    /// is none.
+    pub(super) fn make_room(&self, used_up: UsedUp) -> bool {
         let by_id = self.by_id();
         let open = by_id.values().filter(|session| session.is_open());
+        let open = open.filter(|session| match used_up {
+            UsedUp::Everything => true,
+            UsedUp::ShareOf(caller) => session.caller == caller,
+        });
         let idle = open.filter_map(|session| Some((session.idle_since()?, session)));
         let longest = idle.min_by_key(|(since, _)| *since);
         let is_silent = |since| Instant::now().saturating_duration_since(since) >= SILENT;

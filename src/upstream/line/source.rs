@@ -3,7 +3,6 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,6 +11,7 @@ use crate::upstream::credentials::Credentials;
 use crate::upstream::line::health::LineHealth;
 use crate::upstream::line::writer::{LineListener, LineWriter};
 use crate::upstream::no_session::NoSession;
+use crate::upstream::pool::SessionPermit;
 use crate::upstream::sse::Dialer;
 use crate::upstream::stdio;
 use crate::upstream::stdio::child::ProcessLauncher;
@@ -29,7 +29,7 @@ impl LineSource {
     /// the caller that will use it.
     pub(super) async fn start<E: LineListener>(
         &self,
-        permit: OwnedSemaphorePermit,
+        permit: SessionPermit,
         credentials: Option<&Credentials>,
         listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, NoSession> {

@@ -1,13 +1,15 @@
 //! The place of one session in the pool, and the right to use it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
-use tokio::sync::{OnceCell, OwnedSemaphorePermit};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::lock::Mutex;
+use crate::upstream::pool::key::SessionKey;
+use crate::upstream::pool::permits::SessionPermit;
 use crate::upstream::pool::rule::{MayAsk, Questions, SessionState};
 
 /// A session that a pool can keep.
@@ -24,21 +26,35 @@ pub(in crate::upstream) trait PooledSession:
     fn close_unused(self: &Arc<Self>);
 }
 
+/// What keeps the slots.
+pub(super) trait SlotHome<S: PooledSession>: fmt::Debug + Send + Sync {
+    /// No request uses the session any more.
+    fn freed(&self, slot: &Arc<Slot<S>>);
+}
+
 /// The place of one session, from before it is started.
 #[derive(Debug)]
-pub(super) struct Slot<S> {
+pub(super) struct Slot<S: PooledSession> {
+    pub(super) key: SessionKey,
+    home: Weak<dyn SlotHome<S>>,
     pub(super) session: OnceCell<Arc<S>>,
     users: AtomicUsize,
     askers: AtomicUsize,
     /// When the last user left.
     used: Mutex<Instant>,
     /// For the first who starts the session; and for as long as the session is kept, unless that keeps it itself.
-    pub(super) permit: Mutex<Option<OwnedSemaphorePermit>>,
+    pub(super) permit: Mutex<Option<SessionPermit>>,
 }
 
 impl<S: PooledSession> Slot<S> {
-    pub(super) fn new(permit: Option<OwnedSemaphorePermit>) -> Arc<Self> {
+    pub(super) fn new(
+        key: SessionKey,
+        home: Weak<dyn SlotHome<S>>,
+        permit: Option<SessionPermit>,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            key,
+            home,
             session: OnceCell::new(),
             users: AtomicUsize::new(0),
             askers: AtomicUsize::new(0),
@@ -70,12 +86,12 @@ impl<S: PooledSession> Slot<S> {
 
 /// The right of one request to use a session. Dropped when the request is over.
 #[derive(Debug)]
-pub(super) struct SlotUse<S> {
+pub(super) struct SlotUse<S: PooledSession> {
     pub(super) slot: Arc<Slot<S>>,
     asks: MayAsk,
 }
 
-impl<S> SlotUse<S> {
+impl<S: PooledSession> SlotUse<S> {
     pub(super) fn of(slot: &Arc<Slot<S>>, asks: MayAsk) -> Self {
         slot.users.fetch_add(1, Ordering::Relaxed);
         if asks == MayAsk::Maybe {
@@ -88,24 +104,27 @@ impl<S> SlotUse<S> {
     }
 }
 
-impl<S> Drop for SlotUse<S> {
+impl<S: PooledSession> Drop for SlotUse<S> {
     fn drop(&mut self) {
         *self.slot.used.lock() = Instant::now();
         if self.asks == MayAsk::Maybe {
             self.slot.askers.fetch_sub(1, Ordering::Relaxed);
         }
-        self.slot.users.fetch_sub(1, Ordering::Relaxed);
+        let is_last = self.slot.users.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last && let Some(home) = self.slot.home.upgrade() {
+            home.freed(&self.slot);
+        }
     }
 }
 
 /// A session in use. Dropped when its request is over.
 #[derive(Debug)]
-pub(in crate::upstream) struct Held<S> {
+pub(in crate::upstream) struct Held<S: PooledSession> {
     pub(in crate::upstream) session: Arc<S>,
     pub(super) slot: SlotUse<S>,
 }
 
-impl<S> Held<S> {
+impl<S: PooledSession> Held<S> {
     /// The same session for one more request of the same call, which may ask as that call may.
     pub(in crate::upstream) fn also(&self) -> Self {
         Self {

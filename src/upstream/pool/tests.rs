@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
 use super::*;
+use crate::mcp::version::Era;
 use crate::telemetry::metrics::METRICS;
 
 #[derive(Debug, Default)]
@@ -27,8 +28,17 @@ impl PooledSession for FakeSession {
 type FakePool = Arc<SessionPool<FakeSession>>;
 
 fn pool(sharing: Sharing, sessions_max: usize) -> FakePool {
+    pool_with_shares(sharing, sessions_max, None)
+}
+
+fn pool_with_shares(
+    sharing: Sharing,
+    sessions_max: usize,
+    of_each_caller: Option<usize>,
+) -> FakePool {
     let limits = PoolLimits {
         sessions_max,
+        of_each_caller,
         setting: "sessions_max",
         wait: Duration::from_secs(1),
         sharing,
@@ -42,17 +52,21 @@ fn key(caller: u8) -> SessionKey {
 
 async fn get(pool: &FakePool, caller: u8) -> Result<Held<FakeSession>, NoSession> {
     let there = Arc::clone(pool);
-    let start = |permit| async move {
-        let permit = match permit {
-            Some(permit) => permit,
-            None => there.permit(SessionPool::close_longest_unused).await?,
+    let start = move |permit| async move {
+        let permit = if let Some(permit) = permit {
+            permit
+        } else {
+            let make_room = SessionPool::close_longest_unused;
+            there.permit(Some([caller; 16]), make_room).await?
         };
         Ok(Started {
             session: Arc::default(),
             permit: Some(permit),
         })
     };
-    pool.get(&key(caller), MayAsk::Maybe, false, start).await
+    let make_room = SessionPool::close_longest_unused;
+    pool.get(&key(caller), MayAsk::Maybe, false, make_room, start)
+        .await
 }
 
 #[tokio::test]
@@ -76,7 +90,7 @@ async fn a_slow_start_holds_up_its_own_key_only_and_goes_on_without_its_caller()
         })
     };
     let key = key(1);
-    let mut slow = Box::pin(pool.get(&key, MayAsk::Maybe, false, start));
+    let mut slow = Box::pin(pool.get(&key, MayAsk::Maybe, false, |_, _| false, start));
     assert!(futures_util::poll!(&mut slow).is_pending());
     get(&pool, 2).await.unwrap();
     drop(slow);
@@ -100,6 +114,104 @@ async fn sessions_are_bounded_and_an_unused_one_makes_room() {
     drop(one);
     get(&pool, 2).await.unwrap();
     assert!(!unused.is_open() && two.session.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_gets_the_session_that_another_gives_back() {
+    let pool = pool(Sharing::Never, 1);
+    let first = get(&pool, 1).await.unwrap();
+    let session = Arc::clone(&first.session);
+    let [mut second, mut third] = [1, 1].map(|caller| Box::pin(get(&pool, caller)));
+    assert!(futures_util::poll!(&mut second).is_pending());
+    assert!(futures_util::poll!(&mut third).is_pending());
+    drop(first);
+    let second = second.await.unwrap();
+    assert!(Arc::ptr_eq(&second.session, &session));
+    drop(second);
+    assert!(Arc::ptr_eq(&third.await.unwrap().session, &session));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_given_back_makes_room_for_another_caller_that_waits() {
+    let pool = pool(Sharing::Never, 2);
+    let [one, two] = [get(&pool, 1).await.unwrap(), get(&pool, 1).await.unwrap()];
+    let [of_one, of_two] = [&one, &two].map(|held| Arc::clone(&held.session));
+    let mut waiting = Box::pin(get(&pool, 2));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    drop(one);
+    assert!(!of_one.is_open(), "it was ended");
+    drop(two);
+    assert!(of_two.is_open(), "one was enough");
+    waiting.await.unwrap();
+    // Whoever wants no session of a key waits for a permit alone.
+    let held = get(&pool, 1).await.unwrap();
+    let mut permit = Box::pin(pool.permit(None, |_, _| false));
+    assert!(futures_util::poll!(&mut permit).is_pending());
+    drop(held);
+    assert!(permit.await.is_ok() && !of_two.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_not_given_to_a_call_that_waits_no_longer() {
+    let pool = pool(Sharing::Never, 1);
+    let first = get(&pool, 1).await.unwrap();
+    let session = Arc::clone(&first.session);
+    let mut gone = Box::pin(get(&pool, 1));
+    assert!(futures_util::poll!(&mut gone).is_pending());
+    drop(gone);
+    drop(first);
+    assert!(session.is_open());
+    assert!(Arc::ptr_eq(&get(&pool, 1).await.unwrap().session, &session));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_has_its_share_makes_room_of_its_own() {
+    let pool = pool_with_shares(Sharing::Never, 4, Some(2));
+    let [one, two] = [get(&pool, 1).await.unwrap(), get(&pool, 1).await.unwrap()];
+    let other = get(&pool, 2).await.unwrap();
+    let of_other = Arc::clone(&other.session);
+    drop(other);
+    assert!(get(&pool, 1).await.is_err(), "in time");
+    assert!(of_other.is_open(), "it would not have helped");
+    drop((one, two));
+    // The same caller with other capabilities needs another session.
+    let declared = SessionKey::new(Era::Legacy, [1; 16], "{\"sampling\":{}}");
+    let there = Arc::clone(&pool);
+    let start = |_| async move {
+        let permit = there.permit(Some([1; 16]), SessionPool::close_longest_unused);
+        Ok(Started {
+            session: Arc::default(),
+            permit: Some(permit.await?),
+        })
+    };
+    let held = pool
+        .get(
+            &declared,
+            MayAsk::Maybe,
+            false,
+            SessionPool::close_longest_unused,
+            start,
+        )
+        .await;
+    assert!(held.is_ok() && of_other.is_open());
+}
+
+#[tokio::test]
+async fn a_caller_that_has_its_share_of_processes_shares_them() {
+    let pool = pool_with_shares(Sharing::AtTheLimit, 4, Some(2));
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(get(&pool, 1).await.unwrap());
+    }
+    let shared = held
+        .iter()
+        .filter(|h| Arc::ptr_eq(&h.session, &held[0].session));
+    assert_eq!(shared.count(), 2);
+    let other = get(&pool, 2).await.unwrap();
+    assert!(
+        held.iter()
+            .all(|h| !Arc::ptr_eq(&h.session, &other.session))
+    );
 }
 
 #[tokio::test(start_paused = true)]

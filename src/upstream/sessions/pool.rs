@@ -4,7 +4,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -15,7 +14,9 @@ use crate::upstream::failures::{INVALID_WORDS, UNREACHABLE};
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
 use crate::upstream::no_session::NoSession;
-use crate::upstream::pool::{Held, MayAsk, PoolLimits, SessionKey, SessionPool, Sharing, Started};
+use crate::upstream::pool::{
+    Held, MayAsk, PoolLimits, SessionKey, SessionPermit, SessionPool, Sharing, Started,
+};
 use crate::upstream::sessions::server_stream::OwnStream;
 use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
@@ -88,7 +89,16 @@ impl HttpSessionPool {
         credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
         let start = self.start(key, credentials);
-        let held = self.sessions.get(key, MayAsk::Maybe, false, start).await?;
+        let held = self
+            .sessions
+            .get(
+                key,
+                MayAsk::Maybe,
+                false,
+                SessionPool::close_longest_unused,
+                start,
+            )
+            .await?;
         held.session.renew(credentials);
         Ok(self.lease(held))
     }
@@ -135,15 +145,17 @@ impl HttpSessionPool {
         &self,
         key: &SessionKey,
         credentials: Option<&Credentials>,
-    ) -> impl FnOnce(Option<OwnedSemaphorePermit>) -> Starting + Send + 'static {
+    ) -> impl FnOnce(Option<SessionPermit>) -> Starting + Send + 'static {
         let (starter, sessions) = (self.starter.clone(), Arc::clone(&self.sessions));
         let (key, credentials) = (key.clone(), credentials.cloned());
         let is_shared = !self.is_exclusive();
         move |permit| {
             Box::pin(async move {
-                let permit = match permit {
-                    Some(permit) => permit,
-                    None => sessions.permit(SessionPool::close_longest_unused).await?,
+                let permit = if let Some(permit) = permit {
+                    permit
+                } else {
+                    let make_room = SessionPool::close_longest_unused;
+                    sessions.permit(Some(key.caller), make_room).await?
                 };
                 let initializing = starter.initialize(&key, credentials.as_ref());
                 let session = tokio::time::timeout(FIRST_WORDS, initializing).await;

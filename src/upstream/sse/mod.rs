@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use hyper::Uri;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +32,7 @@ use crate::upstream::line::health::LineHealth;
 use crate::upstream::line::overlong::too_large;
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::no_session::NoSession;
+use crate::upstream::pool::SessionPermit;
 use crate::upstream::server_message;
 
 /// How long a server may take to open a stream and to name its endpoint there.
@@ -74,7 +75,7 @@ impl Dialer {
     /// quickly. If the future is dropped, the stream is closed.
     pub(super) async fn start<E: LineListener>(
         &self,
-        permit: OwnedSemaphorePermit,
+        permit: SessionPermit,
         credentials: Option<&Credentials>,
         listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, NoSession> {
@@ -157,7 +158,7 @@ struct SseLine<E> {
     poster: Poster<E>,
     writer: LineWriter,
     services: TaskTracker,
-    _permit: OwnedSemaphorePermit,
+    _permit: SessionPermit,
 }
 
 impl<E: LineListener> SseLine<E> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,6 +24,7 @@ use crate::upstream::line::health::LineHealth;
 use crate::upstream::line::overlong::{Overlong, OverlongVerdict, too_large};
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::obstacle::{Obstacle, Obstacles};
+use crate::upstream::pool::SessionPermit;
 use crate::upstream::server_message;
 use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;
@@ -71,7 +72,7 @@ impl ProcessLauncher {
     /// quickly, and fails at once if the program cannot be run.
     pub(in crate::upstream) async fn start<E: LineListener>(
         &self,
-        permit: OwnedSemaphorePermit,
+        permit: SessionPermit,
         listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, Failure> {
         let (pause, cannot_run) = {
@@ -145,7 +146,7 @@ struct ChildLife<E> {
     bytes_max: usize,
     /// The child dies with the thread that started it.
     _thread: Arc<Spawner>,
-    _permit: OwnedSemaphorePermit,
+    _permit: SessionPermit,
     _counted: Counted,
 }
 

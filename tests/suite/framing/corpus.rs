@@ -68,7 +68,7 @@ impl Way {
     }
 
     /// The message as a chunk, then what may be one more or a request.
-    fn chunked(&self, lines: &str) -> String {
+    pub(super) fn chunked(&self, lines: &str) -> String {
         let chunk = format!("{:x}\r\n{}\r\n0\r\n\r\n", self.message.len(), self.message);
         self.with("POST /mcp HTTP/1.1", lines) + &chunk + &self.canary()
     }

@@ -2,7 +2,6 @@
 //! before it reads, and the next caller's request goes out on the same connection.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,17 +11,14 @@ use hyper::body::Frame;
 use hyper::client::conn::http2;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use crate::authority::Authority;
 use crate::support::{Client, Config, PATIENCE, Proxy, TempDir, within};
+use crate::tls_client;
 
 mod corpus;
 mod early;
@@ -104,18 +100,9 @@ impl Rig {
     }
 
     async fn seal(&self) -> tokio_rustls::client::TlsStream<TcpStream> {
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(self.authority.roots().as_bytes()).unwrap();
-        roots.add(root).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector = TlsConnector::from(Arc::new(config));
-        let name = ServerName::try_from("localhost").unwrap();
-        connector.connect(name, self.connect().await).await.unwrap()
+        let trusted = [&self.authority];
+        let sealed = tls_client::connect(self.proxy.address(), &trusted, None);
+        sealed.await.unwrap()
     }
 
     /// The status, on a connection that is closed then.
@@ -321,6 +308,32 @@ async fn no_canary_gets_through_on_a_session() {
 #[tokio::test]
 async fn no_canary_gets_through_over_http2() {
     no_canary_gets_through("legacy", Wire::Http2, Way::session()).await;
+}
+
+/// RFC 9112, 6.1: what follows such a request on its connection may be half of another request.
+#[tokio::test]
+async fn a_request_with_a_length_and_chunks_ends_its_connection() {
+    let way = Way::modern();
+    let orders = [
+        "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 7\r\n",
+    ];
+    for wire in [Wire::Http1, Wire::Http2] {
+        let rig = Rig::start("modern", wire).await;
+        for lines in orders {
+            // With a whole request behind the last chunk.
+            let mut stream = TcpStream::connect(rig.proxy.address()).await.unwrap();
+            let bytes = way.chunked(lines).into_bytes();
+            stream.write_all(&bytes).await.unwrap();
+            let mut answer = String::new();
+            let ended = stream.read_to_string(&mut answer);
+            within(PATIENCE, "the end of the connection", ended)
+                .await
+                .unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{wire:?}: {answer}");
+            assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{wire:?}: {answer}");
+        }
+    }
 }
 
 /// A client that asked for no other protocol is not told that it speaks one.

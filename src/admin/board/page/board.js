@@ -1,0 +1,235 @@
+// The page: reads lists, one task and the metrics, again at each event and after a pause.
+
+import { events, getJson, getText, Refused, token } from "./api.js";
+import { showCharts } from "./charts.js";
+import { announce, byId } from "./dom.js";
+import { showList } from "./list.js";
+import { go, place, queryOf } from "./place.js";
+import { isOpen, onChange, showTask } from "./task.js";
+
+/** The pause between two lists, if no event comes: other replicas and progress have no events here. */
+const LIST_MS = 5_000;
+const TASK_MS = 2_000;
+const CHARTS_MS = 15_000;
+/** The shortest pause between two lists. A list of many tasks costs the server more, and is asked for less often. */
+const PAUSE_MIN_MS = 500;
+const PAUSE_FACTOR = 3;
+
+const loops = {
+  list: loop(readList, LIST_MS),
+  task: loop(readTask, TASK_MS),
+  charts: loop(readCharts, CHARTS_MS),
+};
+let asking;
+
+/** Repeats `read` after `pauseMs`, or sooner when it is woken. One read at a time. */
+function loop(read, pauseMs) {
+  let [timer, isReading, isWanted, notBefore] = [undefined, false, false, 0];
+  const run = async () => {
+    clearTimeout(timer);
+    if (isReading || document.hidden || asking) {
+      isWanted = true;
+      return;
+    }
+    [isReading, isWanted] = [true, false];
+    const began = performance.now();
+    try {
+      await read();
+    } catch (error) {
+      fail(error);
+    }
+    isReading = false;
+    const took = performance.now() - began;
+    notBefore = performance.now() + Math.max(PAUSE_MIN_MS, PAUSE_FACTOR * took);
+    timer = setTimeout(run, isWanted ? notBefore - performance.now() : Math.max(pauseMs, PAUSE_FACTOR * took));
+  };
+  return {
+    now: run,
+    /** Something changed: again, when the pause is over. */
+    wake() {
+      if (isReading || isWanted) {
+        isWanted = true;
+        return;
+      }
+      isWanted = true;
+      clearTimeout(timer);
+      timer = setTimeout(run, Math.max(0, notBefore - performance.now()));
+    },
+  };
+}
+
+let reading;
+
+async function readList() {
+  reading?.abort();
+  reading = new AbortController();
+  const mine = reading;
+  const list = await getJson(`tasks?${queryOf(place())}`, mine.signal);
+  if (mine.signal.aborted) return;
+  byId("trouble").hidden = true;
+  byId("forget").hidden = !token.get();
+  showList(list);
+}
+
+async function readTask() {
+  const { task } = place();
+  if (task === shownTask && task && !isOpen()) return;
+  shownTask = task;
+  await showTask(task);
+}
+
+let shownTask;
+
+async function readCharts() {
+  showCharts(await getText("metrics"));
+}
+
+function fail(error) {
+  if (error.name === "AbortError") return;
+  if (error instanceof Refused && error.status === 401) {
+    askToken();
+    return;
+  }
+  const trouble = byId("trouble");
+  if (trouble.hidden || trouble.textContent !== error.message) trouble.textContent = error.message;
+  trouble.hidden = false;
+}
+
+/** Asks the operator for the token, and begins anew with it. */
+function askToken() {
+  if (asking) return;
+  asking = true;
+  byId("token-wrong").textContent = token.get() ? "That token is not the right one." : "";
+  token.forget();
+  const dialog = byId("ask-token");
+  const form = dialog.querySelector("form");
+  form.reset();
+  form.onsubmit = () => {
+    token.set(form.elements.token.value.trim());
+    form.reset();
+  };
+  dialog.oncancel = (event) => event.preventDefault();
+  dialog.onclose = () => {
+    asking = false;
+    begin();
+  };
+  dialog.showModal();
+}
+
+function begin() {
+  for (const one of Object.values(loops)) one.now();
+  wakeStream();
+}
+
+// --- what happens ---
+
+let wakeStream = () => {};
+
+/** Reads events for ever. Between two streams everything is read anew, because a gap has no events. */
+async function follow() {
+  for (;;) {
+    const isStopped = asking || document.hidden;
+    if (!isStopped) {
+      const stopping = new AbortController();
+      const stop = () => document.hidden && stopping.abort();
+      document.addEventListener("visibilitychange", stop);
+      try {
+        await events(() => say("live", true), onEvent, stopping.signal);
+      } catch (error) {
+        if (error instanceof Refused && error.status === 401) askToken();
+      }
+      document.removeEventListener("visibilitychange", stop);
+      say("not live, trying again", false);
+    }
+    await new Promise((resolve) => {
+      wakeStream = resolve;
+      setTimeout(resolve, 3_000);
+    });
+    if (!asking && !document.hidden) loops.list.wake();
+  }
+}
+
+function onEvent(event) {
+  loops.list.wake();
+  if (event.id === place().task) {
+    shownTask = undefined;
+    loops.task.wake();
+  }
+  if (event.event === "ended") loops.charts.wake();
+}
+
+function say(text, isLive) {
+  const live = byId("live");
+  live.textContent = text;
+  live.classList.toggle("on", isLive);
+}
+
+// --- what the operator does ---
+
+const filters = byId("filters");
+
+function showFilters() {
+  const here = place();
+  for (const name of ["tool", "caller", "replica", "older", "sort"]) filters.elements[name].value = here[name] || (name === "sort" ? "stuck" : "");
+}
+
+filters.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const said = Object.fromEntries([...new FormData(filters)].map(([name, value]) => [name, value.trim()]));
+  go({ ...said, sort: said.sort === "stuck" ? "" : said.sort, offset: "" });
+});
+filters.addEventListener("change", (event) => event.target.tagName === "SELECT" && filters.requestSubmit());
+filters.addEventListener("reset", (event) => {
+  event.preventDefault();
+  go({ state: "", tool: "", caller: "", replica: "", older: "", sort: "", offset: "" });
+});
+
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("tasks").focus();
+});
+
+byId("forget").addEventListener("click", () => {
+  token.forget();
+  location.reload();
+});
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input, textarea, select, dialog");
+  if (event.key === "Escape" && place().task && !document.querySelector("dialog[open]")) go({ task: "" });
+  else if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    filters.elements.tool.focus();
+  } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && event.target.matches("a.id")) {
+    const links = [...document.querySelectorAll("a.id")];
+    const next = links[links.indexOf(event.target) + (event.key === "ArrowDown" ? 1 : -1)];
+    event.preventDefault();
+    next?.focus();
+  }
+});
+
+let before = place();
+
+addEventListener("hashchange", () => {
+  const here = place();
+  const isSameList = Object.keys(here).every((key) => key === "task" || here[key] === before[key]);
+  before = here;
+  showFilters();
+  if (!isSameList) {
+    reading?.abort();
+    announce("The list is filtered");
+  }
+  loops.list.now();
+  loops.task.now();
+});
+
+document.addEventListener("visibilitychange", () => document.hidden || begin());
+onChange(() => {
+  shownTask = undefined;
+  loops.list.now();
+  loops.task.now();
+});
+
+showFilters();
+begin();
+follow();

@@ -1,0 +1,114 @@
+// The counts that are filters, the table, and its pages.
+
+import { announce, byId, el } from "./dom.js";
+import { go, hrefOf, PAGE, place } from "./place.js";
+import { duration, plural, progressOf, short, STATES, stateOf } from "./words.js";
+
+const rows = new Map();
+let waitingBefore;
+
+/** Shows one answer of `GET /tasks`. */
+export function showList(list) {
+  const here = place();
+  showCounts(list.counts, here.state);
+  keepFocus(() => showRows(list.tasks, here.task));
+  byId("partial").hidden = !list.partial;
+  byId("none").hidden = list.tasks.length > 0;
+  const offset = Number(here.offset) || 0;
+  const last = offset + list.tasks.length;
+  const page = list.total === 0 ? "" : `${(offset + 1).toLocaleString()} to ${last.toLocaleString()} of ${plural(list.total, "task", "tasks")}`;
+  byId("page").textContent = page;
+  button("back", offset > 0, Math.max(0, offset - PAGE));
+  button("next", list.next_offset !== null, list.next_offset);
+  const waiting = list.counts.input_required;
+  document.title = waiting > 0 ? `(${waiting}) raincheck: tasks` : "raincheck: tasks";
+  if (waitingBefore !== undefined && waiting > waitingBefore) announce(`${plural(waiting, "task waits", "tasks wait")} for an answer`);
+  waitingBefore = waiting;
+}
+
+function button(id, isThere, offset) {
+  const it = byId(id);
+  it.disabled = !isThere;
+  it.onclick = () => {
+    go({ offset: offset ? `${offset}` : "" });
+    byId("tasks").focus();
+  };
+}
+
+function showCounts(counts, state) {
+  const sum = Object.values(counts).reduce((all, one) => all + one, 0);
+  const items = byId("counts");
+  STATES.forEach(([word, label], at) => {
+    let link = items.children[at]?.firstElementChild;
+    if (!link) {
+      link = el("a", { class: `count ${word || "all"}` }, el("strong"), el("span", {}, label));
+      items.append(el("li", {}, link));
+    }
+    link.href = hrefOf({ state: word, offset: "" });
+    if (word === state) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+    link.firstElementChild.textContent = (word ? counts[word] ?? 0 : sum).toLocaleString();
+  });
+}
+
+function showRows(tasks, open) {
+  const wanted = new Set(tasks.map((task) => task.id));
+  for (const [id, row] of rows) {
+    if (wanted.has(id)) continue;
+    row.remove();
+    rows.delete(id);
+  }
+  const body = byId("rows");
+  tasks.forEach((task, at) => {
+    const row = rows.get(task.id) ?? el("tr", { "data-id": task.id });
+    rows.set(task.id, row);
+    if (body.children[at] !== row) body.insertBefore(row, body.children[at] ?? null);
+    fillRow(row, task);
+    row.classList.toggle("open", task.id === open);
+  });
+}
+
+/** A row is made anew only if something in it changed: a page has a hundred of them, once a second. */
+function fillRow(row, task) {
+  const state = stateOf(task);
+  const age = duration(task.seconds);
+  const seen = JSON.stringify([state.word, task.progress, task.reason, task.effect, task.replica, place()]);
+  if (row.dataset.seen === seen) {
+    row.querySelector(".age").textContent = age;
+    return;
+  }
+  row.dataset.seen = seen;
+  row.className = state.word;
+  const filter = (key, value, label) => value && el("a", { href: hrefOf({ [key]: value, offset: "" }), title: `only this ${key}` }, label ?? value);
+  row.replaceChildren(
+    el("td", {}, badge(task), task.reason && el("small", { class: "reason" }, task.reason)),
+    el("td", { class: "tool" }, filter("tool", task.tool)),
+    el("td", {}, el("a", { class: "id", href: hrefOf({ task: task.id }), title: task.id, "aria-label": `Task ${short(task.id)}, ${task.tool}, ${state.label}` }, short(task.id))),
+    el("td", { "data-label": "Progress" }, bar(task)),
+    el("td", { class: "number age", "data-label": "Time" }, age),
+    el("td", { "data-label": "Caller" }, filter("caller", task.caller)),
+    el("td", { "data-label": "Replica", class: "replica" }, filter("replica", task.replica)),
+  );
+}
+
+export function badge(task) {
+  const { word, label } = stateOf(task);
+  return el("span", { class: `badge ${word}` }, label);
+}
+
+export function bar(task) {
+  const progress = progressOf(task);
+  if (!progress) return undefined;
+  const text = el("small", {}, progress.text);
+  if (progress.percent === undefined) return text;
+  return el("span", { class: "progress" }, el("progress", { max: 100, value: progress.percent, "aria-label": `Progress ${progress.percent} %` }), text);
+}
+
+/** Moving or remaking a row takes the focus away: it is given back to what stands there now. */
+function keepFocus(change) {
+  const before = document.activeElement;
+  const row = before?.closest("#rows tr");
+  const place = row && [...row.querySelectorAll("a")].indexOf(before);
+  change();
+  if (row?.isConnected && document.activeElement !== before) row.querySelectorAll("a")[place]?.focus({ preventScroll: true });
+}

@@ -1,0 +1,25 @@
+// Where the reader is: filters, page and task, in the hash of the address. So links and the back button work.
+
+const KEYS = ["state", "tool", "caller", "replica", "older", "sort", "offset", "task"];
+export const PAGE = 100;
+
+export function place() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  return Object.fromEntries(KEYS.map((key) => [key, said.get(key) ?? ""]));
+}
+
+/** The address of this place with some changes. */
+export function hrefOf(changes) {
+  const there = Object.entries({ ...place(), ...changes }).filter(([, value]) => value !== "");
+  return `#${new URLSearchParams(there)}`;
+}
+
+export function go(changes) {
+  location.hash = hrefOf(changes);
+}
+
+/** What to ask the list for here. Counts of ended tasks are wanted, whatever the filter is. */
+export function queryOf({ task, sort, ...filters }) {
+  const all = { ...filters, sort: sort || "stuck", limit: PAGE, counts: "all" };
+  return new URLSearchParams(Object.entries(all).filter(([, value]) => value !== ""));
+}

@@ -1,0 +1,173 @@
+//! The sessions that a pool keeps, and the requests that wait for one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::oneshot;
+
+use crate::lock::Mutex;
+use crate::upstream::pool::key::SessionKey;
+use crate::upstream::pool::permits::{Permits, SessionPermit, UsedUp};
+use crate::upstream::pool::rule::{self, MayAsk, Sharing};
+use crate::upstream::pool::slot::{PooledSession, Slot, SlotHome, SlotUse};
+use crate::upstream::pool::waiting::{Waiters, Wanted};
+
+/// Both are behind one lock, so that no session becomes free between the look of a request and its waiting.
+#[derive(Debug)]
+pub(in crate::upstream) struct KeptSessions<S: PooledSession> {
+    by_key: HashMap<SessionKey, Vec<Arc<Slot<S>>>>,
+    waiters: Waiters<SlotUse<S>>,
+    sharing: Sharing,
+    home: Weak<dyn SlotHome<S>>,
+}
+
+impl<S: PooledSession> SlotHome<S> for Mutex<KeptSessions<S>> {
+    fn freed(&self, slot: &Arc<Slot<S>>) {
+        // What is refused is dropped without the lock, which dropping takes again.
+        let _refused = self.lock().give_on(slot);
+    }
+}
+
+/// What a request gets from the pool at once.
+#[derive(Debug)]
+pub(super) enum Choice<S: PooledSession> {
+    Slot(SlotUse<S>),
+    /// Neither a session nor a permit for one.
+    Nothing(UsedUp),
+}
+
+impl<S: PooledSession> KeptSessions<S> {
+    pub(super) fn new(sharing: Sharing) -> Arc<Mutex<Self>> {
+        Arc::new_cyclic(|home: &Weak<Mutex<Self>>| {
+            Mutex::new(Self {
+                by_key: HashMap::new(),
+                waiters: Waiters::default(),
+                sharing,
+                home: Weak::<Mutex<Self>>::clone(home),
+            })
+        })
+    }
+
+    /// The slot to use, and the place there: both in one step, so that no two calls find the same session free.
+    pub(super) fn choose(
+        &mut self,
+        key: &SessionKey,
+        asks: MayAsk,
+        has_spare: bool,
+        permits: &Permits,
+    ) -> Choice<S> {
+        let sharing = self.sharing;
+        let mut none = Vec::new();
+        let slots = self.by_key.get_mut(key).unwrap_or(&mut none);
+        slots.retain(|slot| !slot.is_over());
+        let fitting = rule::fitting(sharing, asks, slots, |slot| slot.state());
+        if let Some(slot) = fitting.and_then(|at| slots.get(at)) {
+            return Choice::Slot(SlotUse::of(slot, asks));
+        }
+        let used_up = match permits.try_take(Some(key.caller)) {
+            Ok(permit) => return Choice::Slot(self.add(key, asks, Some(permit))),
+            Err(UsedUp::Everything) if has_spare => {
+                return Choice::Slot(self.add(key, asks, None));
+            }
+            Err(used_up) => used_up,
+        };
+        let shared = rule::shared_at_the_limit(sharing, slots, |slot| slot.state());
+        let Some(slot) = shared.and_then(|at| slots.get(at)).cloned() else {
+            return Choice::Nothing(used_up);
+        };
+        // There will be room for the next. A process holds state, so the one that is shared is not ended for it.
+        let is_kept = sharing == Sharing::UntilAsked;
+        let kept = is_kept.then(|| SlotUse::of(&slot, asks));
+        self.close_longest_unused(used_up);
+        Choice::Slot(kept.unwrap_or_else(|| SlotUse::of(&slot, asks)))
+    }
+
+    /// A slot for a session that will be started.
+    pub(super) fn add(
+        &mut self,
+        key: &SessionKey,
+        asks: MayAsk,
+        permit: Option<SessionPermit>,
+    ) -> SlotUse<S> {
+        let slot = Slot::new(key.clone(), Weak::clone(&self.home), permit);
+        let first = SlotUse::of(&slot, asks);
+        self.by_key.entry(key.clone()).or_default().push(slot);
+        first
+    }
+
+    /// Lets a request wait for a session that becomes free.
+    pub(super) fn wait(&mut self, wanted: Wanted) -> oneshot::Receiver<SlotUse<S>> {
+        self.waiters.add(wanted)
+    }
+
+    /// Gives a session that became free to a request that waits, or ends it so that another can be started. Returns
+    /// the right of a request that left meanwhile.
+    fn give_on(&mut self, slot: &Arc<Slot<S>>) -> Option<SlotUse<S>> {
+        let slots = self.by_key.get(&slot.key)?;
+        let is_kept = slots.iter().any(|kept| Arc::ptr_eq(kept, slot));
+        let (_, session) = slot.unused().filter(|_| is_kept)?;
+        let sharing = self.sharing;
+        let is_fit = |asks| rule::fitting(sharing, asks, &[slot], |slot| slot.state()).is_some();
+        if let Some((asks, gets)) = self.waiters.take_for(&slot.key, is_fit) {
+            return gets.send(SlotUse::of(slot, asks)).err();
+        }
+        if self.waiters.helped_by_end_of(slot.key.caller) {
+            session.close_unused();
+            self.forget(slot);
+        }
+        None
+    }
+
+    /// Removes a slot whose session could not be started, and puts back a slot whose session was started for a
+    /// caller that waited longer.
+    pub(super) fn keep_or_forget(&mut self, slot: &Arc<Slot<S>>) {
+        let slots = self.by_key.entry(slot.key.clone()).or_default();
+        let at = slots.iter().position(|kept| Arc::ptr_eq(kept, slot));
+        match (slot.session.get(), at) {
+            (None, Some(at)) => drop(slots.remove(at)),
+            (Some(_), None) => slots.push(Arc::clone(slot)),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        if slots.is_empty() {
+            self.by_key.remove(&slot.key);
+        }
+    }
+
+    /// Gives the session to no other call, and its permit back at once, whoever still uses it.
+    pub(super) fn forget(&mut self, slot: &Arc<Slot<S>>) {
+        self.retain(|kept| !Arc::ptr_eq(kept, slot));
+        drop(slot.permit.lock().take());
+    }
+
+    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&Arc<Slot<S>>) -> bool) {
+        self.by_key.retain(|_, slots| {
+            slots.retain(|slot| is_kept(slot));
+            !slots.is_empty()
+        });
+    }
+
+    /// Ends the session that was unused for longest, of those that would help. False where all are in use.
+    pub(super) fn close_longest_unused(&mut self, used_up: UsedUp) -> bool {
+        let helping = self.by_key.iter();
+        let helping = helping.filter(|(key, _)| used_up.is_helped_by_end_of(key.caller));
+        let unused = helping
+            .flat_map(|(_, slots)| slots)
+            .filter_map(|slot| slot.unused());
+        let Some((_, longest)) = unused.min_by_key(|(since, _)| *since) else {
+            return false;
+        };
+        longest.close_unused();
+        // A permit that is kept with the slot is free now.
+        self.retain(|slot| !slot.is_over());
+        true
+    }
+
+    /// An open session of that caller, whatever was declared on it.
+    pub(super) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<S>> {
+        let own = self.by_key.iter().filter(|(key, _)| key.caller == caller);
+        let mut sessions = own
+            .flat_map(|(_, slots)| slots)
+            .filter_map(|slot| slot.session.get());
+        sessions.find(|session| session.is_open()).cloned()
+    }
+}

@@ -1,0 +1,453 @@
+// The board of the admin listener in a real browser (Debian's Chromium, by Playwright): the built program in front of the plain
+// legacy server, whose tools ask and report progress. BOARD_SHOTS=FOLDER also keeps pictures, to look at.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { once } from "node:events";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { chromium } from "playwright-core";
+import { front, serve } from "../interop/house.mjs";
+import { end, freePort, listening, start } from "../interop/processes.mjs";
+
+const { SCRATCH, BOARD_SHOTS, RAINCHECK } = process.env;
+const LIMIT = { timeout: 60_000 };
+/** What a change may take to be seen: an event wakes the page at once, a busy machine does not. */
+const SOON = { timeout: 15_000 };
+const CROWD = 10_000;
+const TOKEN = "a-token-that-nobody-guesses";
+const SECRET = "arguments-are-secret";
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync"];
+const PHONE = { width: 390, height: 844 };
+
+/** A raincheck with an admin listener: where clients and where operators ask. */
+async function raincheck(inner, name, started, environment = {}, store = undefined) {
+  const dir = `${SCRATCH}/${name}`;
+  await mkdir(dir);
+  const port = await freePort();
+  const mcp = await front(inner, new URL("board.toml", import.meta.url).pathname, dir, started,
+    { RAINCHECK_ADMIN__LISTEN: `127.0.0.1:${port}`, ...environment }, undefined, store);
+  return { mcp, admin: `http://127.0.0.1:${port}`, log: `${dir}/raincheck.log` };
+}
+
+/** Makes a task, as a client with Tasks does; its id. */
+async function task(mcp, name, args = {}) {
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": { name: "board", version: "1" },
+    "io.modelcontextprotocol/clientCapabilities": { elicitation: {}, extensions: { "io.modelcontextprotocol/tasks": {} } },
+  };
+  const response = await fetch(mcp, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json", accept: "application/json, text/event-stream",
+      "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name,
+    },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: args, _meta: meta } }),
+  });
+  const text = await response.text();
+  const data = text.split("\n").findLast((line) => line.startsWith("data: "));
+  const { result, error } = JSON.parse(data ? data.slice(6) : text);
+  assert.ok(result?.taskId, `${name} becomes a task: ${JSON.stringify(error ?? result)}`);
+  return result.taskId;
+}
+
+const short = (id) => id.split("-")[0];
+
+describe("board", () => {
+  const started = [];
+  let browser;
+  let ours;
+
+  before(async () => {
+    const inner = await serve("legacy", `${SCRATCH}/legacy`, started);
+    ours = { inner, plain: await raincheck(inner, "plain", started) };
+    ours.guarded = await raincheck(inner, "guarded", started, { RAINCHECK_ADMIN__TOKEN: TOKEN, RAINCHECK_ADMIN__SHOW_PAYLOADS: "true" });
+    browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS });
+  }, LIMIT);
+
+  after(async () => {
+    await browser?.close();
+    for (const child of started.reverse()) await end(child);
+  });
+
+  /** A page that must not complain: the content policy, a wrong script or a lost file would. */
+  async function open(url, options = {}) {
+    const page = await (await browser.newContext(options)).newPage();
+    page.setDefaultTimeout(SOON.timeout);
+    page.complaints = [];
+    page.on("pageerror", (error) => page.complaints.push(error.message));
+    page.on("console", (line) => line.type() === "error" && page.complaints.push(line.text()));
+    await page.goto(url);
+    return page;
+  }
+
+  async function close(page, allowed = /^$/) {
+    const complaints = page.complaints.filter((text) => !allowed.test(text));
+    await page.context().close();
+    assert.deepEqual(complaints, []);
+  }
+
+  async function shot(page, name) {
+    if (BOARD_SHOTS) await page.screenshot({ path: `${BOARD_SHOTS}/${name}.png`, fullPage: true });
+  }
+
+  const row = (page, id) => page.locator(`#rows tr[data-id="${id}"]`);
+  const count = (page, word) => page.locator(`.count.${word} strong`);
+  const live = (page) => page.locator("#live.on").waitFor();
+
+  test("what happens is seen live, and counts are filters", LIMIT, async () => {
+    const { plain } = ours;
+    const page = await open(plain.admin);
+    await live(page);
+    const slow = await task(plain.mcp, "slow_compute", { seconds: 300, label: SECRET });
+    const failing = await task(plain.mcp, "protocol_error_job");
+    const asking = await task(plain.mcp, "confirm_delete", { filename: "a.txt" });
+    await row(page, slow).locator(".badge.working").waitFor();
+    await row(page, failing).locator(".badge.failed").waitFor();
+    await row(page, asking).locator(".badge.input_required").waitFor();
+    await row(page, slow).locator("progress").waitFor();
+    // What waits for somebody is the first row.
+    await page.locator(`#rows tr:first-child[data-id="${asking}"]`).waitFor();
+    await page.locator(".count.failed").click();
+    await row(page, slow).waitFor({ state: "detached" });
+    await row(page, failing).waitFor();
+    assert.equal(await count(page, "input_required").textContent(), "1", "counts leave the state out");
+    await page.getByLabel("Tool", { exact: true }).fill("no such tool");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await page.getByText("No task is as the filters ask.").waitFor();
+    await page.getByRole("button", { name: "Clear" }).click();
+    await row(page, slow).waitFor();
+    await page.goBack();
+    await page.getByText("No task is as the filters ask.").waitFor();
+    await page.goto(`${plain.admin}/board#state=working&tool=slow_compute`);
+    await row(page, slow).waitFor();
+    assert.equal(await page.locator("#rows tr").count(), 1);
+    await close(page);
+  });
+
+  test("a question is answered from its form, and the task completes", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "confirm_delete", { filename: "<img src=x onerror=alert(1)>.txt" });
+    const page = await open(`${plain.admin}/#task=${id}`);
+    const form = page.locator("form.question");
+    await form.getByText("Delete <img src=x onerror=alert(1)>.txt?").waitFor();
+    assert.equal(await page.locator("#task img").count(), 0, "text of a server is never HTML");
+    await form.getByRole("button", { name: "Answer" }).click();
+    await form.getByText("Choose one.").waitFor();
+    await shot(page, "question");
+    await form.getByRole("combobox").selectOption("Yes");
+    await form.getByRole("button", { name: "Answer" }).click();
+    await page.locator("#task .badge.completed").waitFor();
+    await form.waitFor({ state: "detached" });
+    await audited(plain, "answer", id);
+    await close(page);
+  });
+
+  async function audited({ log }, action, id) {
+    const text = await readFile(log, "utf8");
+    const line = text.split("\n").find((line) => line.includes("an operator acted") && line.includes(short(id)));
+    assert.match(line ?? text, new RegExp(action));
+  }
+
+  test("the board of another replica answers, too", LIMIT, async () => {
+    const port = await freePort();
+    const redis = start(["redis-server", "--port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--maxmemory-policy", "noeviction"], `${SCRATCH}/redis.log`);
+    started.push(redis);
+    await listening(redis, port);
+    const [one, other] = await Promise.all(["one", "other"].map((name) => raincheck(ours.inner, name, started,
+      { RAINCHECK_STORE__NAMESPACE: "board", RAINCHECK_REPLICA__ID: name, RAINCHECK_UPSTREAM__SHARED: "true" }, `redis://127.0.0.1:${port}`)));
+    const id = await task(one.mcp, "confirm_delete", { filename: "d.txt" });
+    const page = await open(other.admin);
+    await row(page, id).getByRole("link", { name: "one", exact: true }).waitFor();
+    await row(page, id).locator("a.id").click();
+    const form = page.locator("form.question");
+    await form.getByRole("combobox").selectOption("Yes");
+    await form.getByRole("button", { name: "Answer" }).click();
+    await page.locator("#task .badge.completed").waitFor();
+    await audited(other, "answer", id);
+    await close(page);
+  });
+
+  test("the commands that it shows are good", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "slow_compute", { seconds: 300 });
+    const page = await open(`${plain.admin}/#task=${id}`);
+    const command = page.locator(".command code");
+    await command.filter({ hasText: "curl" }).waitFor();
+    const words = (text) => command.filter({ hasText: text }).textContent().then((line) => line.split(" ").slice(1));
+    const ran = await promisify(execFile)(RAINCHECK, await words("tasks show"));
+    assert.ok(ran.stdout.includes(id), ran.stdout);
+    const url = (await words("curl")).at(-1);
+    assert.equal((await (await fetch(url)).json()).id, id);
+    await promisify(execFile)(RAINCHECK, await words("tasks cancel"));
+    await page.locator("#task .badge.cancelled").waitFor();
+    await close(page);
+  });
+
+  test("two questions are each answered or declined", LIMIT, async () => {
+    const { guarded } = ours;
+    const id = await task(guarded.mcp, "multi_input");
+    const page = await open(guarded.admin);
+    await enter(page, TOKEN);
+    await page.goto(`${guarded.admin}/#task=${id}`);
+    const one = page.locator("form.question").filter({ hasText: "Provide value a" });
+    const other = page.locator("form.question").filter({ hasText: "Provide value b" });
+    await other.getByRole("textbox").fill("half of an ans");
+    await one.getByRole("textbox").fill("Ada");
+    await one.getByRole("button", { name: "Answer" }).click();
+    await one.waitFor({ state: "detached" });
+    assert.equal(await other.getByRole("textbox").inputValue(), "half of an ans", "what was typed stays");
+    await other.getByRole("button", { name: "Decline" }).click();
+    await page.locator("#task .badge.completed").waitFor();
+    await page.locator("#task pre").filter({ hasText: "multi_input: a=Ada b=decline" }).waitFor();
+    await close(page, /401/);
+  });
+
+  test("a task is cancelled, but only when that is confirmed", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "slow_compute", { seconds: 300 });
+    const page = await open(plain.admin);
+    await row(page, id).getByRole("link", { name: `Task ${short(id)}` }).click();
+    const cancel = page.getByRole("button", { name: "Cancel the task" });
+    await cancel.first().click();
+    await page.getByRole("button", { name: "Leave it" }).click();
+    assert.equal(await page.locator("#task .badge").textContent(), "Working");
+    await page.locator("#task").getByRole("button", { name: "Cancel the task" }).click();
+    await page.locator("dialog").getByRole("button", { name: "Cancel the task" }).click();
+    await page.locator("#task .badge.cancelled").waitFor();
+    await row(page, id).locator(".badge.cancelled").waitFor();
+    await audited(plain, "cancel", id);
+    await close(page);
+  });
+
+  test("a failure says what its effect means", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "test_tool_with_task");
+    const page = await open(`${plain.admin}/#task=${id}`);
+    await page.locator("#task .badge.failed").waitFor();
+    await page.locator("#task .failure").getByText("deadline, effect unknown.").waitFor();
+    await page.locator("#task .failure").getByText("The tool may have run.").waitFor();
+    await shot(page, "failure");
+    await close(page);
+  });
+
+  test("it is used by keyboard, and says what it is to a screen reader", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "confirm_delete", { filename: "b.txt" });
+    const page = await open(plain.admin);
+    const link = row(page, id).getByRole("link", { name: `Task ${short(id)}, confirm_delete, Waiting for an answer` });
+    await link.focus();
+    await page.keyboard.press("Enter");
+    const heading = page.getByRole("complementary", { name: "One task" }).getByRole("heading", { name: "confirm_delete", exact: true });
+    await heading.waitFor();
+    assert.ok(await heading.evaluate((it) => it === document.activeElement), "the task has the focus");
+    await page.keyboard.press("Escape");
+    await page.locator("#task").waitFor({ state: "hidden" });
+    assert.ok(await link.evaluate((it) => it === document.activeElement), "the row has it back");
+    await page.keyboard.press("/");
+    assert.equal(await page.evaluate(() => document.activeElement.name), "tool");
+    for (const [role, name] of [["navigation", "Tasks by state"], ["search", "Filters"], ["table", "Tasks"], ["navigation", "Pages"]]) {
+      await page.getByRole(role, { name }).waitFor();
+    }
+    // The focus of a row outlives the lists that are read meanwhile.
+    await link.focus();
+    const another = await task(plain.mcp, "confirm_delete", { filename: "c.txt" });
+    await row(page, another).waitFor();
+    await page.getByRole("status").filter({ hasText: "wait for an answer" }).waitFor();
+    assert.ok(await link.evaluate((it) => it === document.activeElement), "it stays");
+    await close(page);
+  });
+
+  /** Types the token that the page asks for. */
+  async function enter(page, text) {
+    await page.getByLabel("Token", { exact: true }).fill(text);
+    await page.getByRole("button", { name: "Go on" }).click();
+  }
+
+  test("a wrong token gets nowhere, and the right one is kept in the tab only", LIMIT, async () => {
+    const { guarded } = ours;
+    const id = await task(guarded.mcp, "slow_compute", { seconds: 300, label: SECRET });
+    const page = await open(guarded.admin);
+    await enter(page, "not-the-token");
+    await page.getByText("That token is not the right one.").waitFor();
+    assert.equal(await page.locator("#rows tr").count(), 0);
+    await enter(page, TOKEN);
+    await row(page, id).waitFor();
+    await live(page);
+    const kept = await page.evaluate(() => [Object.values(sessionStorage), localStorage.length, document.cookie]);
+    assert.deepEqual(kept, [[TOKEN], 0, ""]);
+    assert.ok(!page.url().includes(TOKEN));
+    await page.reload();
+    await row(page, id).waitFor();
+    await page.getByRole("button", { name: "Forget the token" }).click();
+    await page.getByLabel("Token", { exact: true }).waitFor();
+    assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+    await close(page, /401/);
+  });
+
+  test("payloads are shown only where the settings say so", LIMIT, async () => {
+    for (const [ours_, isShown] of [[ours.plain, false], [ours.guarded, true]]) {
+      const id = await task(ours_.mcp, "failing_job", { why: SECRET });
+      const page = await open(`${ours_.admin}/#task=${id}`);
+      if (isShown) await enter(page, TOKEN);
+      await page.locator("#task .badge.tool_error").waitFor();
+      await page.locator("#task").getByText(`raincheck tasks show ${id}`).first().waitFor();
+      const text = await page.locator("body").innerText();
+      assert.equal(text.includes("intentional tool execution error"), isShown, text);
+      assert.equal(text.includes(SECRET) && !isShown, false, text);
+      await close(page, /401/);
+    }
+  });
+
+  test("ended tasks are drawn by tool", LIMIT, async () => {
+    const { plain } = ours;
+    const page = await open(plain.admin);
+    const failures = page.getByRole("row", { name: "protocol_error_job" });
+    await failures.getByRole("img", { name: "1 failed", exact: true }).waitFor();
+    await failures.getByRole("img", { name: /^half .*, 95 % / }).waitFor();
+    await close(page);
+  });
+
+  test("no page of another origin acts or asks, under whatever name", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "slow_compute", { seconds: 300 });
+    const evil = createServer((_, response) => response.setHeader("content-type", "text/html").end("<title>evil</title>"));
+    await once(evil.listen(0, "127.0.0.1"), "listening");
+    const port = evil.address().port;
+    const statuses = [];
+    const page = await open(`http://127.0.0.1:${port}`);
+    page.on("response", (response) => statuses.push(response.status()));
+    const tried = await page.evaluate(async ([admin, task]) => {
+      const ask = (path, options) => fetch(admin + path, { mode: "no-cors", ...options }).then(() => 0, () => 0);
+      await ask(`/tasks/${task}/cancel`, { method: "POST" });
+      await ask("/drain", { method: "POST" });
+      await ask("/tasks");
+      await ask("/events");
+      const frame = document.body.appendChild(document.createElement("iframe"));
+      frame.src = admin;
+      await new Promise((resolve) => (frame.onload = resolve));
+      return frame.contentDocument === null;
+    }, [plain.admin, id]);
+    assert.ok(tried, "the frame shows nothing of the board");
+    assert.deepEqual(statuses.slice(0, 4), [403, 403, 403, 403]);
+    // A name of an attacker that leads to loopback (DNS rebinding): the origin is the same, the name is not ours.
+    const rebound = await chromium.launch({ executablePath: "/usr/bin/chromium", args: [...FLAGS, "--host-resolver-rules=MAP evil.example 127.0.0.1"] });
+    try {
+      const there = await rebound.newPage();
+      const answer = await there.goto(plain.admin.replace("127.0.0.1", "evil.example"));
+      assert.equal(answer.status(), 403);
+    } finally {
+      await rebound.close();
+    }
+    const still = await (await fetch(`${plain.admin}/tasks/${id}`)).json();
+    assert.equal(still.state, "working");
+    evil.close();
+    await page.context().close();
+  });
+
+  test("the first paint comes within 300 ms", LIMIT, async (t) => {
+    const { plain } = ours;
+    const paints = [];
+    for (let turn = 0; turn < 5; turn += 1) {
+      const page = await open(plain.admin);
+      await page.locator("#rows tr").first().waitFor();
+      paints.push(await page.evaluate(() => performance.getEntriesByName("first-paint")[0].startTime));
+      await close(page);
+    }
+    paints.sort((one, other) => one - other);
+    t.diagnostic(`first paint: ${paints.map((ms) => `${ms.toFixed(0)} ms`).join(", ")}`);
+    // The best of five: other tests share the machine.
+    assert.ok(paints[0] < 300, `${paints}`);
+  });
+
+  for (const [name, options] of Object.entries({
+    light: { colorScheme: "light", viewport: { width: 1280, height: 900 } },
+    dark: { colorScheme: "dark", viewport: { width: 1280, height: 900 } },
+    phone: { colorScheme: "light", viewport: PHONE, hasTouch: true, isMobile: true },
+    "phone-dark": { colorScheme: "dark", viewport: PHONE, hasTouch: true, isMobile: true },
+  })) {
+    test(`nothing is cut off or faint: ${name}`, LIMIT, async () => {
+      const { plain } = ours;
+      const id = await task(plain.mcp, "multi_input");
+      const page = await open(plain.admin, options);
+      await row(page, id).locator(".badge.input_required").waitFor();
+      await page.locator("#chart svg").first().waitFor();
+      await shot(page, `list-${name}`);
+      await fits(page);
+      await row(page, id).locator("a.id").click();
+      await page.locator("form.question").first().waitFor();
+      await shot(page, `task-${name}`);
+      await fits(page);
+      await close(page);
+    });
+  }
+
+  /** Nothing is wider than the window, and every text has a contrast of 4.5 to what is behind it (WCAG AA). */
+  async function fits(page) {
+    // A phone shows a page that is too wide smaller: its own width counts, not that of the page's window.
+    const { wide, faint } = await page.evaluate((width) => {
+      const wide = document.documentElement.scrollWidth - width;
+      const parse = (color) => color.match(/[\d.]+/g).map(Number);
+      const light = ([r, g, b]) => {
+        const [x, y, z] = [r, g, b].map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+      };
+      const behind = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+          const color = parse(getComputedStyle(at).backgroundColor);
+          if (color[3] !== 0) return color;
+        }
+        return [255, 255, 255];
+      };
+      const faint = [];
+      for (const element of document.querySelectorAll("body *")) {
+        const hasText = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+        if (!hasText || !element.checkVisibility() || element.closest(":disabled, svg")) continue;
+        const [one, other] = [light(parse(getComputedStyle(element).color)), light(behind(element))].sort((a, b) => b - a);
+        if ((one + 0.05) / (other + 0.05) < 4.5) faint.push(`${element.tagName} ${element.className}: ${element.textContent}`);
+      }
+      return { wide, faint };
+    }, page.viewportSize().width);
+    assert.ok(wide <= 0, `${wide} px wider than the window`);
+    assert.deepEqual(faint, []);
+  }
+
+  test(`${CROWD} tasks come by pages`, { timeout: 300_000 }, async (t) => {
+    const crowd = await raincheck(ours.inner, "crowd", started);
+    const began = performance.now();
+    let left = CROWD;
+    await Promise.all(Array.from({ length: 32 }, async () => {
+      while (left > 0) {
+        left -= 1;
+        await task(crowd.mcp, "quiet_compute", { seconds: 900 });
+      }
+    }));
+    const made = performance.now();
+    const page = await open(crowd.admin);
+    page.setDefaultTimeout(60_000);
+    await page.getByText("1 to 100 of 10,000 tasks").waitFor();
+    const shown = performance.now();
+    t.diagnostic(`made in ${((made - began) / 1000).toFixed(1)} s, shown in ${((shown - made) / 1000).toFixed(1)} s`);
+    assert.equal(await count(page, "working").textContent(), "10,000");
+    assert.equal(await page.locator("#rows tr").count(), 100);
+    await page.getByRole("button", { name: "Next" }).click();
+    await page.getByText("101 to 200 of 10,000 tasks").waitFor();
+    await page.getByRole("button", { name: "Previous" }).click();
+    await page.getByText("1 to 100 of 10,000 tasks").waitFor();
+    await page.goto(`${crowd.admin}/#offset=9900`);
+    await page.getByText("9,901 to 10,000 of 10,000 tasks").waitFor();
+    assert.ok(await page.getByRole("button", { name: "Next" }).isDisabled());
+    // It still answers to the operator while it is that full.
+    const id = await page.locator("#rows tr").first().getAttribute("data-id");
+    await row(page, id).locator("a.id").click();
+    await page.locator("#task").getByRole("button", { name: "Cancel the task" }).click();
+    await page.locator("dialog").getByRole("button", { name: "Cancel the task" }).click();
+    await page.locator("#task .badge.cancelled").waitFor();
+    await page.locator('.count.cancelled strong:text("1")').waitFor();
+    await close(page);
+  });
+});

@@ -24,6 +24,7 @@ pub mod mcp;
 #[path = "../tests/fuzz/mutator.rs"]
 #[expect(clippy::disallowed_methods, reason = "tests own their environment")]
 mod mutator;
+pub mod resizable;
 pub mod room;
 pub mod runner;
 pub mod shares;

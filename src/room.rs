@@ -22,16 +22,20 @@ pub struct BufferBudget {
 
 #[derive(Debug)]
 struct BudgetPart {
-    max: usize,
+    max: AtomicUsize,
     taken: AtomicUsize,
 }
 
 impl BudgetPart {
     fn new(max: usize) -> Self {
         Self {
-            max,
+            max: AtomicUsize::new(max),
             taken: AtomicUsize::new(0),
         }
+    }
+
+    fn max(&self) -> usize {
+        self.max.load(Ordering::Relaxed)
     }
 
     fn taken(&self) -> usize {
@@ -39,7 +43,7 @@ impl BudgetPart {
     }
 
     fn has(&self, bytes: usize) -> bool {
-        bytes <= self.max.saturating_sub(self.taken())
+        bytes <= self.max().saturating_sub(self.taken())
     }
 
     fn try_take(&self, bytes: usize, max: usize) -> bool {
@@ -71,6 +75,13 @@ impl BufferBudget {
             small: BudgetPart::new(small),
             large: BudgetPart::new(bytes_max - small),
         })
+    }
+
+    /// Changes the bound. What is buffered beyond it stays.
+    pub fn resize(&self, bytes_max: usize) {
+        let small = bytes_max / 4;
+        self.small.max.store(small, Ordering::Relaxed);
+        self.large.max.store(bytes_max - small, Ordering::Relaxed);
     }
 
     /// An empty share, for a body that will arrive.
@@ -106,7 +117,7 @@ impl BufferBudget {
         if bytes.len() <= SMALL {
             return Some(bytes);
         }
-        let max = self.large.max.saturating_mul(2);
+        let max = self.large.max().saturating_mul(2);
         if !self.large.try_take(bytes.len(), max) {
             return None;
         }
@@ -118,7 +129,7 @@ impl BufferBudget {
     /// Whether more is buffered than requests alone may take. Then clients that do not read their answers are
     /// disconnected sooner.
     pub fn is_short(&self) -> bool {
-        self.large.taken() > self.large.max
+        self.large.taken() > self.large.max()
     }
 }
 
@@ -128,13 +139,13 @@ impl BufferShare {
         let (small, large) = split_size(bytes);
         let room = &self.room;
         if let more @ 1.. = small.saturating_sub(self.small) {
-            if !room.small.try_take(more, room.small.max) {
+            if !room.small.try_take(more, room.small.max()) {
                 return false;
             }
             self.small = small;
         }
         if let more @ 1.. = large.saturating_sub(self.large) {
-            if !room.large.try_take(more, room.large.max) {
+            if !room.large.try_take(more, room.large.max()) {
                 return false;
             }
             self.large = large;
@@ -194,6 +205,9 @@ mod tests {
         assert!(other.grow_to(SMALL), "it has its beginning");
         assert!(!room.enter().grow_to(1), "two beginnings are all");
         drop(large);
+        room.resize(4 * SMALL);
+        assert!(!other.grow_to(7 * SMALL));
+        room.resize(8 * SMALL);
         assert!(other.grow_to(7 * SMALL));
         drop(other);
         assert_eq!((room.small.taken(), room.large.taken()), (0, 0));

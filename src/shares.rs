@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::Mutex;
 use crate::task::id::Caller;
@@ -9,7 +10,7 @@ use crate::task::id::Caller;
 /// What each caller has now of one thing that all callers need.
 #[derive(Debug)]
 pub struct Shares {
-    of_each: usize,
+    of_each: AtomicUsize,
     /// As many entries as there are [`Share`]s at most.
     taken: Mutex<HashMap<Caller, usize>>,
 }
@@ -26,9 +27,14 @@ impl Shares {
     /// `of_each`: the most of one caller.
     pub fn new(of_each: usize) -> Arc<Self> {
         Arc::new(Self {
-            of_each,
+            of_each: AtomicUsize::new(of_each),
             taken: Mutex::default(),
         })
+    }
+
+    /// Changes the most of one caller. What a caller has beyond it, it keeps.
+    pub fn resize(&self, of_each: usize) {
+        self.of_each.store(of_each, Ordering::Relaxed);
     }
 
     /// Takes so much for the caller. `None`: with it, the caller would have more than one caller may.
@@ -36,7 +42,7 @@ impl Shares {
         let mut all = self.taken.lock();
         let before = all.get(&caller).copied().unwrap_or_default();
         let taken = before.saturating_add(amount);
-        if taken > self.of_each {
+        if taken > self.of_each.load(Ordering::Relaxed) {
             return None;
         }
         all.insert(caller, taken);
@@ -78,5 +84,7 @@ mod tests {
         drop((second, third, of_bob));
         assert!(shares.taken.lock().is_empty(), "nothing is kept of them");
         assert!(shares.take(alice, usize::MAX).is_none());
+        shares.resize(4);
+        assert!(shares.take(alice, 4).is_some() && shares.take(alice, 5).is_none());
     }
 }

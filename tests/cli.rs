@@ -8,6 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 mod check;
 #[path = "cli/documents.rs"]
 mod documents;
+#[path = "cli/schema.rs"]
+mod schema;
 #[path = "cli/wrap/mod.rs"]
 mod wrap;
 

@@ -23,6 +23,8 @@ mod layers;
 mod mistakes;
 #[path = "config/network.rs"]
 mod network;
+#[path = "config/rules_file.rs"]
+mod rules_file;
 #[path = "config/secret_files.rs"]
 mod secret_files;
 #[path = "config/wrapped.rs"]

@@ -32,6 +32,7 @@ main() {
   exec 9>"$CACHE/lock" # two checkouts may set up at once
   flock -w 1200 9 || die "another setup has held $CACHE/lock for 20 minutes"
   command -v python3 >/dev/null || ensure_apt python3
+  python3 -c 'import jsonschema' 2>/dev/null || ensure_apt python3-jsonschema
   command -v npm >/dev/null || ensure_apt npm
   command -v redis-server >/dev/null || ensure_apt redis-server
   command -v ip >/dev/null || ensure_apt iproute2

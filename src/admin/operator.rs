@@ -44,8 +44,6 @@ pub struct OperatorSettings {
     pub token: Option<Token>,
     /// Whether operators see arguments and results of tasks.
     pub show_payloads: bool,
-    /// The settings of the process at its start, without secrets.
-    pub config: Arc<Value>,
     pub reload: Arc<dyn Reloads>,
 }
 
@@ -54,6 +52,9 @@ pub struct OperatorSettings {
 pub trait Reloads: std::fmt::Debug + Send + Sync {
     /// What was read. `Err`: a mistake, and nothing was changed.
     async fn reload(&self) -> Result<Value, String>;
+
+    /// The settings that the process runs on, without secrets.
+    fn settings(&self) -> Arc<Value>;
 }
 
 /// Binds the admin listener.
@@ -68,7 +69,6 @@ pub async fn bind(
         drain,
         token: settings.token,
         tasks: OperatorTasks::new(runner, settings.show_payloads),
-        config: settings.config,
         reload: settings.reload,
         events: EventReaders::default(),
     };
@@ -81,7 +81,6 @@ struct Operator {
     drain: Drain,
     token: Option<Token>,
     tasks: OperatorTasks,
-    config: Arc<Value>,
     reload: Arc<dyn Reloads>,
     events: EventReaders,
 }
@@ -127,7 +126,7 @@ impl Operator {
             AdminRequest::Ready => ready(&self.health),
             AdminRequest::Metrics => self.metrics(),
             AdminRequest::Events => self.events.answer(),
-            AdminRequest::Config => found(&self.config),
+            AdminRequest::Config => found(&self.reload.settings()),
             AdminRequest::Tasks => {
                 let query = request.uri().query().unwrap_or_default();
                 done(self.tasks.list(query).await)

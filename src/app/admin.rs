@@ -45,9 +45,10 @@ impl Admin {
         drain: &Drain,
         runner: &Arc<Runner>,
         reload: &Reload,
+        asks: bool,
     ) -> Result<Self, AppError> {
         let health = Health::new(config.admin.ready_needs_store).in_front_of(upstream);
-        let health = Arc::new(health.behind_keys(reload.has_auth()));
+        let health = Arc::new(health.behind_keys(asks));
         limits::begin();
         let mut listeners = Listeners::default();
         if let Some(address) = config.admin.probes {
@@ -62,7 +63,6 @@ impl Admin {
                 address,
                 token,
                 show_payloads: config.admin.show_payloads,
-                config: Arc::clone(&config.shown),
                 reload: Arc::new(reload.clone()),
             };
             let (health, drain) = (Arc::clone(&health), drain.clone());

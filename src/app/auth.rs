@@ -26,10 +26,9 @@ pub(super) fn authenticator(
     if is_piped || !config.auth.asks() {
         return Ok(None);
     }
-    let metadata = metadata(config).filter(|metadata| metadata.document.is_some());
+    let metadata = metadata(config).filter(|metadata| !metadata.issuers.is_empty());
     let challenge = Challenge {
         resource_metadata: metadata.map(|metadata| metadata.public.metadata),
-        scopes: config.rules.defaults().scopes.iter().cloned().collect(),
     };
     let auth = Authenticator::new(callers.clone(), Arc::clone(clock), challenge)
         .by_tokens(tokens(config, callers)?)
@@ -41,12 +40,9 @@ pub(super) fn authenticator(
 /// The address by which clients know raincheck, and the metadata that they find there.
 pub(super) fn metadata(config: &Config) -> Option<ResourceMetadata> {
     let public = config.listen.public_url.clone()?;
-    let issuers = &config.auth.jwt;
-    let document = (!issuers.is_empty()).then(|| {
-        let issuers = issuers.iter().map(|jwt| jwt.issuer.as_str());
-        public.document(issuers, config.rules.scopes()).into()
-    });
-    Some(ResourceMetadata { public, document })
+    let issuers = config.auth.jwt.iter();
+    let issuers = issuers.map(|jwt| jwt.issuer.as_str().into()).collect();
+    Some(ResourceMetadata { public, issuers })
 }
 
 /// Fetches the keys that clients are known by, for as long as the process runs.

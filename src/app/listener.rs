@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{AppError, line};
 use crate::config;
 use crate::downstream::Proxy;
-use crate::downstream::server::{self, Server};
+use crate::downstream::server::{self, ConnectionLimits, Server};
 use crate::downstream::stdio::Lines;
 use crate::tls::{self, kept::Kept};
 
@@ -35,16 +35,21 @@ impl ListenerKind {
     }
 }
 
-/// Binds the HTTP listener. Also returns its TLS configuration, which can be reloaded.
-pub(super) async fn bind(
-    config: &config::Config,
-) -> Result<(ListenerKind, Option<Arc<Kept<ServerConfig>>>), AppError> {
-    let (listen, limits) = (&config.listen, &config.limits);
+/// A bound listener, the limits of its connections, and its TLS configuration. Both can be changed.
+type Bound = (
+    ListenerKind,
+    Option<Arc<ConnectionLimits>>,
+    Option<Arc<Kept<ServerConfig>>>,
+);
+
+/// Binds the HTTP listener.
+pub(super) async fn bind(config: &config::Config) -> Result<Bound, AppError> {
+    let listen = &config.listen;
+    let limits = ConnectionLimits::new(config.limits.connections, config.limits.header_timeout);
     let tls = tls_files(config).map(tls::server).transpose();
     let tls = tls.map_err(line)?;
     let settings = server::Settings {
-        connections_max: limits.connections,
-        header_timeout: limits.header_timeout,
+        limits: Arc::clone(&limits),
         h2c: listen.h2c,
         tls: tls.clone(),
     };
@@ -55,7 +60,7 @@ pub(super) async fn bind(
             listen.address
         ))
     })?;
-    Ok((ListenerKind::Http(server), tls))
+    Ok((ListenerKind::Http(server), Some(limits), tls))
 }
 
 /// The files for TLS of the HTTP listener. `None`: it speaks no TLS.

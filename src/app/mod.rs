@@ -14,6 +14,7 @@ mod admin;
 mod auth;
 mod error;
 mod listener;
+mod live;
 mod opened;
 mod reach;
 mod reload;
@@ -28,13 +29,16 @@ pub use error::AppError;
 use error::line;
 pub use listener::tls_files;
 use listener::{ListenerKind, bind};
+use live::{LiveParts, quotas};
 use opened::Opened;
 pub use reload::Reload;
+use reload::ReloadedFiles;
 use store::open;
 pub use store::{OtherReplicas, StoreFound, check as check_store};
 pub use upstream::settings as upstream_settings;
 
 use crate::admin::drain::Drain;
+use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks, Seal};
@@ -55,7 +59,7 @@ use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::observed::Observed;
 use crate::store::patience::StorePatience;
-use crate::store::quota::{Allowance, Quotas};
+use crate::store::quota::Quotas;
 use crate::store::{Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
@@ -121,7 +125,6 @@ impl App {
         let (upstream, upstream_tls) = wrap(&config, open_files, &callers, &services)?;
         let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
-        let rules = Arc::new(config.rules.clone());
         let room = BufferBudget::new(config.limits.buffer_bytes_max);
         let settings = runner_settings(&config, &opened, &room, auth.is_some());
         let (ledger, notes) = kept_in(opened.store, opened.clock, &config);
@@ -130,46 +133,43 @@ impl App {
             notes.clone(),
             Arc::clone(&upstream) as _,
             Incarnation::new(&config.replica.id).reading(record::FORMAT),
-            Arc::clone(&rules),
+            Arc::new(config.rules.clone()),
             settings,
         );
         runner.start().await.map_err(line)?;
-        let (listener, listener_tls) = match lines {
-            Some(lines) => (ListenerKind::Stdio(lines), None),
+        let (listener, connections, listener_tls) = match lines {
+            Some(lines) => (ListenerKind::Stdio(lines), None, None),
             None => bind(&config).await?,
         };
-        let reload = Reload::new(&config, listener_tls, upstream_tls, auth.clone());
-        let drain = Drain::default();
-        let admin = Admin::bind(&config, &upstream, &drain, &runner, &reload).await?;
-        let keeping = auth::keep_keys(auth.clone(), Arc::clone(&admin.health));
         let comparing = seal_keys::tell_if_unequal(notes.clone(), config.store.clone());
+        let proxy = proxy(
+            &config,
+            (&runner, &upstream),
+            callers,
+            auth.clone(),
+            room,
+            notes,
+        );
+        let parts = LiveParts {
+            proxy: Arc::downgrade(&proxy),
+            connections,
+            result_bytes_max: config.rules.result_bytes_max(),
+        };
+        let files = ReloadedFiles {
+            listener: listener_tls,
+            upstream: upstream_tls,
+            auth: auth.clone(),
+        };
+        let reload = Reload::new(&config, parts, files);
+        let drain = Drain::default();
+        let admin =
+            Admin::bind(&config, &upstream, &drain, &runner, &reload, auth.is_some()).await?;
+        let keeping = auth::keep_keys(auth.clone(), Arc::clone(&admin.health));
         let watching = admin.watch(Arc::clone(&upstream), &runner);
         let background = async { tokio::join!(keeping, comparing, watching) };
         services.spawn(stop.clone().run_until_cancelled_owned(background));
-        let proxy = Proxy {
-            fair: auth.is_some().then(|| fair_shares(&config.limits)),
-            runner,
-            upstream,
-            rules,
-            callers,
-            auth: auth.clone(),
-            settings: downstream_settings(&config),
-            room,
-            closing: CancellationToken::new(),
-            passing: TaskTracker::new(),
-            calls: CallRegistry::default(),
-            mailboxes: Arc::default(),
-            kv: notes,
-            deliveries: Arc::default(),
-            native_tools: Arc::default(),
-            agreed: AgreedVersions::default(),
-            resumable: Arc::default(),
-            our_sessions: OurSessions::default(),
-            stand_ins: StandIns::default(),
-            companion: companion(&config),
-        };
         Ok(Self {
-            proxy: Arc::new(proxy),
+            proxy,
             listener,
             embedded: opened.embedded,
             admin,
@@ -281,6 +281,39 @@ impl App {
     }
 }
 
+/// What every part of the downstream side needs.
+fn proxy(
+    config: &Config,
+    (runner, upstream): (&Arc<Runner>, &Arc<Upstream>),
+    callers: Callers,
+    auth: Option<Arc<Authenticator>>,
+    room: Arc<BufferBudget>,
+    notes: KeyValue,
+) -> Arc<Proxy> {
+    Arc::new(Proxy {
+        fair: auth.is_some().then(|| fair_shares(&config.limits)),
+        runner: Arc::clone(runner),
+        upstream: Arc::clone(upstream),
+        callers,
+        auth,
+        settings: downstream_settings(config),
+        live: live::settings(config),
+        room,
+        closing: CancellationToken::new(),
+        passing: TaskTracker::new(),
+        calls: CallRegistry::default(),
+        mailboxes: Arc::default(),
+        kv: notes,
+        deliveries: Arc::default(),
+        native_tools: Arc::default(),
+        agreed: AgreedVersions::default(),
+        resumable: Arc::default(),
+        our_sessions: OurSessions::default(),
+        stand_ins: StandIns::default(),
+        companion: companion(config),
+    })
+}
+
 fn downstream_settings(config: &Config) -> downstream::Settings {
     let listen = config.listen.clone();
     let public = config.listen.public_url.as_ref();
@@ -298,13 +331,8 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
             said: config.upstream.forward_headers.clone(),
             over_tls: listen.tls.is_some(),
         },
-        body_bytes_max: config.limits.body_bytes_max,
-        listen_task_ids_max: config.limits.listen_task_ids,
         trust_annotations: config.upstream.trust_annotations,
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
-        access_log: config.telemetry.access_log,
-        wants_scopes: config.rules.scopes().next().is_some(),
-        reads_all: config.rules.may_refuse() || config.upstream.concurrency.is_some(),
     }
 }
 
@@ -316,7 +344,10 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
     };
     let store: Arc<dyn Store> = Arc::new(Observed(store));
     let notes = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
-    let ledger = Ledger::new(store, clock, patience).within(quotas(&config.limits));
+    let ledger = Ledger::new(store, clock, patience).within({
+        let (of_caller, in_all) = quotas(&config.limits);
+        Quotas::new(of_caller, in_all)
+    });
     (ledger, notes)
 }
 
@@ -326,14 +357,6 @@ fn fair_shares(limits: &config::LimitSettings) -> FairShares {
         // One caller leaves half of the room to the others.
         bytes: Shares::new(config::half(limits.buffer_bytes_max)),
     }
-}
-
-fn quotas(limits: &config::LimitSettings) -> Quotas {
-    let allowance = |quota: config::Quota| Allowance {
-        entries: quota.entries as u64,
-        bytes: quota.bytes,
-    };
-    Quotas::new(allowance(limits.tasks_per_caller), allowance(limits.tasks))
 }
 
 fn companion(config: &Config) -> Option<Companion> {
@@ -402,7 +425,6 @@ fn runner_settings(
         room: Arc::clone(room),
         calls_max: config.limits.calls,
         calls_per_caller: asks.then_some(config.limits.calls_per_caller),
-        concurrency: config.upstream.concurrency,
         lease: config.replica.lease,
         exclusive_store: opened.exclusive,
         shared_clock: opened.shared_clock.clone(),

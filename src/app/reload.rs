@@ -1,7 +1,6 @@
-//! Reloads the settings, the TLS files and the file of tokens while raincheck serves.
+//! Takes over changed settings, certificates and tokens while raincheck serves: all of them, or none.
 //!
-//! The settings come first: if they have a mistake, nothing is reloaded. Of the settings only the level of the log changes
-//! while raincheck runs; the others are named, because they apply after a restart.
+//! Everything is read and checked first. Only then, and without anything that could fail, the parts get what is new.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,95 +9,146 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rustls::{ClientConfig, ServerConfig};
 use serde_json::{Value, json};
-use tracing::{info, warn};
+use tokio::sync::Semaphore;
+use tracing::{error, info};
 
+use super::live::LiveParts;
 use crate::admin::operator::Reloads;
 use crate::auth::authenticator::Authenticator;
-use crate::config::Config;
-use crate::config::load::{Source, reload};
+use crate::auth::tokens::NewTokens;
+use crate::config::load::reload;
+use crate::config::{Change, Config, warnings};
 use crate::lock::Mutex;
 use crate::telemetry::log;
 use crate::tls::kept::Kept;
 
-/// The setting that a reload changes.
+/// The setting that a person may also change by `POST /level`.
 const LEVEL: &str = "telemetry.log";
 
 /// What can be reloaded. Open connections keep the TLS configuration that they began with; new tokens apply
 /// from the next request on.
 #[derive(Debug, Clone)]
-pub struct Reload {
-    source: Source,
-    /// The settings as they were last read.
-    settings: Arc<Mutex<Arc<Value>>>,
-    listener: Option<Arc<Kept<ServerConfig>>>,
-    upstream: Option<Arc<Kept<ClientConfig>>>,
-    auth: Option<Arc<Authenticator>>,
+pub struct Reload(Arc<Reloadable>);
+
+#[derive(Debug)]
+struct Reloadable {
+    /// The settings that the process runs on.
+    running: Mutex<Arc<Config>>,
+    parts: LiveParts,
+    files: ReloadedFiles,
+    /// One reload at a time.
+    turn: Semaphore,
+}
+
+/// The values that are made from files, beside the settings.
+#[derive(Debug)]
+pub(super) struct ReloadedFiles {
+    pub(super) listener: Option<Arc<Kept<ServerConfig>>>,
+    pub(super) upstream: Option<Arc<Kept<ClientConfig>>>,
+    pub(super) auth: Option<Arc<Authenticator>>,
+}
+
+/// Everything that was read and checked, and does not count yet.
+struct Prepared {
+    config: Config,
+    listener: Option<Arc<ServerConfig>>,
+    upstream: Option<Arc<ClientConfig>>,
+    tokens: Option<NewTokens>,
 }
 
 impl Reload {
-    pub(super) fn new(
-        config: &Config,
-        listener: Option<Arc<Kept<ServerConfig>>>,
-        upstream: Option<Arc<Kept<ClientConfig>>>,
-        auth: Option<Arc<Authenticator>>,
-    ) -> Self {
-        Self {
-            source: config.source.clone(),
-            settings: Arc::new(Mutex::new(Arc::clone(&config.shown))),
-            listener,
-            upstream,
-            auth,
-        }
+    pub(super) fn new(config: &Config, parts: LiveParts, files: ReloadedFiles) -> Self {
+        Self(Arc::new(Reloadable {
+            running: Mutex::new(Arc::new(config.clone())),
+            parts,
+            files,
+            turn: Semaphore::new(1),
+        }))
     }
 
-    /// Whether clients must say who they are.
-    pub(super) fn has_auth(&self) -> bool {
-        self.auth.is_some()
-    }
-
-    /// Reloads everything and logs it. If a file cannot be used, what it had before stays. `Err`: the settings have a
-    /// mistake, and nothing was reloaded.
+    /// Reloads everything, and logs each change. `Err`: something has a mistake, and nothing was changed.
     pub async fn all(&self) -> Result<Value, String> {
-        let restart = self.settings().inspect_err(|error| {
-            warn!(%error, "the settings have a mistake; everything stays as it is");
-        })?;
-        let mut files = BTreeMap::new();
-        if let Some(listener) = &self.listener {
-            files.insert("listen.tls", tell("listen.tls", listener.reload().await));
+        let Ok(_turn) = self.0.turn.acquire().await else {
+            return Err("raincheck ends".to_owned());
+        };
+        let this = Arc::clone(&self.0);
+        // Files may lie on a disk that is slow.
+        let reloading = tokio::task::spawn_blocking(move || this.reload()).await;
+        reloading.unwrap_or_else(|_| Err("raincheck ends".to_owned()))
+    }
+}
+
+impl Reloadable {
+    fn reload(&self) -> Result<Value, String> {
+        let running = Arc::clone(&self.running.lock());
+        let next = self.prepare(&running)?;
+        let changes = running.changes(&next.config);
+        let (live, mut after_restart): (Vec<Change>, Vec<Change>) =
+            changes.into_iter().partition(Change::is_live);
+        let new_level = live.iter().any(|change| change.setting == LEVEL);
+        if new_level {
+            log::set_filter(&next.config.telemetry.log)?;
         }
-        if let Some(upstream) = &self.upstream {
-            files.insert(
-                "upstream.tls",
-                tell("upstream.tls", upstream.reload().await),
-            );
+        // From here on nothing fails.
+        let outgrown = self.parts.apply(&next.config);
+        after_restart.extend(outgrown);
+        let files = self.replace_files(&next);
+        if let (Some(auth), Some(tokens)) = (&self.files.auth, next.tokens) {
+            auth.replace_tokens(tokens);
         }
-        if let Some(tokens) = self.auth.as_ref().and_then(|auth| auth.reload()) {
-            files.insert("auth.tokens_file", tell("auth.tokens_file", tokens));
-        }
-        if files.is_empty() {
-            info!("nothing to read anew: no certificates and no tokens are configured");
-        }
-        Ok(json!({"files": files, "after_restart": restart}))
+        warnings::log(&next.config);
+        *self.running.lock() = Arc::new(running.with_live(next.config));
+        tell(&live, &after_restart, &files);
+        let live: Vec<Value> = live
+            .iter()
+            .map(|it| json!({"setting": it.setting, "before": it.before, "after": it.after}))
+            .collect();
+        Ok(json!({
+            "changed": live,
+            "files": files,
+            "after_restart": after_restart.iter().map(|it| &it.setting).collect::<Vec<_>>(),
+        }))
     }
 
-    /// Reads the settings again. Returns the changed ones that apply after a restart.
-    fn settings(&self) -> Result<Vec<String>, String> {
-        let config = reload(&self.source).map_err(|error| error.to_string())?;
-        let before = std::mem::replace(&mut *self.settings.lock(), Arc::clone(&config.shown));
-        let mut changed = changed(&before, &config.shown);
-        if let Some(place) = changed.iter().position(|setting| setting == LEVEL) {
-            changed.remove(place);
-            log::set_filter(&config.telemetry.log)?;
-            info!(
-                level = config.telemetry.log,
-                "the level of the log has changed"
-            );
+    /// Reads and checks everything. A mistake is an error in the log and no warning: of warnings that repeat only some are
+    /// written, and who sends SIGHUP has nothing but the log.
+    fn prepare(&self, running: &Config) -> Result<Prepared, String> {
+        let mistaken = |error: String| {
+            error!(%error, "the settings have a mistake; everything stays as it is");
+            error
+        };
+        let config = reload(&running.source).map_err(|error| mistaken(error.to_string()))?;
+        let scopes = config.refuse_unheld_scopes(&running.auth);
+        scopes.map_err(|error| mistaken(error.to_string()))?;
+        let files = &self.files;
+        let listener = files.listener.as_ref().map(|it| it.read()).transpose();
+        let upstream = files.upstream.as_ref().map(|it| it.read()).transpose();
+        let tokens = files.auth.as_ref().and_then(|auth| auth.reread_tokens());
+        Ok(Prepared {
+            config,
+            listener: listener.map_err(|error| unusable("listen.tls", error))?,
+            upstream: upstream.map_err(|error| unusable("upstream.tls", error))?,
+            tokens: tokens
+                .transpose()
+                .map_err(|error| unusable("auth.tokens_file", error))?,
+        })
+    }
+
+    /// Replaces the certificates. Returns which files were read, those of tokens among them.
+    fn replace_files(&self, next: &Prepared) -> BTreeMap<&'static str, &'static str> {
+        let mut read = BTreeMap::new();
+        if let (Some(kept), Some(next)) = (&self.files.listener, &next.listener) {
+            kept.replace(Arc::clone(next));
+            read.insert("listen.tls", "read anew");
         }
-        if !changed.is_empty() {
-            let settings = changed.join(", ");
-            warn!(settings, "settings have changed that apply after a restart");
+        if let (Some(kept), Some(next)) = (&self.files.upstream, &next.upstream) {
+            kept.replace(Arc::clone(next));
+            read.insert("upstream.tls", "read anew");
         }
-        Ok(changed)
+        if next.tokens.is_some() {
+            read.insert("auth.tokens_file", "read anew");
+        }
+        read
     }
 }
 
@@ -107,59 +157,40 @@ impl Reloads for Reload {
     async fn reload(&self) -> Result<Value, String> {
         self.all().await
     }
-}
 
-fn tell(section: &str, read: Result<(), impl Display>) -> Value {
-    match read {
-        Ok(()) => {
-            info!(section, "read anew");
-            json!("read anew")
-        }
-        Err(error) => {
-            warn!(section, %error, "cannot be used; the old files stay in use");
-            json!(format!("the old files stay in use: {error}"))
-        }
+    fn settings(&self) -> Arc<Value> {
+        Arc::clone(&self.0.running.lock().shown)
     }
 }
 
-/// The settings that differ, by their names in the file.
-fn changed(before: &Value, after: &Value) -> Vec<String> {
-    let (before, after) = (flat(before), flat(after));
-    let mut all: Vec<&String> = before.keys().chain(after.keys()).collect();
-    all.sort_unstable();
-    all.dedup();
-    let differs = |name: &&String| before.get(*name) != after.get(*name);
-    all.into_iter().filter(differs).cloned().collect()
+fn unusable(section: &'static str, error: impl Display) -> String {
+    error!(
+        section,
+        %error,
+        "cannot be used; the old files stay in use, and so do all settings"
+    );
+    format!("{section}: {error}")
 }
 
-fn flat(settings: &Value) -> BTreeMap<String, &Value> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![(String::new(), settings)];
-    while let Some((path, value)) = open.pop() {
-        let Value::Object(members) = value else {
-            found.insert(path, value);
-            continue;
-        };
-        for (key, value) in members {
-            let dot = if path.is_empty() { "" } else { "." };
-            open.push((format!("{path}{dot}{key}"), value));
-        }
+/// A line for each change.
+fn tell(live: &[Change], after_restart: &[Change], files: &BTreeMap<&str, &str>) {
+    for Change {
+        setting,
+        before,
+        after,
+    } in live
+    {
+        info!(setting, %before, %after, "a setting has changed");
     }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_are_named_as_in_the_file() {
-        let before = json!({"tasks": {"mode": "auto", "queue": 1}, "tools": []});
-        let after = json!({"tasks": {"mode": "never"}, "tools": [{"name": "a"}]});
-        assert_eq!(
-            changed(&before, &after),
-            ["tasks.mode", "tasks.queue", "tools"]
-        );
-        assert_eq!(changed(&after, &after), [""; 0]);
+    for change in after_restart {
+        let setting = &change.setting;
+        // No warning: of warnings that repeat only some are written.
+        info!(setting, "a changed setting needs a restart");
+    }
+    for section in files.keys() {
+        info!(section, "read anew");
+    }
+    if live.is_empty() && after_restart.is_empty() && files.is_empty() {
+        info!("reloaded: nothing has changed");
     }
 }

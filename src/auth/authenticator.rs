@@ -11,10 +11,10 @@ use tracing::debug;
 use super::bearer;
 use super::callers::Callers;
 use super::challenge::{Challenge, Denied};
-use super::identity::{Identity, name_of};
+use super::identity::{Identity, label_of, name_of};
 use super::issuer::{Issuer, IssuerSettings};
 use super::jwt::{Fault, Unverified, Verified};
-use super::tokens::{self, Tokens, TokensError};
+use super::tokens::{self, NewTokens, Tokens, TokensError};
 use super::verified::{Remembered, VerifiedTokens};
 use crate::clock::Clock;
 use crate::tls::client_name::client_name;
@@ -68,7 +68,7 @@ impl Authenticator {
         Some(Arc::new(Identity {
             caller: self.callers.of_client("certificate", &[&name]),
             name: name_of(&[&name]),
-            label: Some(name.into()),
+            label: Some(label_of(&name)),
             scopes: [].into(),
             ends_at_ms: None,
         }))
@@ -154,7 +154,7 @@ impl Authenticator {
         Identity {
             caller: self.callers.of_client("jwt", &words),
             name: name_of(&words),
-            label: verified.label.map(Into::into),
+            label: verified.label.as_deref().map(label_of),
             scopes: verified.scopes.into_iter().map(Into::into).collect(),
             ends_at_ms: Some(verified.ends_at_ms),
         }
@@ -170,10 +170,17 @@ impl Authenticator {
         &self.challenge
     }
 
-    /// Reads the file of tokens anew. `None`: there is no file.
-    pub fn reload(&self) -> Option<Result<(), TokensError>> {
+    /// Reads the file of tokens anew, and changes nothing. `None`: there is no file.
+    pub fn reread_tokens(&self) -> Option<Result<NewTokens, TokensError>> {
         let tokens = self.tokens.as_ref()?;
-        Some(tokens.reload(&self.callers))
+        Some(tokens.reread(&self.callers))
+    }
+
+    /// From now on these tokens count, and no others of the file.
+    pub fn replace_tokens(&self, new: NewTokens) {
+        if let Some(tokens) = &self.tokens {
+            tokens.replace(new);
+        }
     }
 
     /// Fetches the keys of all issuers, and keeps them fresh. Runs as long as the process.

@@ -60,17 +60,15 @@ impl Denied {
 pub struct Challenge {
     /// Where clients find out who issues tokens.
     pub resource_metadata: Option<Box<str>>,
-    /// What any call needs.
-    pub scopes: Box<[Box<str>]>,
 }
 
 impl Challenge {
-    /// `WWW-Authenticate` of a refusal. `None`: no other token would help.
-    pub fn to(&self, denied: Denied) -> Option<HeaderValue> {
+    /// `WWW-Authenticate` of a refusal. `scopes`: what any call needs. `None`: no other token would help.
+    pub fn to(&self, denied: Denied, scopes: &[Box<str>]) -> Option<HeaderValue> {
         if matches!(denied, Denied::Unjudged | Denied::NoCertificate) {
             return None;
         }
-        Some(self.written(denied.error(), &self.scopes))
+        Some(self.written(denied.error(), scopes))
     }
 
     /// `WWW-Authenticate` of a call that needs these scopes (RFC 6750, section 3.1, `insufficient_scope`).
@@ -111,13 +109,14 @@ mod tests {
     #[test]
     fn a_client_without_credentials_is_told_where_to_get_some() {
         let plain = Challenge::default();
-        assert_eq!(plain.to(Denied::Missing).unwrap(), "Bearer");
+        assert_eq!(plain.to(Denied::Missing, &[]).unwrap(), "Bearer");
         let whole = Challenge {
             resource_metadata: Some("https://a.example/.well-known/x".into()),
-            scopes: scopes(&["read", "run"]),
         };
         assert_eq!(
-            whole.to(Denied::Missing).unwrap(),
+            whole
+                .to(Denied::Missing, &scopes(&["read", "run"]))
+                .unwrap(),
             "Bearer resource_metadata=\"https://a.example/.well-known/x\", scope=\"read run\""
         );
     }
@@ -127,17 +126,17 @@ mod tests {
         let plain = Challenge::default();
         let invalid = Denied::Invalid("the token has expired");
         assert_eq!(
-            plain.to(invalid).unwrap(),
+            plain.to(invalid, &[]).unwrap(),
             "Bearer error=\"invalid_token\", error_description=\"the token has expired\""
         );
         assert_eq!(invalid.status(), 401);
         let malformed = Denied::Malformed("not \"Bearer\"");
         assert_eq!(
-            plain.to(malformed).unwrap(),
+            plain.to(malformed, &[]).unwrap(),
             "Bearer error=\"invalid_request\", error_description=\"not 'Bearer'\""
         );
         assert_eq!(malformed.status(), 400);
-        assert_eq!(plain.to(Denied::Unjudged), None);
+        assert_eq!(plain.to(Denied::Unjudged, &[]), None);
         assert_eq!(Denied::Unjudged.status(), 503);
         let needs = plain.needs(&scopes(&["run"]));
         let needs = needs.to_str().unwrap();

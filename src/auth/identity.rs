@@ -1,6 +1,7 @@
 //! A client that proved who it is.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 
@@ -14,7 +15,7 @@ pub struct Identity {
     /// Who the client proved to be, in one word for the wrapped server: see [`name_of`].
     pub name: HeaderValue,
     /// The name that operators know the client by. It is no secret and decides nothing.
-    pub label: Option<Box<str>>,
+    pub label: Option<Arc<str>>,
     /// What the credential allows.
     pub scopes: Box<[Box<str>]>,
     /// When the credential expires, in Unix milliseconds. `None`: it does not expire.
@@ -27,6 +28,17 @@ impl Identity {
         let lacking = wanted.iter().filter(|scope| !self.scopes.contains(scope));
         lacking.map(AsRef::as_ref)
     }
+}
+
+/// The longest label, in characters: each task of the client keeps it.
+const LABEL_MAX: usize = 128;
+
+/// A label as operators see it. It is cut: an issuer decides how long a claim is.
+pub fn label_of(text: &str) -> Arc<str> {
+    let text = text.chars().take(LABEL_MAX);
+    text.map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect::<String>()
+        .into()
 }
 
 /// Who a client is, by these words, as one word of visible ASCII: the words with `#` between them. Any other byte is written
@@ -51,6 +63,12 @@ pub fn name_of(words: &[&str]) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_is_short_and_of_one_line() {
+        assert_eq!(&*label_of("a\nb"), "a\u{fffd}b");
+        assert_eq!(label_of(&"\u{e9}".repeat(1000)).chars().count(), LABEL_MAX);
+    }
 
     #[test]
     fn two_clients_never_have_one_name() {

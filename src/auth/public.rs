@@ -22,8 +22,16 @@ pub struct PublicAddress {
 #[derive(Debug, Clone)]
 pub struct ResourceMetadata {
     pub public: PublicAddress,
-    /// raincheck's own. `None`: the wrapped server may have metadata.
-    pub document: Option<Box<str>>,
+    /// Whose tokens count. Empty: the wrapped server may have metadata of its own.
+    pub issuers: Box<[Box<str>]>,
+}
+
+impl ResourceMetadata {
+    /// raincheck's own metadata. `scopes`: all that a call may need.
+    pub fn document<'a>(&'a self, scopes: impl Iterator<Item = &'a str>) -> String {
+        let issuers = self.issuers.iter().map(AsRef::as_ref);
+        self.public.document(issuers, scopes)
+    }
 }
 
 impl PublicAddress {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::callers::Callers;
-use super::identity::{Identity, name_of};
+use super::identity::{Identity, label_of, name_of};
 use crate::lock::Mutex;
 
 /// More clients than that belong to an issuer of tokens.
@@ -28,6 +28,10 @@ pub struct Tokens {
     known: Mutex<Arc<Known>>,
 }
 
+/// The tokens as a file has them now, which do not count yet.
+#[derive(Debug)]
+pub struct NewTokens(Arc<Known>);
+
 /// By the SHA-256 of the token.
 type Known = HashMap<[u8; 32], Arc<Identity>>;
 
@@ -37,11 +41,14 @@ impl Tokens {
         Ok(Self { path, known })
     }
 
-    /// Reads the file anew. What is wrong with the file leaves the tokens as they are.
-    pub fn reload(&self, callers: &Callers) -> Result<(), TokensError> {
-        let known = Arc::new(read(&self.path, callers)?);
-        *self.known.lock() = known;
-        Ok(())
+    /// Reads the file anew, and changes nothing.
+    pub(super) fn reread(&self, callers: &Callers) -> Result<NewTokens, TokensError> {
+        Ok(NewTokens(Arc::new(read(&self.path, callers)?)))
+    }
+
+    /// From now on these tokens count, and no others.
+    pub(super) fn replace(&self, new: NewTokens) {
+        *self.known.lock() = new.0;
     }
 
     /// How many clients there are.
@@ -106,7 +113,7 @@ fn parse(text: &str, callers: &Callers) -> Result<Known, String> {
         let identity = Identity {
             caller: callers.of_client("token", &[name]),
             name: name_of(&[name]),
-            label: Some(name.into()),
+            label: Some(label_of(name)),
             scopes: words.map(Into::into).collect(),
             ends_at_ms: None,
         };

@@ -4,12 +4,20 @@ use std::io::{self, Write as _};
 
 use super::failure::CommandFailure;
 use crate::config::load::{Flags, effective, environment};
+use crate::config::schema;
 
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
 /// Every setting at its default, with its meaning.
 pub(super) fn example() {
     print(EXAMPLE.as_bytes());
+}
+
+/// What a settings file may say.
+pub(super) fn schema() -> Result<(), CommandFailure> {
+    let schema = schema::schema()?;
+    print(format!("{schema:#}\n").as_bytes());
+    Ok(())
 }
 
 /// The settings that count, from file, environment and flags.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use super::table::{duration, printable};
-use crate::config::{Config, CredentialUse, Wrapped, WrappedCommand};
+use super::table::printable;
+use crate::config::{Config, CredentialUse, Wrapped, WrappedCommand, duration_text};
 use crate::mcp::error::Reason;
 use crate::mcp::json::Object;
 use crate::mcp::result;
@@ -57,7 +57,7 @@ pub(super) fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &
 }
 
 fn spelled(time: Duration) -> String {
-    duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    duration_text(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Whose credentials the server wants.

@@ -27,7 +27,6 @@ mod run;
 mod sighup;
 mod stdio;
 mod table;
-mod warnings;
 mod wrap;
 
 use failure::{CommandFailure, complain};
@@ -100,6 +99,8 @@ struct ConfigArgs {
 enum ConfigWhat {
     /// Every setting at its default, with its meaning: the beginning of a file of your own
     Example,
+    /// The JSON Schema of the settings file, for editors
+    Schema,
     /// The settings that count here, from file, environment and flags, as JSON without secrets
     Show(Box<ServeArgs>),
 }
@@ -265,6 +266,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Config(args) => {
             match args.what {
                 ConfigWhat::Example => config::example(),
+                ConfigWhat::Schema => config::schema()?,
                 ConfigWhat::Show(settings) => config::show(&settings.flags())?,
             }
             Ok(ExitCode::SUCCESS)
@@ -284,7 +286,7 @@ fn first_line(config: &Config, file: Option<&Path>) {
         replica = %config.replica.id,
         "starting"
     );
-    warnings::log(config);
+    crate::config::warnings::log(config);
 }
 
 /// Keeps the memory and the environment of this process from other processes of the same user (the wrapped program is

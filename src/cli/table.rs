@@ -32,16 +32,6 @@ pub(super) fn cleaned(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }
 
-/// Milliseconds as the configuration spells them.
-pub(super) fn duration(ms: u64) -> String {
-    for (unit, factor) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
-        if ms >= factor && ms.is_multiple_of(factor) {
-            return format!("{}{unit}", ms / factor);
-        }
-    }
-    format!("{ms}ms")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,14 +44,6 @@ mod tests {
             table(&rows),
             "  tool              mode\n  build_everything  always\n"
         );
-    }
-
-    #[test]
-    fn durations_are_spelled_as_in_the_file() {
-        assert_eq!(duration(7_200_000), "2h");
-        assert_eq!(duration(90_000), "90s");
-        assert_eq!(duration(150), "150ms");
-        assert_eq!(duration(0), "0ms");
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Config {
             }
             usual_file(&listen, &upstream, host).map(Location::Embedded)
         };
-        let rules = rules::rules(&file.tasks, file.tools)?;
+        let rules = rules::rules(&file.tasks, file.tools)?.within(upstream.concurrency);
         let auth = auth::auth(file.auth, &listen)?;
         // The one client of a pipe is never asked.
         if !for_one_client {
@@ -61,6 +61,7 @@ impl Config {
             upstream,
             unused,
             shown: Arc::default(),
+            fingerprints: Arc::default(),
             source: Source::default(),
             ignored: ignored::variables(environment),
         })

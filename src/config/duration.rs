@@ -26,6 +26,16 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// A duration as it is written in the file.
+pub fn duration_text(ms: u64) -> String {
+    for (unit, factor) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
+        if ms >= factor && ms.is_multiple_of(factor) {
+            return format!("{}{unit}", ms / factor);
+        }
+    }
+    format!("{ms}ms")
+}
+
 /// The units, longest suffix first, so that `MiB` is not read as `B`.
 const SIZES: [(&str, u64); 4] = [
     ("KiB", 1 << 10),
@@ -70,6 +80,14 @@ fn sum(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_spelled_as_in_the_file() {
+        assert_eq!(duration_text(7_200_000), "2h");
+        assert_eq!(duration_text(90_000), "90s");
+        assert_eq!(duration_text(150), "150ms");
+        assert_eq!(duration_text(0), "0ms");
+    }
 
     #[test]
     fn durations_people_write() {

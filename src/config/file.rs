@@ -196,6 +196,12 @@ pub(super) struct Terms {
     pub(super) attach_window: Option<Duration>,
     #[serde(deserialize_with = "optional_list")]
     pub(super) scopes: Option<Vec<String>>,
+    /// Read before all other settings, and a setting that no [`ToolRule`] has.
+    #[serde(deserialize_with = "optional")]
+    pub(super) rules_file: Option<String>,
+    /// The same as a text.
+    #[serde(deserialize_with = "optional")]
+    pub(super) rules: Option<String>,
 }
 
 /// The terms for some tools. A missing term is as in [`Terms`]. The fields are repeated because serde cannot
@@ -295,6 +301,8 @@ impl ToolRule {
             attach,
             attach_window,
             scopes,
+            rules_file: None,
+            rules: None,
         };
         (name, terms)
     }

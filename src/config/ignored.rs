@@ -19,11 +19,13 @@ const SECTIONS: [&str; 11] = [
 ];
 
 /// What people write for a setting, and the variable that they mean.
-const MEANT: [(&str, &str); 6] = [
+const MEANT: [(&str, &str); 8] = [
     ("UPSTREAM", "UPSTREAM__URL"),
     ("LISTEN", "LISTEN__ADDRESS"),
     ("STORE", "STORE__URL"),
     ("NAMESPACE", "STORE__NAMESPACE"),
+    ("RULES", "TASKS__RULES"),
+    ("RULES_FILE", "TASKS__RULES_FILE"),
     ("LOG", "TELEMETRY__LOG"),
     ("LOG_LEVEL", "TELEMETRY__LOG"),
 ];
@@ -51,7 +53,9 @@ pub(super) fn variables(environment: &[(String, String)]) -> Vec<(String, String
 /// What to write in place of a variable without `__`. `None`: the variable is a setting, or none of ours.
 fn advice(rest: &str) -> Option<String> {
     if rest == "TOOLS" || rest.starts_with("TOOLS_") {
-        return Some("[[tools]] has no form in the environment; write a file (--config)".into());
+        let text =
+            "[[tools]] has another form in the environment: RAINCHECK_TASKS__RULES, a text in TOML";
+        return Some(text.into());
     }
     if rest == "CONFIG" {
         return Some("name the file with --config".into());
@@ -104,7 +108,7 @@ mod tests {
                 "RAINCHECK_LOG: not read; write RAINCHECK_TELEMETRY__LOG",
                 "RAINCHECK_STORE_URL: not read: two underscores join a section and its setting; write \
                  RAINCHECK_STORE__URL",
-                "RAINCHECK_TOOLS: [[tools]] has no form in the environment; write a file (--config)",
+                "RAINCHECK_TOOLS: [[tools]] has another form in the environment: RAINCHECK_TASKS__RULES, a text in TOML",
             ]
         );
     }

@@ -3,17 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use figment::Figment;
 use figment::providers::{Format, Toml};
-use figment::value::{Dict, Map, Value};
-use figment::{Figment, Metadata, Profile, Provider};
+use figment::value::{Dict, Value};
 
 use super::file::File;
+use super::fingerprints::fingerprints;
 use super::host::Host;
+use super::layer::Layer;
 use super::problem::{ConfigError, ENVIRONMENT, ENVIRONMENT_PREFIX, FLAG_KEYS, FLAGS, explain};
 use super::secret::Secret;
 use super::settings::Config;
 pub use super::source::{Flags, Source};
-use super::{secret_files, show};
+use super::{rules_file, secret_files, show};
 
 /// Loads the settings again.
 pub fn reload(source: &Source) -> Result<Config, ConfigError> {
@@ -29,19 +31,29 @@ pub fn environment() -> Vec<(String, String)> {
 
 /// Loads, merges and checks all layers. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    let figment = merged(layers(flags, environment)?);
+    let figment = merged(all_layers(flags, environment)?);
     let mut file: File = figment.extract().map_err(explain)?;
     secret_files::read(&mut file).map_err(|problem| problem.located(&figment))?;
     let host = Host::new(environment);
     let checked = Config::check(file, &host, environment, flags.for_one_client);
     let mut config = checked.map_err(|problem| problem.located(&figment))?;
-    config.shown = Arc::new(effective(flags, environment)?);
+    let written = written(flags, environment)?;
+    config.shown = Arc::new(show::without_secrets(written.clone()));
+    config.fingerprints = Arc::new(fingerprints(&written));
     config.source = Source::new(flags);
     Ok(config)
 }
 
 /// All settings as they were written, or else their defaults, without secrets. Nothing is checked but the keys.
 pub fn effective(
+    flags: &Flags,
+    environment: &[(String, String)],
+) -> Result<serde_json::Value, ConfigError> {
+    Ok(show::without_secrets(written(flags, environment)?))
+}
+
+/// All settings as they were written, or else their defaults, with secrets.
+fn written(
     flags: &Flags,
     environment: &[(String, String)],
 ) -> Result<serde_json::Value, ConfigError> {
@@ -52,9 +64,9 @@ pub fn effective(
         name: "defaults".into(),
         settings: defaults,
     }];
-    all.extend(layers(flags, environment)?);
+    all.extend(all_layers(flags, environment)?);
     let settings: Dict = merged(all).extract().map_err(explain)?;
-    Ok(show::without_secrets(&settings))
+    Ok(serde_json::to_value(settings).unwrap_or_default())
 }
 
 /// How to reach the operators' listener of a raincheck with these settings.
@@ -109,9 +121,20 @@ pub fn public_address(
     ))
 }
 
+/// What the file, the file of rules, the environment and the flags say.
+fn all_layers(flags: &Flags, environment: &[(String, String)]) -> Result<Vec<Layer>, ConfigError> {
+    let mut layers = layers(flags, environment)?;
+    layers.extend(rules_file::layer(&layers)?);
+    Ok(layers)
+}
+
 /// What the file, the environment and the flags say, the weakest first.
 fn layers(flags: &Flags, environment: &[(String, String)]) -> Result<Vec<Layer>, ConfigError> {
-    let file = flags.config.as_deref().map(file_layer).transpose()?;
+    let file = flags
+        .config
+        .as_deref()
+        .map(|path| Layer::of_file(path, "--config"));
+    let file = file.transpose()?;
     let others = [environment_layer(environment), flag_layer(flags)];
     Ok(file.into_iter().chain(others).collect())
 }
@@ -138,54 +161,9 @@ fn only_one_server(layers: &mut [Layer]) {
 
 /// The variables that a settings file lets the wrapped program see.
 pub fn allowed_variables(path: &Path) -> Result<Vec<String>, ConfigError> {
-    let figment = Figment::new().merge(file_layer(path)?);
+    let figment = Figment::new().merge(Layer::of_file(path, "--config")?);
     let file: File = figment.extract().map_err(explain)?;
     Ok(file.upstream.env_allow)
-}
-
-/// One source of settings under the name that errors give it.
-struct Layer {
-    name: String,
-    settings: Dict,
-}
-
-impl Provider for Layer {
-    fn metadata(&self) -> Metadata {
-        Metadata::named(self.name.clone())
-    }
-
-    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        Ok(Profile::Default.collect(self.settings.clone()))
-    }
-}
-
-fn file_layer(path: &Path) -> Result<Layer, ConfigError> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-    let settings = Toml::from_str(&text).map_err(|e| {
-        // Not its Display, which quotes the line, and with it perhaps a password.
-        let before = e
-            .span()
-            .and_then(|span| text.get(..span.start))
-            .unwrap_or_default();
-        let line = before.matches('\n').count().saturating_add(1);
-        let message = e.message().replace('\n', ", ");
-        ConfigError::new(format!("{name}: line {line} is not TOML: {message}"))
-    })?;
-    Ok(Layer { name, settings })
-}
-
-/// Names the flag, because only a flag names a file, and the folder of a relative path: a service is often started in
-/// another one than its user thinks.
-fn unreadable(path: &Path, error: &std::io::Error) -> ConfigError {
-    let text = error.to_string();
-    let reason = text
-        .split_once(" (os error")
-        .map_or(&*text, |(reason, _)| reason);
-    let folder = std::env::current_dir().ok().filter(|_| path.is_relative());
-    let looked = folder.map(|folder| format!("; looked for in {}", folder.display()));
-    let (path, looked) = (path.display(), looked.unwrap_or_default());
-    ConfigError::new(format!("--config {path}: cannot be read: {reason}{looked}"))
 }
 
 /// `RAINCHECK_STORE__URL` is `store.url`. Only names with `__` count: a Kubernetes Service called

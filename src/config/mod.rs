@@ -3,24 +3,30 @@
 //! own.
 
 mod auth;
+mod changes;
 mod checked;
 mod common;
 mod companion;
 mod concurrency;
 mod credentials;
+mod described;
 mod duration;
 mod file;
 mod file_auth;
 mod file_store;
 mod file_tls;
+mod fingerprints;
 mod headers;
 mod host;
 mod ignored;
+mod layer;
 pub mod load;
 mod problem;
 mod public;
 mod rules;
+mod rules_file;
 mod scalar;
+pub mod schema;
 mod secret;
 mod secret_files;
 mod server;
@@ -30,9 +36,12 @@ mod source;
 mod store;
 mod unix;
 mod unused;
+pub mod warnings;
 mod wrapped;
 
+pub use changes::Change;
 pub use checked::half;
+pub use duration::duration_text;
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};

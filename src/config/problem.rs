@@ -140,6 +140,9 @@ fn unknown(path: &[String], accepted: &[&str]) -> String {
     let (name, section) = path
         .split_last()
         .map_or(("", &[][..]), |(name, section)| (name.as_str(), section));
+    if section.is_empty() && (name == "rules_file" || name == "rules") {
+        return "unknown key; it belongs into [tasks]".to_owned();
+    }
     let section = match section {
         [] => "at the top level".to_owned(),
         section => match in_list(section) {

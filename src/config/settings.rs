@@ -10,6 +10,7 @@ use hyper::Uri;
 use hyper::header::HeaderName;
 use ipnet::IpNet;
 
+use super::fingerprints::Fingerprints;
 use super::problem::ConfigError;
 use super::secret::{SealKey, Secret};
 use super::server::Wrapped;
@@ -36,6 +37,8 @@ pub struct Config {
     pub unused: Vec<(&'static str, &'static str)>,
     /// All settings as they were written, or else their defaults, without secrets.
     pub shown: Arc<serde_json::Value>,
+    /// By which a change of a setting is seen.
+    pub(super) fingerprints: Arc<Fingerprints>,
     /// Where the settings came from.
     pub source: Source,
     /// The variables that look like settings and are not read, each with what to do.
@@ -59,6 +62,16 @@ impl Config {
 }
 
 impl Config {
+    /// Refuses rules that cannot hold in a process that began with `running`: nobody is asked there for a token with scopes.
+    pub fn refuse_unheld_scopes(&self, running: &AuthSettings) -> Result<(), ConfigError> {
+        if running.takes_tokens() || !self.rules.wants_scopes() || !self.auth.takes_tokens() {
+            return Ok(());
+        }
+        Err(ConfigError::new(
+            "scopes: nobody is asked for a token yet; auth needs a restart first",
+        ))
+    }
+
     /// Refuses raincheck's own listener as the server: raincheck would send each request to itself without
     /// end. A circle through other names or machines is found later, by [`Via`](hyper::header::VIA).
     pub fn refuse_circle(&self) -> Result<(), ConfigError> {

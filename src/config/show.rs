@@ -7,8 +7,8 @@ use serde_json::Value;
 const HIDDEN: &str = "[secret]";
 
 /// Hides all that may be secret: tokens, keys, headers, variables, arguments, and parts of URLs.
-pub(super) fn without_secrets(settings: &Dict) -> Value {
-    let mut shown = serde_json::to_value(settings).unwrap_or_default();
+pub(super) fn without_secrets(settings: Value) -> Value {
+    let mut shown = settings;
     if let Some(sections) = shown.as_object_mut() {
         for (section, settings) in sections {
             hide(section, settings);

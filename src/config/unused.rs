@@ -75,13 +75,24 @@ fn of_store(store: &Store) -> [Checked; 6] {
     ]
 }
 
-fn of_tasks(tasks: &Terms, tools: &[ToolRule]) -> [Checked; 2] {
+fn of_tasks(tasks: &Terms, tools: &[ToolRule]) -> [Checked; 4] {
     let has_companion = tasks.companion_tools == Some(true);
     let usual = Duration::from_millis(Rule::default().fallback_after_ms);
     let fallback = tasks.fallback_after.is_some_and(|it| it != usual);
     let fallback = fallback || tools.iter().any(ToolRule::follows_patience);
     let prefix = tasks.companion_prefix.as_deref();
+    let no_rules = "there is no [[tools]] in it";
     [
+        (
+            "tasks.rules_file",
+            tasks.rules_file.is_some() && tools.is_empty(),
+            no_rules,
+        ),
+        (
+            "tasks.rules",
+            tasks.rules.is_some() && tools.is_empty(),
+            no_rules,
+        ),
         (
             "tasks.fallback_after",
             !has_companion && fallback,

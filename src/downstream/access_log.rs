@@ -26,7 +26,7 @@ struct Accessed {
 impl AccessLine {
     /// `None`: there is no access log.
     pub(super) fn begin(proxy: &Proxy, parts: &Parts, message: &Inbound<'_>) -> Option<Self> {
-        if !proxy.settings.access_log {
+        if !proxy.live.has_access_log() {
             return None;
         }
         let method = message.members().and_then(|it| it.get_str("method"));

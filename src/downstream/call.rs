@@ -84,6 +84,7 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
     }
     CallSpec {
         caller: asked.by.caller,
+        label: asked.by.label(),
         era: spec.era,
         client_era: Era::Modern,
         outgoing,

@@ -90,7 +90,7 @@ async fn until(
     };
     match timeout_at(end, answering).await {
         Ok(response) => sent::ends_at(end, response),
-        Err(_elapsed) => response::denied(EXPIRED, auth.challenge()),
+        Err(_elapsed) => proxy.denied(EXPIRED, auth),
     }
 }
 
@@ -124,7 +124,7 @@ async fn identify(
             parts.extensions.insert(identity);
             Ok((end, share))
         }
-        Err(denied) => Err(Box::new(response::denied(denied, auth.challenge()))),
+        Err(denied) => Err(Box::new(proxy.denied(denied, auth))),
     }
 }
 
@@ -192,7 +192,7 @@ async fn modern(
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
-    if let Err(error) = proxy.check_headers(&parts.headers) {
+    if let Err(error) = by.check_headers(&parts.headers) {
         return response::refusal(StatusCode::BAD_REQUEST, &error);
     }
     let modern = match message.modern(&parts.headers) {
@@ -201,7 +201,7 @@ async fn modern(
         Ok(ModernMessage::Notification) => return response::empty(StatusCode::ACCEPTED),
         Err(refused) => return unread(&refused),
     };
-    if proxy.settings.wants_scopes
+    if by.rules.wants_scopes()
         && let Some(refusal) = Box::pin(proxy.scope_refusal(by, &modern.request)).await
     {
         return refusal;
@@ -240,7 +240,7 @@ fn unread(refused: &Refused) -> Response<Body> {
 /// Does with a modern client's request what the route says. The route is decided again when more is known.
 async fn answer<'k>(
     proxy: &'k Arc<Proxy>,
-    by: &Requester,
+    by: &'k Requester,
     parts: &Parts,
     body: &Bytes,
     modern: &Modern<'_>,
@@ -302,7 +302,7 @@ async fn answer<'k>(
 
 fn routed<'k>(
     proxy: &'k Arc<Proxy>,
-    by: &Requester,
+    by: &'k Requester,
     modern: &Modern<'_>,
 ) -> (Known<'k>, Route<'k>) {
     let known = known(proxy, by, &modern.request);
@@ -310,16 +310,16 @@ fn routed<'k>(
     (known, route)
 }
 
-fn known<'k>(proxy: &'k Arc<Proxy>, by: &Requester, request: &mcp::Request<'_>) -> Known<'k> {
+fn known<'k>(proxy: &'k Arc<Proxy>, by: &'k Requester, request: &mcp::Request<'_>) -> Known<'k> {
     let tool = request.name().filter(|_| request.method == "tools/call");
     Known {
-        rules: &proxy.rules,
+        rules: &by.rules,
         keeps_native_tasks: proxy.settings.pass_native_tasks,
         trusts_annotations: proxy.settings.trust_annotations,
         companion: proxy.companion.as_ref(),
         server: tools::known(proxy),
         had_stand_in: proxy.stand_ins.was_told(&by.caller),
-        is_limited: tool.is_some_and(|tool| proxy.runner.limits(&tool)),
+        is_limited: tool.is_some_and(|tool| by.rules.limits(&tool)),
         is_no_task_here: false,
     }
 }

@@ -72,7 +72,7 @@ impl AnswerEdit {
             return None;
         }
         Some(Self {
-            tasks: says_tasks.then(|| Advertised::in_tools(proxy)),
+            tasks: says_tasks.then(|| Advertised::in_tools(proxy, by)),
             companion: ours.map(|capabilities| ToolsPage {
                 capabilities: capabilities.into(),
                 is_first: !request.params.contains("cursor"),
@@ -135,7 +135,7 @@ impl AnswerEdit {
     /// Passes the request on over HTTP.
     pub(super) async fn pass(self, parts: Parts, body: Bytes) -> Response<Body> {
         let token = self.proxy.passing.token();
-        let bytes_max = self.proxy.rules.result_bytes_max();
+        let bytes_max = self.by.rules.result_bytes_max();
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let body = RequestBody::Ready(Full::new(body));
         let mut answering = match self.proxy.upstream.relay(parts, body, bytes_max).await {

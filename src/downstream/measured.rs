@@ -1,6 +1,7 @@
 //! What `benches/counted` runs of the parts that nothing outside of this module may name.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use hyper::http::request::Parts;
 
@@ -10,7 +11,6 @@ use super::inbound::route::modern::{Known, Route, route};
 use super::inbound::route::{KnownServer, KnownTools};
 use crate::auth::callers::Callers;
 use crate::mcp::version::Era;
-use crate::task::policy::Rules;
 
 /// A request of a modern client, with what the listener knows when the request comes.
 #[derive(Debug)]
@@ -18,19 +18,14 @@ pub struct MeasuredRequest {
     parts: Parts,
     body: Vec<u8>,
     by: Requester,
-    rules: Rules,
 }
 
 impl MeasuredRequest {
     /// A request of an anonymous client.
     pub fn new(parts: Parts, body: Vec<u8>) -> Self {
-        let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Modern, None);
-        Self {
-            parts,
-            body,
-            by,
-            rules: Rules::default(),
-        }
+        let callers = Callers::new(&[1; 32]);
+        let by = Requester::of(&callers, &parts, Era::Modern, None, Arc::default());
+        Self { parts, body, by }
     }
 
     /// Reads the message and checks its envelope, that many times. False: the message is no request.
@@ -44,7 +39,7 @@ impl MeasuredRequest {
             return false;
         };
         let known = Known {
-            rules: &self.rules,
+            rules: &self.by.rules,
             keeps_native_tasks: false,
             trusts_annotations: false,
             companion: None,

@@ -30,8 +30,9 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, mut parts: Box<Parts>) -> Respons
     let Some(metadata) = &proxy.settings.metadata else {
         return passthrough::bare(proxy, parts).await;
     };
-    if let Some(document) = &metadata.document {
-        return own(&parts.method, document);
+    if !metadata.issuers.is_empty() {
+        let rules = proxy.runner.rules();
+        return own(&parts.method, metadata.document(rules.scopes()));
     }
     // A compressed document could not be edited.
     parts.headers.remove(ACCEPT_ENCODING);
@@ -39,7 +40,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, mut parts: Box<Parts>) -> Respons
 }
 
 /// raincheck's own metadata. Web pages of any origin may read them: a client needs them before it has a token.
-fn own(method: &Method, document: &str) -> Response<Body> {
+fn own(method: &Method, document: String) -> Response<Body> {
     let mut response = if *method == Method::OPTIONS {
         let mut response = response::empty(StatusCode::NO_CONTENT);
         let headers = response.headers_mut();
@@ -53,7 +54,7 @@ fn own(method: &Method, document: &str) -> Response<Body> {
         );
         response
     } else {
-        let mut response = Response::new(Body::ready(document.to_owned()));
+        let mut response = Response::new(Body::ready(document));
         response.headers_mut().insert(CONTENT_TYPE, JSON);
         response
     };
@@ -85,7 +86,7 @@ async fn edited(public: &PublicAddress, response: Response<Body>) -> Response<Bo
 impl Proxy {
     pub(super) fn has_own_metadata(&self) -> bool {
         let metadata = self.settings.metadata.as_ref();
-        metadata.is_some_and(|metadata| metadata.document.is_some())
+        metadata.is_some_and(|metadata| !metadata.issuers.is_empty())
     }
 
     /// Puts raincheck's metadata into the wrapped server's challenges, which would else lead clients past raincheck.

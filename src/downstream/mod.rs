@@ -36,4 +36,4 @@ mod subscriptions;
 pub mod tasks;
 mod tools;
 
-pub use proxy::{FairShares, Proxy, Settings};
+pub use proxy::{FairShares, LiveSettings, Proxy, Settings};

@@ -1,18 +1,21 @@
 //! What every part of the downstream side needs: `Proxy`, one for the process, shared by all connections.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use hyper::HeaderMap;
 use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::body::Body;
 use super::calls::registry::CallRegistry;
 use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
 use super::forwarded::ForwardedHeaders;
 use super::inbound::access::Names;
 use super::inbound::requester::Requester;
+use super::outbound::response;
 use super::sessions::agreed_versions::AgreedVersions;
 use super::sessions::mailbox::Mailboxes;
 use super::sessions::ours::state::OurSessions;
@@ -21,39 +24,51 @@ use super::tasks::v2025::deliveries::Deliveries;
 use super::tasks::v2025::native::NativeTools;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
+use crate::auth::challenge::Denied;
 use crate::auth::public::ResourceMetadata;
 use crate::mcp::version::Era;
 use crate::room::BufferBudget;
 use crate::runner::Runner;
 use crate::shares::Shares;
 use crate::store::key_value::KeyValue;
-use crate::task::policy::Rules;
 use crate::upstream::Forwarded;
 use crate::upstream::wrapped::Upstream;
 
 /// The settings of the downstream side.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a setting of its own"
-)]
 pub struct Settings {
     pub names: Names,
     pub way: ForwardedHeaders,
     /// Where clients know raincheck. `None`: `listen.public_url` is not set.
     pub metadata: Option<ResourceMetadata>,
-    pub body_bytes_max: usize,
-    pub listen_task_ids_max: usize,
     /// raincheck may run a call again whose tool the server calls read-only or idempotent.
     pub trust_annotations: bool,
     /// A modern server's own tasks are the client's business.
     pub pass_native_tasks: bool,
-    /// A rule may refuse a call. Messages that cannot be read for certain are then refused, too.
-    pub reads_all: bool,
+}
+
+/// The settings of the downstream side that change while it serves. Each means something by itself, so that a request may
+/// see one of them changed and another one not yet.
+#[derive(Debug)]
+pub struct LiveSettings {
+    pub body_bytes_max: AtomicUsize,
+    pub listen_task_ids_max: AtomicUsize,
     /// Each request has a line in the log.
-    pub access_log: bool,
-    /// A rule asks for scopes of the client's credential.
-    pub wants_scopes: bool,
+    pub access_log: AtomicBool,
+}
+
+impl LiveSettings {
+    pub(super) fn body_bytes_max(&self) -> usize {
+        self.body_bytes_max.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn listen_task_ids_max(&self) -> usize {
+        self.listen_task_ids_max.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_access_log(&self) -> bool {
+        self.access_log.load(Ordering::Relaxed)
+    }
 }
 
 /// Everything that a request needs.
@@ -61,13 +76,13 @@ pub struct Settings {
 pub struct Proxy {
     pub runner: Arc<Runner>,
     pub upstream: Arc<Upstream>,
-    pub rules: Arc<Rules>,
     pub callers: Callers,
     /// What one caller may have at the same time, where clients must say who they are.
     pub fair: Option<FairShares>,
     /// `Some`: each request must carry a credential.
     pub auth: Option<Arc<Authenticator>>,
     pub settings: Settings,
+    pub live: Arc<LiveSettings>,
     /// The memory for bodies from clients and answers to them.
     pub room: Arc<BufferBudget>,
     /// Cancelled when streams that have no end of their own must end.
@@ -109,7 +124,13 @@ impl Proxy {
     /// The requester of a request, whose client is of that era.
     pub(super) fn requester(&self, parts: &Parts, era: Era) -> Requester {
         let credentials = self.upstream.credentials(&parts.headers);
-        Requester::of(&self.callers, parts, era, credentials)
+        Requester::of(&self.callers, parts, era, credentials, self.runner.rules())
+    }
+
+    /// The refusal of a request without a good credential.
+    pub(super) fn denied(&self, why: Denied, auth: &Authenticator) -> Response<Body> {
+        let rules = self.runner.rules();
+        response::denied(why, auth.challenge(), &rules.defaults().scopes)
     }
 
     /// The headers of a carried request that go to the server.

@@ -26,7 +26,7 @@ pub(super) enum ReadBody {
 
 /// Reads a body. A body is refused before it is read if there is no memory for the length that it announces.
 pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
-    let bytes_max = proxy.settings.body_bytes_max;
+    let bytes_max = proxy.live.body_bytes_max();
     let announced = body.size_hint().exact().unwrap_or_default();
     let announced = usize::try_from(announced).unwrap_or(usize::MAX);
     let mut reader = BodyReader {

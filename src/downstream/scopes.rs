@@ -24,9 +24,9 @@ type RuleScopes<'r> = &'r [Box<str>];
 impl Proxy {
     /// The scopes that a call of the tool needs, if the client lacks one of them. A client that need not say who it is
     /// lacks none.
-    pub(super) fn lacking_scopes(&self, by: &Requester, tool: &str) -> Option<RuleScopes<'_>> {
+    pub(super) fn lacking_scopes<'b>(by: &'b Requester, tool: &str) -> Option<RuleScopes<'b>> {
         let identity = by.identity.as_ref()?;
-        let wanted = &self.rules.for_tool(tool).0.scopes;
+        let wanted = &by.rules.for_tool(tool).0.scopes;
         let mut lacking = identity.lacks(wanted);
         lacking.next().map(|_| &**wanted)
     }
@@ -66,7 +66,7 @@ impl Proxy {
                 Some(question) => {
                     let tasks = self.tasks_of(&by.caller);
                     let found = tasks.find_unannounced(question.task).await;
-                    found.map(|found| self.lacking_for_task(by, found.as_ref()))
+                    found.map(|found| Self::lacking_for_task(by, found.as_ref()))
                 }
                 None => Ok(None),
             },
@@ -86,18 +86,18 @@ impl Proxy {
     }
 
     /// The scopes that a message needs, if the client lacks one of them.
-    async fn lacking_for(
+    async fn lacking_for<'b>(
         &self,
-        by: &Requester,
+        by: &'b Requester,
         method: &str,
         params: &Object<'_>,
-    ) -> Result<Option<RuleScopes<'_>>, StoreError> {
+    ) -> Result<Option<RuleScopes<'b>>, StoreError> {
         if by.identity.is_none() {
             return Ok(None);
         }
         let task = if method == "tools/call" {
             let tool = params.get_str("name").unwrap_or_default();
-            if let Some(wanted) = self.lacking_scopes(by, &tool) {
+            if let Some(wanted) = Self::lacking_scopes(by, &tool) {
                 return Ok(Some(wanted));
             }
             // A companion tool names a task. For any other tool such an argument means nothing here, and refusing it
@@ -116,12 +116,12 @@ impl Proxy {
             return Ok(None);
         };
         let found = self.tasks_of(&by.caller).find(task).await?;
-        Ok(self.lacking_for_task(by, found.as_ref()))
+        Ok(Self::lacking_for_task(by, found.as_ref()))
     }
 
     /// `found`: the task, if the client's caller has it. A task of another caller does not exist for this client, so that
     /// its request is answered as for any unknown task.
-    fn lacking_for_task(&self, by: &Requester, found: Option<&Loaded>) -> Option<RuleScopes<'_>> {
-        self.lacking_scopes(by, &found?.task.name)
+    fn lacking_for_task<'b>(by: &'b Requester, found: Option<&Loaded>) -> Option<RuleScopes<'b>> {
+        Self::lacking_scopes(by, &found?.task.name)
     }
 }

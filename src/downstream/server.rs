@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -14,7 +15,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,15 +27,44 @@ use super::patient::{Patient, Streams};
 use super::proxy::Proxy;
 use super::sent::SentBody;
 use crate::auth::identity::Identity;
+use crate::resizable::ResizableSemaphore;
 use crate::socket;
 use crate::tls::kept::Kept;
+
+/// The limits of connections, which may change while the listener serves.
+#[derive(Debug)]
+pub struct ConnectionLimits {
+    /// The connections at the same time.
+    pub connections: Arc<ResizableSemaphore>,
+    header_timeout_ms: AtomicU64,
+}
+
+impl ConnectionLimits {
+    pub fn new(connections_max: usize, header_timeout: Duration) -> Arc<Self> {
+        let limits = Self {
+            connections: ResizableSemaphore::new(connections_max),
+            header_timeout_ms: AtomicU64::default(),
+        };
+        limits.set_header_timeout(header_timeout);
+        Arc::new(limits)
+    }
+
+    /// Changes the limit for connections that begin from now on.
+    pub fn set_header_timeout(&self, timeout: Duration) {
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        self.header_timeout_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// How long a request's head may take, and a TLS handshake.
+    fn header_timeout(&self) -> Duration {
+        Duration::from_millis(self.header_timeout_ms.load(Ordering::Relaxed))
+    }
+}
 
 /// How a connection may behave.
 #[derive(Clone)]
 pub struct Settings {
-    pub connections_max: usize,
-    /// How long a request's head may take, and a TLS handshake.
-    pub header_timeout: Duration,
+    pub limits: Arc<ConnectionLimits>,
     /// Cleartext HTTP/2 with prior knowledge, beside HTTP/1.1.
     pub h2c: bool,
     pub tls: Option<Arc<Kept<rustls::ServerConfig>>>,
@@ -80,11 +109,11 @@ impl Server {
         stop: CancellationToken,
         grace: Duration,
     ) {
-        let permits = Arc::new(Semaphore::new(self.settings.connections_max));
+        let permits = &self.settings.limits.connections;
         loop {
             // Beyond the limit clients wait in the kernel's queue.
             let permit = tokio::select! {
-                permit = Arc::clone(&permits).acquire_owned() => permit,
+                permit = Arc::clone(permits).take() => permit,
                 () = close.cancelled() => break,
             };
             let accepted = tokio::select! {
@@ -172,7 +201,7 @@ impl Connection {
             return self.speak(stream, unread_body, None).await;
         };
         let handshake = TlsAcceptor::from(tls.current()).accept(stream);
-        match tokio::time::timeout(self.settings.header_timeout, handshake).await {
+        match tokio::time::timeout(self.settings.limits.header_timeout(), handshake).await {
             Ok(Ok(stream)) => {
                 let client = self.client(stream.get_ref().1);
                 Box::pin(self.speak(stream, unread_body, client)).await;
@@ -205,7 +234,7 @@ impl Connection {
         builder
             .max_buf_size(UNSENT_MAX)
             .timer(TokioTimer::new())
-            .header_read_timeout(self.settings.header_timeout);
+            .header_read_timeout(self.settings.limits.header_timeout());
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         until_stopped(connection, self.stop).await;
     }
@@ -237,7 +266,7 @@ impl Connection {
             .http1()
             .max_buf_size(UNSENT_MAX)
             .timer(TokioTimer::new())
-            .header_read_timeout(self.settings.header_timeout);
+            .header_read_timeout(self.settings.limits.header_timeout());
         builder
             .http2()
             .timer(TokioTimer::new())
@@ -249,7 +278,7 @@ impl Connection {
             // knows that the one before was sent.
             .max_send_buf_size(1);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
-        let limit = self.settings.header_timeout;
+        let limit = self.settings.limits.header_timeout();
         // Neither the first bytes nor what is between two requests has a limit of its own there.
         let idle = self.stop.child_token();
         let watching = async {

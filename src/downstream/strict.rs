@@ -4,13 +4,13 @@
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 
 use super::inbound::request::Inbound;
-use super::proxy::Proxy;
+use super::inbound::requester::Requester;
 use crate::mcp::error::RpcError;
 
-impl Proxy {
+impl Requester {
     /// Checks the headers of a message of a modern client. Its body is checked where it is read.
     pub(super) fn check_headers(&self, headers: &HeaderMap) -> Result<(), RpcError> {
-        if self.settings.reads_all {
+        if self.rules.may_refuse() {
             check_headers(headers)
         } else {
             Ok(())
@@ -24,7 +24,7 @@ impl Proxy {
         message: &Inbound<'_>,
     ) -> Result<(), RpcError> {
         self.check_headers(headers)?;
-        if self.settings.reads_all {
+        if self.rules.may_refuse() {
             message.check_on_session()
         } else {
             Ok(())

@@ -1,5 +1,6 @@
 //! A call as the downstream hands it over, how its client hears of its task, and why it was not begun.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -19,6 +20,8 @@ use crate::upstream::UpstreamRequest;
 #[derive(Debug)]
 pub struct CallSpec {
     pub caller: Caller,
+    /// The name that operators know the caller by.
+    pub label: Option<Arc<str>>,
     pub era: Era,
     /// The era of the client. A legacy client answers questions while it waits.
     pub client_era: Era,
@@ -51,6 +54,14 @@ pub(super) struct ServerCall {
 #[derive(Debug)]
 pub(super) struct CallFacts {
     pub(super) caller: Caller,
+<<<<<<< HEAD
+=======
+    pub(super) label: Option<Arc<str>>,
+    pub(super) era: Era,
+    pub(super) plan: Plan,
+    pub(super) announce: Announce,
+    pub(super) progress_token: Option<Box<RawValue>>,
+>>>>>>> operate
     pub(super) digest: Digest,
     pub(super) repeatable: bool,
     pub(super) listed: bool,
@@ -66,6 +77,14 @@ impl CallSpec {
         };
         let facts = CallFacts {
             caller: self.caller,
+<<<<<<< HEAD
+=======
+            label: self.label,
+            era: self.client_era,
+            plan: self.plan,
+            announce: self.announce,
+            progress_token: self.progress_token,
+>>>>>>> operate
             digest: self.digest,
             repeatable: self.repeatable,
             listed: self.listed,

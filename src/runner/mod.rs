@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
+use tokio::sync::TryAcquireError;
 use tracing::error;
 
 use crate::mcp::error::Reason;
+use crate::resizable::ResizablePermit;
 use crate::room::BufferShare;
 use crate::shares::Share;
 use crate::store::StoreError;
@@ -68,7 +69,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 /// The permit of a call under way, and the room of its params.
 #[derive(Debug)]
 struct CallPermit {
-    _permit: OwnedSemaphorePermit,
+    _permit: ResizablePermit,
     _params: Option<BufferShare>,
     _share: Option<Share>,
     _running: Counted,
@@ -198,8 +199,7 @@ impl Runner {
     }
 
     fn permit(&self) -> Result<CallPermit, Busy> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned();
-        let permit = permit.map_err(|refused| {
+        let permit = self.permits.try_take().map_err(|refused| {
             limits::refused(match refused {
                 TryAcquireError::NoPermits => LimitHit::Calls,
                 TryAcquireError::Closed => LimitHit::Drain,

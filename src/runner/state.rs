@@ -18,13 +18,14 @@ use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::clock::Anchored;
 use crate::lock::Mutex;
+use crate::resizable::ResizableSemaphore;
 use crate::room::BufferBudget;
 use crate::shares::Shares;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
-use crate::task::policy::{Limit, Rules};
+use crate::task::policy::Rules;
 use crate::task::state::Reach;
 
 /// The most creates in doubt that are remembered. Beyond it the oldest are forgotten, and the due index leads
@@ -44,8 +45,6 @@ pub struct RunnerSettings {
     pub calls_per_caller: Option<usize>,
     /// The room in which the params of running calls count.
     pub room: Arc<BufferBudget>,
-    /// The limit of tool calls at the server, for all tools together.
-    pub concurrency: Option<Limit>,
     /// How long the lease of this replica runs without a heartbeat.
     pub lease: Duration,
     /// Whether no other process can use the store. Then an owner that the store lists as dead is dead,
@@ -67,7 +66,6 @@ pub struct Runner {
     pub(super) upstream: Arc<dyn WrappedServer>,
     pub(super) watches: Arc<Watches>,
     pub(super) incarnation: Incarnation,
-    pub(super) rules: Arc<Rules>,
     pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
     pub(super) services: TaskTracker,
@@ -75,7 +73,7 @@ pub struct Runner {
     pub(super) halt: CancellationToken,
     /// Cancelled when the drain begins: calls that wait for their turn are left to other replicas.
     pub(super) draining: CancellationToken,
-    pub(super) permits: Arc<Semaphore>,
+    pub(super) permits: Arc<ResizableSemaphore>,
     /// The calls under way of each caller.
     pub(super) shares: Option<Arc<Shares>>,
     pub(super) admission: Admission,
@@ -108,10 +106,9 @@ impl Runner {
             upstream,
             watches: Arc::default(),
             incarnation,
-            admission: Admission::new(Arc::clone(&rules), settings.concurrency),
-            rules,
+            admission: Admission::new(rules),
             draining: CancellationToken::new(),
-            permits: Arc::new(Semaphore::new(settings.calls_max)),
+            permits: ResizableSemaphore::new(settings.calls_max),
             shares: settings.calls_per_caller.map(Shares::new),
             settings,
             calls: TaskTracker::new(),
@@ -151,9 +148,23 @@ impl Runner {
         self.store_answers.subscribe()
     }
 
-    /// Whether calls of this tool may have to wait for their turn.
-    pub fn limits(&self, tool: &str) -> bool {
-        self.admission.limits(tool)
+    /// The rules that apply to calls from now on. Whoever judges a request takes them once, so that a change in between
+    /// does not divide the request.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.admission.rules()
+    }
+
+    /// Replaces the rules. Calls that run keep the rules that they began with.
+    pub fn change_rules(&self, rules: Arc<Rules>) {
+        self.admission.change_rules(rules);
+    }
+
+    /// Changes how many calls may be under way, and how many of them of one caller. Calls that run go on.
+    pub fn change_limits(&self, calls_max: usize, calls_per_caller: usize) {
+        self.permits.resize(calls_max);
+        if let Some(shares) = &self.shares {
+            shares.resize(calls_per_caller);
+        }
     }
 
     /// Runs a job for which a drain waits as it does for calls. The job must end soon after [`Self::halt`].

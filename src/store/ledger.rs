@@ -121,6 +121,11 @@ impl Ledger {
         }
     }
 
+    /// Changes how many tasks callers may have. Tasks beyond that stay.
+    pub fn change_quotas(&self, of_caller: Allowance, in_all: Allowance) {
+        self.quotas.change(of_caller, in_all);
+    }
+
     /// The same tasks, for a component that tries again by itself: it waits for a store that is away no longer
     /// than this.
     #[must_use]

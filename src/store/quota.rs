@@ -29,13 +29,13 @@ pub struct OverQuota;
 
 #[derive(Debug)]
 pub struct Quotas {
-    of_caller: Allowance,
-    in_all: Allowance,
     used: Mutex<Used>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Used {
+    of_caller: Allowance,
+    in_all: Allowance,
     callers: HashMap<Caller, Usage>,
     all: Usage,
 }
@@ -98,10 +98,20 @@ impl Usage {
 impl Quotas {
     pub fn new(of_caller: Allowance, in_all: Allowance) -> Self {
         Self {
-            of_caller,
-            in_all,
-            used: Mutex::default(),
+            used: Mutex::new(Used {
+                of_caller,
+                in_all,
+                callers: HashMap::new(),
+                all: Usage::default(),
+            }),
         }
+    }
+
+    /// Changes how much may be kept. What is kept beyond it stays.
+    pub fn change(&self, of_caller: Allowance, in_all: Allowance) {
+        let mut used = self.used.lock();
+        used.of_caller = of_caller;
+        used.in_all = in_all;
     }
 
     fn used(&self, now_ms: u64) -> MutexGuard<'_, Used> {
@@ -120,7 +130,7 @@ impl Quotas {
     pub fn has_room(&self, caller: &Caller, now_ms: u64) -> bool {
         let used = self.used(now_ms);
         let of_caller = used.callers.get(caller);
-        used.all.has(0, self.in_all) && of_caller.is_none_or(|usage| usage.has(0, self.of_caller))
+        used.all.has(0, used.in_all) && of_caller.is_none_or(|usage| usage.has(0, used.of_caller))
     }
 
     /// Counts an entry of the caller until it expires.
@@ -135,10 +145,10 @@ impl Quotas {
         let mut used = self.used(now_ms);
         let of_caller = used.callers.get(&caller);
         let has_room = match of_caller {
-            Some(usage) => usage.has(bytes, self.of_caller),
-            None => Usage::default().has(bytes, self.of_caller),
+            Some(usage) => usage.has(bytes, used.of_caller),
+            None => Usage::default().has(bytes, used.of_caller),
         };
-        if !has_room || !used.all.has(bytes, self.in_all) {
+        if !has_room || !used.all.has(bytes, used.in_all) {
             return Err(OverQuota);
         }
         used.all.add(minute, 1, bytes);
@@ -177,7 +187,12 @@ impl Quotas {
     ) -> bool {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
-        let Used { callers, all } = &mut *used;
+        let Used {
+            callers,
+            all,
+            of_caller,
+            in_all,
+        } = &mut *used;
         // Another replica counts this caller's entry, or an earlier process did.
         let Some(usage) = callers.get_mut(caller) else {
             return true;
@@ -186,7 +201,7 @@ impl Quotas {
         let fits = |usage: &Usage, most: Allowance| {
             usage.sum.bytes.saturating_add(more as u64) <= most.bytes
         };
-        if more > 0 && !(fits(usage, self.of_caller) && fits(all, self.in_all)) {
+        if more > 0 && !(fits(usage, *of_caller) && fits(all, *in_all)) {
             return false;
         }
         for usage in [usage, all] {
@@ -237,6 +252,8 @@ mod tests {
         enter(caller(3), 0).unwrap();
         enter(caller(4), 0).unwrap();
         assert_eq!(enter(caller(5), 0), Err(OverQuota), "too many in all");
+        quotas.change(most(2, 100), most(6, 1000));
+        enter(caller(5), 0).unwrap();
     }
 
     #[test]

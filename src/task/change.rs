@@ -15,6 +15,8 @@ pub enum TaskChange {
     Asked(usize),
     /// The client answered so many questions.
     Answered(usize),
+    /// The server said how far it is.
+    Progressed,
     /// The owner left the call to other replicas.
     Released,
     /// Another replica carries the call of a lost owner on.
@@ -62,6 +64,9 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
         found.push(TaskChange::Ended);
         return found;
     }
+    if after.progress.is_some() && after.progress != before.progress {
+        found.push(TaskChange::Progressed);
+    }
     if asked(after) > asked(before) {
         found.push(TaskChange::Asked(asked(after) - asked(before)));
     } else if answered(after) > answered(before) {
@@ -99,7 +104,7 @@ mod tests {
     use crate::task::id::Incarnation;
     use crate::task::machine::tests::task;
     use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent, step};
-    use crate::task::state::{Outcome, Payload, Reach};
+    use crate::task::state::{Outcome, Payload, Progress, Reach};
 
     fn raw(text: &str) -> Box<RawValue> {
         RawValue::from_string(text.to_owned()).unwrap()
@@ -161,6 +166,27 @@ mod tests {
         );
         assert_eq!(task.sent_ms, Some(task.created_ms + 1000));
         assert_eq!(task.input_wait_ms, 1000);
+    }
+
+    #[test]
+    fn progress_is_told_when_it_changes() {
+        let told_of = |progress: f64| OwnerEvent::Progressed {
+            progress: Some(Progress {
+                progress,
+                total: Some(4.0),
+            }),
+            message: None,
+            resume: None,
+        };
+        let (_, found) = told(vec![
+            owner(OwnerEvent::Dispatched, 1),
+            owner(told_of(1.0), 1),
+            owner(told_of(2.0), 1),
+            owner(ended(), 1),
+        ]);
+        let progressed = vec![TaskChange::Progressed];
+        assert_eq!(found[2..4], [progressed.clone(), progressed]);
+        assert_eq!(found[4], [TaskChange::Ended]);
     }
 
     #[test]

@@ -7,13 +7,13 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// A pattern that names match or do not match.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
     /// One for each way through the groups in braces.
     alternatives: Vec<Vec<GlobToken>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum GlobToken {
     Literal(char),
     /// `?`

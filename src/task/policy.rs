@@ -174,11 +174,52 @@ pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
 pub struct Rules {
     defaults: Rule,
     tools: Vec<(Vec<Glob>, Rule)>,
+    /// The limit of the server, for all tools together.
+    server: Option<Limit>,
+    /// Whether a rule may refuse a call. Known beforehand, because each request asks.
+    may_refuse: bool,
+    /// Whether a rule wants scopes of the client's credential.
+    wants_scopes: bool,
 }
 
 impl Rules {
     pub fn new(defaults: Rule, tools: Vec<(Vec<Glob>, Rule)>) -> Self {
-        Self { defaults, tools }
+        let all = || std::iter::once(&defaults).chain(tools.iter().map(|(_, rule)| rule));
+        let wants_scopes = all().any(|rule| !rule.scopes.is_empty());
+        let refuses = |rule: &Rule| rule.require_tasks || rule.concurrency.is_some();
+        Self {
+            server: None,
+            may_refuse: wants_scopes || all().any(refuses),
+            wants_scopes,
+            defaults,
+            tools,
+        }
+    }
+
+    /// With a limit of calls at the server, for all tools together.
+    #[must_use]
+    pub fn within(self, server: Option<Limit>) -> Self {
+        Self {
+            server,
+            may_refuse: self.may_refuse || server.is_some(),
+            ..self
+        }
+    }
+
+    /// The limit of calls at the server, for all tools together.
+    pub fn server_limit(&self) -> Option<Limit> {
+        self.server
+    }
+
+    /// Whether calls of this tool may have to wait for their turn.
+    pub fn limits(&self, tool: &str) -> bool {
+        self.server.is_some() || self.for_tool(tool).0.concurrency.is_some()
+    }
+
+    /// The `[[tools]]` entry with the globs of that entry of other rules.
+    pub fn place_of(&self, other: &Self, place: usize) -> Option<usize> {
+        let (globs, _) = other.tools.get(place)?;
+        self.tools.iter().position(|(own, _)| own == globs)
     }
 
     /// The rule of a tool, and the number of its `[[tools]]` entry, counted from 0; `None`: the defaults.
@@ -207,11 +248,12 @@ impl Rules {
 
     /// Whether a call of any tool may be refused. Then no message may reach the server unread.
     pub fn may_refuse(&self) -> bool {
-        let mut tools = self.tools.iter().map(|(_, rule)| rule);
-        let refuses = |rule: &Rule| {
-            rule.require_tasks || rule.concurrency.is_some() || !rule.scopes.is_empty()
-        };
-        refuses(&self.defaults) || tools.any(refuses)
+        self.may_refuse
+    }
+
+    /// Whether any call needs a scope.
+    pub fn wants_scopes(&self) -> bool {
+        self.wants_scopes
     }
 
     /// All scopes that a call may need, each once.

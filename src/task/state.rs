@@ -3,6 +3,8 @@
 //! The record holds no status: the status follows from the outcome and the open questions, so that no
 //! record says "input required" without a question.
 
+use std::sync::Arc;
+
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -20,11 +22,17 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 pub struct Task {
     pub id: TaskId,
     pub caller: Caller,
+    /// The name that operators know the caller by. It may be personal. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
     /// The request that became this task; today always `tools/call` once announced.
     pub method: Box<str>,
     /// The name of the tool, or of the other thing that the request names.
     pub name: Box<str>,
     pub created_ms: u64,
+    /// When the call began, which may be before its task was made. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_ms: Option<u64>,
     pub updated_ms: u64,
     /// Raincheck ends the call at this time, even if the call waits for an answer or for its turn.
     pub deadline_ms: u64,
@@ -401,6 +409,21 @@ impl Task {
         } else {
             due_ms
         })
+    }
+
+    /// When the call began.
+    pub fn call_began_ms(&self) -> u64 {
+        self.began_ms.unwrap_or(self.created_ms)
+    }
+
+    /// How long the call has taken at this time, or took until it ended.
+    pub fn call_took_ms(&self, now_ms: u64) -> u64 {
+        let until_ms = if self.is_ended() {
+            self.updated_ms
+        } else {
+            now_ms
+        };
+        until_ms.saturating_sub(self.call_began_ms())
     }
 
     /// When the store may forget the record, with time to spare for skewed clocks. Half a minute after

@@ -50,6 +50,7 @@ fn word(change: TaskChange) -> &'static str {
         TaskChange::Dispatched => "dispatched",
         TaskChange::Asked(_) => "asked",
         TaskChange::Answered(_) => "answered",
+        TaskChange::Progressed => "progress",
         TaskChange::Released => "released",
         TaskChange::TakenOver => "taken_over",
         TaskChange::Ended => "ended",
@@ -66,11 +67,17 @@ fn text(change: TaskChange, task: &Task, ending: Option<[&str; 3]>) -> Value {
         "state": task.status().word(),
         "replica": replica,
         "announced": task.announced,
-        "seconds": seconds(task.updated_ms.saturating_sub(task.created_ms)),
+        "seconds": seconds(task.call_took_ms(task.updated_ms)),
     });
     let Some(members) = event.as_object_mut() else {
         return event;
     };
+    if let Some(label) = &task.label {
+        members.insert("label".into(), json!(label));
+    }
+    if let Some(progress) = &task.progress {
+        members.insert("progress".into(), json!(progress));
+    }
     if let TaskChange::Asked(number) | TaskChange::Answered(number) = change {
         members.insert("questions".into(), json!(number));
     }

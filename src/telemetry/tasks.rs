@@ -48,6 +48,8 @@ fn report(change: TaskChange, task: &Task) {
                 .inc_by(number as u64);
             debug!(task = ?task.id, number, "the client answered");
         }
+        // Only those who look at the events hear of it: it may come every second.
+        TaskChange::Progressed => {}
         TaskChange::Released => {
             metrics.releases.inc();
             info!(task = ?task.id, tool = %task.name, "left to other replicas");
@@ -63,7 +65,9 @@ fn report(change: TaskChange, task: &Task) {
 fn ended(task: &Task) {
     let Some(outcome) = &task.outcome else { return };
     let (word, reason, effect) = words(outcome);
+    // The metric counts the life of the task, which its clients poll; the line says how long the call took.
     let life = seconds(task.updated_ms.saturating_sub(task.created_ms));
+    let took = seconds(task.call_took_ms(task.updated_ms));
     let sent_ms = task.sent_ms.unwrap_or(task.updated_ms);
     let queue_seconds = seconds(sent_ms.saturating_sub(task.created_ms));
     let input_seconds = seconds(task.input_wait_ms);
@@ -96,10 +100,11 @@ fn ended(task: &Task) {
         outcome = word,
         reason,
         effect,
-        seconds = life,
+        seconds = took,
         queue_seconds,
         input_seconds,
         replica,
+        caller = task.label.as_deref().unwrap_or_default(),
         announced = task.announced,
         "task ended"
     );

@@ -43,12 +43,21 @@ impl<T: Send + Sync + 'static> Kept<T> {
     pub async fn reload(self: &Arc<Self>) -> Result<(), TlsError> {
         let this = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
-            let next = Arc::new((this.read)()?);
-            this.current.send_replace(next);
+            this.replace(this.read()?);
             Ok(())
         });
         // The job is lost only if the runtime shuts down.
         read.await.unwrap_or(Ok(()))
+    }
+
+    /// Reads the files, and changes nothing. It waits for the disk.
+    pub fn read(&self) -> Result<Arc<T>, TlsError> {
+        (self.read)().map(Arc::new)
+    }
+
+    /// What new connections take from now on.
+    pub fn replace(&self, next: Arc<T>) {
+        self.current.send_replace(next);
     }
 
     /// Reads the files anew because a handshake failed, at most once a second.

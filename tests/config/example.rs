@@ -11,13 +11,16 @@ fn the_example_file_is_the_defaults() {
     assert_eq!(written, defaults);
 }
 
-const SECRET_FILES: [&str; 6] = [
+/// Settings that stand in place of others of the example, or that it explains where they cannot be.
+const IN_PLACE_OF_OTHERS: [&str; 8] = [
     "url_file = ",
     "seal_key_file = ",
     "seal_key_previous_file = ",
     "token_file = ",
     "header_files = ",
     "env_files = ",
+    "rules_file = ",
+    "rules = ",
 ];
 
 /// The example with its comments that are settings, but for the lines that `of_another` names: a
@@ -39,9 +42,9 @@ fn whole_example(of_another: &[&str]) -> Config {
             if is_setting { setting } else { line }
         });
     let lines = lines.filter(|line| !of_another.iter().any(|start| line.starts_with(start)));
-    // Files of secrets are read, and stand in place of settings that are here, too.
-    let of_secret = |line: &str| SECRET_FILES.iter().any(|key| line.starts_with(key));
-    let lines = lines.filter(|line| !of_secret(line));
+    // Files are read, and stand in place of settings that are here, too.
+    let is_other = |line: &str| IN_PLACE_OF_OTHERS.iter().any(|key| line.starts_with(key));
+    let lines = lines.filter(|line| !is_other(line));
     let example = lines.collect::<Vec<_>>().join("\n");
     let example = example.replace("http://127.0.0.1:8000", "https://tools.example.com");
     // The secrets that the example shows are refused, because everyone can read them.

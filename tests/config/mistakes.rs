@@ -16,7 +16,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
              [tasks]: mode, grace_window, companion_tools, companion_prefix, fallback_after, \
              require_tasks, input, retention, max_duration, poll_interval, input_timeout, \
              result_bytes_max, on_owner_lost, concurrency, queue, heartbeat, attach, \
-             attach_window, scopes",
+             attach_window, scopes, rules_file, rules",
     ),
     (
         "[task]\nmode = 'auto'",

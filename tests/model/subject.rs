@@ -379,9 +379,11 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
     state::Task {
         id: TaskId::random(),
         caller: Caller::from_bytes([1; 16]),
+        label: None,
         method: "tools/call".into(),
         name: "tool".into(),
         created_ms: now_ms,
+        began_ms: None,
         updated_ms: now_ms,
         deadline_ms: now_ms + LIFE * 1_000,
         ttl_ms: 3_600_000,

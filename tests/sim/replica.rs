@@ -117,7 +117,6 @@ impl Surroundings {
             calls_per_caller: None,
             calls_max: 100,
             room: BufferBudget::new(1 << 20),
-            concurrency: None,
             lease: LEASE,
             exclusive_store: false,
             shared_clock: None,
@@ -147,6 +146,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
     outgoing.name = Some("t".into());
     CallSpec {
         caller: Caller::from_bytes([1; 16]),
+        label: None,
         era,
         client_era: Era::Modern,
         outgoing,

@@ -315,10 +315,13 @@ async fn a_reload_takes_the_level_names_the_rest_and_refuses_mistakes() {
         &config
             .clone()
             .section("telemetry", "log = \"debug\"")
+            .section("drain", "grace = \"7s\"")
             .terms("retention = \"2h\""),
     );
-    let changed = reload().await;
-    assert_eq!(changed.json()["after_restart"], json!(["tasks.retention"]));
+    let changed = reload().await.json();
+    assert_eq!(changed["after_restart"], json!(["drain.grace"]));
+    assert_eq!(changed["changed"][0]["setting"], "tasks.retention");
+    assert_eq!(changed["changed"][1]["setting"], "telemetry.log");
     assert_eq!(page(&operators, "/level").await["level"], "debug");
 
     write(

@@ -103,8 +103,15 @@ impl TaskQuery {
         let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
         is(&self.tool, &task.name)
             && is(&self.replica, replica)
-            && is(&self.caller, &super::summary::caller(task))
-            && now_ms.saturating_sub(task.created_ms) >= self.older_than_ms
+            && self.is_of_caller(task)
+            && now_ms.saturating_sub(task.call_began_ms()) >= self.older_than_ms
+    }
+
+    /// By the label of the caller, or by the beginning of its hash, which every caller has.
+    fn is_of_caller(&self, task: &Task) -> bool {
+        self.caller.as_deref().is_none_or(|wanted| {
+            task.label.as_deref() == Some(wanted) || super::summary::caller(task) == wanted
+        })
     }
 
     pub(super) fn has_state(&self, task: &Task) -> bool {
@@ -170,6 +177,11 @@ mod tests {
         assert!(query.counts(&old, 11_000) && query.has_state(&old));
         assert!(!query.counts(&old, 10_999), "too young");
         assert!(!query.counts(&made("deploy", 1_000), 11_000));
+        let of_a_late_task = Task {
+            began_ms: Some(500),
+            ..old.clone()
+        };
+        assert!(query.counts(&of_a_late_task, 10_500), "the age of the call");
         let ended = Task {
             outcome: Some(Outcome::Cancelled),
             ..old
@@ -179,6 +191,21 @@ mod tests {
         assert!(all.wants_ended() && !all.has_state(&ended));
         let ended_only = TaskQuery::read("state=cancelled").unwrap();
         assert!(ended_only.wants_ended() && ended_only.has_state(&ended));
+    }
+
+    #[test]
+    fn a_caller_is_found_by_its_label_and_by_its_hash() {
+        let of_alice = Task {
+            label: Some("alice".into()),
+            ..made("build", 1)
+        };
+        let finds = |caller: &str, task: &Task| {
+            let query = TaskQuery::read(&format!("caller={caller}")).unwrap();
+            query.counts(task, 1)
+        };
+        assert!(finds("alice", &of_alice) && finds("01010101", &of_alice));
+        assert!(!finds("bob", &of_alice));
+        assert!(!finds("alice", &made("build", 1)), "it has no label");
     }
 
     #[test]

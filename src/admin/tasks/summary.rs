@@ -33,11 +33,6 @@ pub(super) fn caller(task: &Task) -> String {
 
 /// One line of the list.
 pub(super) fn line(task: &Task, now_ms: u64) -> Value {
-    let until_ms = if task.is_ended() {
-        task.updated_ms
-    } else {
-        now_ms
-    };
     let mut line = json!({
         "id": task.id.to_string(),
         "state": task.status().word(),
@@ -46,13 +41,17 @@ pub(super) fn line(task: &Task, now_ms: u64) -> Value {
         "replica": task.owner.as_ref().map(Incarnation::replica),
         "created": rfc3339(task.created_ms),
         "updated": rfc3339(task.updated_ms),
-        "seconds": until_ms.saturating_sub(task.created_ms) / 1000,
+        "began": rfc3339(task.call_began_ms()),
+        "seconds": task.call_took_ms(now_ms) / 1000,
         "announced": task.announced,
         "questions": task.open_questions().count(),
     });
     let Some(members) = line.as_object_mut() else {
         return line;
     };
+    if let Some(label) = &task.label {
+        members.insert("label".into(), json!(label));
+    }
     if let Some(progress) = &task.progress {
         members.insert("progress".into(), json!(progress));
     }
@@ -139,6 +138,8 @@ fn fields(request: &RawValue) -> Vec<String> {
 /// What happened and when, as far as the record knows.
 fn timeline(task: &Task) -> Vec<Value> {
     let mut events = vec![(task.created_ms, "created")];
+    let before_its_task = task.began_ms.filter(|began_ms| *began_ms < task.created_ms);
+    events.extend(before_its_task.map(|began_ms| (began_ms, "the call began")));
     events.extend(task.sent_ms.map(|sent_ms| (sent_ms, "sent to the server")));
     events.extend(task.questions.iter().map(|question| {
         let what = if is_open(question) {

@@ -11,11 +11,12 @@ use self::sealing::sealing;
 use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
-use super::table::{duration, printable, table};
-use super::warnings::{name, warnings, without_tools};
+use super::table::{printable, table};
 use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, tls_files};
+use crate::config::warnings::{name, warnings, without_tools};
 use crate::config::{
-    CompanionSettings, Config, Location, StoreSettings, TelemetrySettings, TransportChoice, Wrapped,
+    CompanionSettings, Config, Location, StoreSettings, TelemetrySettings, TransportChoice,
+    Wrapped, duration_text,
 };
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
@@ -251,7 +252,7 @@ fn recovery(config: &Config) -> String {
 /// What clients without Tasks get for long calls.
 fn tickets(companion: &CompanionSettings) -> String {
     let millis = companion.fallback_after.as_millis();
-    let after = duration(u64::try_from(millis).unwrap_or(u64::MAX));
+    let after = duration_text(u64::try_from(millis).unwrap_or(u64::MAX));
     format!("a client without Tasks gets a ticket after {after}")
 }
 
@@ -301,7 +302,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
     for tool in names {
         let (rule, place) = rules.for_tool(tool);
         let mut mode = match rule.mode {
-            Mode::Auto => format!("auto after {}", duration(rule.grace_window_ms)),
+            Mode::Auto => format!("auto after {}", duration_text(rule.grace_window_ms)),
             Mode::Always | Mode::Never => rule.mode.word().to_owned(),
         };
         if rule.require_tasks {
@@ -311,8 +312,8 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
             printable(tool),
             name(place),
             mode,
-            duration(rule.max_duration_ms),
-            duration(rule.retention_ms),
+            duration_text(rule.max_duration_ms),
+            duration_text(rule.retention_ms),
             rule.input.word().to_owned(),
             match rule.concurrency {
                 Some(Concurrency::EachTool(limit)) => limited(limit, "at once"),

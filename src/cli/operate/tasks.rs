@@ -46,7 +46,10 @@ struct ListArgs {
     state: Option<String>,
     #[arg(long, help = "Only of this tool")]
     tool: Option<String>,
-    #[arg(long, help = "Only of this caller, as the list shows it")]
+    #[arg(
+        long,
+        help = "Only of this caller: its label, or its hash, as the list shows it"
+    )]
     caller: Option<String>,
     #[arg(long, help = "Only of this replica")]
     replica: Option<String>,
@@ -228,7 +231,7 @@ fn listed(page: &Value) -> String {
             printable(text(task, "tool")),
             age(at(task, "seconds").as_u64().unwrap_or_default()),
             printable(text(task, "replica")),
-            text(task, "caller").to_owned(),
+            printable(caller(task)),
             remarks(task),
         ]
     }));
@@ -253,6 +256,12 @@ fn listed(page: &Value) -> String {
         out.push_str("  there are more open tasks than one list looks at\n");
     }
     out
+}
+
+/// The label of the caller, or the beginning of its hash.
+fn caller(task: &Value) -> &str {
+    let label = at(task, "label").as_str();
+    label.unwrap_or_else(|| text(task, "caller"))
 }
 
 /// What else is to know: progress, open questions, why it failed.
@@ -298,9 +307,11 @@ fn shown(task: &Value) -> String {
         "id",
         "state",
         "tool",
+        "label",
         "caller",
         "replica",
         "leg",
+        "began",
         "created",
         "updated",
         "deadline",

@@ -112,7 +112,7 @@ pub(super) async fn with_ours(
         return page;
     };
     let may_be_ticket = |tool: &str| {
-        let plan = with_companion(proxy.rules.for_tool(tool).0, InputWhen::BeforeTask);
+        let plan = with_companion(by.rules.for_tool(tool).0, InputWhen::BeforeTask);
         matches!(plan, Plan::Auto { .. })
     };
     let page = list::admitting_tickets(&page, may_be_ticket).unwrap_or(page);
@@ -131,6 +131,6 @@ pub(super) async fn with_ours(
             .await
             .map(|companion_tools| companion_tools.names)
     };
-    let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max));
+    let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max()));
     edited.unwrap_or(page)
 }

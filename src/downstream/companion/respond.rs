@@ -93,9 +93,9 @@ impl CompanionTools<'_> {
                 }
             },
             wait_max: if asked.streams {
-                self.companion.wait_max
+                self.companion.wait_max()
             } else {
-                self.companion.wait_max.min(SILENT_WAIT_MAX)
+                self.companion.wait_max().min(SILENT_WAIT_MAX)
             },
         };
         let (tool, words, id) = (asked.tool, asked.words, asked.id.to_owned());

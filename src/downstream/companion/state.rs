@@ -2,6 +2,7 @@
 //! clients know nothing of them.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const UNAWARE_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Companion {
     prefix: Arc<str>,
-    pub(super) wait_max: Duration,
+    wait_max_ms: AtomicU64,
     /// Sessions, or callers without a session, whose list of tools had no companion tools.
     unaware: Mutex<HashSet<[u8; 16]>>,
 }
@@ -28,12 +29,25 @@ pub struct Companion {
 impl Companion {
     /// `prefix`: for names that the server has, too. `patience`: how long clients wait at least.
     pub fn new(prefix: &str, patience: Duration) -> Self {
-        let spared = patience.saturating_sub(WAIT_SPARE).max(patience / 2);
-        Self {
+        let companion = Self {
             prefix: prefix.into(),
-            wait_max: spared,
+            wait_max_ms: AtomicU64::default(),
             unaware: Mutex::default(),
-        }
+        };
+        companion.change_patience(patience);
+        companion
+    }
+
+    /// Changes how long clients wait at least.
+    pub fn change_patience(&self, patience: Duration) {
+        let spared = patience.saturating_sub(WAIT_SPARE).max(patience / 2);
+        let ms = u64::try_from(spared.as_millis()).unwrap_or(u64::MAX);
+        self.wait_max_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// How long `task_status` and `task_result` may wait.
+    pub(super) fn wait_max(&self) -> Duration {
+        Duration::from_millis(self.wait_max_ms.load(Ordering::Relaxed))
     }
 
     /// The names of the companion tools beside the server's. `None`: the server has tools with all these names.

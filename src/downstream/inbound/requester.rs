@@ -11,6 +11,7 @@ use crate::auth::identity::Identity;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
+use crate::task::policy::Rules;
 use crate::upstream::Credentials;
 
 /// The client behind one request. It is read once, so that no part that answers reads the same headers in a way of
@@ -26,6 +27,8 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) identity: Option<Arc<Identity>>,
     /// The request says who asks. All requests without credentials are the anonymous caller's.
     pub(in crate::downstream) has_credentials: bool,
+    /// The rules that apply to the request, to its end.
+    pub(in crate::downstream) rules: Arc<Rules>,
     /// What the wrapped server gets of the credentials.
     pub(in crate::downstream) credentials: Option<Credentials>,
     /// The session that the request names.
@@ -72,6 +75,7 @@ impl Requester {
         parts: &Parts,
         era: Era,
         credentials: Option<Credentials>,
+        rules: Arc<Rules>,
     ) -> Self {
         let headers = &parts.headers;
         let identity = parts.extensions.get::<Arc<Identity>>();
@@ -81,6 +85,7 @@ impl Requester {
             identity: identity.cloned(),
             has_credentials: callers.are_told_apart(identity.map(AsRef::as_ref), headers),
             credentials,
+            rules,
             session: SessionKey::named(&caller, headers),
             era,
             reads_events: accepts_events(headers),
@@ -96,6 +101,11 @@ impl Requester {
             Some(_) => ASKABLE,
             None => "{}",
         }
+    }
+
+    /// The name that operators know the client by, where clients have one.
+    pub(in crate::downstream) fn label(&self) -> Option<Arc<str>> {
+        self.identity.as_ref()?.label.clone()
     }
 
     /// The session, or the caller where the request names no session: of whom raincheck remembers something.
@@ -157,7 +167,8 @@ mod tests {
             forwards: forwards_credentials,
             ..CredentialRule::default()
         };
-        Requester::of(&callers, &parts, Era::Legacy, rule.of(&parts.headers))
+        let credentials = rule.of(&parts.headers);
+        Requester::of(&callers, &parts, Era::Legacy, credentials, Arc::default())
     }
 
     #[test]

@@ -45,7 +45,13 @@ mod tests {
         let patience = |agent: &'static str| {
             let request = hyper::Request::builder().header("user-agent", agent);
             let (parts, ()) = request.body(()).unwrap().into_parts();
-            let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Legacy, None);
+            let by = Requester::of(
+                &Callers::new(&[1; 32]),
+                &parts,
+                Era::Legacy,
+                None,
+                std::sync::Arc::default(),
+            );
             (by.head_patience(usual), by.head_patience(MODERN))
         };
         assert_eq!(patience("python-httpx2/2.16.2"), (LONGEST, LONGEST));

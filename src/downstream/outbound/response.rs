@@ -254,10 +254,15 @@ pub(in crate::downstream) fn refusal_and_close(
 }
 
 /// A refusal of a request whose client is not known, before its body was read.
-pub(in crate::downstream) fn denied(denied: Denied, challenge: &Challenge) -> Response<Body> {
+/// `scopes`: what any call needs.
+pub(in crate::downstream) fn denied(
+    denied: Denied,
+    challenge: &Challenge,
+    scopes: &[Box<str>],
+) -> Response<Body> {
     let error = RpcError::new(code::INVALID_REQUEST, denied.message());
     let mut response = refusal_and_close(denied.status(), &error);
-    if let Some(challenge) = challenge.to(denied) {
+    if let Some(challenge) = challenge.to(denied, scopes) {
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
     response

@@ -36,7 +36,7 @@ pub(super) fn end_later(proxy: &Arc<Proxy>, parts: Parts, session: ClientSession
 
 /// Waits for the calls, which have a time limit, and ends the session.
 async fn end(proxy: Arc<Proxy>, mut parts: Parts, session: ClientSession) {
-    let rules = &proxy.rules;
+    let rules = proxy.runner.rules();
     let longest = rules.entries().map(|rule| rule.max_duration_ms);
     let longest = longest.fold(rules.defaults().max_duration_ms, u64::max);
     let unneeded = session.needed_no_more();

@@ -46,12 +46,12 @@ pub(super) async fn post(
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
-    if let Err(error) = proxy.check_message(&parts.headers, &message) {
+    if let Err(error) = by.check_message(&parts.headers, &message) {
         return response::refusal(StatusCode::BAD_REQUEST, &error);
     }
     let mut parts = proxy.agreed.completed(by, parts);
     let message = message.legacy();
-    if proxy.settings.wants_scopes
+    if by.rules.wants_scopes()
         && let Some(refusal) = Box::pin(proxy.scope_refusal_on_session(by, &message)).await
     {
         return refusal;
@@ -122,12 +122,21 @@ async fn on_session(
             }
         }
     }
+<<<<<<< HEAD
     let begins = first_contact::begins_session(&parts, message);
     match route_way(spoken(proxy), known, begins) {
         Way::FirstContact => {
             Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await
         }
         Way::OverHttp => match held_call(proxy, by, &parts.headers, message) {
+=======
+    if !proxy.upstream.is_decided() || first_contact::may_be_refused(proxy, known, &parts, message)
+    {
+        return Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await;
+    }
+    if proxy.upstream.speaks_http() {
+        return match held_call(by, &parts.headers, message) {
+>>>>>>> operate
             Some(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
             None => pass_on(proxy, parts, body.clone(), edit).await,
         },

@@ -134,7 +134,7 @@ pub(super) async fn post(
         Ok(said) => said,
         Err(untaken) => return refused(&asked, untaken),
     };
-    let call = held_call(proxy, by, &parts.headers, request, session);
+    let call = held_call(by, &parts.headers, request, session);
     let source = LineAnswer {
         said,
         edit,
@@ -289,14 +289,13 @@ fn refused(asked: &ClientRequest<'_>, untaken: NotAccepted) -> Response<Body> {
 
 /// The request as a resumable call, if it can be one.
 fn held_call(
-    proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
     session: Arc<LineSession>,
 ) -> Option<resumable::ResumableCall> {
     let (method, params) = (&request.method, &request.params);
-    let call = resumable::ResumableCall::of(proxy, by, headers, request.id, method, params)?;
+    let call = resumable::ResumableCall::of(by, headers, request.id, method, params)?;
     let id = request.id.to_owned();
     Some(call.stopped_by(|text| async move {
         session.tell(text).await;

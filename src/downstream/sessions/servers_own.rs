@@ -28,20 +28,12 @@ pub(super) async fn pass_on(
 
 /// The message as a resumable call, if it can be one.
 pub(super) fn held_call(
-    proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
     message: &LegacyMessage<'_>,
 ) -> Option<resumable::ResumableCall> {
     if let LegacyMessage::Request(asked) = message {
-        return resumable::ResumableCall::of(
-            proxy,
-            by,
-            headers,
-            asked.id,
-            &asked.method,
-            &asked.params,
-        );
+        return resumable::ResumableCall::of(by, headers, asked.id, &asked.method, &asked.params);
     }
     None
 }

@@ -105,9 +105,9 @@ async fn write(mut lines: mpsc::Receiver<String>) {
 
 impl Client {
     async fn read(self: &Arc<Self>, mut input: impl AsyncBufRead + Unpin) {
-        let bytes_max = self.proxy.settings.body_bytes_max;
+        let bytes_max = &self.proxy.live;
         loop {
-            match next_line(&mut input, bytes_max).await {
+            match next_line(&mut input, bytes_max.body_bytes_max()).await {
                 Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
                 Ok(Line::Whole(line)) => self.take(line.into()).await,
                 Ok(Line::TooLong) => {

@@ -38,7 +38,7 @@ impl Client {
             return self.relay_stream(response.into_body(), id, seen).await;
         }
         let status = response.status();
-        let limit = self.proxy.settings.body_bytes_max.max(MESSAGE_BYTES_MAX);
+        let limit = self.proxy.live.body_bytes_max().max(MESSAGE_BYTES_MAX);
         let read = Limited::new(response.into_body(), limit).collect().await;
         let bytes = read.map(Collected::to_bytes).unwrap_or_default();
         let Some(id) = id else {

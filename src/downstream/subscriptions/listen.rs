@@ -44,7 +44,7 @@ pub(in crate::downstream) async fn answer(
 ) -> Response<Body> {
     let caller = by.caller;
     let id = modern.request.id.get();
-    let filter = match Filter::read(&modern.request.params, proxy.settings.listen_task_ids_max) {
+    let filter = match Filter::read(&modern.request.params, proxy.live.listen_task_ids_max()) {
         Ok(filter) => filter,
         Err(error) => return Rpc::error(id, &error).into_response(),
     };
@@ -143,7 +143,7 @@ async fn granted(
             continue;
         }
         let found = proxy.tasks_of(&by.caller).find(id).await?;
-        if found.is_some_and(|found| proxy.lacking_scopes(by, &found.task.name).is_none()) {
+        if found.is_some_and(|found| Proxy::lacking_scopes(by, &found.task.name).is_none()) {
             granted.push(id);
         }
     }

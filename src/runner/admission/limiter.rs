@@ -5,30 +5,31 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::AcquireError;
 
 use crate::lock::Mutex;
+use crate::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::task::policy::Limit;
 
 /// Permits one leg to be at the server, until it is dropped. It keeps its limiter alive: the next
 /// call of the tool must meet the same limiter.
 #[derive(Debug)]
 pub(super) struct Permit(
-    #[expect(dead_code, reason = "held for what dropping it does")] OwnedSemaphorePermit,
+    #[expect(dead_code, reason = "held for what dropping it does")] ResizablePermit,
     #[expect(dead_code, reason = "held for as long as the permit is")] Arc<Limiter>,
 );
 
 /// Room for one call in the queue, until it is dropped.
 #[derive(Debug)]
 pub(super) struct QueueSlot(
-    #[expect(dead_code, reason = "held for what dropping it does")] OwnedSemaphorePermit,
+    #[expect(dead_code, reason = "held for what dropping it does")] ResizablePermit,
 );
 
 #[derive(Debug)]
 pub(super) struct Limiter {
     /// The semaphore is fair: a permit that becomes free goes to the oldest waiter.
-    permits: Arc<Semaphore>,
-    slots: Arc<Semaphore>,
+    permits: Arc<ResizableSemaphore>,
+    slots: Arc<ResizableSemaphore>,
     waiting: Mutex<Numbers>,
 }
 
@@ -42,18 +43,21 @@ struct Numbers {
 impl Limiter {
     pub(super) fn new(limit: Limit) -> Arc<Self> {
         Arc::new(Self {
-            permits: Arc::new(Semaphore::new(limit.at_once)),
-            slots: Arc::new(Semaphore::new(limit.queue)),
+            permits: ResizableSemaphore::new(limit.at_once),
+            slots: ResizableSemaphore::new(limit.queue),
             waiting: Mutex::default(),
         })
     }
 
+    /// Changes the limit. Calls that are beyond a smaller one go on; no further one goes out before as many have ended.
+    pub(super) fn resize(&self, limit: Limit) {
+        self.permits.resize(limit.at_once);
+        self.slots.resize(limit.queue);
+    }
+
     /// Takes room in the queue; `None`: the queue is full.
     pub(super) fn slot(&self) -> Option<QueueSlot> {
-        Arc::clone(&self.slots)
-            .try_acquire_owned()
-            .ok()
-            .map(QueueSlot)
+        self.slots.try_take().ok().map(QueueSlot)
     }
 
     /// Takes the last position of the queue. The position counts from its first poll on.
@@ -65,7 +69,7 @@ impl Limiter {
         QueuePosition {
             limiter: Arc::clone(self),
             number,
-            permit: Box::pin(Arc::clone(&self.permits).acquire_owned()),
+            permit: Box::pin(Arc::clone(&self.permits).take()),
         }
     }
 }
@@ -74,7 +78,7 @@ impl Limiter {
 pub(super) struct QueuePosition {
     limiter: Arc<Limiter>,
     number: u64,
-    permit: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>,
+    permit: Pin<Box<dyn Future<Output = Result<ResizablePermit, AcquireError>> + Send>>,
 }
 
 impl QueuePosition {

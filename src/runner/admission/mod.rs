@@ -7,11 +7,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
 use tokio::task::coop::unconstrained;
 
 use crate::lock::Mutex;
-use crate::task::policy::{Concurrency, Limit, Rules};
+use crate::task::policy::{Concurrency, Limit, Rule, Rules};
 
 mod limiter;
 #[cfg(test)]
@@ -23,15 +24,22 @@ use limiter::{Limiter, Permit, QueuePosition, QueueSlot};
 /// time, and never while there are fewer than these.
 const TOOLS_MIN: usize = 64;
 
-/// The limits of this replica.
+/// The rules of this replica, and the limits that they set.
 #[derive(Debug)]
 pub(super) struct Admission {
+    /// Replaced whole, so that a call is never judged by a mixture of two sets of rules.
+    current: ArcSwap<RuleLimits>,
+    tools: Mutex<ToolLimiters>,
+}
+
+/// One set of rules, with the limiters that many tools share.
+#[derive(Debug)]
+struct RuleLimits {
     rules: Arc<Rules>,
     /// The limit of the server, for all tools together.
     server: Option<Arc<Limiter>>,
     /// By the number of the `[[tools]]` entry. An entry without a limit of its own has none.
     entries: HashMap<usize, Arc<Limiter>>,
-    tools: Mutex<ToolLimiters>,
 }
 
 /// The limiters of single tools. Clients choose the names, so a limiter stays only while it is used.
@@ -75,27 +83,80 @@ struct LimitAhead {
     slot: Option<QueueSlot>,
 }
 
-impl Admission {
-    pub(super) fn new(rules: Arc<Rules>, server: Option<Limit>) -> Self {
-        let entries = rules.entries().enumerate();
-        let entries = entries.filter_map(|(number, rule)| match rule.concurrency? {
-            Concurrency::Together(limit) => Some((number, Limiter::new(limit))),
-            Concurrency::EachTool(_) => None,
+impl RuleLimits {
+    /// The limits of these rules. A limit that the earlier rules have, too, keeps its limiter, and with it the calls that it
+    /// counts and those that wait.
+    fn new(rules: Arc<Rules>, earlier: Option<&Self>) -> Self {
+        let server = rules.server_limit().map(|limit| {
+            let kept = earlier.and_then(|earlier| earlier.server.as_ref());
+            resized_or_new(kept, limit)
         });
+        let mut entries = HashMap::new();
+        for (place, rule) in rules.entries().enumerate() {
+            let Some(Concurrency::Together(limit)) = rule.concurrency else {
+                continue;
+            };
+            let kept = earlier.and_then(|earlier| {
+                let before = earlier.rules.place_of(&rules, place)?;
+                earlier.entries.get(&before)
+            });
+            entries.insert(place, resized_or_new(kept, limit));
+        }
         Self {
-            server: server.map(Limiter::new),
-            entries: entries.collect(),
+            rules,
+            server,
+            entries,
+        }
+    }
+}
+
+fn resized_or_new(kept: Option<&Arc<Limiter>>, limit: Limit) -> Arc<Limiter> {
+    kept.map_or_else(
+        || Limiter::new(limit),
+        |limiter| {
+            limiter.resize(limit);
+            Arc::clone(limiter)
+        },
+    )
+}
+
+/// The limit that each tool of the rule has for itself.
+fn limit_of_each(rule: &Rule) -> Option<Limit> {
+    match rule.concurrency? {
+        Concurrency::EachTool(limit) => Some(limit),
+        Concurrency::Together(_) => None,
+    }
+}
+
+impl Admission {
+    pub(super) fn new(rules: Arc<Rules>) -> Self {
+        Self {
+            current: ArcSwap::from_pointee(RuleLimits::new(rules, None)),
             tools: Mutex::new(ToolLimiters {
                 by_name: HashMap::new(),
                 sweep_at: TOOLS_MIN,
             }),
-            rules,
         }
     }
 
-    /// Whether any limit counts calls of this tool.
-    pub(super) fn limits(&self, tool: &str) -> bool {
-        self.server.is_some() || self.rules.for_tool(tool).0.concurrency.is_some()
+    /// The rules that apply to calls from now on.
+    pub(super) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.current.load().rules)
+    }
+
+    /// Replaces the rules. Calls that were admitted go on, and count in the limits that stay.
+    pub(super) fn change_rules(&self, rules: Arc<Rules>) {
+        // Locked until the rules are replaced, so that no call makes a limiter from the rules of before.
+        let tools = self.tools.lock();
+        for (name, limiter) in &tools.by_name {
+            let limit = limit_of_each(rules.for_tool(name).0);
+            if let (Some(limiter), Some(limit)) = (limiter.upgrade(), limit) {
+                limiter.resize(limit);
+            }
+        }
+        let next = RuleLimits::new(rules, Some(&self.current.load()));
+        self.current.store(Arc::new(next));
+        drop(tools);
     }
 
     /// Admits a new call, or queues the call if the queues have room.
@@ -124,20 +185,23 @@ impl Admission {
 
     /// The limiters in the order in which a call passes them.
     fn limiters(&self, tool: &str) -> Vec<Arc<Limiter>> {
-        let (rule, entry) = self.rules.for_tool(tool);
+        let current = self.current.load();
+        let (rule, entry) = current.rules.for_tool(tool);
         let own = match (rule.concurrency, entry) {
-            (Some(Concurrency::EachTool(limit)), _) => Some(self.of_tool(tool, limit)),
-            (Some(Concurrency::Together(_)), Some(entry)) => self.entries.get(&entry).cloned(),
+            (Some(Concurrency::EachTool(_)), _) => self.of_tool(tool),
+            (Some(Concurrency::Together(_)), Some(entry)) => current.entries.get(&entry).cloned(),
             (Some(Concurrency::Together(_)) | None, _) => None,
         };
-        own.into_iter().chain(self.server.clone()).collect()
+        own.into_iter().chain(current.server.clone()).collect()
     }
 
-    fn of_tool(&self, name: &str, limit: Limit) -> Arc<Limiter> {
+    fn of_tool(&self, name: &str) -> Option<Arc<Limiter>> {
         let mut tools = self.tools.lock();
         if let Some(limiter) = tools.by_name.get(name).and_then(Weak::upgrade) {
-            return limiter;
+            return Some(limiter);
         }
+        // Under the lock: the rules may have changed since the caller read them.
+        let limit = limit_of_each(self.current.load().rules.for_tool(name).0)?;
         if tools.by_name.len() >= tools.sweep_at {
             tools
                 .by_name
@@ -146,7 +210,7 @@ impl Admission {
         }
         let limiter = Limiter::new(limit);
         tools.by_name.insert(name.into(), Arc::downgrade(&limiter));
-        limiter
+        Some(limiter)
     }
 }
 

@@ -21,7 +21,7 @@ fn admission(server: Option<Limit>) -> Admission {
     let entry = rule(Concurrency::Together(limit(1, 2)));
     let each = rule(Concurrency::EachTool(limit(2, 3)));
     let rules = Rules::new(each, vec![(globs("ab*"), entry)]);
-    Admission::new(Arc::new(rules), server)
+    Admission::new(Arc::new(rules.within(server)))
 }
 
 fn is_in(leg: &Admittance) -> bool {
@@ -43,8 +43,8 @@ fn is_admitted(leg: &mut Admittance) -> bool {
 
 #[test]
 fn nothing_waits_where_nothing_is_limited() {
-    let admission = Admission::new(Arc::default(), None);
-    assert!(!admission.limits("x"));
+    let admission = Admission::new(Arc::default());
+    assert!(!admission.rules().limits("x"));
     let legs: Vec<_> = (0..100).map(|_| admission.enter("x").unwrap()).collect();
     assert!(legs.iter().all(is_in));
 }
@@ -163,4 +163,50 @@ fn names_that_nobody_uses_any_more_are_forgotten() {
     let tools = admission.tools.lock();
     assert!(tools.by_name.len() <= TOOLS_MIN, "{}", tools.by_name.len());
     assert!(tools.by_name.contains_key("used"));
+}
+
+fn limited(entry: Option<Limit>, each: Option<Limit>) -> Arc<Rules> {
+    let rule = |concurrency| Rule {
+        concurrency,
+        ..Rule::default()
+    };
+    let entry = rule(entry.map(Concurrency::Together));
+    let each = rule(each.map(Concurrency::EachTool));
+    Arc::new(Rules::new(each, vec![(globs("ab*"), entry)]))
+}
+
+#[test]
+fn new_rules_count_the_calls_that_run_and_those_that_wait() {
+    let admission = Admission::new(limited(Some(limit(2, 2)), Some(limit(2, 2))));
+    for tool in ["ab", "x"] {
+        admission.change_rules(limited(Some(limit(2, 2)), Some(limit(2, 2))));
+        let [first, second] = [0; 2].map(|_| admission.enter(tool).unwrap());
+        let mut third = admission.enter(tool).unwrap();
+        assert!(is_in(&first) && is_in(&second) && !is_in(&third));
+
+        admission.change_rules(limited(Some(limit(1, 1)), Some(limit(1, 1))));
+        drop(first);
+        assert!(!is_admitted(&mut third), "one runs, and one may");
+        assert_eq!(admission.enter(tool).unwrap_err(), QueueFull);
+        drop(second);
+        assert!(is_admitted(&mut third));
+
+        admission.change_rules(limited(Some(limit(2, 0)), Some(limit(2, 0))));
+        assert!(is_in(&admission.enter(tool).unwrap()));
+    }
+}
+
+#[test]
+fn a_limit_that_is_gone_holds_nobody() {
+    let admission = Admission::new(limited(Some(limit(1, 1)), Some(limit(1, 1))));
+    for tool in ["ab", "x"] {
+        admission.change_rules(limited(Some(limit(1, 1)), Some(limit(1, 1))));
+        let first = admission.enter(tool).unwrap();
+        let mut second = admission.enter(tool).unwrap();
+        admission.change_rules(limited(None, None));
+        assert!(is_in(&admission.enter(tool).unwrap()));
+        assert!(!is_admitted(&mut second), "it keeps what it began with");
+        drop(first);
+        assert!(is_admitted(&mut second));
+    }
 }

@@ -272,9 +272,11 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
     Task {
         id: log.call(),
         caller: log.caller(),
+        label: None,
         method: "tools/call".into(),
         name: tool.into(),
         created_ms: terms.began_ms,
+        began_ms: None,
         updated_ms: terms.began_ms,
         // The owner ends the call in its time. This is for a call that nobody carries.
         deadline_ms: terms.ends_ms.saturating_add(MARGIN_MS),

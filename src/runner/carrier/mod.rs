@@ -197,7 +197,7 @@ impl Carrier {
         dispatch: Dispatch,
     ) -> Box<Self> {
         let task = recorded.task();
-        let rule = runner.rules.for_tool(&task.name).0.clone();
+        let rule = runner.rules().for_tool(&task.name).0.clone();
         Box::new(Self {
             timers: Timers::until(recorded.due(runner.ledger.now_ms())),
             task_id: Arc::new(OnceLock::from(task.id)),

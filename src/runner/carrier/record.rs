@@ -1,8 +1,16 @@
 //! Makes the record of a call, with what has happened to the call already.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+<<<<<<< HEAD
 use super::super::call::CallFacts;
+=======
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::super::call::{Announce, ClientTerms};
+>>>>>>> operate
 use super::super::custody::Custody;
 use super::super::leg;
 use super::super::report::tool_of_task;
@@ -15,6 +23,10 @@ use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
 
 impl Carrier {
     /// Makes the record of this call and tells the client of it.
@@ -82,10 +94,16 @@ impl Carrier {
         let outgoing = &self.server.outgoing;
         let mut task = Task {
             id: terms.id,
+<<<<<<< HEAD
             caller: facts.caller,
+=======
+            caller: client.caller,
+            label: client.label.clone(),
+>>>>>>> operate
             method: (&*outgoing.method).into(),
             name: outgoing.name.as_deref().unwrap_or_default().into(),
             created_ms: now_ms,
+            began_ms: Some(now_ms.saturating_sub(millis(Instant::now() - self.began))),
             updated_ms: now_ms,
             deadline_ms: now_ms.saturating_add(rule.max_duration_ms),
             ttl_ms: terms.ttl_ms.max(rule.ttl_ms()),

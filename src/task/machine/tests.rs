@@ -21,9 +21,11 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
     Task {
         id: TaskId::from_bytes([7; 16]),
         caller: Caller::from_bytes([1; 16]),
+        label: None,
         method: "tools/call".into(),
         name: "tool".into(),
         created_ms: NOW,
+        began_ms: None,
         updated_ms: NOW,
         deadline_ms: NOW + DURATION,
         ttl_ms: 2 * DURATION,

@@ -57,10 +57,14 @@ impl Pair {
 
     /// The record as it lies in Redis.
     pub(crate) async fn record(&self, task: &Task) -> String {
+        String::from_utf8(self.record_bytes(task).await).unwrap()
+    }
+
+    /// The same, of a record that may be sealed.
+    pub(crate) async fn record_bytes(&self, task: &Task) -> Vec<u8> {
         let mut read = redis::cmd("HGET");
         read.arg(record_key(task)).arg("d");
-        let record: Vec<u8> = read.query_async(&mut self.connect().await).await.unwrap();
-        String::from_utf8(record).unwrap()
+        read.query_async(&mut self.connect().await).await.unwrap()
     }
 
     pub(crate) async fn connect(&self) -> redis::aio::MultiplexedConnection {

@@ -1,6 +1,5 @@
 //! A call that can be resumed: who made it, and how the server is told that no client waits.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -70,7 +69,6 @@ impl ResumableCall {
     /// `None`: the request is no call on a session, its client reads no event streams, or the call becomes a
     /// task.
     pub(in crate::downstream) fn of(
-        proxy: &Arc<Proxy>,
         by: &Requester,
         headers: &HeaderMap,
         id: &RawValue,
@@ -92,7 +90,7 @@ impl ResumableCall {
             id: id.to_owned(),
             progress_token: token.map(ToOwned::to_owned),
             began: Instant::now(),
-            rule: proxy.rules.for_tool(&tool).0.clone(),
+            rule: by.rules.for_tool(&tool).0.clone(),
             stop: std::future::ready(()).boxed(),
             primes: primes(headers),
             tool: tool.as_ref().into(),

@@ -156,7 +156,13 @@ mod tests {
         };
         let head = hyper::Request::builder().header("mcp-session-id", "raincheck-s");
         let (parts, ()) = head.body(()).unwrap().into_parts();
-        let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Legacy, None);
+        let by = Requester::of(
+            &Callers::new(&[1; 32]),
+            &parts,
+            Era::Legacy,
+            None,
+            std::sync::Arc::default(),
+        );
         match route_ours(&request, &by, known, is_no_task) {
             OursRoute::Ask(question) => format!("ask {question:?}"),
             OursRoute::Refuse(error) => format!("refuse {}", error.code),

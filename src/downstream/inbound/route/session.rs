@@ -99,7 +99,13 @@ mod tests {
             head = head.header("mcp-session-id", "s");
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
-        let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Legacy, None);
+        let by = Requester::of(
+            &Callers::new(&[1; 32]),
+            &parts,
+            Era::Legacy,
+            None,
+            std::sync::Arc::default(),
+        );
         match route_session(&message, &by, speaks_of_tasks) {
             SessionRoute::Initialize(_) => "initialize".into(),
             SessionRoute::Tools(_) => "tools".into(),

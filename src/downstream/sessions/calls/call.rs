@@ -48,12 +48,12 @@ pub(in crate::downstream) enum DecidedCall<'k> {
 /// Routes a call, and asks the server what the route needs to know. `Err`: the error in place of an answer.
 pub(in crate::downstream) async fn decide<'k>(
     proxy: &'k Arc<Proxy>,
-    by: &Requester,
+    by: &'k Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
 ) -> Result<DecidedCall<'k>, DiscoverError> {
     let speaks_of_tasks = v2025::speaks(headers);
-    let mut known = v2025::known_of_calls(proxy, headers, request, speaks_of_tasks);
+    let mut known = v2025::known_of_calls(proxy, (by, headers), request, speaks_of_tasks);
     let mut pin = None;
     loop {
         match route_call(request, by, &known) {
@@ -163,14 +163,8 @@ pub(in crate::downstream) async fn carry(
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
-    let held = resumable::ResumableCall::of(
-        proxy,
-        carried.by,
-        carried.headers,
-        request.id,
-        method,
-        params,
-    );
+    let held =
+        resumable::ResumableCall::of(carried.by, carried.headers, request.id, method, params);
     resumable::respond(proxy, carried.by, held, said, patience::LEGACY).await
 }
 
@@ -221,6 +215,7 @@ fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option
     idempotency::hide_key(&mut outgoing);
     CallSpec {
         caller: by.caller,
+        label: by.label(),
         era: Era::Legacy,
         client_era: Era::Legacy,
         outgoing,

@@ -173,7 +173,7 @@ async fn answer(
 ) -> Response<Body> {
     let id = request.id.get();
     let speaks_of_tasks = session.has_tasks();
-    let mut known = v2025::known_of_calls(proxy, headers, request, speaks_of_tasks);
+    let mut known = v2025::known_of_calls(proxy, (by, headers), request, speaks_of_tasks);
     let mut is_no_task_here = false;
     loop {
         match route_ours(request, by, &known, is_no_task_here) {
@@ -241,7 +241,7 @@ async fn translate(
         Err(refused) => return refuse(refused),
     };
     let (method, params) = (&request.method, &request.params);
-    let held = resumable::ResumableCall::of(proxy, by, headers, request.id, method, params);
+    let held = resumable::ResumableCall::of(by, headers, request.id, method, params);
     resumable::respond(proxy, by, held, events, head_patience::LEGACY).await
 }
 

@@ -73,7 +73,7 @@ impl TranslatedRequest {
         };
         let is_call = request.method == "tools/call";
         let tool = name.as_deref().filter(|_| is_call).unwrap_or_default();
-        let rule = proxy.rules.for_tool(tool).0.clone();
+        let rule = by.rules.for_tool(tool).0.clone();
         let is_task = session.has_tasks() && Wish::is_in(&request.params);
         if is_call && !is_task && plan(&rule, false, false) == Plan::Refuse {
             // Revision 2025-11-25 has this error for a tool that runs only as a task.
@@ -191,6 +191,7 @@ impl TranslatedRequest {
         outgoing.retry = retry;
         CallSpec {
             caller: self.session.caller,
+            label: self.by.label(),
             era: Era::Modern,
             client_era: Era::Legacy,
             outgoing,

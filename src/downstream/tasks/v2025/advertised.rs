@@ -46,8 +46,8 @@ impl Advertised {
     }
 
     /// In the result of `tools/list`.
-    pub(in crate::downstream) fn in_tools(proxy: &Arc<Proxy>) -> Self {
-        let (rules, native_tools) = (&proxy.rules, &proxy.native_tools);
+    pub(in crate::downstream) fn in_tools(proxy: &Arc<Proxy>, by: &Requester) -> Self {
+        let (rules, native_tools) = (&by.rules, &proxy.native_tools);
         Self {
             place: Place::Tools(Arc::clone(rules), Arc::clone(native_tools)),
             keep_own: proxy.settings.pass_native_tasks,

@@ -65,18 +65,18 @@ pub(in crate::downstream) fn on_session(
 /// What is known for the route of a call. `speaks_of_tasks`: its session does.
 pub(in crate::downstream) fn known_of_calls<'k>(
     proxy: &'k Arc<Proxy>,
-    headers: &HeaderMap,
+    (by, headers): (&'k Requester, &HeaderMap),
     request: &Request<'_>,
     speaks_of_tasks: bool,
 ) -> KnownOfCalls<'k> {
     let tool = request.params.get_str("name").unwrap_or_default();
     KnownOfCalls {
-        rules: &proxy.rules,
+        rules: &by.rules,
         keeps_native_tasks: proxy.settings.pass_native_tasks,
         trusts_annotations: proxy.settings.trust_annotations,
         companion: proxy.companion.as_ref(),
         speaks_of_tasks,
-        is_limited: proxy.runner.limits(&tool),
+        is_limited: by.rules.limits(&tool),
         requires_task: proxy.native_tools.requires_task(&tool),
         names_session: headers.contains_key(SESSION_ID),
         session: KnownSession::NotAsked,
@@ -98,6 +98,7 @@ pub(in crate::downstream) async fn make_task(
     outgoing.answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
     let call = CallSpec {
         caller: by.caller,
+        label: by.label(),
         era,
         client_era: Era::Legacy,
         announce: Announce::Task,

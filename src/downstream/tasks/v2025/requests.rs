@@ -72,7 +72,7 @@ pub(super) async fn list(
     }
     let now_ms = proxy.runner.ledger().now_ms();
     let tasks = page.tasks.iter();
-    let tasks = tasks.filter(|task| proxy.lacking_scopes(by, &task.name).is_none());
+    let tasks = tasks.filter(|task| Proxy::lacking_scopes(by, &task.name).is_none());
     let tasks = tasks.map(|task| view_2025::task(task, now_ms));
     let next = page.last.map(cursor::encode);
     let tasks: Vec<String> = tasks.collect();

@@ -41,7 +41,13 @@ fn decided(params: &str, known: &KnownOfCalls<'_>) -> String {
     };
     let head = hyper::Request::builder().header("mcp-session-id", "s");
     let (parts, ()) = head.body(()).unwrap().into_parts();
-    let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Legacy, None);
+    let by = Requester::of(
+        &Callers::new(&[1; 32]),
+        &parts,
+        Era::Legacy,
+        None,
+        Arc::default(),
+    );
     let op = match route_call(&request, &by, known) {
         CallRoute::Ask(question) => return format!("ask {question:?}"),
         CallRoute::AskSession => return "ask session".into(),

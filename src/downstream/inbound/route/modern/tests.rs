@@ -48,7 +48,13 @@ fn decided((method, params, meta): Asked<'_>, known: &Known<'_>) -> String {
         head = head.header("mcp-name", &*name);
     }
     let (parts, ()) = head.body(()).unwrap().into_parts();
-    let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Modern, None);
+    let by = Requester::of(
+        &Callers::new(&[1; 32]),
+        &parts,
+        Era::Modern,
+        None,
+        std::sync::Arc::default(),
+    );
     let read = Inbound::read(text.as_bytes())
         .modern(&parts.headers)
         .unwrap();

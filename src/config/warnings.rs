@@ -1,11 +1,11 @@
 //! Warnings of `raincheck check` and of the start: settings that are valid and probably not meant.
 
-use super::table::duration;
-use crate::config::Config;
+use super::duration::duration_text;
+use super::settings::Config;
 use crate::task::policy::{Mode, Rules};
 
 /// The warnings, each with its subject.
-pub(super) fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
+pub fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
     let hosts = nobody_gets_in(config).map(|text| ("listen", text));
     let signs_in = nobody_finds_out(config).map(|text| ("auth", text));
     let windows = long_windows(&config.rules).map(|text| ("grace_window", text));
@@ -32,7 +32,7 @@ pub(super) fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, S
 }
 
 /// Logs all warnings in one line, when the program starts to serve.
-pub(super) fn log(config: &Config) {
+pub fn log(config: &Config) {
     let all: Vec<String> = warnings(config).map(|(_, text)| text).collect();
     if !all.is_empty() {
         let count = all.len();
@@ -45,7 +45,7 @@ pub(super) fn log(config: &Config) {
 }
 
 /// Warns of entries whose globs match none of the server's tools.
-pub(super) fn without_tools(rules: &Rules, tools: &[String]) -> impl Iterator<Item = String> {
+pub fn without_tools(rules: &Rules, tools: &[String]) -> impl Iterator<Item = String> {
     // A server without tools, or one that was not reached, says nothing about the rules.
     let without = rules.without_tools(tools).filter(|_| !tools.is_empty());
     without.map(|place| {
@@ -104,13 +104,13 @@ fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
         .map(|(name, rule)| {
             format!(
                 "{name}: {} is long: until its task is announced, a call is lost with its connection",
-                duration(rule.grace_window_ms)
+                duration_text(rule.grace_window_ms)
             )
         })
 }
 
 /// The name of a rule in the configuration file.
-pub(super) fn name(place: Option<usize>) -> String {
+pub fn name(place: Option<usize>) -> String {
     place.map_or_else(
         || "[tasks]".to_owned(),
         |place| format!("[[tools]] #{}", place + 1),

@@ -1,0 +1,139 @@
+//! Whose task it is and how long its call took, as operators see it.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::operators_log::sample;
+use crate::support::pair::{Pair, SEAL_KEY};
+use crate::support::{
+    Client, Config, Era, PATIENCE, Proxy, Rig, TempDir, Upstream, in_both_eras, within,
+};
+
+in_both_eras!(
+    a_task_names_its_caller_to_operators,
+    the_seconds_of_a_task_count_from_the_beginning_of_its_call,
+    progress_and_the_caller_are_in_the_events,
+);
+
+/// The clients whose tokens are their names.
+fn known(clients: &[&str], config: Config) -> (TempDir, Config) {
+    let files = TempDir::new();
+    let lines = clients.iter().map(|name| {
+        let hash = digest(&SHA256, name.as_bytes());
+        let hash: Vec<String> = hash.as_ref().iter().map(|b| format!("{b:02x}")).collect();
+        format!("{name}: {}\n", hash.concat())
+    });
+    files.file("tokens", &lines.collect::<String>());
+    let path = files.path().join("tokens");
+    let auth = format!("tokens_file = \"{}\"", path.display());
+    (files, config.section("auth", &auth))
+}
+
+fn with_operators(config: Config) -> Config {
+    config.section("admin", "listen = \"127.0.0.1:0\"")
+}
+
+async fn end_of(proxy: &Proxy, count: usize) -> String {
+    proxy.until_said("task ended", count).await;
+    let log = proxy.log();
+    let mut lines = log.lines().filter(|line| line.contains("task ended"));
+    lines.next_back().unwrap().to_owned()
+}
+
+async fn a_task_names_its_caller_to_operators(era: Era) {
+    let (_tokens, config) = known(&["alice", "bob"], with_operators(Config::always()));
+    let rig = Rig::start(era, config).await;
+    for name in ["alice", "bob"] {
+        let client = rig.client().named(format!("Bearer {name}"));
+        let task = client.call("echo", json!({"text": "x"})).await.into_task();
+        client.until(&task, "completed").await;
+    }
+    let line = end_of(&rig.proxy, 2).await;
+    assert!(line.contains("caller=\"bob\""), "{line}");
+    let operators = Client::of(rig.proxy.operators().await);
+    let found = operators.page("/tasks?caller=alice").await.json();
+    assert_eq!(found["total"], 1, "{found}");
+    assert_eq!(found["tasks"][0]["label"], "alice");
+    let hash = found["tasks"][0]["caller"].as_str().unwrap();
+    let by_hash = operators.page(&format!("/tasks?caller={hash}")).await;
+    assert_eq!(by_hash.json()["total"], 1);
+    let output = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["tasks", "list", "--caller", "alice", "--admin"])
+        .arg(rig.proxy.operators().await.to_string())
+        .output()
+        .await
+        .unwrap();
+    let list = String::from_utf8_lossy(&output.stdout);
+    assert!(list.contains("  alice") && !list.contains("bob"), "{list}");
+}
+
+async fn the_seconds_of_a_task_count_from_the_beginning_of_its_call(era: Era) {
+    let rig = Rig::start(era, with_operators(Config::auto("1s"))).await;
+    let client = rig.client();
+    let task = client.call("held", json!({"nonce": "n"})).await.into_task();
+    rig.upstream.release("n");
+    client.until(&task, "completed").await;
+    let line = end_of(&rig.proxy, 1).await;
+    let (_, seconds) = line.split_once(" seconds=").unwrap();
+    let seconds: f64 = seconds.split(' ').next().unwrap().parse().unwrap();
+    assert!(seconds >= 1.0, "the call waited a second: {line}");
+    let operators = Client::of(rig.proxy.operators().await);
+    let shown = operators.page(&format!("/tasks/{}", task.id)).await.json();
+    assert_eq!(shown["timeline"][0]["what"], "the call began", "{shown}");
+    assert!(shown["seconds"].as_u64().unwrap() >= 1, "{shown}");
+    // The metric counts the life of the task.
+    let sum = "raincheck_task_duration_seconds_sum{outcome=\"completed\",tool=\"held\"}";
+    let life = sample(&rig, sum).await.unwrap();
+    assert!(life < seconds - 0.9, "{life} of {seconds}");
+}
+
+async fn progress_and_the_caller_are_in_the_events(era: Era) {
+    let (_tokens, config) = known(&["alice"], with_operators(Config::always()));
+    let rig = Rig::start(era, config).await;
+    let address = rig.proxy.operators().await;
+    let mut events = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    events.write_all(request.as_bytes()).await.unwrap();
+    let mut seen = String::new();
+    let mut until = async |text: &str| {
+        let mut buffer = [0; 4096];
+        while !seen.contains(text) {
+            let read = within(PATIENCE, text, events.read(&mut buffer)).await;
+            let read = read.unwrap();
+            assert!(read > 0, "it ended before {text}: {seen}");
+            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+    };
+    until(":\n\n").await;
+    let client = rig.client().named("Bearer alice");
+    let told = client
+        .call("steps", json!({"n": 3, "nonce": "n"}))
+        .await
+        .into_task();
+    until("event: progress\n").await;
+    until("\"label\":\"alice\"").await;
+    rig.upstream.release("n");
+    client.until(&told, "completed").await;
+}
+
+#[tokio::test]
+async fn the_caller_of_a_task_is_known_at_every_replica_and_sealed_in_the_store() {
+    const NAME: &str = "alice-of-accounting";
+    for (seal, is_readable) in [("off", true), ("payloads", false)] {
+        let (_tokens, config) = known(&[NAME], with_operators(Config::always()));
+        let store = format!("seal_key = {SEAL_KEY:?}\nseal = {seal:?}");
+        let upstream = Upstream::start(Era::Modern).await;
+        let pair = Pair::of(upstream, config.store(&store)).await;
+        let client = Client::of(pair.a.address()).named(format!("Bearer {NAME}"));
+        let task = client.call("held", json!({"nonce": "n"})).await.into_task();
+        let operators = Client::of(pair.b.operators().await);
+        let found = operators.page(&format!("/tasks?caller={NAME}")).await;
+        assert_eq!(found.json()["tasks"][0]["id"], task.id, "{}", found.body);
+        let record = pair.record_bytes(&task).await;
+        let mut parts = record.windows(NAME.len());
+        assert_eq!(parts.any(|part| part == NAME.as_bytes()), is_readable);
+    }
+}

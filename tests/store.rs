@@ -87,6 +87,7 @@ macro_rules! with_rules {
             notes::a_log_forgets_what_it_is_told_to,
             notes::an_append_moves_the_expiry_of_the_whole_log,
             notes::an_entry_may_be_large,
+            notes::an_append_is_told_of_while_another_replica_reads,
             notes::a_caller_is_told_of_its_listed_tasks_only,
             notes::a_task_that_expired_is_not_listed,
         }

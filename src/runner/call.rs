@@ -8,7 +8,8 @@ use super::admission::QueueFull;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
-use crate::task::policy::{InputWhen, Plan, Rule};
+use crate::task::plan::Plan;
+use crate::task::policy::Rule;
 use crate::task::state::{Digest, Task};
 use crate::task::ticket::Ticket;
 use crate::task::view;
@@ -46,14 +47,10 @@ pub(super) struct ServerCall {
     pub(super) rule: Rule,
 }
 
-/// What the client of a call asked for: it counts until there is a record.
+/// What is known of a call beside its request and what its client waits for: it counts until there is a record.
 #[derive(Debug)]
-pub(super) struct ClientTerms {
+pub(super) struct CallFacts {
     pub(super) caller: Caller,
-    pub(super) era: Era,
-    pub(super) plan: Plan,
-    pub(super) announce: Announce,
-    pub(super) progress_token: Option<Box<RawValue>>,
     pub(super) digest: Digest,
     pub(super) repeatable: bool,
     pub(super) listed: bool,
@@ -61,40 +58,20 @@ pub(super) struct ClientTerms {
 }
 
 impl CallSpec {
-    pub(super) fn split(self) -> (ServerCall, ClientTerms) {
+    pub(super) fn split(self) -> (ServerCall, CallFacts) {
         let server = ServerCall {
             era: self.era,
             outgoing: self.outgoing,
             rule: self.rule,
         };
-        let client = ClientTerms {
+        let facts = CallFacts {
             caller: self.caller,
-            era: self.client_era,
-            plan: self.plan,
-            announce: self.announce,
-            progress_token: self.progress_token,
             digest: self.digest,
             repeatable: self.repeatable,
             listed: self.listed,
             session: self.session,
         };
-        (server, client)
-    }
-
-    /// How long the call may stay unanswered before it becomes a task; `None`: the call does not become a
-    /// task because of its age.
-    pub(super) fn window(&self, start_allowance: Duration) -> Option<Duration> {
-        match self.plan {
-            Plan::Auto { window_ms, .. } => Some(Duration::from_millis(window_ms)),
-            Plan::Always {
-                input: InputWhen::InTask,
-            } => Some(Duration::ZERO),
-            // The questions come before the task, even if the server has to be started first.
-            Plan::Always {
-                input: InputWhen::BeforeTask,
-            } => Some(start_allowance + grace(&self.rule)),
-            Plan::Held | Plan::Refuse => None,
-        }
+        (server, facts)
     }
 }
 

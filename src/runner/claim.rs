@@ -15,10 +15,11 @@ use tokio::sync::oneshot;
 
 use super::call::{CallSpec, NotAdmitted};
 use super::carrier::{Carrier, ClaimedRecord, RecordTerms};
+use super::follower::CameBy;
 use super::report::{self, tool_of};
 use super::responder::CallSubscriber;
 use super::state::Runner;
-use super::terms::FollowTerms;
+use super::waiting::WaitTerms;
 use crate::mcp::error::{Reason, says_not_run};
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
@@ -160,7 +161,8 @@ impl Runner {
     ) -> Result<CallSubscriber, NotClaimed> {
         let lifetime_ms = head.lifetime_ms(&call.rule);
         let lifetime = Duration::from_millis(lifetime_ms);
-        let mut terms = FollowTerms::of(&call, self.upstream.start_allowance());
+        let terms = WaitTerms::of(&call, self.upstream.start_allowance());
+        let joins = CameBy::SameCall(Arc::clone(&call.outgoing.capabilities));
         let mut claim = head;
         for _ in 0..LINKS_MAX {
             if !self.ledger.has_room(&call.caller) {
@@ -188,7 +190,7 @@ impl Runner {
                 Some(loaded) if claim.is_over(&loaded.task, self.ledger.now_ms()) => {
                     claim = claim.after(id);
                 }
-                Some(loaded) => return Ok(self.follow(loaded, watch, terms)),
+                Some(loaded) => return Ok(self.follow(loaded, watch, terms, joins)),
                 None => {
                     let record = RecordTerms {
                         id,
@@ -204,14 +206,14 @@ impl Runner {
                     match self.begin(call, record).await? {
                         Begin::Made(begun) => {
                             let (loaded, unauthorized) = begun.followed();
-                            terms = terms.first(unauthorized);
-                            return Ok(self.follow(loaded, watch, terms));
+                            let made = CameBy::Call(unauthorized);
+                            return Ok(self.follow(loaded, watch, terms, made));
                         }
                         // Another replica made the record first.
                         Begin::Taken => {
                             let loaded = self.ledger.load(id).await?;
                             let loaded = loaded.ok_or(NotClaimed::StoreUnavailable)?;
-                            return Ok(self.follow(loaded, watch, terms));
+                            return Ok(self.follow(loaded, watch, terms, joins));
                         }
                     }
                 }

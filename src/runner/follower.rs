@@ -1,5 +1,5 @@
-//! A client that waits for a call which has a record. It made the call, or sent the same call again, or came
-//! back with answers. The call may run on any replica.
+//! A client that waits for a call which has a record: it hears what the record says. It made the call, or sent the same
+//! call again, or came back with answers. The call may run on any replica.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,29 +9,33 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
-use super::call::Announce;
 use super::presence::presence_pause;
-use super::report::{self, fate_of, tool_of_task};
-use super::request_state::input_required;
-use super::responder::{self, CallAnswer, CallSubscriber, Responder};
+use super::report::tool_of_task;
+use super::responder::{CallAnswer, CallSubscriber};
 use super::state::Runner;
-use super::terms::FollowTerms;
-use super::watch::Watch;
-use crate::mcp::envelope;
+use super::waiting::{
+    self, ANNOUNCE_AGAIN, CallState, CallView, Heard, Hears, WaitTerms, WaitingClient,
+};
+use super::watch::{RELOAD, Watch};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
-use crate::mcp::result;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::machine::TaskEvent;
-use crate::task::policy::InputWhen;
-use crate::task::state::{OnDisconnect, Outcome, Payload, Progress};
+use crate::task::state::{Outcome, Payload, Progress};
 use crate::task::view_2025;
-use crate::telemetry::calls::Fate;
 use crate::upstream::UpstreamError;
 
-/// The pause before a record that could not be read is read again.
-const RELOAD: Duration = Duration::from_secs(1);
+/// How a client came to the record.
+#[derive(Debug)]
+pub(super) enum CameBy {
+    /// It made the call. It also hears what no record keeps: that the server refused its credentials.
+    Call(oneshot::Receiver<UpstreamError>),
+    /// It sent the same call again, with these capabilities.
+    SameCall(Arc<str>),
+    /// It came back with answers.
+    Retry,
+}
 
 /// Follows a record for one client.
 struct CallFollower {
@@ -39,16 +43,18 @@ struct CallFollower {
     loaded: Loaded,
     /// The watch began before the record was read, so that no change is missed.
     watch: Watch,
-    terms: FollowTerms,
+    /// When the client is told of a task.
     announce_at: Option<Instant>,
+    /// The server refused the client's credentials; `None`: the client did not make the call, or the call went on.
+    unauthorized: Option<oneshot::Receiver<UpstreamError>>,
+    /// The capabilities of a client that did not make the call. The server knows those of the client that did.
+    declared: Option<Arc<str>>,
     /// The progress that the client heard last.
     told: Option<Progress>,
     /// The keys of the questions that the client was asked.
     asked: BTreeSet<Box<str>>,
     /// When to record next that a client waits.
     mark_present_at: Option<Instant>,
-    /// What the client got in place of the plain answer.
-    fate: Option<Fate>,
 }
 
 impl Runner {
@@ -57,61 +63,76 @@ impl Runner {
         self: &Arc<Self>,
         loaded: Loaded,
         watch: Watch,
-        terms: FollowTerms,
+        terms: WaitTerms,
+        came_by: CameBy,
     ) -> CallSubscriber {
-        let (responder, client) = responder::pair();
         let now = Instant::now();
-        let made_the_call = terms.unauthorized.is_some();
+        let announce_at = terms.when.map(|when| now + when.latest());
+        let pause = presence_pause(&loaded.task);
+        let (unauthorized, declared) = match came_by {
+            CameBy::Call(unauthorized) => (Some(unauthorized), None),
+            CameBy::SameCall(declared) => (None, Some(declared)),
+            CameBy::Retry => (None, None),
+        };
+        // While the client that made the call is connected, no replica looks for its presence.
+        let (mark_present_at, (client, subscriber)) = if unauthorized.is_some() {
+            (
+                pause.map(|pause| now + pause),
+                WaitingClient::of_call(terms),
+            )
+        } else {
+            (pause.map(|_| now), WaitingClient::joined(terms))
+        };
         let mut follower = CallFollower {
             runner: Arc::clone(self),
             watch,
-            announce_at: terms.announce.as_ref().map(|(after, _)| now + *after),
-            terms,
+            announce_at,
+            unauthorized,
+            declared,
             told: None,
             asked: BTreeSet::new(),
-            // While the client that made the call is connected, no replica looks for its presence.
-            mark_present_at: presence_pause(&loaded.task)
-                .map(|pause| if made_the_call { now + pause } else { now }),
-            fate: (!made_the_call).then_some(Fate::Joined),
+            mark_present_at,
             loaded,
         };
         let halt = self.halt.clone();
         self.calls.spawn(async move {
-            let answer = tokio::select! {
+            let heard = tokio::select! {
                 biased;
                 () = halt.cancelled() => {
                     // Another replica may still run the call.
-                    Some(CallAnswer::Failed(Failure::new(Reason::Shutdown, SideEffect::Unknown)))
+                    let failure = Failure::new(Reason::Shutdown, SideEffect::Unknown);
+                    Some(CallAnswer::Failed(failure).into())
                 }
-                () = responder.gone() => None,
-                answer = follower.answer(&responder) => Some(answer),
+                () = client.responder.gone() => None,
+                heard = follower.hear(&client) => Some(heard),
             };
-            if let Some(answer) = answer {
-                follower.report(&answer, now);
-                responder.answer(answer);
-                if halt.is_cancelled() || responder.settled().await {
+            if let Some(heard) = heard {
+                client.answer(tool_of_task(&follower.loaded.task), heard);
+                if halt.is_cancelled() || client.responder.settled().await {
                     return;
                 }
             }
-            follower.leave().await;
+            follower.runner.client_left(&follower.loaded).await;
         });
-        client
+        subscriber
     }
 }
 
 impl CallFollower {
     /// Waits for the call's end, for its next question, or until the client may hear of its task.
-    async fn answer(&mut self, client: &Responder) -> CallAnswer {
+    async fn hear(&mut self, client: &WaitingClient) -> Heard {
         let mut reload_at = None;
         loop {
-            if let Some(answer) = self.so_far().await {
-                return answer;
+            if let Some(heard) = self.so_far(client).await {
+                return heard;
             }
             self.relay(client).await;
             self.ask(client).await;
             tokio::select! {
                 biased;
-                error = unauthorized(&mut self.terms.unauthorized) => return CallAnswer::Error(error),
+                error = unauthorized(&mut self.unauthorized) => {
+                    return CallAnswer::Error(error).into();
+                }
                 _ = self.watch.changed() => {}
                 () = at(reload_at) => {}
                 () = at(self.announce_at) => continue,
@@ -124,44 +145,51 @@ impl CallFollower {
             reload_at = None;
             match self.runner.ledger.load(self.loaded.task.id).await {
                 Ok(Some(loaded)) => self.loaded = loaded,
-                Ok(None) => return CallAnswer::Failed(self.loaded.task.failure(Reason::StoreLost)),
-                Err(_) if self.is_due() => return self.store_unavailable(),
+                Ok(None) => return self.store_lost(),
+                Err(_) if self.is_due() => return self.store_unavailable().into(),
                 Err(_) => reload_at = Some(Instant::now() + RELOAD),
             }
         }
     }
 
-    /// The answer that the record allows now; `None`: the client continues to wait.
-    async fn so_far(&mut self) -> Option<CallAnswer> {
+    /// What the record lets the client hear now; `None`: the client continues to wait.
+    async fn so_far(&mut self, client: &WaitingClient) -> Option<Heard> {
         // The server's own error arrives before the record ends, and says more than the record.
-        if let Some(waiting) = &mut self.terms.unauthorized {
+        if let Some(waiting) = &mut self.unauthorized {
             match waiting.try_recv() {
-                Ok(error) => return Some(CallAnswer::Error(error)),
+                Ok(error) => return Some(CallAnswer::Error(error).into()),
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Closed) => self.terms.unauthorized = None,
+                Err(TryRecvError::Closed) => self.unauthorized = None,
             }
         }
-        let announce = self.terms.announce.as_ref().map(|(_, announce)| announce);
-        if matches!(announce, Some(Announce::Task)) && self.loaded.task.announced {
-            return Some(self.task(&Announce::Task));
-        }
-        if let Some(outcome) = &self.loaded.task.outcome {
-            return Some(self.end(outcome).await);
-        }
-        let announce = self.terms.announce.as_ref().map(|(_, announce)| announce);
-        let asks = self.terms.client_era == Era::Modern
-            && self.loaded.task.open_questions().next().is_some();
-        if asks && self.terms.input == InputWhen::BeforeTask {
-            return Some(answer_of(input_required(&self.loaded.task)));
-        }
-        let is_time = self.announce_at.is_some_and(|at| at <= Instant::now());
-        match announce.filter(|_| asks || is_time).cloned() {
-            Some(announce) => self.announce(&announce).await,
-            None => None,
+        match client.hears(self.view(client)) {
+            Hears::Nothing => None,
+            Hears::Question => Some(waiting::question(&self.loaded.task)),
+            Hears::Answer => self.ended(client).await,
+            Hears::Task if self.loaded.task.announced => Some(self.task(client)),
+            Hears::Task => self.announce(client).await,
         }
     }
 
-    async fn announce(&mut self, announce: &Announce) -> Option<CallAnswer> {
+    fn view(&self, client: &WaitingClient) -> CallView {
+        let task = &self.loaded.task;
+        // A legacy client is asked while it waits.
+        let asks = client.terms.era == Era::Modern && task.open_questions().next().is_some();
+        let state = if task.is_ended() {
+            CallState::Ended
+        } else if asks {
+            CallState::Asks
+        } else {
+            CallState::Runs
+        };
+        CallView {
+            state,
+            is_announced: task.announced,
+            is_time: self.announce_at.is_some_and(|at| at <= Instant::now()),
+        }
+    }
+
+    async fn announce(&mut self, client: &WaitingClient) -> Option<Heard> {
         match self
             .runner
             .ledger
@@ -172,50 +200,41 @@ impl CallFollower {
             // Another client was told of the task, or the task has just ended.
             Err(NotApplied::Rejected(_, latest)) => {
                 self.loaded = *latest;
-                if let Some(outcome) = &self.loaded.task.outcome
-                    && !self.loaded.task.announced
+                if !self.loaded.task.announced
+                    && let Some(heard) = self.ended(client).await
                 {
-                    return Some(self.end(outcome).await);
+                    return Some(heard);
                 }
             }
-            Err(NotApplied::Gone) => {
-                return Some(CallAnswer::Failed(
-                    self.loaded.task.failure(Reason::StoreLost),
-                ));
-            }
-            // The call runs already: the client waits on this connection until the store is back.
+            Err(NotApplied::Gone) => return Some(self.store_lost()),
             Err(NotApplied::Store(_)) => {
-                self.announce_at = Some(Instant::now() + RELOAD);
+                self.announce_at = Some(Instant::now() + ANNOUNCE_AGAIN);
                 return None;
             }
         }
-        Some(self.task(announce))
+        Some(self.task(client))
     }
 
-    /// Tells operators what the client got, once.
-    fn report(&self, answer: &CallAnswer, began: Instant) {
-        let tool = tool_of_task(&self.loaded.task);
-        match self.fate {
-            Some(fate) => report::became(tool, fate),
-            None => report::answered(tool, answer, began),
-        }
+    fn task(&self, client: &WaitingClient) -> Heard {
+        client.task(&self.loaded.task, self.runner.ledger.now_ms())
     }
 
-    fn task(&mut self, announce: &Announce) -> CallAnswer {
-        self.fate.get_or_insert_with(|| fate_of(announce));
-        let now_ms = self.runner.ledger.now_ms();
-        answer_of(announce.text(&self.loaded.task, now_ms))
+    /// How the call ended; `None`: it goes on.
+    async fn ended(&self, client: &WaitingClient) -> Option<Heard> {
+        let outcome = self.loaded.task.outcome.as_ref()?;
+        Some(self.end(client, outcome).await.into())
     }
 
-    async fn end(&self, outcome: &Outcome) -> CallAnswer {
+    async fn end(&self, client: &WaitingClient, outcome: &Outcome) -> CallAnswer {
         let task = &self.loaded.task;
+        let fit = |result| self.runner.fit_kept(task, client.terms.era, result);
         match outcome {
-            Outcome::Completed(Payload::Inline(result)) => self.fit(result.clone()),
+            Outcome::Completed(Payload::Inline(result)) => fit(result.clone()),
             Outcome::Completed(Payload::Kept { .. }) => {
                 let kept = self.runner.ledger.load_kept(task).await.ok().flatten();
                 let text = kept.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
                 text.and_then(|text| RawValue::from_string(text).ok())
-                    .map_or_else(|| self.store_unavailable(), |result| self.fit(result))
+                    .map_or_else(|| self.store_unavailable(), fit)
             }
             Outcome::Failed(error) => CallAnswer::Error(stored_error(error.clone())),
             Outcome::Cancelled => CallAnswer::Error(stored_error(
@@ -229,28 +248,13 @@ impl CallFollower {
         CallAnswer::StoreUnavailable(effect)
     }
 
-    /// The result as the client would have had it without a record.
-    fn fit(&self, result: Box<RawValue>) -> CallAnswer {
-        if self.terms.client_era == Era::Legacy {
-            return result::for_legacy(result.get()).map_or(CallAnswer::Result(result), answer_of);
-        }
-        let upstream = &self.runner.upstream;
-        let info = upstream
-            .server_info(*self.loaded.task.caller.as_bytes())
-            .filter(|_| upstream.known_era() == Some(Era::Legacy));
-        match info {
-            Some(info) => result::with_server_info(result.get(), &info)
-                .map_or(CallAnswer::Result(result), answer_of),
-            None => CallAnswer::Result(result),
-        }
+    fn store_lost(&self) -> Heard {
+        CallAnswer::Failed(self.loaded.task.failure(Reason::StoreLost)).into()
     }
 
-    /// Tells the client of the call's progress, under the client's own token.
-    async fn relay(&mut self, client: &Responder) {
+    /// Tells the client of the call's progress.
+    async fn relay(&mut self, client: &WaitingClient) {
         let task = &self.loaded.task;
-        let Some(token) = &self.terms.progress_token else {
-            return;
-        };
         if task.progress == self.told {
             return;
         }
@@ -259,7 +263,6 @@ impl CallFollower {
             return;
         };
         let mut params = Writer::object();
-        params.raw("progressToken", token.get());
         params.number("progress", progress.progress);
         if let Some(total) = progress.total {
             params.number("total", total);
@@ -267,37 +270,22 @@ impl CallFollower {
         if let Some(message) = &task.status_message {
             params.str("message", message);
         }
-        let progress = envelope::notification("notifications/progress", &params.end());
-        client.tell(progress, self.announce_at).await;
+        client.tell_progress(&params.end(), self.announce_at).await;
     }
 
     /// Asks a legacy client the call's open questions, under JSON-RPC ids by which any replica accepts the
     /// answer.
-    async fn ask(&mut self, client: &Responder) {
-        if self.terms.client_era == Era::Modern {
+    async fn ask(&mut self, client: &WaitingClient) {
+        if client.terms.era == Era::Modern {
             return;
         }
         let task = &self.loaded.task;
-        let open = view_2025::questions_of_call(task, self.terms.declared.as_deref());
+        let open = view_2025::questions_of_call(task, self.declared.as_deref());
         let open = open.filter(|(key, _)| !self.asked.contains(*key));
         let open: Vec<(Box<str>, String)> = open.map(|(key, text)| (key.into(), text)).collect();
         for (key, question) in open {
             self.asked.insert(key);
-            client.ask(question, self.deadline()).await;
-        }
-    }
-
-    /// The client went away before it had its answer.
-    async fn leave(&self) {
-        match self.loaded.task.on_disconnect {
-            OnDisconnect::Cancel => {
-                let _ = self.runner.cancel_for_disconnect(&self.loaded).await;
-            }
-            OnDisconnect::KeepFor(window_ms) => {
-                let window = Duration::from_millis(window_ms);
-                self.runner.cancel_if_abandoned(self.loaded.task.id, window);
-            }
-            OnDisconnect::Keep => {}
+            client.responder.ask(question, self.deadline()).await;
         }
     }
 
@@ -310,13 +298,6 @@ impl CallFollower {
         let left = self.loaded.task.deadline_ms.saturating_sub(now_ms);
         Instant::now() + Duration::from_millis(left)
     }
-}
-
-fn answer_of(json: String) -> CallAnswer {
-    RawValue::from_string(json).map_or(
-        CallAnswer::StoreUnavailable(SideEffect::Unknown),
-        CallAnswer::Result,
-    )
 }
 
 fn stored_error(error: Box<RawValue>) -> UpstreamError {

@@ -42,19 +42,21 @@ mod recovery;
 mod report;
 mod request_state;
 pub mod responder;
+mod result_form;
 pub mod retry;
 pub mod server;
 mod state;
 mod sweeper;
-mod terms;
 mod unsaved;
 pub mod value_watch;
+mod waiting;
 pub mod watch;
 
 use admission::Admittance;
 use carrier::Carrier;
 use report::tool_of;
 use responder::CallSubscriber;
+use waiting::{WaitTerms, WaitingClient};
 
 pub use answer::AnswerError;
 pub use call::{Announce, Busy, CallSpec, NotAdmitted};
@@ -106,10 +108,10 @@ impl Runner {
     /// Begins a call. The job runs until the call has ended, even if the client goes away.
     pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<CallSubscriber, NotAdmitted> {
         let (permit, admittance) = self.admit(&call)?;
-        let (responder, client) = responder::pair();
-        let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
+        let (client, subscriber) = self.waiting(&call);
+        let carrier = Carrier::for_client(Arc::clone(self), call, client, admittance);
         self.spawn(carrier.task_id(), carrier.run(), permit);
-        Ok(client)
+        Ok(subscriber)
     }
 
     /// Makes a task of a call that a modern server answered with questions; the questions then belong to the
@@ -121,13 +123,18 @@ impl Runner {
         asked: Box<RawValue>,
     ) -> Result<(CallSubscriber, Arc<OnceLock<TaskId>>), NotAdmitted> {
         let permit = self.permit()?;
-        let (responder, client) = responder::pair();
+        let (client, subscriber) = self.waiting(&call);
         // The server has nothing of the call until the client answers the questions.
         let admittance = Admittance::unlimited();
-        let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
+        let carrier = Carrier::for_client(Arc::clone(self), call, client, admittance);
         let task = carrier.task_id();
         self.spawn(carrier.task_id(), carrier.ask_in_task(asked), permit);
-        Ok((client, task))
+        Ok((subscriber, task))
+    }
+
+    fn waiting(&self, call: &CallSpec) -> (WaitingClient, CallSubscriber) {
+        let terms = WaitTerms::of(call, self.upstream.start_allowance());
+        WaitingClient::of_call(terms)
     }
 
     /// Makes room for one more call.

@@ -19,16 +19,19 @@ impl Runner {
     /// for this value before it cancels the call. Returns the pause until the value must be written again;
     /// `None`: no replica looks for it.
     pub(super) async fn mark_present(&self, task: &Task) -> Option<Duration> {
-        let window = window(task)?;
+        let window = window(task.on_disconnect)?;
         let key = presence_key(task.id);
         // If the value is not written, the call may end before its client comes back.
         let _ = self.kv.put(key, "1".into(), window).await;
         presence_pause(task)
     }
 
-    /// Cancels a call whose client went away, unless a client waits for the call on any replica when `window`
-    /// is over.
-    pub(super) fn cancel_if_abandoned(self: &Arc<Self>, id: TaskId, window: Duration) {
+    /// Cancels a call whose client went away, unless a client waits for the call on any replica when the window of the
+    /// call is over. A call without a window runs to its end.
+    pub(super) fn cancel_if_abandoned(self: &Arc<Self>, id: TaskId, on_disconnect: OnDisconnect) {
+        let Some(window) = window(on_disconnect) else {
+            return;
+        };
         let Ok(watched) = Arc::clone(&self.abandoned_watched).try_acquire_owned() else {
             return;
         };
@@ -57,18 +60,35 @@ impl Runner {
             return Ok(());
         }
         match self.ledger.load(id).await? {
-            Some(loaded) if !loaded.task.announced => self.cancel_for_disconnect(&loaded).await,
+            Some(loaded) if !loaded.task.announced => {
+                self.cancel_for_disconnect(&loaded).await.map(drop)
+            }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// If the store is away, the call ends at its deadline.
-    pub(super) async fn cancel_for_disconnect(&self, loaded: &Loaded) -> Result<(), StoreError> {
+    /// The client of this call went away before it heard an answer: does what the record says for that. Returns the
+    /// record, if it was read again.
+    pub(super) async fn client_left(self: &Arc<Self>, loaded: &Loaded) -> Option<Loaded> {
+        match loaded.task.on_disconnect {
+            // If the store is away, a sweeper finds the record, or the call ends at its deadline.
+            OnDisconnect::Cancel => self.cancel_for_disconnect(loaded).await.ok().flatten(),
+            OnDisconnect::KeepFor(_) | OnDisconnect::Keep => {
+                self.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
+                None
+            }
+        }
+    }
+
+    /// Returns the record as it stands now; `None`: it is gone.
+    async fn cancel_for_disconnect(&self, loaded: &Loaded) -> Result<Option<Loaded>, StoreError> {
         let event = TaskEvent::Cancel {
             reason: Some(CancelReason::Disconnect),
         };
         match self.ledger.apply(loaded, event).await {
-            Ok(_) | Err(NotApplied::Rejected(..) | NotApplied::Gone) => Ok(()),
+            Ok((cancelled, _)) => Ok(Some(cancelled)),
+            Err(NotApplied::Rejected(_, latest)) => Ok(Some(*latest)),
+            Err(NotApplied::Gone) => Ok(None),
             Err(NotApplied::Store(away)) => Err(away),
         }
     }
@@ -82,12 +102,12 @@ fn presence_key(id: TaskId) -> Name {
 /// The pause between two writes of the value, short enough that no window passes without a write; `None`: no
 /// replica looks for the value.
 pub(super) fn presence_pause(task: &Task) -> Option<Duration> {
-    Some(window(task)? / 3 + Duration::from_millis(1))
+    Some(window(task.on_disconnect)? / 3 + Duration::from_millis(1))
 }
 
-/// How long the call runs on without a client that waits, if its record sets such a time.
-fn window(task: &Task) -> Option<Duration> {
-    match task.on_disconnect {
+/// How long a call runs on without a client that waits, if its record sets such a time.
+fn window(on_disconnect: OnDisconnect) -> Option<Duration> {
+    match on_disconnect {
         OnDisconnect::KeepFor(window_ms) => Some(Duration::from_millis(window_ms)),
         OnDisconnect::Cancel | OnDisconnect::Keep => None,
     }

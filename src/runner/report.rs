@@ -2,7 +2,6 @@
 
 use tokio::time::Instant;
 
-use super::call::Announce;
 use super::responder::CallAnswer;
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::result::is_tool_error;
@@ -40,14 +39,6 @@ pub(super) fn answered(tool: Option<&str>, answer: &CallAnswer, began: Instant) 
     if let Some(tool) = tool {
         let after = Instant::now() - began;
         calls::answered(tool, end_of(answer), after);
-    }
-}
-
-/// What the client of a call got with the announcement of its task.
-pub(super) fn fate_of(announce: &Announce) -> Fate {
-    match announce {
-        Announce::Task => Fate::Task,
-        Announce::Ticket(_) => Fate::Ticket,
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::answer::AnswerError;
+use super::follower::CameBy;
 use super::responder::{CallAnswer, CallSubscriber};
 use super::state::Runner;
-use super::terms::FollowTerms;
+use super::waiting::WaitTerms;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::store::ledger::{Loaded, NotApplied};
@@ -109,10 +110,10 @@ impl Runner {
         let terms = match heard_by {
             NotifyBy::Task if loaded.task.announced => return self.told(&loaded),
             // The call had ended before this retry came.
-            NotifyBy::Task | NotifyBy::Waiting => FollowTerms::held(),
-            NotifyBy::Ticket(patience, ticket) => FollowTerms::by_ticket(patience, ticket),
+            NotifyBy::Task | NotifyBy::Waiting => WaitTerms::held(),
+            NotifyBy::Ticket(patience, ticket) => WaitTerms::by_ticket(patience, ticket),
         };
-        RetryOutcome::Follow(self.follow(loaded, watch, terms))
+        RetryOutcome::Follow(self.follow(loaded, watch, terms, CameBy::Retry))
     }
 
     fn told(&self, loaded: &Loaded) -> RetryOutcome {

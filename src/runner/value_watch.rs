@@ -43,14 +43,19 @@ impl ValueWatch {
 
     /// The value, once a replica told of it. Not cancel safe: dropped before it resolves, it may lose what was told.
     pub async fn told(&self) -> Option<Bytes> {
+        self.changed().await;
+        self.read().await
+    }
+
+    /// Resolves when a replica told of the value. Cancel safe.
+    pub async fn changed(&self) {
         loop {
             tokio::select! {
-                _ = self.watch.changed() => break,
-                // Replicas of an earlier version write values and do not tell.
-                () = sleep(AGAIN) => if self.runner.liveness().has_earlier() { break },
+                _ = self.watch.changed() => return,
+                // Replicas of an earlier version change values and do not tell.
+                () = sleep(AGAIN) => if self.runner.liveness().has_earlier() { return },
             }
         }
-        self.read().await
     }
 
     /// Asks until the store answers.

@@ -5,12 +5,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::lock::Mutex;
 use crate::store::{ChangeEvent, Changes};
 use crate::task::id::TaskId;
+
+/// The pause before a record that changed and could not be read is read again.
+pub(super) const RELOAD: Duration = Duration::from_secs(1);
 
 /// All watches of this process.
 #[derive(Debug, Default)]

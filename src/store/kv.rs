@@ -42,6 +42,8 @@ pub enum Kind {
     SealKey,
     /// The key of digests that could be guessed, sealed under one seal key.
     DigestKey,
+    /// The fact that a replica reads a log which another replica writes.
+    LogReader,
 }
 
 impl Kind {
@@ -59,6 +61,7 @@ impl Kind {
             Self::SealKey => 'f',
             Self::IdenticalCall => 'i',
             Self::DigestKey => 'd',
+            Self::LogReader => 'r',
         }
     }
 
@@ -76,6 +79,7 @@ impl Kind {
             Self::SealKey => "seal key",
             Self::IdenticalCall => "identical call",
             Self::DigestKey => "digest key",
+            Self::LogReader => "log reader",
         }
     }
 }
@@ -93,9 +97,19 @@ impl Name {
         Self { kind, digest }
     }
 
-    /// The id under which the change log [tells](super::Store::tell) of the value. No task has it.
+    /// The id under which the change log tells of the value ([`tell`](super::Store::tell)) or of the log
+    /// ([`append`](KvStore::append)). No task has it.
     pub fn told_as(&self) -> TaskId {
         TaskId::from_bytes(self.digest)
+    }
+
+    /// While there is a value of this name, appends to this log are [told of](KvStore::append).
+    #[must_use]
+    pub fn read_as(&self) -> Self {
+        Self {
+            kind: Kind::LogReader,
+            digest: self.digest,
+        }
     }
 }
 
@@ -152,6 +166,10 @@ pub trait KvStore: fmt::Debug + Send + Sync {
     ///
     /// A log has one writer. The writer numbers entries one by one from 1 and bounds their size. An entry
     /// that is sent twice is written once. Beyond [`ENTRIES_MAX`] entries the oldest entry is removed.
+    ///
+    /// If there is a value under [`Name::read_as`], the same write enters [`Name::told_as`] in the change log. So an
+    /// append of a log that no other replica reads costs no other replica anything. A replica that writes that value
+    /// and reads the log after that misses no entry: it read the entry, or is told of it.
     async fn append(
         &self,
         log: Name,

@@ -8,8 +8,12 @@ use bytes::Bytes;
 use super::error::StoreError;
 use crate::task::state::Task;
 
-/// The newest format that this program reads and writes.
-pub const FORMAT: u32 = 2;
+/// The newest format that this program reads, which it [shows](crate::task::id::Incarnation::reading) to other replicas.
+pub const FORMAT: u32 = 3;
+
+/// The format that replicas show which tell other replicas of everything that those wait for: of each entry of a log,
+/// and of the end of a session. Records are those of [`WITH_LOG`], so that the version before reads them.
+pub const TELLS_ALL: u32 = 3;
 
 /// The format of a call with a log: replicas that do not know such calls leave the record alone.
 pub const WITH_LOG: u32 = 2;
@@ -33,7 +37,7 @@ pub fn writable(oldest: Option<u32>) -> u32 {
 /// `format` comes from [`writable`]. A record has no newer format than its fields need, and none that is older.
 pub fn encode(task: &Task, format: u32) -> Result<Bytes, StoreError> {
     let format = if task.log.is_some() {
-        format.max(WITH_LOG)
+        WITH_LOG
     } else {
         format.min(WITHOUT_LOG)
     };
@@ -74,10 +78,10 @@ mod tests {
     fn a_newer_record_is_told_as_far_as_it_is_known() {
         let known = decode(format!("1 {TASK}").as_bytes()).unwrap();
         assert!(!known.newer);
-        let newer = decode(format!("3 {TASK}").as_bytes()).unwrap();
+        let newer = decode(format!("4 {TASK}").as_bytes()).unwrap();
         assert!(newer.newer);
         assert_eq!(&*newer.task.name, "t");
-        let strange = decode(br#"3 {"other":1}"#).unwrap_err();
+        let strange = decode(br#"4 {"other":1}"#).unwrap_err();
         assert!(matches!(strange, StoreError::Newer));
         for wrong in ["0 {}", "1 {}", "x {}", "{}", "-1 {}"] {
             let error = decode(wrong.as_bytes()).unwrap_err();

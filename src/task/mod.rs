@@ -5,6 +5,7 @@ pub mod change;
 pub mod glob;
 pub mod id;
 pub mod machine;
+pub mod plan;
 pub mod policy;
 pub mod recovery;
 pub mod state;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use raincheck::mcp::version::Era;
 use raincheck::runner::claim::CallClaim;
-use raincheck::task::policy::{InputWhen, Plan};
+use raincheck::task::plan::Plan;
+use raincheck::task::policy::InputWhen;
 use raincheck::task::state::Digest;
 use tokio::time::{sleep, timeout};
 

@@ -7,7 +7,7 @@ use raincheck::runner::CallSpec;
 use raincheck::runner::claim::CallClaim;
 use raincheck::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use raincheck::task::id::Caller;
-use raincheck::task::policy::Plan;
+use raincheck::task::plan::Plan;
 use raincheck::task::state::Digest;
 use tokio::time::{sleep, timeout};
 

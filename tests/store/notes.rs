@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use raincheck::store::Write;
 use raincheck::store::kv::{ENTRIES_MAX, Kind, Name};
-use raincheck::task::id::{Caller, TaskId};
+use raincheck::store::{ChangeEvent, TaskChange, Write};
+use raincheck::task::id::{Caller, Revision, TaskId};
 
 use crate::eventually::eventually;
 use crate::rig::{PATIENCE, Rig, create_until, done, update};
@@ -264,6 +264,47 @@ pub(crate) async fn an_entry_may_be_large(rig: &Rig) {
     rig.store.remove(log).await.unwrap();
     append(rig, log, 7, "small", until).await;
     assert_eq!(entries(rig, log, 0).await, [(7, "small".into())]);
+}
+
+/// And of a log that nobody else reads nobody else hears.
+pub(crate) async fn an_append_is_told_of_while_another_replica_reads(rig: &Rig) {
+    let mut changes = rig.store.changes();
+    let until = rig.now_ms() + 3_600_000;
+    let log = |name| Name::of(Kind::Events, &[name]);
+    let (read, unread, no_longer) = (log("read"), log("unread"), log("no longer"));
+    let mark = async |log: Name, until| {
+        let marked = rig.store.put(log.read_as(), "1".into(), until);
+        marked.await.unwrap();
+    };
+    append(rig, read, 1, "before", until).await;
+    mark(read, until).await;
+    mark(no_longer, rig.now_ms() + 80).await;
+    rig.pass(Duration::from_millis(80));
+    until_gone(rig, no_longer.read_as()).await;
+    let large = patterned(600_000);
+    for number in 2..=4 {
+        append(rig, unread, number, "unread", until).await;
+        append(rig, no_longer, number, "no longer read", until).await;
+        let append = rig.store.append(read, number, large.clone(), until);
+        append.await.unwrap();
+        // Once for each entry, however many pieces it has, and when the entry can be read.
+        let told = TaskChange {
+            id: read.told_as(),
+            revision: Revision(0),
+        };
+        let seen = tokio::time::timeout(PATIENCE, changes.next()).await;
+        assert_eq!(seen.unwrap(), ChangeEvent::Changed(told));
+        assert!(entries(rig, read, number - 1).await == [(number, large.clone())]);
+    }
+    rig.store.remove(read.read_as()).await.unwrap();
+    append(rig, read, 5, "after", until).await;
+    rig.store.tell(unread.told_as()).await.unwrap();
+    let last = TaskChange {
+        id: unread.told_as(),
+        revision: Revision(0),
+    };
+    let seen = tokio::time::timeout(PATIENCE, changes.next()).await;
+    assert_eq!(seen.unwrap(), ChangeEvent::Changed(last));
 }
 
 pub(crate) async fn a_caller_is_told_of_its_listed_tasks_only(rig: &Rig) {

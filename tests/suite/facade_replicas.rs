@@ -4,8 +4,8 @@ use hyper::Method;
 use serde_json::json;
 
 use crate::facade::{Session, question};
-use crate::support::Era;
 use crate::support::pair::Pair;
+use crate::support::{Era, PATIENCE, within};
 
 #[tokio::test]
 async fn a_session_is_served_and_its_questions_answered_by_any_replica() {
@@ -39,4 +39,22 @@ async fn a_cancel_and_the_sessions_end_reach_every_replica() {
     assert_eq!(at_b.http(Method::DELETE).send().await.status, 200);
     let late = at_a.calling(6, "echo", json!({})).send().await;
     assert_eq!(late.status, 404);
+}
+
+/// A call that runs is not looked up again and again: its replica is told.
+#[tokio::test]
+async fn the_end_of_a_session_ends_its_calls_and_streams_on_every_replica() {
+    let pair = Pair::start(Era::Modern, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let mut call = at_a.calling(5, "steps", json!({"n": 1})).stream().await;
+    call.next().await;
+    let mut get = at_a.http(Method::GET).stream().await;
+    assert_eq!(at_b.http(Method::DELETE).send().await.status, 200);
+    let is_cancelled = pair
+        .upstream
+        .until("steps", "cancelled", |t| t.cancelled == 1);
+    is_cancelled.await;
+    let ended = async { while get.next_or_end().await.is_some() {} };
+    within(PATIENCE, "the end of the stream", ended).await;
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -175,6 +176,63 @@ async fn a_cancel_finds_a_call_that_is_never_silent() {
     assert_eq!(at_b.cancelling().send().await.status, 202);
     let events = within(PATIENCE, "the end of a cancelled call", rest(&mut stream)).await;
     assert!(events.iter().all(is_note), "{:?}", events.last());
+}
+
+/// Each event when it is there, and the store is not asked for events meanwhile.
+#[tokio::test]
+async fn a_reader_elsewhere_is_told_of_each_event() {
+    let pair = pair(config()).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
+    let arguments = json!({"n": 1, "tick": 400});
+    let mut stream = at_a.calling("steps", arguments).stream().await;
+    let first = primed(&mut stream).await;
+    let mut elsewhere = back_at(&at_b, &first).await;
+    elsewhere.event().await.unwrap();
+    let mut apart = 0;
+    let mut last = Instant::now();
+    for _ in 0..12 {
+        assert!(is_note(&elsewhere.event().await.unwrap()));
+        let now = Instant::now();
+        apart += u32::from(now - last > Duration::from_millis(150));
+        last = now;
+    }
+    // Read once a second, they would come two or three at a time.
+    assert!(apart >= 8, "{apart} of 12 events came by themselves");
+}
+
+#[tokio::test]
+async fn a_silent_call_is_not_read_again_and_again_elsewhere() {
+    let pair = pair(config()).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
+    let mut stream = at_a.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    let mut elsewhere = back_at(&at_b, &first).await;
+    elsewhere.event().await.unwrap();
+    let reads = times_run(&pair.redis, "hkeys");
+    // Each of the two replicas asks for the time once a second.
+    let before = times_run(&pair.redis, "time");
+    let passed = async || times_run(&pair.redis, "time") >= before + 12;
+    eventually(PATIENCE, "six seconds pass", passed).await;
+    let reads = times_run(&pair.redis, "hkeys") - reads;
+    assert!(reads <= 2, "{reads} reads of a log without an event");
+    pair.upstream.release("steps");
+    assert_text(&rest(&mut elsewhere).await[0], "stepped");
+}
+
+/// How often the store ran this command, by itself or in a script.
+fn times_run(redis: &RedisServer, command: &str) -> u64 {
+    let client = redis::Client::open(redis.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query(&mut connection)
+        .unwrap();
+    let head = format!("cmdstat_{command}:calls=");
+    let calls = stats.lines().find_map(|line| line.strip_prefix(&*head));
+    let calls = calls.and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().unwrap())
 }
 
 /// The store was full for longer than the answer is kept in memory: those who wait elsewhere hear that

@@ -17,7 +17,8 @@ use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
-use crate::task::policy::{InputWhen, Plan, with_companion};
+use crate::task::plan::{Plan, with_companion};
+use crate::task::policy::InputWhen;
 use crate::task::ticket::CompanionTool;
 
 mod answers;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use hyper::Response;
 use hyper::body::Body as _;
-use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
 
 use super::servers_own::{held_call, pass_on};
 use super::{ours, over_line};
@@ -18,15 +17,13 @@ use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::first_contact::{AnswerRoute, KnownAnswer, route_answer};
 use crate::downstream::proxy::Proxy;
 use crate::downstream::{calls::resumable, passthrough};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
-use crate::mcp::version::Era;
 
-/// The largest body in which raincheck looks for a refusal.
-const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
-
+/// Does with a message what the route of its answer says. The route is decided again when more is known.
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -36,75 +33,69 @@ pub(super) async fn post(
     edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
     let again = edit.clone();
-    let response = match held_call(proxy, by, &parts.headers, message) {
+    let mut response = match held_call(proxy, by, &parts.headers, message) {
         // The session began at another replica, or before a restart.
         Some(call) => resumable::post(proxy, by, (*parts).clone(), body.clone(), call).await,
         None => pass_on(proxy, parts.clone(), body.clone(), edit).await,
     };
-    if matches!(response.body(), Body::Events(_)) {
-        // raincheck began this stream itself: the server may not have answered yet.
-        return response;
-    }
-    if is_answer(&response) {
+    let mut known = known_of(&response, begins_session(&parts, message));
+    if known.proves_http() {
         proxy.upstream.answered_over_http();
-    } else if turns_out_old(proxy, by, response.status()).await {
-        return over_line::post(proxy, by, &parts, body, message, again).await;
     }
-    if !is_initialize(&parts, message) {
-        return response;
+    loop {
+        match route_answer(&known) {
+            AnswerRoute::AskTransport => known.is_line = Some(is_line(proxy, by).await),
+            AnswerRoute::ReadBody => {
+                let (read, has_error) = read_error(response).await;
+                (response, known.has_error) = (read, Some(has_error));
+            }
+            AnswerRoute::AskEra => {
+                let headers = &parts.headers;
+                let serves = ours::turns_out_to_serve(proxy, by, headers).await;
+                known.is_our_session = Some(serves);
+            }
+            AnswerRoute::Line => {
+                return over_line::post(proxy, by, &parts, body, message, again).await;
+            }
+            AnswerRoute::Ours => return ours::post(proxy, by, &parts, body, message).await,
+            AnswerRoute::Pass => return response,
+        }
     }
-    let (response, is_refused) = look_for_refusal(response).await;
-    if is_refused && ours::turns_out_to_serve(proxy, by, &parts.headers).await {
-        return ours::post(proxy, by, &parts, body, message).await;
+}
+
+/// Answers GET and DELETE, which begin no session.
+pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> Response<Body> {
+    let response = passthrough::bare(proxy, parts.clone()).await;
+    let mut known = known_of(&response, false);
+    if route_answer(&known) == AnswerRoute::AskTransport {
+        known.is_line = Some(is_line(proxy, by).await);
+    }
+    if route_answer(&known) == AnswerRoute::Line {
+        return over_line::answer(proxy, by, &parts);
     }
     response
 }
 
-/// Whether a response is one of Streamable HTTP. A web page, or a gateway that accepts every request, proves nothing
-/// about the server.
-fn is_answer<B>(response: &Response<B>) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    response.status() == StatusCode::OK
-        && ["application/json", "text/event-stream"]
-            .iter()
-            .any(|known| kind.eq_ignore_ascii_case(known))
-}
-
-/// Whether the message begins a session at a server over HTTP that may refuse sessions. `known`: the era that was
-/// known before raincheck decided whose session this is.
-pub(super) fn may_be_refused(
-    proxy: &Arc<Proxy>,
-    known: Option<Era>,
-    parts: &Parts,
-    message: &LegacyMessage<'_>,
-) -> bool {
-    known != Some(Era::Modern) && proxy.upstream.speaks_http() && is_initialize(parts, message)
-}
-
-fn is_initialize(parts: &Parts, message: &LegacyMessage<'_>) -> bool {
-    // A client that names a session has initialized.
+/// Whether the message begins a session. A client that names a session has initialized.
+pub(super) fn begins_session(parts: &Parts, message: &LegacyMessage<'_>) -> bool {
     !parts.headers.contains_key(SESSION_ID) && message.asks_for("initialize")
 }
 
-/// Whether the server refuses legacy clients: its status says so, or an error in a small body. The response is
-/// returned with its body.
-async fn look_for_refusal(response: Response<Body>) -> (Response<Body>, bool) {
-    let status = response.status();
-    if !status.is_success() {
-        let is_about_else = matches!(
-            status,
-            StatusCode::UNAUTHORIZED
-                | StatusCode::FORBIDDEN
-                | StatusCode::REQUEST_TIMEOUT
-                | StatusCode::TOO_MANY_REQUESTS
-        );
-        return (response, status.is_client_error() && !is_about_else);
-    }
-    if !is_small_json(&response) {
-        return (response, false);
-    }
+fn known_of(response: &Response<Body>, begins: bool) -> KnownAnswer {
+    let length = response.body().size_hint().exact();
+    let mut known = KnownAnswer::of(response.status(), response.headers(), length, begins);
+    known.is_ours = matches!(response.body(), Body::Events(_));
+    known
+}
+
+/// Asks the server whether it is spoken to over a line.
+async fn is_line(proxy: &Arc<Proxy>, by: &Requester) -> bool {
+    let era = proxy.upstream.era_soon(by.credentials.clone()).await;
+    era.is_some() && !proxy.upstream.speaks_http()
+}
+
+/// Whether the body is an error. The response is returned with its body.
+async fn read_error(response: Response<Body>) -> (Response<Body>, bool) {
     let (head, body) = response.into_parts();
     // A body that was cut off reaches the client as it is: it is not JSON.
     let bytes = body
@@ -113,57 +104,6 @@ async fn look_for_refusal(response: Response<Body>) -> (Response<Body>, bool) {
         .map(http_body_util::Collected::to_bytes);
     let bytes = bytes.unwrap_or_default();
     let text = std::str::from_utf8(&bytes).unwrap_or_default();
-    let is_refused = Object::parse(text).is_ok_and(|answer| answer.contains("error"));
-    (Response::from_parts(head, Body::ready(bytes)), is_refused)
-}
-
-fn is_small_json(response: &Response<Body>) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE);
-    let length = response.body().size_hint().exact();
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
-        && length.is_some_and(|length| length <= REFUSAL_BYTES_MAX)
-}
-
-/// Answers GET and DELETE.
-pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> Response<Body> {
-    let response = passthrough::bare(proxy, parts.clone()).await;
-    if turns_out_old(proxy, by, response.status()).await {
-        return over_line::answer(proxy, by, &parts);
-    }
-    response
-}
-
-async fn turns_out_old(proxy: &Arc<Proxy>, by: &Requester, status: StatusCode) -> bool {
-    let may_be = matches!(
-        status,
-        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
-    );
-    let credentials = by.credentials.clone();
-    may_be && proxy.upstream.era_soon(credentials).await.is_some() && !proxy.upstream.speaks_http()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_answer_of_the_transport_decides_on_it() {
-        let said = |status, kind: &str| {
-            let response = Response::builder().status(status);
-            is_answer(&response.header("content-type", kind).body(()).unwrap())
-        };
-        assert!(said(200, "application/json"));
-        assert!(said(200, "text/event-stream; charset=utf-8"));
-        assert!(said(200, "Application/JSON;charset=utf-8"));
-        for (status, kind) in [
-            (200, "text/html"),
-            (200, "application/jsonl"),
-            (202, "application/json"),
-            (204, "text/event-stream"),
-            (404, "application/json"),
-        ] {
-            assert!(!said(status, kind), "{status} {kind}");
-        }
-        assert!(!is_answer(&Response::new(())));
-    }
+    let has_error = Object::parse(text).is_ok_and(|answer| answer.contains("error"));
+    (Response::from_parts(head, Body::ready(bytes)), has_error)
 }

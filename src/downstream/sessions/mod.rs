@@ -14,6 +14,7 @@ use crate::downstream::calls::resumable;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::first_contact::{Way, route_way};
 use crate::downstream::inbound::route::session::{SessionRoute, route_session};
 use crate::downstream::inbound::route::stream::{KnownSession, Spoken, StreamRoute, route_stream};
 use crate::downstream::outbound::response::{self, undecided};
@@ -121,17 +122,28 @@ async fn on_session(
             }
         }
     }
-    if !proxy.upstream.is_decided() || first_contact::may_be_refused(proxy, known, &parts, message)
-    {
-        return Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await;
-    }
-    if proxy.upstream.speaks_http() {
-        return match held_call(proxy, by, &parts.headers, message) {
+    let begins = first_contact::begins_session(&parts, message);
+    match route_way(spoken(proxy), known, begins) {
+        Way::FirstContact => {
+            Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await
+        }
+        Way::OverHttp => match held_call(proxy, by, &parts.headers, message) {
             Some(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
             None => pass_on(proxy, parts, body.clone(), edit).await,
-        };
+        },
+        Way::OverLine => over_line::post(proxy, by, &parts, body, message, edit).await,
     }
-    over_line::post(proxy, by, &parts, body, message, edit).await
+}
+
+/// How the server is spoken to, as far as this process knows.
+fn spoken(proxy: &Arc<Proxy>) -> Spoken {
+    if !proxy.upstream.is_decided() {
+        Spoken::Unknown
+    } else if proxy.upstream.speaks_http() {
+        Spoken::OverHttp
+    } else {
+        Spoken::OverLine
+    }
 }
 
 /// Answers GET and DELETE.
@@ -157,13 +169,9 @@ async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> 
         ..KnownSession::default()
     };
     loop {
-        if proxy.upstream.is_decided() {
-            let is_web = proxy.upstream.speaks_http();
-            known.server = if is_web {
-                Spoken::OverHttp
-            } else {
-                Spoken::OverLine
-            };
+        let server = spoken(proxy);
+        if server != Spoken::Unknown {
+            known.server = server;
         }
         match route_stream(&parts, known) {
             StreamRoute::AskWhose => {

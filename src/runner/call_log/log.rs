@@ -22,6 +22,9 @@ const STORE_PATIENCE: Duration = Duration::from_secs(1);
 /// The log does not keep larger messages: only the readers that are connected get them. It keeps every answer.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
+/// How long an owner tells of the entries of a log for one [mark](EventLog::mark_read).
+pub const MARK_LASTS: Duration = Duration::from_mins(1);
+
 /// What is left of a call whose owner is gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest {
@@ -106,9 +109,19 @@ impl EventLog {
         Custody::within(&self.watches, &self.carried, self.call, self.caller)
     }
 
-    /// Watches the record of the call: a change that is committed after this returns is seen.
+    /// Watches the record of the call, and the log while it is [marked](Self::mark_read): a change after this returns
+    /// is seen.
     pub fn watch(&self) -> Watch {
-        self.watches.watch(vec![self.call])
+        self.watches.watch(vec![self.call, self.entries.told_as()])
+    }
+
+    /// Has the owner of the call tell of each entry that it writes from now on, for [`MARK_LASTS`].
+    pub async fn mark_read(&self) -> Result<(), StoreError> {
+        let until_ms = self.now_ms().saturating_add(MARK_LASTS.as_secs() * 1000);
+        let store = self.ledger.store();
+        store
+            .put(self.entries.read_as(), "1".into(), until_ms)
+            .await
     }
 
     /// What the store says of the call. `None`: nothing, or nothing to this caller on this session.
@@ -223,6 +236,14 @@ impl EventLog {
             caller,
             call,
             seal: PointSeal::of_none(caller, call),
+        }
+    }
+
+    /// The same log at a replica that shows that it reads this record format.
+    pub(super) fn reading(&self, format: u32) -> Self {
+        Self {
+            incarnation: Incarnation::new("a").reading(format),
+            ..self.clone()
         }
     }
 

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::store::ledger::Loaded;
+use crate::store::record::TELLS_ALL;
 use crate::task::id::Incarnation;
 use crate::task::state::{Digest, LogTerms, Outcome};
 
@@ -38,6 +39,13 @@ impl CallStanding {
             terms,
             loaded: Some(loaded),
         })
+    }
+
+    /// The owner, if it [tells](crate::store::kv::KvStore::append) other replicas of each entry that it writes: an
+    /// earlier version does not.
+    pub fn owner_that_tells(&self) -> Option<&Incarnation> {
+        let owner = self.owner.as_ref().filter(|_| self.loaded.is_some());
+        owner.filter(|owner| owner.reads() >= Some(TELLS_ALL))
     }
 
     /// Whether another replica can carry the call on.
@@ -101,6 +109,7 @@ mod tests {
             ("\"x\"", false)
         );
         assert!(!standing.can_be_taken_over());
+        assert!(standing.owner_that_tells().is_none());
         assert!(CallStanding::of_earlier(b"1 {}").is_none());
     }
 }

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::super::call::not_sent;
 use super::super::outcome;
-use super::super::report::{self, tool_of};
+use super::super::report::tool_of;
 use super::super::responder::CallAnswer;
 use super::dispatch::{Dispatch, OpenLeg};
 use super::{Audience, CallStage, Carrier, Flow};
@@ -23,9 +23,9 @@ impl Carrier {
     pub(super) async fn wait_for_settlement(&mut self) -> Flow {
         self.end_dispatch();
         if let Audience::Client(client) = &self.audience
-            && !client.settled().await
+            && !client.responder.settled().await
         {
-            self.commit_cancel().await;
+            self.commit_left().await;
         }
         Flow::Done
     }
@@ -33,7 +33,7 @@ impl Carrier {
     /// The client went away before it heard an answer.
     pub(super) async fn on_gone(&mut self) -> Flow {
         self.cancel_upstream().await;
-        self.commit_cancel().await;
+        self.commit_left().await;
         self.commit_told().await;
         Flow::Done
     }
@@ -127,8 +127,7 @@ impl Carrier {
     pub(super) fn answer(&mut self, answer: CallAnswer) {
         self.end_dispatch();
         if let Audience::Client(client) = &self.audience {
-            report::answered(tool_of(&self.server.outgoing), &answer, self.began);
-            client.answer(answer);
+            client.answer(tool_of(&self.server.outgoing), answer);
         }
     }
 }

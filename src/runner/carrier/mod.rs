@@ -12,20 +12,20 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::admission::Admittance;
-use super::call::{Announce, CallSpec, ServerCall};
+use super::call::{CallSpec, ServerCall};
 use super::custody::Custody;
 use super::leg;
 use super::outcome;
 use super::pauses::Pauses;
-use super::responder::{CallAnswer, Presence, RelayedAnswer, Responder};
+use super::responder::{CallAnswer, Presence, RelayedAnswer};
 use super::state::Runner;
+use super::waiting::{TaskWhen, WaitingClient};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotCreated};
 use crate::task::id::TaskId;
-use crate::task::policy::{InputWhen, Plan};
 use crate::upstream::{Exchange, Forwarded, UpstreamError, UpstreamRequest};
 
 mod claimed;
@@ -62,8 +62,6 @@ pub(super) struct Carrier {
     progress: PendingProgress,
     /// The pauses between the legs of a server that asks nothing.
     pauses: Pauses,
-    /// When the call, or this carrier's part of it, began.
-    began: Instant,
     /// The id of the record, as soon as there is one: it outlives a panic of the carrier.
     task_id: Arc<OnceLock<TaskId>>,
 }
@@ -71,12 +69,22 @@ pub(super) struct Carrier {
 /// The client that hears from the carrier directly. All other clients read the record.
 enum Audience {
     /// The client that made the call, on its own connection.
-    Client(Responder),
+    Client(WaitingClient),
     /// The client that made the call reads the record, and hears here what no record keeps: that the
     /// server refused its credentials.
     Maker(oneshot::Sender<UpstreamError>),
     /// No client: all clients that wait read the record.
     RecordReaders,
+}
+
+impl Audience {
+    /// The client that hears from this carrier what the server says.
+    fn client(&self) -> Option<&WaitingClient> {
+        match self {
+            Self::Client(client) => Some(client),
+            Self::Maker(_) | Self::RecordReaders => None,
+        }
+    }
 }
 
 enum Flow {
@@ -106,11 +114,10 @@ impl Carrier {
     pub(super) fn for_client(
         runner: Arc<Runner>,
         call: CallSpec,
-        client: Responder,
+        client: WaitingClient,
         admittance: Admittance,
     ) -> Box<Self> {
-        let audience = Audience::Client(client);
-        Self::for_call(runner, call, audience, admittance)
+        Self::for_call(runner, call, Audience::Client(client), admittance)
     }
 
     /// A new call whose record comes first. All its clients follow the record, including the client that made
@@ -120,12 +127,6 @@ impl Carrier {
         call: CallSpec,
         admittance: Admittance,
     ) -> Box<Self> {
-        // The follower of a client decides when and how the task is announced.
-        let call = CallSpec {
-            plan: Plan::Held,
-            announce: Announce::Task,
-            ..call
-        };
         Self::for_call(runner, call, Audience::RecordReaders, admittance)
     }
 
@@ -136,22 +137,21 @@ impl Carrier {
         admittance: Admittance,
     ) -> Box<Self> {
         let now = Instant::now();
-        let window = call.window(runner.upstream.start_allowance());
-        let (server, client) = call.split();
+        let when = audience.client().and_then(|client| client.terms.when);
+        let (server, facts) = call.split();
         let mut timers = Timers::until(now + Duration::from_millis(server.rule.max_duration_ms));
-        if let Some(window) = window {
-            timers.arm(Timer::GraceWindow, now + window);
+        if let Some(when) = when {
+            timers.arm(Timer::GraceWindow, now + when.latest());
         }
         Box::new(Self {
             runner,
             server,
             audience,
-            stage: CallStage::Plain(PlainCall::new(client)),
+            stage: CallStage::Plain(PlainCall::new(facts)),
             dispatch: admittance.into(),
             timers,
             progress: PendingProgress::default(),
             pauses: Pauses::default(),
-            began: now,
             task_id: Arc::default(),
         })
     }
@@ -212,7 +212,6 @@ impl Carrier {
             dispatch,
             progress: PendingProgress::default(),
             pauses: Pauses::default(),
-            began: Instant::now(),
         })
     }
 
@@ -249,10 +248,9 @@ impl Carrier {
     }
 
     fn is_task_at_once(&self) -> bool {
-        let at_once = Plan::Always {
-            input: InputWhen::InTask,
-        };
-        matches!(&self.stage, CallStage::Plain(plain) if plain.client.plan == at_once)
+        let client = self.audience.client();
+        let is_at_once = client.is_some_and(|it| it.terms.when == Some(TaskWhen::AtOnce));
+        is_at_once && !self.stage.is_recorded()
     }
 
     async fn run_on(mut self: Box<Self>, mut flow: Flow) {
@@ -332,7 +330,7 @@ impl Carrier {
         let custody = self.stage.recorded().map(|recorded| &recorded.custody);
         let (presence, answers) = match &mut self.audience {
             Audience::Client(client) => {
-                let (presence, answers) = client.client();
+                let (presence, answers) = client.responder.client();
                 (Some(presence), Some(answers))
             }
             Audience::Maker(_) | Audience::RecordReaders => (None, None),

@@ -6,9 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::pending::ProgressNews;
-use super::{Audience, CallStage, Carrier, Flow, Timer};
-use crate::mcp::envelope;
-use crate::mcp::json::set;
+use super::{CallStage, Carrier, Flow, Timer};
 use crate::store::ledger::Tried;
 use crate::task::machine::{OwnerEvent, TaskEvent};
 use crate::task::state::Progress;
@@ -21,12 +19,11 @@ impl Carrier {
                     self.tell(news);
                 }
             }
-            CallStage::Plain(plain) => {
-                if let Some(token) = &plain.client.progress_token
-                    // The server echoes raincheck's token; the client knows its own.
-                    && let Ok(params) = set(params.get(), "progressToken", token.get())
-                {
-                    self.relay("notifications/progress", &params).await;
+            CallStage::Plain(_) => {
+                // The server echoes raincheck's token; the client knows its own.
+                if let Some(client) = self.audience.client() {
+                    let until = self.timers.at(Timer::GraceWindow);
+                    client.tell_progress(params.get(), until).await;
                 }
             }
         }
@@ -36,10 +33,9 @@ impl Carrier {
     /// Relays a notification to the client that waits. A slow client delays the call until the grace
     /// window ends, and no longer.
     pub(super) async fn relay(&mut self, method: &str, params: &str) {
-        if let Audience::Client(client) = &self.audience {
-            let notification = envelope::notification(method, params);
+        if let Some(client) = self.audience.client() {
             let until = self.timers.at(Timer::GraceWindow);
-            client.tell(notification, until).await;
+            client.tell(method, params, until).await;
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::super::responder::RelayedAnswer;
 use super::stage::asked;
-use super::{Audience, CallStage, Carrier, Flow, RecordTerms, Timer, not_created};
+use super::{CallStage, Carrier, Flow, RecordTerms, Timer, not_created};
 use crate::mcp::envelope;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::mcp::input;
@@ -37,12 +37,12 @@ impl Carrier {
             self.refuse(&question).await;
             return Flow::Continue;
         }
-        if plain.client.era == Era::Legacy {
-            if let Audience::Client(client) = &self.audience {
-                let params = question.params.as_deref().map(RawValue::get);
-                let request = envelope::request(&question.id, &question.method, params);
-                client.ask(request, self.timers.deadline()).await;
-            }
+        let client = self.audience.client();
+        if let Some(client) = client.filter(|client| client.terms.era == Era::Legacy) {
+            let params = question.params.as_deref().map(RawValue::get);
+            let request = envelope::request(&question.id, &question.method, params);
+            let deadline = self.timers.deadline();
+            client.responder.ask(request, deadline).await;
         } else if self.timers.at(Timer::Gather).is_none() {
             self.timers.arm(Timer::Gather, Instant::now() + GATHER);
         }
@@ -54,10 +54,10 @@ impl Carrier {
     /// Makes the record for questions that came before there was a record: as a task that the client hears
     /// of, or parked until the client comes back with the answers.
     pub(super) async fn on_gathered(&mut self) -> Flow {
-        let CallStage::Plain(plain) = &self.stage else {
+        if self.stage.is_recorded() {
             return Flow::Continue;
-        };
-        let announced = plain.asks_in_task();
+        }
+        let announced = self.asks_in_task();
         let events = self.record_questions().await;
         if events.is_empty() {
             // All questions were refused, and the server decides how its call goes on.
@@ -122,7 +122,7 @@ impl Carrier {
         let CallStage::Plain(plain) = &mut self.stage else {
             return;
         };
-        let Some(session) = plain.client.session else {
+        let Some(session) = plain.facts.session else {
             return;
         };
         let mut asked = std::mem::take(&mut plain.asked).into_iter();

@@ -75,7 +75,7 @@ impl Carrier {
             return false;
         };
         let was_told = match &self.audience {
-            Audience::Client(client) => client.was_told(),
+            Audience::Client(client) => client.responder.was_told(),
             Audience::Maker(_) | Audience::RecordReaders => true,
         };
         let task = recorded.task();

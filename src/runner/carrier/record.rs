@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
-use super::super::call::{Announce, ClientTerms};
+use super::super::call::CallFacts;
 use super::super::custody::Custody;
 use super::super::leg;
-use super::super::report::{self, fate_of, tool_of_task};
-use super::super::request_state::input_required;
-use super::super::responder::CallAnswer;
+use super::super::report::tool_of_task;
+use super::super::waiting::question;
 use super::record_terms::RecordTerms;
 use super::{Audience, CallStage, Carrier, PlainCall, RecordedCall, Timer};
 use crate::mcp::version::Era;
@@ -18,7 +15,6 @@ use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
-use crate::telemetry::calls::Fate;
 
 impl Carrier {
     /// Makes the record of this call and tells the client of it.
@@ -27,10 +23,10 @@ impl Carrier {
         events: Vec<OwnerEvent>,
         terms: RecordTerms,
     ) -> Result<(), NotCreated> {
-        let CallStage::Plain(PlainCall { client, .. }) = &self.stage else {
+        let CallStage::Plain(PlainCall { facts, .. }) = &self.stage else {
             return Ok(());
         };
-        let mut task = self.new_task(client, terms);
+        let mut task = self.new_task(facts, terms);
         for event in events {
             let decided = step(&task, TaskEvent::Owner(task.fence, event), task.created_ms);
             task = decided.map_or(task, |Step { task, .. }| task);
@@ -58,41 +54,35 @@ impl Carrier {
         self.timers.disarm(Timer::GraceWindow);
         self.timers.disarm(Timer::Gather);
         let pin = self.server.outgoing.pin.as_ref();
-        let recorded = CallStage::Recorded(Box::new(RecordedCall::new(loaded, custody, pin)));
-        if let CallStage::Plain(plain) = std::mem::replace(&mut self.stage, recorded) {
-            self.announce(&plain.client.announce);
-        }
+        self.stage = CallStage::Recorded(Box::new(RecordedCall::new(loaded, custody, pin)));
+        self.announce();
         self.tell_progress_later();
         self.tell_queue_later();
         Ok(())
     }
 
     /// Tells the client of the record: the task, or the question that parks the call.
-    fn announce(&mut self, announce: &Announce) {
+    fn announce(&mut self) {
         let (CallStage::Recorded(recorded), Audience::Client(client)) =
             (&self.stage, &self.audience)
         else {
             return;
         };
         let task = recorded.task();
-        let (json, fate) = if task.announced {
-            let json = announce.text(task, self.runner.ledger.now_ms());
-            (json, fate_of(announce))
+        let heard = if task.announced {
+            client.task(task, self.runner.ledger.now_ms())
         } else {
-            (input_required(task), Fate::Question)
+            question(task)
         };
-        report::became(tool_of_task(task), fate);
-        if let Ok(result) = RawValue::from_string(json) {
-            client.answer(CallAnswer::Result(result));
-        }
+        client.answer(tool_of_task(task), heard);
     }
 
-    fn new_task(&self, client: &ClientTerms, terms: RecordTerms) -> Task {
+    fn new_task(&self, facts: &CallFacts, terms: RecordTerms) -> Task {
         let (rule, now_ms) = (&self.server.rule, self.runner.ledger.now_ms());
         let outgoing = &self.server.outgoing;
         let mut task = Task {
             id: terms.id,
-            caller: client.caller,
+            caller: facts.caller,
             method: (&*outgoing.method).into(),
             name: outgoing.name.as_deref().unwrap_or_default().into(),
             created_ms: now_ms,
@@ -102,13 +92,13 @@ impl Carrier {
             poll_interval_ms: rule.poll_interval_ms,
             input_timeout_ms: rule.input_timeout_ms,
             announced: terms.announced,
-            listed: client.listed,
+            listed: facts.listed,
             on_disconnect: terms.on_disconnect,
-            digest: (!terms.announced).then_some(client.digest),
+            digest: (!terms.announced).then_some(facts.digest),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),
             reach: self.runner.settings.reach.clone(),
-            on_owner_lost: self.on_owner_lost(client.repeatable),
+            on_owner_lost: self.on_owner_lost(facts.repeatable),
             attempts: 0,
             released: false,
             leg: if self.dispatch.waits() {

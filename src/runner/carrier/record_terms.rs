@@ -2,7 +2,6 @@
 //! gets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -59,32 +58,28 @@ impl ClaimedRecord {
 pub(super) struct Unfollowed {
     runner: Arc<Runner>,
     id: TaskId,
-    /// `None`: the call runs to its end, with or without a client.
-    window: Option<Duration>,
+    /// `None`: a client follows the record.
+    on_disconnect: Option<OnDisconnect>,
 }
 
 impl Unfollowed {
     pub(super) fn new(runner: Arc<Runner>, terms: &RecordTerms) -> Self {
-        let window = match terms.on_disconnect {
-            OnDisconnect::KeepFor(window_ms) => Some(Duration::from_millis(window_ms)),
-            OnDisconnect::Cancel | OnDisconnect::Keep => None,
-        };
         Self {
             runner,
             id: terms.id,
-            window,
+            on_disconnect: Some(terms.on_disconnect),
         }
     }
 
     fn defuse(mut self) {
-        self.window = None;
+        self.on_disconnect = None;
     }
 }
 
 impl Drop for Unfollowed {
     fn drop(&mut self) {
-        if let Some(window) = self.window {
-            self.runner.cancel_if_abandoned(self.id, window);
+        if let Some(on_disconnect) = self.on_disconnect {
+            self.runner.cancel_if_abandoned(self.id, on_disconnect);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::super::watch::RELOAD;
 use super::dispatch::LegOrigin;
 use super::{Carrier, Flow, Timer};
 use crate::failpoint::{Point, hit};
@@ -13,14 +14,10 @@ use crate::mcp::error::SideEffect;
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied};
-use crate::task::machine::{CancelReason, Effect, OwnerEvent, TaskEvent};
+use crate::task::machine::{Effect, OwnerEvent, TaskEvent};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::Task;
 use crate::upstream;
-
-/// The pause before a change that could not be read is read again, and before an answer that could not
-/// be delivered is sent again.
-const RELOAD: Duration = Duration::from_secs(1);
 
 /// A call that is answered sooner never needs its resume point.
 const RESUMABLE_AFTER: Duration = Duration::from_millis(100);
@@ -133,18 +130,12 @@ impl Carrier {
         self.timers.arm(Timer::Reload, Instant::now() + RELOAD);
     }
 
-    pub(super) async fn commit_cancel(&mut self) {
-        let Some(recorded) = self.stage.recorded_mut() else {
-            return;
-        };
-        let event = TaskEvent::Cancel {
-            reason: Some(CancelReason::Disconnect),
-        };
-        match self.runner.ledger.apply(&recorded.loaded, event).await {
-            Ok((loaded, _)) => recorded.loaded = loaded,
-            Err(NotApplied::Rejected(_, latest)) => recorded.loaded = *latest,
-            // The sweeper finds the record through the owner's index.
-            Err(NotApplied::Gone | NotApplied::Store(_)) => {}
+    /// The client went away before it heard an answer.
+    pub(super) async fn commit_left(&mut self) {
+        if let Some(recorded) = self.stage.recorded_mut()
+            && let Some(latest) = self.runner.client_left(&recorded.loaded).await
+        {
+            recorded.loaded = latest;
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::super::outcome::{self, LegOutcome};
 use super::super::responder::CallAnswer;
-use super::{Audience, CallStage, Carrier, Flow, RecordTerms, Timer};
+use super::{CallStage, Carrier, Flow, RecordTerms, Timer};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::mcp::{input, result};
@@ -13,10 +13,11 @@ use crate::task::machine::OwnerEvent;
 impl Carrier {
     pub(super) async fn on_result(&mut self, mut result: Box<RawValue>) -> Flow {
         // A result for a legacy client keeps its bytes.
-        let is_for_modern = match &self.stage {
-            CallStage::Plain(plain) => plain.client.era == Era::Modern,
-            CallStage::Recorded(_) => true,
+        let client_era = match (&self.stage, self.audience.client()) {
+            (CallStage::Plain(_), Some(client)) => client.terms.era,
+            (CallStage::Plain(_), None) | (CallStage::Recorded(_), _) => Era::Modern,
         };
+        let is_for_modern = client_era == Era::Modern;
         if self.server.era == Era::Legacy && is_for_modern {
             result = result::without_type(result);
         }
@@ -25,8 +26,8 @@ impl Carrier {
         let asks = |result: &RawValue| {
             is_modern && result::result_type(result) == Ok(result::ResultType::InputRequired)
         };
-        let may_ask_first = matches!(&self.stage, CallStage::Plain(plain) if plain.asks_in_task());
-        if may_ask_first && asks(&result) {
+        let is_plain = !self.stage.is_recorded();
+        if is_plain && self.asks_in_task() && asks(&result) {
             // The question belongs in a task: both are announced together.
             return self.on_asks_first(result).await;
         }
@@ -34,8 +35,9 @@ impl Carrier {
             // If there is no record, the client gets the large event.
             let _ = self.record(Vec::new(), RecordTerms::of_call(true)).await;
         }
-        if let CallStage::Plain(plain) = &self.stage {
-            let fit = self.fit(plain.client.era, result);
+        if !self.stage.is_recorded() {
+            let sent = (self.server.era, &self.server.outgoing);
+            let fit = self.runner.fit_sent(sent, client_era, result);
             self.answer(fit.map_or_else(invalid, CallAnswer::Result));
             return Flow::Done;
         }
@@ -52,24 +54,9 @@ impl Carrier {
 
     /// Whether the result would be a large event for a client that can hear of a task instead.
     fn would_be_large_event(&self, result: &RawValue) -> bool {
-        let (CallStage::Plain(plain), Audience::Client(client)) = (&self.stage, &self.audience)
-        else {
-            return false;
-        };
         let may_be_task = self.timers.at(Timer::GraceWindow).is_some();
-        may_be_task && client.streams() && plain.client.announce.is_better_than(result)
-    }
-
-    /// A plain result in the form for a client of this era.
-    fn fit(&self, client_era: Era, result: Box<RawValue>) -> Option<Box<RawValue>> {
-        match (self.server.era, client_era) {
-            (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
-            (Era::Legacy, Era::Modern) => {
-                let outgoing = &self.server.outgoing;
-                let info = self.runner.upstream.server_info(outgoing.caller);
-                result::from_legacy(&outgoing.method, result, info.as_deref()).ok()
-            }
-        }
+        let client = self.audience.client().filter(|_| !self.stage.is_recorded());
+        may_be_task && client.is_some_and(|client| client.prefers_task_to(result))
     }
 
     /// A modern server answered a call without a record with questions that belong in a task.

@@ -5,13 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::super::call::ClientTerms;
+use super::super::call::CallFacts;
 use super::super::custody::Custody;
 use crate::mcp::input;
 use crate::store::ledger::Loaded;
 use crate::task::id::Fence;
 use crate::task::machine::OwnerEvent;
-use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Leg, Task};
 use crate::upstream::{Pin, Question};
 
@@ -25,7 +24,7 @@ pub(super) enum CallStage {
 
 /// A call without a record.
 pub(super) struct PlainCall {
-    pub(super) client: ClientTerms,
+    pub(super) facts: CallFacts,
     /// The questions of a legacy server that are not answered yet.
     pub(super) asked: Vec<Question>,
     /// The store did not take the task at the end of the grace window.
@@ -66,23 +65,12 @@ impl CallStage {
 }
 
 impl PlainCall {
-    pub(super) fn new(client: ClientTerms) -> Self {
+    pub(super) fn new(facts: CallFacts) -> Self {
         Self {
-            client,
+            facts,
             asked: Vec::new(),
             window_failed: false,
         }
-    }
-
-    /// Whether a question belongs in a task.
-    pub(super) fn asks_in_task(&self) -> bool {
-        matches!(
-            self.client.plan,
-            Plan::Auto {
-                input: InputWhen::InTask,
-                ..
-            }
-        )
     }
 
     /// The open questions as events for a record. Removes the questions that no record can hold, for

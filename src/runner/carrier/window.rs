@@ -1,27 +1,19 @@
 //! The grace window of a call: at its end the call becomes a task, or a ticket.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::super::call::grace;
+use super::super::waiting::{ANNOUNCE_AGAIN, CallState, CallView, Hears, TaskWhen};
 use super::{CallStage, Carrier, Flow, RecordTerms, Timer};
-use crate::task::policy::{InputWhen, Plan};
-
-/// The pause before the next attempt to make a task that the store did not take at the end of the grace
-/// window.
-const WINDOW_AGAIN: Duration = Duration::from_secs(1);
 
 impl Carrier {
     /// The server has the request: the grace window of a call that asks before its task starts now.
     pub(super) fn on_sent(&mut self) -> Flow {
-        let asks_before = Plan::Always {
-            input: InputWhen::BeforeTask,
-        };
-        if matches!(&self.stage, CallStage::Plain(plain) if plain.client.plan == asks_before) {
-            let at = Instant::now() + grace(&self.server.rule);
-            self.timers.arm(Timer::GraceWindow, at);
+        if let CallStage::Plain(_) = self.stage
+            && let Some(client) = self.audience.client()
+            && let Some(TaskWhen::AfterSent { grace, .. }) = client.terms.when
+        {
+            self.timers.arm(Timer::GraceWindow, Instant::now() + grace);
         }
         Flow::Continue
     }
@@ -57,8 +49,19 @@ impl Carrier {
         Flow::Continue
     }
 
+    /// Whether the client hears of a task now that the call asks, and not of the questions alone.
+    pub(super) fn asks_in_task(&self) -> bool {
+        let asks = CallView {
+            state: CallState::Asks,
+            is_announced: false,
+            is_time: false,
+        };
+        let client = self.audience.client();
+        client.is_some_and(|client| client.hears(asks) == Hears::Task)
+    }
+
     fn window_again(&mut self) {
-        let at = Instant::now() + WINDOW_AGAIN;
+        let at = Instant::now() + ANNOUNCE_AGAIN;
         self.timers.arm(Timer::GraceWindow, at);
     }
 }

@@ -6,6 +6,7 @@ use redb::{ReadableTable as _, ReadableTableMetadata as _, Table, WriteTransacti
 use super::pieces::{Pieces, is_in_pieces};
 use super::rows::{ENTRIES, KvKey, VALUE_EXPIRY, VALUES};
 use crate::store::kv::{ENTRIES_MAX, Name};
+use crate::task::id::TaskId;
 
 /// A change of values or logs that always succeeds.
 #[derive(Debug)]
@@ -91,14 +92,19 @@ impl<'t> KvTables<'t> {
         Ok(is_it)
     }
 
-    pub(super) fn edit(&mut self, edit: &KvEdit, now_ms: u64) -> Result<(), redb::Error> {
+    /// Returns what followers are told of the edit.
+    pub(super) fn edit(
+        &mut self,
+        edit: &KvEdit,
+        now_ms: u64,
+    ) -> Result<Option<TaskId>, redb::Error> {
         match edit {
             KvEdit::Put {
                 name,
                 value,
                 expires_ms,
-            } => self.put(*name, value, *expires_ms),
-            KvEdit::Remove { name } => self.remove(&key(*name)).map(drop),
+            } => self.put(*name, value, *expires_ms)?,
+            KvEdit::Remove { name } => drop(self.remove(&key(*name))?),
             KvEdit::Append {
                 log,
                 number,
@@ -122,13 +128,21 @@ impl<'t> KvTables<'t> {
                 let place = self.pieces.put(&key, *number, entry)?;
                 self.entries.insert((&key, *number), place)?;
                 let oldest = number.saturating_sub(ENTRIES_MAX);
-                self.remove_entries(&key, oldest).map(drop)
+                self.remove_entries(&key, oldest)?;
+                return Ok(self.is_read(*log, now_ms)?.then(|| log.told_as()));
             }
-            KvEdit::Trim { log, first } => match first.checked_sub(1) {
-                Some(last) => self.remove_entries(&key(*log), last).map(drop),
-                None => Ok(()),
-            },
+            KvEdit::Trim { log, first } => {
+                if let Some(last) = first.checked_sub(1) {
+                    self.remove_entries(&key(*log), last)?;
+                }
+            }
         }
+        Ok(None)
+    }
+
+    fn is_read(&self, log: Name, now_ms: u64) -> Result<bool, redb::Error> {
+        let reader = self.values.get(&key(log.read_as()))?;
+        Ok(reader.is_some_and(|row| row.value().0 > now_ms))
     }
 
     /// Removes the entries up to number `last`. Returns how many rows that were.

@@ -171,7 +171,12 @@ impl<'t> Tables<'t> {
         }
     }
 
-    pub(super) fn edit(&mut self, edit: &TableEdit, now_ms: u64) -> Result<(), redb::Error> {
+    /// Returns what followers are told of the edit.
+    pub(super) fn edit(
+        &mut self,
+        edit: &TableEdit,
+        now_ms: u64,
+    ) -> Result<Option<TaskId>, redb::Error> {
         match edit {
             TableEdit::PutResult {
                 id,
@@ -192,10 +197,10 @@ impl<'t> Tables<'t> {
                     self.index.remove((incarnation.as_str(), id.as_bytes()))?;
                 }
             }
-            TableEdit::Kv(edit) => self.kv.edit(edit, now_ms)?,
+            TableEdit::Kv(edit) => return self.kv.edit(edit, now_ms),
             TableEdit::Sweep { now_ms } => self.sweep(*now_ms)?,
         }
-        Ok(())
+        Ok(None)
     }
 
     fn apply(

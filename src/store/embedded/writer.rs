@@ -139,11 +139,13 @@ impl DatabaseWriter {
                 }
                 let _ = answer.send(Ok(commit));
             }
-            (WriteJob::TableEdit { answer, .. }, _) => {
-                let _ = answer.send(Ok(()));
-            }
-            (WriteJob::Tell { id, answer }, _) => {
-                self.publish(id, Revision(0));
+            (
+                WriteJob::TableEdit { answer, .. } | WriteJob::Tell { answer, .. },
+                JobOutcome::Edited { told },
+            ) => {
+                if let Some(id) = told {
+                    self.publish(id, Revision(0));
+                }
                 let _ = answer.send(Ok(()));
             }
             (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(current)) => {
@@ -153,7 +155,11 @@ impl DatabaseWriter {
                 let _ = answer.send(Ok(is_done));
             }
             (
-                job @ (WriteJob::Commit { .. } | WriteJob::Claim { .. } | WriteJob::Replace { .. }),
+                job @ (WriteJob::Commit { .. }
+                | WriteJob::TableEdit { .. }
+                | WriteJob::Claim { .. }
+                | WriteJob::Replace { .. }
+                | WriteJob::Tell { .. }),
                 _,
             ) => {
                 job.refuse(unavailable("the write was mixed up with another"));
@@ -213,7 +219,10 @@ enum JobOutcome {
         commit: Commit,
         written: bool,
     },
-    Edited,
+    Edited {
+        /// What followers are told under this id, where no task was committed.
+        told: Option<TaskId>,
+    },
     /// The value that the name already has, if any.
     Claimed(Option<Bytes>),
     Replaced(bool),
@@ -248,11 +257,12 @@ fn write(
                     JobOutcome::Commit { commit, written }
                 }
                 WriteJob::TableEdit { edit, .. } => {
-                    tables.edit(edit, now_ms)?;
                     changed = true;
-                    JobOutcome::Edited
+                    JobOutcome::Edited {
+                        told: tables.edit(edit, now_ms)?,
+                    }
                 }
-                WriteJob::Tell { .. } => JobOutcome::Edited,
+                WriteJob::Tell { id, .. } => JobOutcome::Edited { told: Some(*id) },
                 WriteJob::Claim {
                     name,
                     value,

@@ -7,6 +7,7 @@ use super::Memory;
 use super::kv_state::{Content, KvState};
 use crate::store::error::StoreError;
 use crate::store::kv::{KvStore, Name};
+use crate::task::id::Revision;
 
 #[async_trait]
 impl KvStore for Memory {
@@ -60,7 +61,12 @@ impl KvStore for Memory {
         entry: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
-        self.kv().append(log, number, entry, expires_ms)
+        let mut kv = self.kv();
+        kv.append(log, number, entry, expires_ms)?;
+        if kv.value(log.read_as()).is_some() {
+            self.publish(log.told_as(), Revision(0));
+        }
+        Ok(())
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {

@@ -1,6 +1,8 @@
 -- One piece of an entry of a log, which never stands without an expiry.
--- KEYS: log. ARGV: 1 field of the piece, 2 piece, 3 expiry ms, 4 number of the entry that goes for it,
---       5 with the head, how many pieces the entry has, else ''.
+-- KEYS: log, the mark that another replica reads the log, change log. ARGV: 1 field of the piece, 2 piece,
+--       3 expiry ms, 4 number of the entry that goes for it, 5 with the head, how many pieces the entry has,
+--       else '', 6 the id under which the change log tells of the log, 7 length of the change log, 8 ms for
+--       which the change log stays at least.
 -- The growing write first: a full Redis, or a key of another type, refuses here or nowhere.
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIREAT', KEYS[1], ARGV[3])
@@ -9,6 +11,12 @@ local function forget(number, piece)
 end
 redis.call('HDEL', KEYS[1], ARGV[4])
 forget(ARGV[4], 1)
+if ARGV[5] == '' then return 1 end
 -- What a writer that died left of a longer entry.
-if ARGV[5] ~= '' then forget(ARGV[1], tonumber(ARGV[5])) end
+forget(ARGV[1], tonumber(ARGV[5]))
+-- The entry is whole, and readers at other replicas are told of it.
+if redis.call('PTTL', KEYS[2]) > 0 then
+  redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[7], '*', 'i', ARGV[6], 'r', '0')
+  if redis.call('PTTL', KEYS[3]) < tonumber(ARGV[8]) then redis.call('PEXPIRE', KEYS[3], ARGV[8]) end
+end
 return 1

@@ -131,10 +131,20 @@ impl Keys {
         self.named(bucket, &["c:", &hex(caller.as_bytes())])
     }
 
+    /// Values and logs of one digest are in one bucket.
     pub(super) fn note(&self, name: Name) -> String {
         let digest = hex(&name.digest);
-        let bucket = bucket_of_text(&digest, self.count());
+        let bucket = self.note_bucket(&digest);
         self.named(bucket, &["n:", &name.kind.letter().to_string(), &digest])
+    }
+
+    /// The change log in the bucket of a value or a log.
+    pub(super) fn note_log(&self, name: Name) -> String {
+        self.log(self.note_bucket(&hex(&name.digest)))
+    }
+
+    fn note_bucket(&self, digest: &str) -> u16 {
+        bucket_of_text(digest, self.count())
     }
 
     pub(super) fn due(&self, bucket: u16) -> String {

@@ -14,8 +14,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redis::Cmd;
 
+use super::super::LOG_LENGTH;
 use super::Redis;
 use super::link::Link;
+use super::log::TOLD_MS;
 use super::replies::{UNREADABLE, bytes, get};
 use crate::store::error::StoreError;
 use crate::store::kv::{ENTRIES_MAX, Kind, KvStore, Name};
@@ -93,6 +95,8 @@ impl KvStore for Redis {
         expires_ms: u64,
     ) -> Result<(), StoreError> {
         let key = self.keys.note(log);
+        let (reader, changes) = (self.keys.note(log.read_as()), self.keys.note_log(log));
+        let told_as = log.told_as().to_string();
         // The writer numbers entries one by one, so at most one entry is too old.
         let oldest = number.saturating_sub(ENTRIES_MAX);
         let link = self.for_bytes(entry.len());
@@ -105,9 +109,10 @@ impl KvStore for Redis {
         for (field, piece, pieces) in rest.chain([(number.to_string(), &*head, Some(pieces))]) {
             let pieces = pieces.map_or_else(String::new, |pieces| pieces.to_string());
             let fill = |command: &mut Cmd| {
-                let command = command.arg(1).arg(&key).arg(&field);
-                let command = command.arg(piece).arg(expires_ms).arg(oldest);
-                command.arg(&pieces);
+                let command = command.arg(3).arg(&key).arg(&reader).arg(&changes);
+                let command = command.arg(&field).arg(piece).arg(expires_ms).arg(oldest);
+                let command = command.arg(&pieces).arg(&told_as);
+                command.arg(LOG_LENGTH).arg(TOLD_MS);
             };
             let append = &self.notes.append;
             link.call::<u64>(append, &key, fill).await?;
@@ -193,6 +198,7 @@ impl Redis {
             | Kind::QuestionStream
             | Kind::SealKey
             | Kind::IdenticalCall
+            | Kind::LogReader
             | Kind::DigestKey => &self.link,
             Kind::Answer | Kind::Events => &self.bulk,
         }

@@ -106,6 +106,9 @@ fn change(entry: &StreamId) -> Option<TaskChange> {
     })
 }
 
+/// How long a log with nothing but told entries stays. Followers read an entry within seconds.
+pub(super) const TOLD_MS: u64 = 3_600_000;
+
 /// The most entries in one answer. An answer that is not full cannot hide a gap, because the log is longer than this.
 pub(super) const COUNT: usize = LOG_LENGTH / 4;
 

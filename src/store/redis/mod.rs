@@ -388,7 +388,7 @@ impl Store for Redis {
         let log = self.keys.log(bucket);
         let fill = |command: &mut redis::Cmd| {
             let command = command.arg(1).arg(&log).arg(id.to_string());
-            command.arg(LOG_LENGTH).arg(TOLD_MS);
+            command.arg(LOG_LENGTH).arg(log::TOLD_MS);
         };
         self.link
             .call::<u64>(&self.notes.tell, &log, fill)
@@ -418,9 +418,6 @@ const LIVE: Duration = Duration::from_hours(1);
 /// The most members that one heartbeat reports, in the order in which their leases end. The next heartbeats report the
 /// rest.
 const MEMBERS: usize = 512;
-
-/// How long a log with nothing but told entries stays. Followers read an entry within seconds.
-const TOLD_MS: u64 = 3_600_000;
 
 /// The number of members that one step of a scan reads.
 const SCAN: usize = 4096;

@@ -13,15 +13,19 @@ use crate::downstream::proxy::Proxy;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::runner::call_log::entry::LogEntry;
-use crate::runner::call_log::log::EventLog;
+use crate::runner::call_log::log::{EventLog, MARK_LASTS};
 use crate::runner::call_log::recent::{Backlog, RecentEvents};
 use crate::runner::call_log::standing::CallStanding;
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::Incarnation;
 
-/// How often the log of a call that another replica carries is read.
+/// How often a reader of a call that another replica carries looks whether it has to ask the store.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often a reader marks the log of such a call, and reads the log although it was told of nothing: a store that
+/// failed over to an older copy may have lost the mark, and then the owner's entries are told to no reader.
+const MARK: Duration = Duration::from_secs(MARK_LASTS.as_secs() / 3);
 
 /// A replica that no other replica saw alive for this long carries nothing any more. Longer than a heartbeat
 /// takes to become known.
@@ -61,7 +65,9 @@ impl EventSource {
         Self::Remote(Box::new(RemoteLog {
             takeover,
             look,
-            record: log.watch(),
+            changes: log.watch(),
+            marks_at: Instant::now(),
+            owner: None,
             missed: None,
             tries: 0,
         }))
@@ -116,8 +122,13 @@ async fn local_events(
 pub(super) struct RemoteLog {
     takeover: Takeover,
     look: Interval,
-    /// Wakes the reader when the call ends or has another owner.
-    record: Watch,
+    /// Wakes the reader when the log has another entry, and when the call ends or has another owner.
+    changes: Watch,
+    /// When to mark next that the log is read here.
+    marks_at: Instant,
+    /// The owner that tells of its entries, as of the last look that found nothing new. `None`: the store has to be
+    /// asked.
+    owner: Option<Incarnation>,
     /// Since when the owner is missed.
     missed: Option<Instant>,
     /// How often this reader tried to have the call continued here.
@@ -128,8 +139,8 @@ impl RemoteLog {
     async fn next(&mut self, proxy: &Arc<Proxy>, log: &EventLog, after: u64) -> Found {
         loop {
             tokio::select! {
-                _ = self.look.tick() => {}
-                _ = self.record.changed() => {}
+                _ = self.look.tick() => if !self.must_look(proxy, log) { continue },
+                _ = self.changes.changed() => {}
                 // The client comes back to another replica.
                 () = proxy.closing.cancelled() => return Found::Over,
             }
@@ -140,6 +151,15 @@ impl RemoteLog {
         }
     }
 
+    /// Whether the store has to be asked although nothing was told: the owner may be gone, or does not tell.
+    fn must_look(&self, proxy: &Arc<Proxy>, log: &EventLog) -> bool {
+        let owner = self.owner.as_ref();
+        let is_carried = owner.is_some_and(|owner| lives(proxy, owner));
+        !is_carried
+            || Instant::now() >= self.marks_at
+            || proxy.resumable.find_begun(log.name()).is_some()
+    }
+
     /// `None`: nothing new.
     async fn look(
         &mut self,
@@ -147,18 +167,24 @@ impl RemoteLog {
         log: &EventLog,
         after: u64,
     ) -> Result<Option<Found>, StoreError> {
+        let owner = self.owner.take();
+        // Before the log is read, so that no entry is between the two. A full store can be read, too.
+        if Instant::now() >= self.marks_at && log.mark_read().await.is_ok() {
+            self.marks_at = Instant::now() + MARK;
+        }
         if let Some(recent) = proxy.resumable.find_begun(log.name()) {
             return Ok(Some(Found::Local(recent)));
         }
         if let Some(entries) = events_behind(log, after).await? {
             self.missed = None;
+            self.owner = owner;
             return Ok(Some(entries));
         }
         let stands = log.standing().await?;
-        if stands
-            .as_ref()
-            .is_some_and(|stands| !self.is_left(proxy, stands))
+        if let Some(stands) = &stands
+            && !self.is_left(proxy, stands)
         {
+            self.owner = stands.owner_that_tells().cloned();
             return Ok(None);
         }
         // The owner may have written the last entries between the two reads.
@@ -189,12 +215,11 @@ impl RemoteLog {
     /// Whether the call is over, or no replica carries it. A call that this replica owns would be found here: an
     /// earlier run owned it.
     fn is_left(&mut self, proxy: &Arc<Proxy>, stands: &CallStanding) -> bool {
-        let runner = &proxy.runner;
-        let lives = |owner: &Incarnation| owner != runner.incarnation() && !runner.misses(owner);
         if stands.is_over {
             return true;
         }
-        if stands.owner.as_ref().is_some_and(lives) {
+        let owner = stands.owner.as_ref();
+        if owner.is_some_and(|owner| lives(proxy, owner)) {
             self.missed = None;
             return false;
         }
@@ -206,6 +231,12 @@ impl RemoteLog {
         let since = *self.missed.get_or_insert(now);
         now.saturating_duration_since(since) >= LOST_AFTER
     }
+}
+
+/// Whether another replica runs as this owner.
+fn lives(proxy: &Arc<Proxy>, owner: &Incarnation) -> bool {
+    let runner = &proxy.runner;
+    owner != runner.incarnation() && !runner.misses(owner)
 }
 
 async fn events_behind(log: &EventLog, after: u64) -> Result<Option<Found>, StoreError> {

@@ -9,6 +9,7 @@ use crate::mcp::tools::{Tool, Tools};
 use crate::mcp::version::Era;
 
 pub(in crate::downstream) mod call;
+pub(in crate::downstream) mod first_contact;
 pub(in crate::downstream) mod modern;
 pub(in crate::downstream) mod ours;
 pub(in crate::downstream) mod session;

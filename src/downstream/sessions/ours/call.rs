@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 
 use super::conversation::Conversation;
 use super::translate;
 use super::translated::TranslatedRequest;
+use super::watch::SessionWatch;
 use crate::downstream::calls::cancel::cancelled;
 use crate::downstream::calls::registry::CallKind;
 use crate::downstream::outbound::response::Rpc;
@@ -29,9 +30,6 @@ const MESSAGES_MAX: usize = 64;
 /// How often a server may ask within one call. A server that asks no question may want to be called again for as long
 /// as the call may last.
 const ROUNDS_MAX: usize = 16;
-
-/// The pause between two looks whether another replica ended the session.
-const LOOK: Duration = Duration::from_secs(16);
 
 impl TranslatedRequest {
     /// Begins the request in a job of its own. The events end with the answer, or without one where the client
@@ -180,13 +178,10 @@ impl TranslatedRequest {
 
     /// Resolves when the session was ended, here or at another replica.
     async fn session_ended(&self) {
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        look.tick().await;
+        let mut watch = SessionWatch::of(&self.proxy, &self.session);
         loop {
-            look.tick().await;
-            // A store that is away is asked again.
-            if matches!(self.session.reload(&self.proxy).await, Ok(None)) {
+            watch.changed().await;
+            if matches!(watch.look(&self.proxy, &self.session).await, Ok(None)) {
                 return;
             }
         }

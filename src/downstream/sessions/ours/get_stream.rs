@@ -2,19 +2,17 @@
 //! there, and raincheck's own messages.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
-use tokio::sync::broadcast;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::Interval;
 
 use super::session::Session;
 use super::translate;
+use super::watch::SessionWatch;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response;
 use crate::downstream::proxy::Proxy;
@@ -24,20 +22,14 @@ use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS};
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::sse;
 
-/// How often the session is read again, because another replica may have changed it.
-const LOOK: Duration = Duration::from_secs(5);
-
 pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session) -> Response<Body> {
-    let key = session.key();
-    // Subscribed first, so that no change of the session is missed.
-    let changes = proxy.our_sessions.changes.subscribe();
+    // Begun first, so that no change of the session is missed.
+    let watch = SessionWatch::of(proxy, &session);
     // The newest stream replaces an older one: that the older one is dead is noticed late.
-    let pushed = proxy.mailboxes.open(key);
+    let pushed = proxy.mailboxes.open(session.key());
     let credentials = by.credentials.clone();
     // A subscription needs the era of the server.
     let _ = proxy.upstream.era_soon(credentials.clone()).await;
-    let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let subscriber = Subscriber {
         proxy: Arc::clone(proxy),
         caller: session.caller,
@@ -47,13 +39,11 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session)
     let mut stream_of_session = SessionStream {
         proxy: Arc::clone(proxy),
         session,
-        key,
-        changes,
+        watch,
         // Events on the stream before this one may never have arrived.
         at_server: ServerSubscription::new(subscriber, pushed.replaces),
         pushed,
         beat: comments(),
-        look,
     };
     stream_of_session.ask();
     let events = stream::unfold(stream_of_session, |mut stream_of_session| async {
@@ -66,13 +56,10 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session)
 struct SessionStream {
     proxy: Arc<Proxy>,
     session: Session,
-    key: SessionKey,
-    /// Sessions that were changed or ended here.
-    changes: broadcast::Receiver<SessionKey>,
+    watch: SessionWatch,
     pushed: MailReader,
     at_server: ServerSubscription,
     beat: Interval,
-    look: Interval,
 }
 
 enum Woke {
@@ -96,8 +83,7 @@ impl SessionStream {
                         return Some(sse::event(&message));
                     }
                 }
-                // A store that is away is asked again.
-                Woke::Look => match self.session.reload(&self.proxy).await {
+                Woke::Look => match self.watch.look(&self.proxy, &self.session).await {
                     Ok(Some(session)) => {
                         self.session = session;
                         self.ask();
@@ -115,9 +101,8 @@ impl SessionStream {
             biased;
             () = closing.cancelled() => Woke::Closing,
             message = self.pushed.next() => Woke::MailReader(message),
-            () = changed(&mut self.changes, self.key) => Woke::Look,
+            () = self.watch.changed() => Woke::Look,
             change = self.at_server.next() => Woke::Server(change),
-            _ = self.look.tick() => Woke::Look,
             _ = self.beat.tick() => Woke::Beat,
         }
     }
@@ -158,17 +143,5 @@ impl SessionStream {
             out.raw(RESOURCE_SUBSCRIPTIONS, &format!("[{}]", uris.join(",")));
         }
         out.end()
-    }
-}
-
-/// Resolves when this process changed the session, or when messages about changes were lost. Cancel safe.
-async fn changed(changes: &mut broadcast::Receiver<SessionKey>, key: SessionKey) {
-    loop {
-        match changes.recv().await {
-            Ok(changed) if changed != key => {}
-            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => return,
-            // Its sender lives as long as the process.
-            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
-        }
     }
 }

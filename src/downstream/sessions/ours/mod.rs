@@ -42,6 +42,7 @@ mod session;
 pub mod state;
 mod translate;
 mod translated;
+mod watch;
 
 use session::{NoSession, PREFIX, Session};
 pub use state::OurSessions;
@@ -98,7 +99,6 @@ pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> 
         return NoSession::from(error).into_response(None);
     }
     proxy.calls.end(session.key());
-    proxy.our_sessions.note_change(&session);
     response::empty(StatusCode::OK)
 }
 
@@ -346,14 +346,6 @@ async fn subscribe(
             "Invalid params: too many resources are subscribed to",
         ));
     }
-    proxy.our_sessions.note_change(session);
+    session.tell_change(proxy).await;
     Ok(())
-}
-
-impl OurSessions {
-    /// Tells the session's GET stream on this replica that the session was changed.
-    fn note_change(&self, session: &Session) {
-        // The send fails if no stream is open.
-        let _ = self.changes.send(session.key());
-    }
 }

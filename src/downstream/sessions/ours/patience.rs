@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::runner::Announce;
-use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
+use crate::task::plan::{Plan, with_companion};
+use crate::task::policy::{InputWhen, Rule};
 
 /// How long a client waits for its call, and what it hears then.
 #[derive(Debug)]

@@ -259,7 +259,25 @@ impl Session {
     pub(super) async fn end(&self, proxy: &Arc<Proxy>) -> Result<(), StoreError> {
         proxy.kv.remove(self.kv_name(Kind::Session, &[])).await?;
         self.leave(proxy);
+        self.tell_change(proxy).await;
         Ok(())
+    }
+
+    /// Tells every [`SessionWatch`](super::watch::SessionWatch) that the session was changed or ended.
+    pub(super) async fn tell_change(&self, proxy: &Arc<Proxy>) {
+        if let Err(error) = proxy.kv.tell(self.kv_name(Kind::Session, &[])).await {
+            tracing::warn!(%error, "replicas were not told of the change of a session, and see it within a minute");
+        }
+    }
+
+    /// Unix milliseconds at which the session ends, unless it is used before.
+    pub(super) fn expires_ms(&self) -> u64 {
+        let SessionEntry {
+            renewed_ms,
+            lasts_ms,
+            ..
+        } = self.entry;
+        renewed_ms.saturating_add(lasts_ms)
     }
 
     /// The session no longer counts among its caller's.

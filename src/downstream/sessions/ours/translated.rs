@@ -23,7 +23,8 @@ use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::runner::{Announce, CallSpec};
-use crate::task::policy::{Plan, Rule, plan};
+use crate::task::plan::{Plan, plan};
+use crate::task::policy::Rule;
 use crate::task::state::Digest;
 use crate::upstream::{ClientHeaders, Forwarded, Retry, UpstreamRequest};
 

@@ -24,7 +24,8 @@ use crate::runner::claim::{CallClaim, NotClaimed};
 use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply};
 use crate::runner::{Announce, CallSpec};
 use crate::task::id::TaskId;
-use crate::task::policy::{InputWhen, Plan};
+use crate::task::plan::Plan;
+use crate::task::policy::InputWhen;
 use crate::task::state::Status;
 use crate::upstream::{Forwarded, Pin, UpstreamRequest};
 

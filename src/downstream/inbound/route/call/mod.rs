@@ -12,7 +12,8 @@ use crate::mcp::tools::{OwnTask, Tool as ServerTool};
 use crate::mcp::version::Era;
 use crate::runner::Announce;
 use crate::runner::claim::CallClaim;
-use crate::task::policy::{InputWhen, Mode, Plan, Rule, Rules, plan, with_companion};
+use crate::task::plan::{Plan, plan, with_companion};
+use crate::task::policy::{InputWhen, Mode, Rule, Rules};
 use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// A finished task stays so long at least, however short a `ttl` is asked for.

@@ -16,7 +16,8 @@ use crate::mcp::version::Era;
 use crate::runner::Announce;
 use crate::runner::claim::CallClaim;
 use crate::runner::retry::read_state;
-use crate::task::policy::{InputWhen, Plan, Rule, Rules, plan, with_companion};
+use crate::task::plan::{Plan, plan, with_companion};
+use crate::task::policy::{InputWhen, Rule, Rules};
 use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// What becomes of a request.

@@ -1,0 +1,141 @@
+//! A CLIENT THAT WAITS for its call on its own connection: what it hears, when, and in which form.
+//!
+//! There are two sources of what a client hears. A call without a record is known to its carrier only, which tells the
+//! client itself (`carrier`). A call with a record is followed through the record, on any replica (`follower`). The
+//! rules are the same for both, and they are here.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::call::Announce;
+use super::report;
+use super::request_state::input_required;
+use super::responder::{self, CallAnswer, CallSubscriber, Responder};
+use crate::mcp::envelope;
+use crate::mcp::error::SideEffect;
+use crate::mcp::json::set;
+use crate::task::state::Task;
+use crate::telemetry::calls::Fate;
+
+mod rule;
+mod terms;
+
+pub(super) use rule::{CallState, CallView, Hears};
+pub(super) use terms::{TaskWhen, WaitTerms};
+
+/// The pause before the next attempt to tell the client of a task, after the store did not take the last attempt: the
+/// call runs already, and its client waits on its connection.
+pub(super) const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
+
+/// A client that waits for its call.
+#[derive(Debug)]
+pub(super) struct WaitingClient {
+    pub(super) responder: Responder,
+    pub(super) terms: WaitTerms,
+    /// When this client began to wait.
+    began: Instant,
+    /// The client joined a call, or came back to it.
+    has_joined: bool,
+}
+
+/// What ends a client's wait.
+#[derive(Debug)]
+pub(super) struct Heard {
+    answer: CallAnswer,
+    /// `Fate::Plain`: how the call ended.
+    fate: Fate,
+}
+
+impl From<CallAnswer> for Heard {
+    fn from(answer: CallAnswer) -> Self {
+        let fate = Fate::Plain;
+        Self { answer, fate }
+    }
+}
+
+impl WaitingClient {
+    /// The client that made the call.
+    pub(super) fn of_call(terms: WaitTerms) -> (Self, CallSubscriber) {
+        Self::new(terms, false)
+    }
+
+    /// A client that joined a call, or came back to it.
+    pub(super) fn joined(terms: WaitTerms) -> (Self, CallSubscriber) {
+        Self::new(terms, true)
+    }
+
+    fn new(terms: WaitTerms, has_joined: bool) -> (Self, CallSubscriber) {
+        let (responder, subscriber) = responder::pair();
+        let client = Self {
+            responder,
+            terms,
+            began: Instant::now(),
+            has_joined,
+        };
+        (client, subscriber)
+    }
+
+    /// What the client hears of a call of which so much is known.
+    pub(super) fn hears(&self, view: CallView) -> Hears {
+        rule::hears(&self.terms, view)
+    }
+
+    /// The answer that tells of the task.
+    pub(super) fn task(&self, task: &Task, now_ms: u64) -> Heard {
+        let announce = &self.terms.announce;
+        let fate = match announce {
+            Announce::Task => Fate::Task,
+            Announce::Ticket(_) => Fate::Ticket,
+        };
+        let answer = answer_of(announce.text(task, now_ms));
+        Heard { answer, fate }
+    }
+
+    /// Gives the answer, and reports to operators what the client got.
+    pub(super) fn answer(&self, tool: Option<&str>, heard: impl Into<Heard>) {
+        let Heard { answer, fate } = heard.into();
+        let fate = if self.has_joined { Fate::Joined } else { fate };
+        if fate == Fate::Plain {
+            report::answered(tool, &answer, self.began);
+        } else {
+            report::became(tool, fate);
+        }
+        self.responder.answer(answer);
+    }
+
+    /// Tells the client of progress, under the client's own token. A slow client delays the call, but not past `until`.
+    pub(super) async fn tell_progress(&self, params: &str, until: Option<Instant>) {
+        if let Some(token) = &self.terms.progress_token
+            && let Ok(params) = set(params, "progressToken", token.get())
+        {
+            self.tell("notifications/progress", &params, until).await;
+        }
+    }
+
+    /// Relays a notification. A slow client delays the call, but not past `until`.
+    pub(super) async fn tell(&self, method: &str, params: &str, until: Option<Instant>) {
+        let notification = envelope::notification(method, params);
+        self.responder.tell(notification, until).await;
+    }
+
+    /// Whether the client is better served by a task than by this result as an event on its stream.
+    pub(super) fn prefers_task_to(&self, result: &RawValue) -> bool {
+        self.responder.streams() && self.terms.announce.is_better_than(result)
+    }
+}
+
+/// The answer that asks the open questions. The client comes back with its answers in another request.
+pub(super) fn question(task: &Task) -> Heard {
+    let (answer, fate) = (answer_of(input_required(task)), Fate::Question);
+    Heard { answer, fate }
+}
+
+/// The answer with this result.
+pub(super) fn answer_of(json: String) -> CallAnswer {
+    RawValue::from_string(json).map_or(
+        CallAnswer::StoreUnavailable(SideEffect::Unknown),
+        CallAnswer::Result,
+    )
+}

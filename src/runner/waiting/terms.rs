@@ -1,0 +1,110 @@
+//! How one client waits for a call: when it is told of a task and how, and how it is asked. Pure.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::super::call::{Announce, CallSpec, grace};
+use crate::mcp::version::Era;
+use crate::task::plan::Plan;
+use crate::task::policy::InputWhen;
+use crate::task::ticket::Ticket;
+
+/// When a client is told of a task whose call is not answered sooner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::runner) enum TaskWhen {
+    /// Before anything is sent.
+    AtOnce,
+    /// This long after the client began to wait.
+    After(Duration),
+    /// This long after the server has the request, so that the server's questions come before the task even if the
+    /// server has to be started first.
+    AfterSent {
+        grace: Duration,
+        start_allowance: Duration,
+    },
+}
+
+impl TaskWhen {
+    /// The longest time from when the client began to wait.
+    pub(in crate::runner) fn latest(self) -> Duration {
+        match self {
+            Self::AtOnce => Duration::ZERO,
+            Self::After(window) => window,
+            Self::AfterSent {
+                grace,
+                start_allowance,
+            } => start_allowance + grace,
+        }
+    }
+}
+
+/// How one client waits.
+#[derive(Debug)]
+pub(in crate::runner) struct WaitTerms {
+    /// `None`: the client is told of the end or the next question, and of no task.
+    pub(in crate::runner) when: Option<TaskWhen>,
+    /// How the client is told of a task.
+    pub(in crate::runner) announce: Announce,
+    /// Whether the client is asked before it is told of a task.
+    pub(in crate::runner) input: InputWhen,
+    /// A legacy client is asked while it waits.
+    pub(in crate::runner) era: Era,
+    pub(in crate::runner) progress_token: Option<Box<RawValue>>,
+}
+
+impl WaitTerms {
+    /// For the client of this call.
+    pub(in crate::runner) fn of(call: &CallSpec, start_allowance: Duration) -> Self {
+        let (when, input) = match call.plan {
+            Plan::Held | Plan::Refuse => (None, InputWhen::BeforeTask),
+            Plan::Auto { window_ms, input } => {
+                let window = Duration::from_millis(window_ms);
+                (Some(TaskWhen::After(window)), input)
+            }
+            Plan::Always { input } => {
+                let when = match input {
+                    InputWhen::InTask => TaskWhen::AtOnce,
+                    InputWhen::BeforeTask => TaskWhen::AfterSent {
+                        grace: grace(&call.rule),
+                        start_allowance,
+                    },
+                };
+                (Some(when), input)
+            }
+        };
+        Self {
+            when,
+            announce: call.announce.clone(),
+            input,
+            era: call.client_era,
+            progress_token: call.progress_token.clone(),
+        }
+    }
+
+    /// For a client that is told of the end or the next question, and of no task.
+    pub(in crate::runner) fn held() -> Self {
+        Self {
+            when: None,
+            announce: Announce::Task,
+            input: InputWhen::BeforeTask,
+            era: Era::Modern,
+            progress_token: None,
+        }
+    }
+
+    /// For a client that waits for `patience`, and then gets a ticket.
+    pub(in crate::runner) fn by_ticket(patience: Duration, ticket: Ticket) -> Self {
+        Self {
+            when: Some(TaskWhen::After(patience)),
+            announce: Announce::Ticket(ticket),
+            ..Self::held()
+        }
+    }
+
+    /// Whether the record of the call may say from the start that its client was told of it.
+    pub(in crate::runner) fn are_a_task_at_once(&self) -> bool {
+        let is_at_once = self.when.is_some_and(|when| when.latest().is_zero());
+        is_at_once && matches!(self.announce, Announce::Task)
+    }
+}

@@ -10,6 +10,12 @@
     )
 )]
 
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!(
+    "raincheck runs on Linux, where it is tested, and is written to run on macOS: it needs their process groups, signals and \
+     Unix sockets. On Windows, run it in the Windows Subsystem for Linux"
+);
+
 pub mod admin;
 pub mod app;
 pub mod auth;

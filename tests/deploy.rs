@@ -23,6 +23,8 @@ mod files;
 mod manifests;
 #[path = "support/netns.rs"]
 mod netns;
+#[path = "deploy/packages.rs"]
+mod packages;
 #[path = "deploy/parts.rs"]
 mod parts;
 #[path = "deploy/pod.rs"]

@@ -10,6 +10,8 @@ mod circles;
 mod documents;
 #[path = "tidy/paths.rs"]
 mod paths;
+#[path = "tidy/systems.rs"]
+mod systems;
 #[path = "tidy/words.rs"]
 mod words;
 

@@ -53,8 +53,9 @@ impl RedisConnector {
             .with_retries(3);
         let tcp = TcpSettings::default()
             .set_nodelay(true)
-            .set_keepalive(keepalive)
-            .set_user_timeout(USER_TIMEOUT);
+            .set_keepalive(keepalive);
+        #[cfg(target_os = "linux")]
+        let tcp = tcp.set_user_timeout(USER_TIMEOUT);
         // Without this each connection starts with two more commands, which tell the server our library's name.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
@@ -99,4 +100,5 @@ impl RedisConnector {
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection whose data stays unacknowledged for this long counts as dead.
+#[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(5);

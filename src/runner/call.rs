@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::admission::QueueFull;
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -54,14 +55,8 @@ pub(super) struct ServerCall {
 #[derive(Debug)]
 pub(super) struct CallFacts {
     pub(super) caller: Caller,
-<<<<<<< HEAD
-=======
     pub(super) label: Option<Arc<str>>,
-    pub(super) era: Era,
-    pub(super) plan: Plan,
-    pub(super) announce: Announce,
-    pub(super) progress_token: Option<Box<RawValue>>,
->>>>>>> operate
+    pub(super) began: Instant,
     pub(super) digest: Digest,
     pub(super) repeatable: bool,
     pub(super) listed: bool,
@@ -77,14 +72,8 @@ impl CallSpec {
         };
         let facts = CallFacts {
             caller: self.caller,
-<<<<<<< HEAD
-=======
             label: self.label,
-            era: self.client_era,
-            plan: self.plan,
-            announce: self.announce,
-            progress_token: self.progress_token,
->>>>>>> operate
+            began: Instant::now(),
             digest: self.digest,
             repeatable: self.repeatable,
             listed: self.listed,

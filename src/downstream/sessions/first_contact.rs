@@ -33,11 +33,7 @@ pub(super) async fn post(
     edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
     let again = edit.clone();
-<<<<<<< HEAD
-    let mut response = match held_call(proxy, by, &parts.headers, message) {
-=======
-    let response = match held_call(by, &parts.headers, message) {
->>>>>>> operate
+    let mut response = match held_call(by, &parts.headers, message) {
         // The session began at another replica, or before a restart.
         Some(call) => resumable::post(proxy, by, (*parts).clone(), body.clone(), call).await,
         None => pass_on(proxy, parts.clone(), body.clone(), edit).await,

@@ -122,21 +122,12 @@ async fn on_session(
             }
         }
     }
-<<<<<<< HEAD
     let begins = first_contact::begins_session(&parts, message);
     match route_way(spoken(proxy), known, begins) {
         Way::FirstContact => {
             Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await
         }
-        Way::OverHttp => match held_call(proxy, by, &parts.headers, message) {
-=======
-    if !proxy.upstream.is_decided() || first_contact::may_be_refused(proxy, known, &parts, message)
-    {
-        return Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await;
-    }
-    if proxy.upstream.speaks_http() {
-        return match held_call(by, &parts.headers, message) {
->>>>>>> operate
+        Way::OverHttp => match held_call(by, &parts.headers, message) {
             Some(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
             None => pass_on(proxy, parts, body.clone(), edit).await,
         },

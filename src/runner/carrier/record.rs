@@ -3,14 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-<<<<<<< HEAD
 use super::super::call::CallFacts;
-=======
-use serde_json::value::RawValue;
-use tokio::time::Instant;
-
-use super::super::call::{Announce, ClientTerms};
->>>>>>> operate
 use super::super::custody::Custody;
 use super::super::leg;
 use super::super::report::tool_of_task;
@@ -94,16 +87,12 @@ impl Carrier {
         let outgoing = &self.server.outgoing;
         let mut task = Task {
             id: terms.id,
-<<<<<<< HEAD
             caller: facts.caller,
-=======
-            caller: client.caller,
-            label: client.label.clone(),
->>>>>>> operate
+            label: facts.label.clone(),
             method: (&*outgoing.method).into(),
             name: outgoing.name.as_deref().unwrap_or_default().into(),
             created_ms: now_ms,
-            began_ms: Some(now_ms.saturating_sub(millis(Instant::now() - self.began))),
+            began_ms: Some(now_ms.saturating_sub(millis(facts.began.elapsed()))),
             updated_ms: now_ms,
             deadline_ms: now_ms.saturating_add(rule.max_duration_ms),
             ttl_ms: terms.ttl_ms.max(rule.ttl_ms()),

@@ -13,7 +13,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -169,6 +168,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 const UNSENT_MAX: usize = 64 * 1024;
 
 /// The same in the kernel, beside what is on its way.
+#[cfg(target_os = "linux")]
 const UNREAD_MAX: u32 = 256 * 1024;
 
 /// What one HTTP/2 connection may ask for at once, and may send before it is read.
@@ -193,7 +193,8 @@ impl Connection {
             return;
         }
         // What the kernel takes for a client that does not read counts nowhere.
-        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
+        #[cfg(target_os = "linux")]
+        let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
         let unread_body = UnreadBody::default();
         let stream = Patient::new(stream, Arc::clone(&self.proxy.room));
         let stream = Lingering::new(stream, unread_body.clone());

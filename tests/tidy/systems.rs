@@ -15,14 +15,10 @@ const ONLY_LINUX: [&str; 8] = [
 ];
 
 /// Files that name one of them without `cfg`, each with its reason.
-const WITHOUT: [(&str, &str); 3] = [
+const WITHOUT: [(&str, &str); 2] = [
     (
         "src/config/host.rs",
         "a file that is not there is an answer: the name then comes from HOSTNAME",
-    ),
-    (
-        "src/downstream/server.rs",
-        "set_tcp_notsent_lowat: with it behind cfg, raincheck compiles for macOS, and docs/operations.md can say so",
     ),
     (
         "src/store/embedded/file_state.rs",

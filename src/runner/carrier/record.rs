@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::super::call::CallFacts;
 use super::super::custody::Custody;
 use super::super::leg;
@@ -85,6 +87,7 @@ impl Carrier {
     fn new_task(&self, facts: &CallFacts, terms: RecordTerms) -> Task {
         let (rule, now_ms) = (&self.server.rule, self.runner.ledger.now_ms());
         let outgoing = &self.server.outgoing;
+        let since_began = Instant::now().saturating_duration_since(facts.began);
         let mut task = Task {
             id: terms.id,
             caller: facts.caller,
@@ -92,7 +95,7 @@ impl Carrier {
             method: (&*outgoing.method).into(),
             name: outgoing.name.as_deref().unwrap_or_default().into(),
             created_ms: now_ms,
-            began_ms: Some(now_ms.saturating_sub(millis(facts.began.elapsed()))),
+            began_ms: Some(now_ms.saturating_sub(millis(since_began))),
             updated_ms: now_ms,
             deadline_ms: now_ms.saturating_add(rule.max_duration_ms),
             ttl_ms: terms.ttl_ms.max(rule.ttl_ms()),

@@ -3,7 +3,7 @@
 //! This replica knows the tasks that it ended, and the tasks that clients asked it for. A poll at another replica is
 //! not seen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::metrics::METRICS;
 use super::seconds::seconds;
@@ -14,11 +14,16 @@ use crate::task::state::Task;
 /// The most tasks that are followed at the same time. Further tasks are not counted.
 const TASKS_MAX: usize = 20_000;
 
+/// How many of the ends that were seen last are remembered.
+const SEEN_MAX: usize = 128;
+
 static POLLS: Mutex<Option<Polls>> = Mutex::new(None);
 
 #[derive(Debug, Default)]
 struct Polls {
     tasks: HashMap<TaskId, PolledTask>,
+    /// The last tasks whose end a poll saw. A poll may see an end in the store before this replica notes it.
+    seen: VecDeque<TaskId>,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +52,9 @@ impl Polls {
     }
 
     fn ended(&mut self, task: &Task) {
+        if self.seen.contains(&task.id) {
+            return;
+        }
         if let Some(polled) = self.entry(task) {
             polled.is_ended = true;
         }
@@ -61,6 +69,8 @@ impl Polls {
             return None;
         }
         let polled = self.tasks.remove(&task.id)?;
+        self.seen.truncate(SEEN_MAX - 1);
+        self.seen.push_front(task.id);
         Some(FirstSight {
             polls: polled.polls.saturating_add(1),
             late_ms: now_ms.saturating_sub(task.updated_ms),
@@ -129,6 +139,9 @@ mod tests {
         };
         assert_eq!(polls.polled(&ended, at + 150), Some(first));
         assert_eq!(polls.polled(&ended, at + 160), None);
+        // Noted late, after the poll that saw it.
+        polls.ended(&ended);
+        assert_eq!(polls.polled(&ended, at + 170), None);
         assert_eq!(polls.expire(u64::MAX), 0);
     }
 

@@ -36,10 +36,24 @@ impl Report {
     }
 
     pub(crate) fn at_least(&mut self, name: &str, got: impl TryInto<u64>, least: u64) {
+        self.at_least_but(name, got, least, Vec::new());
+    }
+
+    /// The same, with what is known of those that are missing.
+    pub(crate) fn at_least_but(
+        &mut self,
+        name: &str,
+        got: impl TryInto<u64>,
+        least: u64,
+        missing: Vec<String>,
+    ) {
         let got = got.try_into().unwrap_or_default();
         self.count(name, got);
         if got < least {
             self.breaks(format!("{name}: {got}, must be at least {least}"));
+            for evidence in missing.into_iter().take(SHOWN_MAX) {
+                self.breaks(format!("{name}: not {evidence}"));
+            }
         }
     }
 

@@ -49,13 +49,17 @@ impl Door {
 }
 
 async fn serve(listener: TcpListener, rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>>>) {
+    let port = listener
+        .local_addr()
+        .expect("the port that was bound")
+        .port();
     loop {
         let Ok((mut stream, peer)) = listener.accept().await else {
             continue;
         };
         let rooms = Arc::clone(&rooms);
         tokio::spawn(async move {
-            let Some(socket) = socket_at(peer.port()) else {
+            let Some(socket) = socket_of(peer.port(), port) else {
                 return;
             };
             // A replica connects as soon as it starts, maybe before its pid is known here.
@@ -76,14 +80,15 @@ async fn serve(listener: TcpListener, rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>
     }
 }
 
-/// What the kernel calls the socket at this local port.
-fn socket_at(port: u16) -> Option<String> {
+/// What the kernel calls the socket at this local port that is connected to the other port. Connections to other ports,
+/// and those that have ended, may have the same local port.
+fn socket_of(local: u16, remote: u16) -> Option<String> {
     let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
-    let here = format!(":{port:04X}");
+    let [local, remote] = [local, remote].map(|port| format!(":{port:04X}"));
     let inode = table.lines().skip(1).find_map(|line| {
-        let mut fields = line.split_whitespace();
-        let ours = fields.nth(1)?.ends_with(&here);
-        ours.then(|| fields.nth(7)).flatten()
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields.get(1)?.ends_with(&local) && fields.get(2)?.ends_with(&remote);
+        (is_it && *fields.get(3)? == "01").then(|| fields.get(9).copied())?
     });
     Some(format!("socket:[{}]", inode?))
 }

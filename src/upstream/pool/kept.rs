@@ -133,7 +133,7 @@ impl<S: PooledSession> KeptSessions<S> {
         }
     }
 
-    /// Gives the session to no other call, and its permit back at once, whoever still uses it.
+    /// Gives the session to no other call. Its permit comes back at once, even if a call still uses the session.
     pub(super) fn forget(&mut self, slot: &Arc<Slot<S>>) {
         self.retain(|kept| !Arc::ptr_eq(kept, slot));
         drop(slot.permit.lock().take());

@@ -171,7 +171,7 @@ impl<S: PooledSession> SessionPool<S> {
         Ok(Held { session, slot })
     }
 
-    /// Gives the session to no other call, and its permit back at once, whoever still uses it.
+    /// Gives the session to no other call. Its permit comes back at once, even if a call still uses the session.
     pub(in crate::upstream) fn forget(&self, held: &Held<S>) {
         self.kept.lock().forget(&held.slot.slot);
     }

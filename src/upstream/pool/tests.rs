@@ -143,7 +143,7 @@ async fn a_session_that_is_given_back_makes_room_for_another_caller_that_waits()
     drop(two);
     assert!(of_two.is_open(), "one was enough");
     waiting.await.unwrap();
-    // Whoever wants no session of a key waits for a permit alone.
+    // A request that wants no session of a key waits for a permit alone.
     let held = get(&pool, 1).await.unwrap();
     let mut permit = Box::pin(pool.permit(None, |_, _| false));
     assert!(futures_util::poll!(&mut permit).is_pending());

@@ -15,6 +15,7 @@ use super::secret::Secret;
 use super::settings::{
     CredentialUse, EraChoice, LogFormat, NativeTasks, SessionUse, TransportChoice,
 };
+use crate::task::input_rule::OnInputTimeout;
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]
@@ -179,7 +180,11 @@ pub(super) struct Terms {
     #[serde(deserialize_with = "optional")]
     pub(super) poll_interval: Option<Duration>,
     #[serde(deserialize_with = "optional")]
+    pub(super) input_reminder: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
     pub(super) input_timeout: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) on_input_timeout: Option<OnInputTimeout>,
     #[serde(deserialize_with = "optional")]
     pub(super) result_bytes_max: Option<Size>,
     #[serde(deserialize_with = "optional")]
@@ -228,7 +233,11 @@ pub(super) struct ToolRule {
     #[serde(deserialize_with = "optional")]
     poll_interval: Option<Duration>,
     #[serde(deserialize_with = "optional")]
+    input_reminder: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
     input_timeout: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    on_input_timeout: Option<OnInputTimeout>,
     #[serde(deserialize_with = "optional")]
     result_bytes_max: Option<Size>,
     #[serde(deserialize_with = "optional")]
@@ -271,7 +280,9 @@ impl ToolRule {
             retention,
             max_duration,
             poll_interval,
+            input_reminder,
             input_timeout,
+            on_input_timeout,
             result_bytes_max,
             on_owner_lost,
             concurrency,
@@ -292,7 +303,9 @@ impl ToolRule {
             retention,
             max_duration,
             poll_interval,
+            input_reminder,
             input_timeout,
+            on_input_timeout,
             result_bytes_max,
             on_owner_lost,
             concurrency,

@@ -86,6 +86,9 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         max_duration_ms: ms(terms.max_duration, base.max_duration_ms),
         poll_interval_ms: ms(terms.poll_interval, base.poll_interval_ms),
         input_timeout_ms: terms.input_timeout.map(millis).or(base.input_timeout_ms),
+        on_input_timeout: (terms.on_input_timeout.clone())
+            .unwrap_or_else(|| base.on_input_timeout.clone()),
+        input_reminder_ms: terms.input_reminder.map(millis).or(base.input_reminder_ms),
         result_bytes_max: terms
             .result_bytes_max
             .map_or(base.result_bytes_max, |s| s.0),
@@ -125,12 +128,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             "is longer than max_duration: every call would fail before its client gets a ticket",
         );
     }
-    if rule.input_timeout_ms == Some(0) {
-        return refused(
-            "input_timeout",
-            "every question would fail at once; leave it out to wait until max_duration",
-        );
-    }
+    check_input(&rule, terms, key)?;
     if rule.result_bytes_max == 0 {
         return refused(
             "result_bytes_max",
@@ -145,6 +143,42 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         );
     }
     Ok(rule)
+}
+
+/// Checks what is said of questions.
+fn check_input(rule: &Rule, terms: &file::Terms, key: &str) -> Result<(), Problem> {
+    let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
+    if rule.input_timeout_ms == Some(0) {
+        return refused(
+            "input_timeout",
+            "every question would fail at once; leave it out to wait until max_duration",
+        );
+    }
+    if terms.on_input_timeout.is_some()
+        && !rule.on_input_timeout.is_fail()
+        && rule.input_timeout_ms.is_none()
+    {
+        return refused(
+            "on_input_timeout",
+            "never comes: set input_timeout, too, such as \"10m\"",
+        );
+    }
+    if rule.input_reminder_ms == Some(0) {
+        return refused(
+            "input_reminder",
+            "every question would be told of again at once; leave it out for no reminder",
+        );
+    }
+    if terms.input_reminder.is_some()
+        && rule.input_timeout_ms <= rule.input_reminder_ms
+        && rule.input_timeout_ms.is_some()
+    {
+        return refused(
+            "input_reminder",
+            "comes after input_timeout, when no question is open any more",
+        );
+    }
+    Ok(())
 }
 
 fn scopes(base: &Rule, terms: &file::Terms, key: &str) -> Result<Arc<[Box<str>]>, Problem> {

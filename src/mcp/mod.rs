@@ -2,6 +2,7 @@
 
 pub mod base64;
 pub mod changes;
+pub mod elicitation;
 pub mod envelope;
 pub mod error;
 pub mod headers;

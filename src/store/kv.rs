@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::error::StoreError;
+use crate::task::digest::Digest;
 use crate::task::id::TaskId;
-use crate::task::state::Digest;
 
 /// The most entries that a log keeps: entry number `n` removes entry number `n - ENTRIES_MAX`.
 pub const ENTRIES_MAX: u64 = 256;

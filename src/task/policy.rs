@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::glob::Glob;
+use super::input_rule::OnInputTimeout;
 use serde::{Deserialize, Serialize};
 
 /// The longest poll interval that age leads to: a client must still notice the end of a long task soon.
@@ -109,6 +110,10 @@ pub struct Rule {
     pub poll_interval_ms: u64,
     /// The longest wait for the answer to a question; `None`: what is left of `max_duration_ms`.
     pub input_timeout_ms: Option<u64>,
+    /// What happens then.
+    pub on_input_timeout: OnInputTimeout,
+    /// After what time an open question is told of again.
+    pub input_reminder_ms: Option<u64>,
     pub result_bytes_max: u64,
     pub on_owner_lost: OnOwnerLost,
     /// How many calls run at once; `None`: no limit.
@@ -148,6 +153,8 @@ impl Default for Rule {
             max_duration_ms: 3_600_000,
             poll_interval_ms: 2_000,
             input_timeout_ms: None,
+            on_input_timeout: OnInputTimeout::Fail,
+            input_reminder_ms: None,
             result_bytes_max: 32 << 20,
             on_owner_lost: OnOwnerLost::Resume,
             concurrency: None,

@@ -14,8 +14,8 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[tasks]\ngrace_windw = '2s'",
         "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
              [tasks]: mode, grace_window, companion_tools, companion_prefix, fallback_after, \
-             require_tasks, input, retention, max_duration, poll_interval, input_timeout, \
-             result_bytes_max, on_owner_lost, concurrency, queue, heartbeat, attach, \
+             require_tasks, input, retention, max_duration, poll_interval, input_reminder, \
+             input_timeout, on_input_timeout, result_bytes_max, on_owner_lost, concurrency, queue, heartbeat, attach, \
              attach_window, scopes, rules_file, rules",
     ),
     (
@@ -31,8 +31,8 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[[tools]]\nname = 'a'\n[[tools]]\nname = 'b'\nmod = 'auto'",
         "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
              name, mode, grace_window, fallback_after, require_tasks, input, retention, \
-             max_duration, poll_interval, input_timeout, result_bytes_max, on_owner_lost, \
-             concurrency, queue, heartbeat, attach, attach_window, scopes",
+             max_duration, poll_interval, input_reminder, input_timeout, on_input_timeout, \
+             result_bytes_max, on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, scopes",
     ),
     (
         "[[tools]]\nname = 'a'\nmode = 'sometimes'",

@@ -93,6 +93,7 @@ mod pass;
 mod policy;
 mod probes;
 mod questions;
+mod questions_left;
 mod queued;
 mod quotas;
 mod races;

@@ -18,6 +18,7 @@ use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
 use crate::task::state::{Status, Task};
 use crate::telemetry::recent;
@@ -162,7 +163,11 @@ impl OperatorTasks {
         let id = loaded.task.id;
         let answering = self
             .runner
-            .answer(loaded, answers, Forwarded::default())
+            .answer(
+                loaded,
+                answers,
+                (AnsweredBy::Operator, Forwarded::default()),
+            )
             .await;
         answering.map_err(|error| match error {
             AnswerError::Busy => NotDone::Unavailable("this replica takes no calls now".into()),

@@ -7,7 +7,8 @@ use crate::mcp::error::own_failure;
 use crate::mcp::json::Object;
 use crate::mcp::result::is_tool_error;
 use crate::task::id::Incarnation;
-use crate::task::state::{Leg, Outcome, Payload, Question, QuestionStage, Task};
+use crate::task::input_rule::AnsweredBy;
+use crate::task::state::{Leg, Outcome, Payload, Task};
 use crate::task::view::rfc3339;
 
 /// What the operator sees of a task beside its state.
@@ -142,10 +143,11 @@ fn timeline(task: &Task) -> Vec<Value> {
     events.extend(before_its_task.map(|began_ms| (began_ms, "the call began")));
     events.extend(task.sent_ms.map(|sent_ms| (sent_ms, "sent to the server")));
     events.extend(task.questions.iter().map(|question| {
-        let what = if is_open(question) {
-            "asked a question, which is open"
-        } else {
-            "asked a question"
+        let what = match (question.is_open(), question.answered_by) {
+            (true, _) => "asked a question, which is open",
+            (false, AnsweredBy::Client) => "asked a question",
+            (false, AnsweredBy::Operator) => "asked a question, which an operator answered",
+            (false, AnsweredBy::Rule) => "asked a question, which nobody answered: the rule did",
         };
         (question.asked_ms, what)
     }));
@@ -164,15 +166,6 @@ fn timeline(task: &Task) -> Vec<Value> {
     events
         .map(|(at_ms, what)| json!({"at": rfc3339(at_ms), "what": what}))
         .collect()
-}
-
-fn is_open(question: &Question) -> bool {
-    match question.stage {
-        QuestionStage::Open(_) => true,
-        QuestionStage::Answered(_) | QuestionStage::Delivered(_) | QuestionStage::Withdrawn => {
-            false
-        }
-    }
 }
 
 /// The arguments of the stored request. Not every call has one: a call that is never sent again is not stored.

@@ -17,6 +17,7 @@ use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::Task;
 use crate::telemetry::polls;
@@ -201,7 +202,10 @@ impl CallerTasks<'_> {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         from: Forwarded,
     ) -> Result<(), TaskError> {
-        let answered = self.runner.answer(task, answers, from).await;
+        let answered = self
+            .runner
+            .answer(task, answers, (AnsweredBy::Client, from))
+            .await;
         answered.map_err(|error| match error {
             AnswerError::Busy => TaskError::Busy,
             AnswerError::Gone => TaskError::Unknown,

@@ -101,6 +101,8 @@ impl Carrier {
             ttl_ms: terms.ttl_ms.max(rule.ttl_ms()),
             poll_interval_ms: rule.poll_interval_ms,
             input_timeout_ms: rule.input_timeout_ms,
+            on_input_timeout: rule.on_input_timeout.clone(),
+            input_reminder_ms: rule.input_reminder_ms,
             announced: terms.announced,
             listed: facts.listed,
             on_disconnect: terms.on_disconnect,

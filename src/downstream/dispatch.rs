@@ -26,7 +26,9 @@ use super::proxy::Proxy;
 use super::request_body::{ReadBody, read};
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
-use super::{companion, discover, endpoint, metadata, passthrough, related, sent, sessions, tools};
+use super::{
+    companion, discover, endpoint, metadata, passthrough, related, sent, sessions, tools, traced,
+};
 use crate::auth::challenge::Denied;
 use crate::auth::identity::Identity;
 use crate::mcp::error::RpcError;
@@ -34,6 +36,7 @@ use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
 use crate::room::SMALL;
 use crate::shares::Share;
+use crate::telemetry::traces::{self, SpanGuard};
 
 /// No answer takes longer: a timer must not be set to the end of time.
 const END_MAX: Duration = Duration::from_hours(24 * 30);
@@ -168,10 +171,24 @@ pub(super) async fn post(
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
+    if traces::are_on() {
+        return Box::pin(traced::post(proxy, parts, body, message)).await;
+    }
+    answered(proxy, parts, body, message, None).await
+}
+
+/// The same, once the trace of the message is known.
+pub(super) async fn answered(
+    proxy: &Arc<Proxy>,
+    parts: Box<Parts>,
+    body: &Bytes,
+    message: Inbound<'_>,
+    span: Option<SpanGuard>,
+) -> Response<Body> {
     let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
     let by = proxy.requester(&parts, era);
     let line = AccessLine::begin(proxy, &parts, &message);
-    let asked = Asked::begin(&parts, &message, era);
+    let asked = Asked::begin(&parts, &message, era, span);
     let response = match era {
         Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,
         Era::Modern => modern(proxy, &by, parts, body, message).await,

@@ -10,5 +10,6 @@ pub mod policy;
 pub mod recovery;
 pub mod state;
 pub mod ticket;
+pub mod trace;
 pub mod view;
 pub mod view_2025;

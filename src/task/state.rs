@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::id::{Caller, Fence, Incarnation, TaskId};
 use super::policy::OnOwnerLost;
+use super::trace::TaskTrace;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
 /// The durable record of one call.
@@ -110,6 +111,9 @@ pub struct Task {
     /// Set for a call with a log: its client reads the log, and never hears of a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<Box<LogTerms>>,
+    /// Set for a call whose trace is recorded. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<TaskTrace>>,
 }
 
 /// The five statuses of the specification (tasks.md, Task Status).
@@ -232,6 +236,9 @@ pub struct Question {
     /// when the run that asked is over: the next run may use the name again.
     pub origin: Box<str>,
     pub asked_ms: u64,
+    /// Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_ms: Option<u64>,
     pub stage: QuestionStage,
 }
 

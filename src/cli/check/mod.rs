@@ -12,7 +12,7 @@ use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::table::{printable, table};
-use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, tls_files};
+use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, check_traces, tls_files};
 use crate::config::warnings::{name, warnings, without_tools};
 use crate::config::{
     CompanionSettings, Config, Location, StoreSettings, TelemetrySettings, TransportChoice,
@@ -25,8 +25,14 @@ use crate::tls;
 
 pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandFailure> {
     let runtime = runtime()?;
-    let (inspection, store, auth) = runtime
-        .block_on(async { tokio::join!(inspect(config), check_store(config), check_auth(config)) });
+    let (inspection, store, auth, traces) = runtime.block_on(async {
+        tokio::join!(
+            inspect(config),
+            check_store(config),
+            check_auth(config),
+            check_traces(config)
+        )
+    });
     // Do not wait for a file system or a name server that hangs.
     runtime.shutdown_background();
     let certificate = tls_files(config).map(|files| {
@@ -36,7 +42,7 @@ pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandF
     });
     let report = report(
         config,
-        auth,
+        (auth, traces),
         certificate,
         store.map_err(|e| e.to_string()),
         inspection.as_ref().map_err(String::as_str),
@@ -69,7 +75,7 @@ struct Report {
 /// The report, from all findings.
 fn report(
     config: &Config,
-    auth: Vec<Result<String, String>>,
+    (auth, traces): (Vec<Result<String, String>>, Option<Result<String, String>>),
     certificate: Option<Result<(), String>>,
     store: Result<StoreFound, String>,
     inspection: Result<&Inspection, &str>,
@@ -119,6 +125,14 @@ fn report(
         verdicts.push(("concurrency", Ok(limited(limit, "all calls together"))));
     }
 
+    let (traces, without_traces) = match traces {
+        Some(Ok(text)) => (Some(("traces", Ok(text))), None),
+        // Without its collector raincheck works as well.
+        Some(Err(text)) => (None, Some(("traces", text))),
+        None => (None, None),
+    };
+    verdicts.extend(traces);
+
     let good = verdicts.iter().all(|(_, verdict)| verdict.is_ok());
     let mut rows: Vec<_> = verdicts
         .into_iter()
@@ -130,7 +144,8 @@ fn report(
     let warn = |(subject, text): (&str, String)| ["warn".to_owned(), subject.to_owned(), text];
     let found_tools = inspection.map_or(&[][..], |found| &found.tools);
     let without = without_tools(&config.rules, found_tools).map(|text| ("tools", text));
-    rows.extend(warnings(config).chain(without).map(warn));
+    let further = warnings(config).chain(without).chain(without_traces);
+    rows.extend(further.map(warn));
     let mut text = table(&rows);
     let tools = tool_rows(&config.rules, found_tools);
     if inspection.is_ok() {

@@ -24,6 +24,7 @@ pub(super) fn ask(
         key,
         origin,
         asked_ms: now_ms,
+        answered_ms: None,
         stage: QuestionStage::Open(request),
     });
     Ok(None)
@@ -59,6 +60,7 @@ pub(super) fn ask_round(
             key,
             origin,
             asked_ms: now_ms,
+            answered_ms: None,
             stage,
         });
     }

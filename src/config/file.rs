@@ -11,7 +11,7 @@ use super::file_auth::Auth;
 use super::file_store::Store;
 use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
-use super::scalar::{Size, list, names, optional, optional_list, scalar};
+use super::scalar::{Size, Value, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
 use super::settings::{CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice};
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
@@ -145,11 +145,6 @@ impl Default for Upstream {
         }
     }
 }
-
-/// The value of a variable or a header. It may be a secret.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
 
 /// The terms for every tool. A missing term is as in [`Rule::default`](crate::task::policy::Rule).
 #[derive(Debug, Default, Deserialize)]

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::file::Value;
 use super::ratio::Ratio;
-use super::scalar::{optional, scalar};
+use super::scalar::{Value, optional, scalar};
 use super::settings::LogFormat;
 
 #[derive(Debug, Deserialize)]

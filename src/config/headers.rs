@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use hyper::header::{HeaderName, HeaderValue};
 
-use super::file;
 use super::problem::Problem;
+use super::scalar::Value;
 use super::secret::Secret;
 use super::settings::Header;
 
@@ -32,10 +32,7 @@ const RESERVED: [&str; 18] = [
 ];
 
 /// `section` is where they are written.
-pub(super) fn of(
-    section: &str,
-    written: &BTreeMap<String, file::Value>,
-) -> Result<Vec<Header>, Problem> {
+pub(super) fn of(section: &str, written: &BTreeMap<String, Value>) -> Result<Vec<Header>, Problem> {
     written
         .iter()
         .map(|(name, value)| header(section, name, &value.0))

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use super::file::{File, Value};
+use super::file::File;
 use super::problem::Problem;
+use super::scalar::Value;
 use super::secret::Secret;
 
 /// The largest file that may hold a secret.

@@ -26,9 +26,8 @@ use super::proxy::Proxy;
 use super::request_body::{ReadBody, read};
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
-use super::{
-    companion, discover, endpoint, metadata, passthrough, related, sent, sessions, tools, traced,
-};
+use super::traced::{self, Traced};
+use super::{companion, discover, endpoint, metadata, passthrough, related, sent, sessions, tools};
 use crate::auth::challenge::Denied;
 use crate::auth::identity::Identity;
 use crate::mcp::error::RpcError;
@@ -172,13 +171,29 @@ pub(super) async fn post(
     message: Inbound<'_>,
 ) -> Response<Body> {
     if traces::are_on() {
-        return Box::pin(traced::post(proxy, parts, body, message)).await;
+        return Box::pin(traced_post(proxy, parts, body, message)).await;
     }
     answered(proxy, parts, body, message, None).await
 }
 
+/// The same, where spans are made.
+async fn traced_post(
+    proxy: &Arc<Proxy>,
+    mut parts: Box<Parts>,
+    body: &Bytes,
+    message: Inbound<'_>,
+) -> Response<Body> {
+    let Traced { edited, span } = traced::begin(&mut parts, body, &message);
+    let Some(edited) = edited else {
+        return answered(proxy, parts, body, message, span).await;
+    };
+    drop(message);
+    let message = Inbound::read(&edited);
+    answered(proxy, parts, &edited, message, span).await
+}
+
 /// The same, once the trace of the message is known.
-pub(super) async fn answered(
+async fn answered(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
     body: &Bytes,

@@ -3,16 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::Response;
 use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 
-use super::body::Body;
-use super::dispatch::answered;
 use super::inbound::envelope::era_by_headers;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Piped;
-use super::proxy::Proxy;
 use super::related::forget_length;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::string;
@@ -23,37 +19,42 @@ use crate::telemetry::traces::{RequestTerms, SpanGuard, Tracing};
 /// What another reader could read differently. The message of such a request stays as it is.
 const READ: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 
-/// Answers a message, and tells its span. A message that is no request has none.
-pub(super) async fn post(
-    proxy: &Arc<Proxy>,
-    mut parts: Box<Parts>,
-    body: &Bytes,
-    message: Inbound<'_>,
-) -> Response<Body> {
-    let (span, context) = match tracing(&parts, &message) {
-        Tracing::Untouched => return answered(proxy, parts, body, message, None).await,
+/// What becomes of a message whose trace is known.
+pub(super) struct Traced {
+    /// The message, with the trace in it. `None`: it stays as it is.
+    pub(super) edited: Option<Bytes>,
+    /// Ends the span of the request.
+    pub(super) span: Option<SpanGuard>,
+}
+
+/// Begins the span of a request, and tells the server of its trace. A message that is no request has none.
+pub(super) fn begin(parts: &mut Parts, body: &Bytes, message: &Inbound<'_>) -> Traced {
+    let (span, context) = match tracing(parts, message) {
+        Tracing::Untouched => {
+            return Traced {
+                edited: None,
+                span: None,
+            };
+        }
         Tracing::LeftOut(context) => (None, context),
         Tracing::Recorded(span) => {
             let context = span.context();
             (Some(span), context)
         }
     };
-    let guard = span.clone().map(SpanGuard::new);
-    if let Some(span) = span {
-        parts.extensions.insert(span);
+    if let Some(span) = &span {
+        parts.extensions.insert(Arc::clone(span));
     }
     context.set_headers(&mut parts.headers);
     let text = std::str::from_utf8(body).unwrap_or_default();
-    match context.in_message(text) {
-        Ok(edited) => {
-            drop(message);
-            forget_length(&mut parts.headers);
-            let edited = Bytes::from(edited);
-            let message = Inbound::read(&edited);
-            answered(proxy, parts, &edited, message, guard).await
-        }
-        // The params are no object: the headers say enough.
-        Err(_) => answered(proxy, parts, body, message, guard).await,
+    // Where the params are no object, the headers say enough.
+    let edited = context.in_message(text).ok().map(Bytes::from);
+    if edited.is_some() {
+        forget_length(&mut parts.headers);
+    }
+    Traced {
+        edited,
+        span: span.map(SpanGuard::new),
     }
 }
 

@@ -72,10 +72,13 @@ struct Report {
     good: bool,
 }
 
+/// What was found out, or what is wrong.
+type Finding = Result<String, String>;
+
 /// The report, from all findings.
 fn report(
     config: &Config,
-    (auth, traces): (Vec<Result<String, String>>, Option<Result<String, String>>),
+    (auth, traces): (Vec<Finding>, Option<Finding>),
     certificate: Option<Result<(), String>>,
     store: Result<StoreFound, String>,
     inspection: Result<&Inspection, &str>,
@@ -125,13 +128,8 @@ fn report(
         verdicts.push(("concurrency", Ok(limited(limit, "all calls together"))));
     }
 
-    let (traces, without_traces) = match traces {
-        Some(Ok(text)) => (Some(("traces", Ok(text))), None),
-        // Without its collector raincheck works as well.
-        Some(Err(text)) => (None, Some(("traces", text))),
-        None => (None, None),
-    };
-    verdicts.extend(traces);
+    let [traces, without_traces] = of_traces(traces);
+    verdicts.extend(traces.map(|(subject, text)| (subject, Ok(text))));
 
     let good = verdicts.iter().all(|(_, verdict)| verdict.is_ok());
     let mut rows: Vec<_> = verdicts
@@ -156,6 +154,15 @@ fn report(
         json: as_json(good, &rows, &tools),
         text,
         good,
+    }
+}
+
+/// Where spans go: as a verdict, or, because raincheck works as well without its collector, as a warning.
+fn of_traces(found: Option<Finding>) -> [Option<(&'static str, String)>; 2] {
+    match found {
+        Some(Ok(text)) => [Some(("traces", text)), None],
+        Some(Err(text)) => [None, Some(("traces", text))],
+        None => [None, None],
     }
 }
 

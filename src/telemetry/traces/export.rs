@@ -13,8 +13,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::otlp;
 use super::span::Span;
-use super::{SpanQueue, otlp};
+use super::tracer::SpanQueue;
 use crate::http_address::HttpAddress;
 use crate::telemetry::metrics::METRICS;
 
@@ -76,7 +77,7 @@ pub async fn export(
             state.send(&collector, &mut batch).await;
         }
     };
-    let _: Option<()> = stop.run_until_cancelled(exporting).await;
+    let _: Option<()> = Box::pin(stop.run_until_cancelled(exporting)).await;
     let until = Instant::now() + last;
     loop {
         // What came meanwhile goes along.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::span::{Span, SpanKind, cut};
-use super::{are_on, is_sampled, random, tell};
+use super::tracer::{are_on, is_sampled, random, tell};
 use crate::clock::wall_ns;
 use crate::mcp::trace_context::{SpanId, TraceContext, TraceId};
 use crate::task::state::Task;

@@ -3,7 +3,7 @@
 
 use super::request::whole;
 use super::span::{Span, SpanKind};
-use super::{are_on, random, tell};
+use super::tracer::{are_on, random, tell};
 use crate::mcp::error::own_failure;
 use crate::mcp::result::error_code;
 use crate::task::state::{Outcome, Question, Task};

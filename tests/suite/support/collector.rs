@@ -209,9 +209,11 @@ impl Collector {
         let named = |got: &Got| got.spans.iter().filter(|span| span.name == name).count();
         let sentence = format!("{count} spans {name:?}");
         let event = got.wait_for(|got| named(got) >= count);
-        let come = within(PATIENCE, &sentence, event).await;
-        let spans = come.unwrap().spans.clone();
-        spans
+        within(PATIENCE, &sentence, event)
+            .await
+            .unwrap()
+            .spans
+            .clone()
     }
 
     /// Waits for an export, whatever it was answered with.

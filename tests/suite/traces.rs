@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::stdio_front::{Launched, modern};
 use crate::support::client::Request;
 use crate::support::collector::{Collector, Span, only};
 use crate::support::pair::{Pair, SEAL_KEY};
@@ -20,6 +21,7 @@ in_both_eras!(
     no_argument_no_result_and_no_secret_gets_into_a_span,
     the_last_spans_go_out_with_the_process,
     the_usual_variables_are_enough,
+    a_client_on_a_pipe_is_traced_too,
 );
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -299,6 +301,23 @@ async fn the_usual_variables_are_enough(era: Era) {
     assert_eq!(collector.got().headers[0]["x-key"], "b4e1 c0de");
     rig.proxy.until_said("OTEL_METRICS_EXPORTER: ", 1).await;
     assert!(!rig.proxy.log().contains("b4e1"), "{}", rig.proxy.log());
+}
+
+async fn a_client_on_a_pipe_is_traced_too(era: Era) {
+    let collector = Collector::start().await;
+    let upstream = Upstream::start(era).await;
+    let config = collector.of(Config::auto("10s"));
+    let mut front = Launched::with(&["--upstream", &upstream.url()], &config);
+    for tool in ["fail", "echo"] {
+        let params = modern(json!({"name": tool, "arguments": {}}));
+        front.request(json!(tool), "tools/call", params).await;
+    }
+    let spans = collector.until("tools/call echo", 2).await;
+    let failed = only(&spans, "tools/call fail", SERVER);
+    assert_eq!(failed.said("error.type"), "tool_error");
+    let call = only(&spans, "tools/call echo", SERVER);
+    assert_eq!(call.said("network.transport"), "pipe");
+    assert_eq!(call.said("error.type"), "");
 }
 
 #[tokio::test]

@@ -124,3 +124,89 @@ fn child(trace: &TaskTrace, name: &str, (from_ms, to_ms): (u64, u64)) -> Span {
 fn ns(ms: u64) -> u64 {
     ms.saturating_mul(1_000_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::mcp::trace_context::HexId;
+    use crate::task::machine::tests::task;
+    use crate::task::state::{Leg, QuestionStage};
+
+    fn traced() -> Task {
+        Task {
+            began_ms: Some(1_000),
+            created_ms: 1_000,
+            sent_ms: Some(1_500),
+            trace: Some(Box::new(TaskTrace {
+                trace: HexId::from_bytes([1; 16]),
+                span: HexId::from_bytes([2; 8]),
+                parent: Some(HexId::from_bytes([3; 8])),
+                sent: HexId::from_bytes([4; 8]),
+                state: None,
+                request: "7".into(),
+                version: "2026-07-28".into(),
+                sent_ms: None,
+                is_piped: false,
+            })),
+            ..task(Leg::Sent(1), true)
+        }
+    }
+
+    fn asked(key: &str, asked_ms: u64, answered_ms: Option<u64>) -> Question {
+        Question {
+            key: key.into(),
+            origin: "".into(),
+            asked_ms,
+            answered_ms,
+            stage: QuestionStage::Open(RawValue::NULL.to_owned()),
+        }
+    }
+
+    fn times(span: &Span) -> (&str, u64, u64) {
+        let ms = |ns: u64| ns / 1_000_000;
+        (&span.name, ms(span.begin_ns), ms(span.end_ns))
+    }
+
+    #[test]
+    fn the_record_tells_the_whole_call() {
+        let mut before = traced();
+        before.questions = vec![asked("a", 1_600, Some(1_700)), asked("b", 1_800, None)];
+        let mut after = traced();
+        after.updated_ms = 2_000;
+        after.outcome = Some(Outcome::Cancelled);
+        let trace = after.trace.clone().unwrap();
+        let words = ["cancelled", "", ""];
+        let told = spans(Some(&before), &after, &trace, words);
+        let found: Vec<_> = told.iter().map(times).collect();
+        assert_eq!(
+            found,
+            [
+                ("tools/call tool", 1_000, 2_000),
+                ("queue", 1_000, 1_500),
+                ("tools/call tool", 1_500, 2_000),
+                ("input", 1_600, 1_700),
+                // Nobody answered: it was waited for to the end.
+                ("input", 1_800, 2_000),
+            ]
+        );
+        assert!(told[0].is_error && told[0].id == trace.span);
+        assert!(told[1..].iter().all(|it| it.parent == Some(trace.span)));
+        assert_eq!(told[2].id, trace.sent);
+    }
+
+    #[test]
+    fn a_call_that_was_never_sent_was_only_waiting() {
+        let mut after = traced();
+        (after.sent_ms, after.leg, after.updated_ms) = (None, Leg::Queued, 3_000);
+        after.outcome = Some(Outcome::Cancelled);
+        let trace = after.trace.clone().unwrap();
+        let told = spans(None, &after, &trace, ["cancelled", "", ""]);
+        let found: Vec<_> = told.iter().map(times).collect();
+        assert_eq!(
+            found,
+            [("tools/call tool", 1_000, 3_000), ("queue", 1_000, 3_000)]
+        );
+    }
+}

@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn what_the_params_say_counts_before_the_headers() {
         let mut headers = HeaderMap::new();
-        let other = PARENT_TEXT.replace("b7", "a1");
+        let other = PARENT_TEXT.replacen("b7ad", "a1ad", 1);
         headers.insert(TRACEPARENT, other.parse().unwrap());
         let params = format!(r#"{{"_meta":{{"traceparent":"{PARENT_TEXT}"}}}}"#);
         let params = Object::parse(&params).unwrap();

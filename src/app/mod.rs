@@ -21,6 +21,7 @@ mod reload;
 mod seal_keys;
 mod slots;
 mod store;
+mod traces;
 mod upstream;
 
 use admin::Admin;
@@ -35,6 +36,8 @@ pub use reload::Reload;
 use reload::ReloadedFiles;
 use store::open;
 pub use store::{OtherReplicas, StoreFound, check as check_store};
+use traces::Traces;
+pub use traces::check as check_traces;
 pub use upstream::settings as upstream_settings;
 
 use crate::admin::drain::Drain;
@@ -92,6 +95,7 @@ pub struct App {
     /// The background jobs of the parts.
     services: TaskTracker,
     stop: CancellationToken,
+    traces: Traces,
 }
 
 impl App {
@@ -117,6 +121,7 @@ impl App {
         open_files: Option<u64>,
     ) -> Result<Self, AppError> {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
+        let traces = Traces::begin(&config)?;
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
         let further = config.auth.credential_headers.iter().cloned();
@@ -179,6 +184,7 @@ impl App {
             reload,
             services,
             stop,
+            traces,
         })
     }
 
@@ -275,6 +281,7 @@ impl App {
         drop(proxy);
         self.services.close();
         let _ = timeout(LAST_SERVICES, self.services.wait()).await;
+        self.traces.finish().await;
         if let Some(embedded) = self.embedded {
             embedded.close().await;
         }

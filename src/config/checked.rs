@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use ipnet::IpNet;
-use tracing::level_filters::LevelFilter;
 
 use super::common::{PERMITS_MAX, positive, tls};
 use super::host::Host;
@@ -16,11 +15,13 @@ use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
     AdminSettings, Config, CredentialUse, DrainSettings, EraChoice, LimitSettings, ListenSettings,
-    Location, LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, TelemetrySettings,
-    TransportChoice, UpstreamSettings,
+    Location, LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, TransportChoice,
+    UpstreamSettings,
 };
 use super::source::Source;
-use super::{auth, companion, credentials, file, ignored, public, rules, store, unused, wrapped};
+use super::{
+    auth, companion, credentials, file, ignored, public, rules, store, telemetry, unused, wrapped,
+};
 
 impl Config {
     pub(super) fn check(
@@ -46,17 +47,18 @@ impl Config {
         if !for_one_client {
             rules::scopes_can_be_had(&rules, &auth)?;
         }
+        let replica = replica(file.replica, host)?;
         credentials::fit(&auth, &upstream, !for_one_client)?;
         Ok(Self {
             store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks)?,
             rules,
-            replica: replica(file.replica, host)?,
             drain: drain(file.drain, &admin)?,
             admin,
             auth,
             limits: LimitSettings::try_from(file.limits)?,
-            telemetry: TelemetrySettings::try_from(file.telemetry)?,
+            telemetry: telemetry::telemetry(file.telemetry, environment, &replica)?,
+            replica,
             listen,
             upstream,
             unused,
@@ -393,34 +395,6 @@ impl TryFrom<file::Limits> for LimitSettings {
 /// One caller may have half of what there is, and everything where that is one.
 pub fn half(all: usize) -> usize {
     (all / 2).max(1)
-}
-
-impl TryFrom<file::Telemetry> for TelemetrySettings {
-    type Error = Problem;
-
-    fn try_from(file: file::Telemetry) -> Result<Self, Problem> {
-        if !file.log.split(',').all(|part| is_log_filter(part.trim())) {
-            let text = format!(
-                "{:?} is not a log filter; write \"error\", \"warn\", \"info\", \"debug\", \
-                 \"trace\", \"off\" or \"info,raincheck=debug\"",
-                file.log
-            );
-            return Err(Problem::new("telemetry.log", text));
-        }
-        Ok(Self {
-            log: file.log,
-            format: file.format,
-            access_log: file.access_log,
-        })
-    }
-}
-
-/// Whether this is a level, or a module with a level. A module alone would silence all other modules.
-fn is_log_filter(part: &str) -> bool {
-    let (module, level) = part.split_once('=').unwrap_or(("any", part));
-    let is_path = |c: char| c.is_ascii_alphanumeric() || "_:-".contains(c);
-    let names_module = !module.is_empty() && module.chars().all(is_path);
-    names_module && !level.is_empty() && level.parse::<LevelFilter>().is_ok()
 }
 
 impl FromText for NativeTasks {

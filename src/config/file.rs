@@ -9,12 +9,11 @@ use serde::Deserialize;
 
 use super::file_auth::Auth;
 use super::file_store::Store;
+use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
-use super::scalar::{Size, list, names, optional, optional_list, scalar};
+use super::scalar::{Size, Value, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
-use super::settings::{
-    CredentialUse, EraChoice, LogFormat, NativeTasks, SessionUse, TransportChoice,
-};
+use super::settings::{CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice};
 use crate::task::input_rule::OnInputTimeout;
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
@@ -147,11 +146,6 @@ impl Default for Upstream {
         }
     }
 }
-
-/// The value of a variable or a header. It may be a secret.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
 
 /// The terms for every tool. A missing term is as in [`Rule::default`](crate::task::policy::Rule).
 #[derive(Debug, Default, Deserialize)]
@@ -424,27 +418,6 @@ impl Default for Limits {
             tasks_per_caller: 1_000_000,
             task_bytes: Size(4 << 30),
             task_bytes_per_caller: Size(1 << 30),
-        }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Telemetry {
-    #[serde(deserialize_with = "scalar")]
-    pub(super) log: String,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) format: LogFormat,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) access_log: bool,
-}
-
-impl Default for Telemetry {
-    fn default() -> Self {
-        Self {
-            log: "info".into(),
-            format: LogFormat::Text,
-            access_log: false,
         }
     }
 }

@@ -14,6 +14,7 @@ mod duration;
 mod file;
 mod file_auth;
 mod file_store;
+mod file_telemetry;
 mod file_tls;
 mod fingerprints;
 mod headers;
@@ -21,8 +22,10 @@ mod host;
 mod ignored;
 mod layer;
 pub mod load;
+mod otel;
 mod problem;
 mod public;
+mod ratio;
 mod rules;
 mod rules_file;
 mod scalar;
@@ -34,6 +37,8 @@ mod settings;
 mod show;
 mod source;
 mod store;
+mod telemetry;
+mod traces;
 mod unix;
 mod unused;
 pub mod warnings;
@@ -43,13 +48,14 @@ pub use changes::Change;
 pub use checked::half;
 pub use duration::duration_text;
 pub use problem::ConfigError;
+pub use ratio::Ratio;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
     AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, Config, CredentialUse,
     DrainSettings, EraChoice, Header, JwtSettings, LimitSettings, ListenSettings, Location,
     LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, StoreSettings, StoreTls,
-    TelemetrySettings, TransportChoice, UpstreamCredentials, UpstreamSettings, UpstreamTls,
-    WaitSettings,
+    TelemetrySettings, TraceSettings, TransportChoice, UpstreamCredentials, UpstreamSettings,
+    UpstreamTls, WaitSettings,
 };
 pub use unix::Socket;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
 use super::duration;
@@ -159,6 +160,11 @@ impl FromText for Duration {
         duration::duration(text)
     }
 }
+
+/// The value of a variable or a header. It may be a secret.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,5 +35,6 @@ mod strict;
 mod subscriptions;
 pub mod tasks;
 mod tools;
+mod traced;
 
 pub use proxy::{FairShares, LiveSettings, Proxy, Settings};

@@ -16,4 +16,5 @@ pub mod scan;
 pub mod sse;
 pub mod tasks_2025;
 pub mod tools;
+pub mod trace_context;
 pub mod version;

@@ -16,6 +16,7 @@ use crate::task::policy::Rule;
 use crate::task::state::Task;
 use crate::task::ticket::Ticket;
 use crate::task::view;
+use crate::telemetry::traces::RequestSpan;
 use crate::upstream::UpstreamRequest;
 
 /// One call as the downstream hands it over.
@@ -42,6 +43,8 @@ pub struct CallSpec {
     pub listed: bool,
     /// The session of the client, if any replica takes the answers to its questions.
     pub session: Option<[u8; 16]>,
+    /// The span of the client's request, where its trace is recorded.
+    pub span: Option<Arc<RequestSpan>>,
 }
 
 /// What is sent to the server, and under which rule: all that a call with a record needs.
@@ -62,13 +65,18 @@ pub(super) struct CallFacts {
     pub(super) repeatable: bool,
     pub(super) listed: bool,
     pub(super) session: Option<[u8; 16]>,
+    pub(super) span: Option<Arc<RequestSpan>>,
 }
 
 impl CallSpec {
     pub(super) fn split(self) -> (ServerCall, CallFacts) {
+        let outgoing = match &self.span {
+            Some(span) => self.outgoing.traced(&span.to_server()),
+            None => self.outgoing,
+        };
         let server = ServerCall {
             era: self.era,
-            outgoing: self.outgoing,
+            outgoing,
             rule: self.rule,
         };
         let facts = CallFacts {
@@ -79,6 +87,7 @@ impl CallSpec {
             repeatable: self.repeatable,
             listed: self.listed,
             session: self.session,
+            span: self.span,
         };
         (server, facts)
     }

@@ -186,6 +186,8 @@ mod tests {
         );
         assert_eq!(task.sent_ms, Some(task.created_ms + 1000));
         assert_eq!(task.input_wait_ms, 1000);
+        let answered_ms = task.questions[0].answered_ms;
+        assert_eq!(answered_ms, Some(task.created_ms + 3000));
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod policy;
 pub mod recovery;
 pub mod state;
 pub mod ticket;
+pub mod trace;
 pub mod unanswered;
 pub mod view;
 pub mod view_2025;

@@ -15,6 +15,7 @@ use super::input_rule::{AnsweredBy, OnInputTimeout};
 use super::log_terms::LogTerms;
 use super::on_disconnect::OnDisconnect;
 use super::policy::OnOwnerLost;
+use super::trace::TaskTrace;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
 /// The durable record of one call.
@@ -120,6 +121,9 @@ pub struct Task {
     /// Set for a call with a log: its client reads the log, and never hears of a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<Box<LogTerms>>,
+    /// Set for a call whose trace is recorded. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<TaskTrace>>,
 }
 
 /// The five statuses of the specification (tasks.md, Task Status).
@@ -196,6 +200,9 @@ pub struct Question {
     /// Counts once the question is answered.
     #[serde(default, skip_serializing_if = "AnsweredBy::is_client")]
     pub answered_by: AnsweredBy,
+    /// Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_ms: Option<u64>,
     pub stage: QuestionStage,
 }
 

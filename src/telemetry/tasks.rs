@@ -6,6 +6,7 @@ use super::events;
 use super::metrics::METRICS;
 use super::seconds::seconds;
 use super::tool::with_label;
+use super::traces;
 use crate::mcp::error::own_failure;
 use crate::mcp::result::is_tool_error;
 use crate::task::change::{TaskChange, changes};
@@ -20,11 +21,11 @@ pub fn committed(before: Option<&Task>, after: &Task) {
             .as_ref()
             .filter(|_| change == TaskChange::Ended);
         events::happened(change, after, ending.map(words).map(<[&str; 3]>::from));
-        report(change, after);
+        report(change, before, after);
     }
 }
 
-fn report(change: TaskChange, task: &Task) {
+fn report(change: TaskChange, before: Option<&Task>, task: &Task) {
     let metrics = &METRICS.tasks;
     match change {
         TaskChange::Created => debug!(task = ?task.id, tool = %task.name, "task recorded"),
@@ -78,15 +79,17 @@ fn report(change: TaskChange, task: &Task) {
         }
         TaskChange::TakenOver => {
             metrics.takeovers.inc();
+            traces::tasks::taken_over(task);
             info!(task = ?task.id, tool = %task.name, "the call of a lost owner is carried on");
         }
-        TaskChange::Ended => ended(task),
+        TaskChange::Ended => ended(before, task),
     }
 }
 
-fn ended(task: &Task) {
+fn ended(before: Option<&Task>, task: &Task) {
     let Some(outcome) = &task.outcome else { return };
     let (word, reason, effect) = words(outcome);
+    traces::tasks::ended(before, task, [word, reason, effect]);
     // The metric counts the life of the task, which its clients poll; the line says how long the call took.
     let life = seconds(task.updated_ms.saturating_sub(task.created_ms));
     let took = seconds(task.call_took_ms(task.updated_ms));

@@ -415,5 +415,6 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         outcome: None,
         must_tell: false,
         log: None,
+        trace: None,
     }
 }

@@ -163,5 +163,6 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         repeatable: false,
         listed: false,
         session: None,
+        span: None,
     }
 }

@@ -116,6 +116,7 @@ mod stdio_memory;
 mod stdio_sessions;
 mod store_down;
 mod strict;
+mod traces;
 mod unanswered;
 mod unhurried;
 mod unread;

@@ -13,7 +13,7 @@ fn report(
         file,
         others: OtherReplicas::Same,
     });
-    super::report(config, Vec::new(), certificate, store, inspection)
+    super::report(config, (Vec::new(), None), certificate, store, inspection)
 }
 use crate::config::load::{Flags, load};
 

@@ -12,6 +12,7 @@ use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
 use crate::task::policy::Rules;
+use crate::telemetry::traces::RequestSpan;
 use crate::upstream::Credentials;
 
 /// The client behind one request. It is read once, so that no part that answers reads the same headers in a way of
@@ -43,6 +44,8 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) is_piped: bool,
     /// What the `Idempotency-Key` header says.
     pub(in crate::downstream) idempotency_key: KeyHeader,
+    /// The span of the request, where its trace is recorded.
+    pub(in crate::downstream) span: Option<Arc<RequestSpan>>,
 }
 
 /// In the extensions of a request: its client has no connection that could be dropped without it.
@@ -92,6 +95,7 @@ impl Requester {
             takes_large_events: takes_large_events(headers),
             is_piped: parts.extensions.get::<Piped>().is_some(),
             idempotency_key: key_header(headers),
+            span: parts.extensions.get::<Arc<RequestSpan>>().cloned(),
         }
     }
 

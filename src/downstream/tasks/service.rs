@@ -12,6 +12,7 @@ use futures_util::stream::{self, StreamExt as _};
 use serde_json::value::RawValue;
 
 use super::cursor::{Position, in_order};
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
@@ -21,6 +22,7 @@ use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::Task;
 use crate::telemetry::polls;
+use crate::telemetry::traces::RequestSpan;
 use crate::upstream::Forwarded;
 
 /// The largest answer to a question. A larger one is refused before it reaches the store.
@@ -93,6 +95,8 @@ pub(in crate::downstream) struct Page {
 pub(in crate::downstream) struct CallerTasks<'a> {
     runner: &'a Arc<Runner>,
     caller: &'a Caller,
+    /// The span of the request for a task.
+    span: Option<&'a RequestSpan>,
 }
 
 impl Proxy {
@@ -100,6 +104,15 @@ impl Proxy {
         CallerTasks {
             runner: &self.runner,
             caller,
+            span: None,
+        }
+    }
+
+    /// The tasks of the one who sends a request about a task.
+    pub(in crate::downstream) fn tasks_for<'a>(&'a self, by: &'a Requester) -> CallerTasks<'a> {
+        CallerTasks {
+            span: by.span.as_deref(),
+            ..self.tasks_of(&by.caller)
         }
     }
 }
@@ -144,6 +157,9 @@ impl CallerTasks<'_> {
 
     /// Notes for operators that the client is told the state of this task.
     pub(in crate::downstream) fn polled(self, task: &Task) {
+        if let Some(span) = self.span {
+            span.about(task);
+        }
         polls::polled(task, self.runner.ledger().now_ms());
     }
 

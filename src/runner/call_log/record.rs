@@ -312,5 +312,6 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         outcome: None,
         must_tell: false,
         log: Some(Box::new(terms)),
+        trace: None,
     }
 }

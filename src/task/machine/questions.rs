@@ -29,6 +29,7 @@ pub(super) fn ask(
         asked_ms: now_ms,
         reminded: false,
         answered_by: AnsweredBy::Client,
+        answered_ms: None,
         stage: QuestionStage::Open(request),
     });
     Ok(None)
@@ -66,6 +67,7 @@ pub(super) fn ask_round(
             asked_ms: now_ms,
             reminded: false,
             answered_by: AnsweredBy::Client,
+            answered_ms: None,
             stage,
         });
     }

@@ -19,6 +19,7 @@ pub(crate) struct Config {
     rest: String,
     kept: String,
     store: Store,
+    environment: Vec<(String, String)>,
     /// Where the first process crashes, see `src/failpoint.rs`.
     pub(crate) crash: Option<String>,
 }
@@ -52,6 +53,7 @@ impl Config {
             rest: String::new(),
             kept: String::new(),
             store: Store::Memory,
+            environment: Vec::new(),
             crash: None,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
@@ -72,6 +74,12 @@ impl Config {
     /// A whole section.
     pub(crate) fn section(mut self, name: &str, lines: &str) -> Self {
         writeln!(self.rest, "[{name}]\n{lines}").unwrap();
+        self
+    }
+
+    /// A variable of the process's environment.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -357,6 +365,7 @@ pub(crate) fn command(
         .args(["--store", &store])
         .args(["--listen", &address.to_string()])
         .env("XDG_STATE_HOME", directory.path())
+        .envs(config.environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log);

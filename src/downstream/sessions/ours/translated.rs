@@ -207,6 +207,7 @@ impl TranslatedRequest {
             repeatable: self.repeatable,
             listed: self.by.has_credentials,
             session: None,
+            span: self.by.span.clone(),
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn get(
     by: &Requester,
     params: &Object<'_>,
 ) -> Result<String, Refusal> {
-    let tasks = proxy.tasks_of(&by.caller);
+    let tasks = proxy.tasks_for(by);
     let task = tasks.get(task_id(params)?).await?.task;
     if task.is_ended() {
         delivery::ended(proxy, by, task.id);
@@ -32,7 +32,7 @@ pub(super) async fn cancel(
     by: &Requester,
     params: &Object<'_>,
 ) -> Result<String, Refusal> {
-    let tasks = proxy.tasks_of(&by.caller);
+    let tasks = proxy.tasks_for(by);
     match tasks.cancel(task_id(params)?).await? {
         CancelOutcome::Cancelled(task) => {
             Ok(view_2025::task(&task, proxy.runner.ledger().now_ms()))

@@ -378,6 +378,10 @@ impl TryFrom<file::Limits> for LimitSettings {
                 .unwrap_or_else(|| half(file.connections)),
             header_timeout: file.header_timeout,
             listen_task_ids: file.listen_task_ids,
+            held_polls: file
+                .held_polls
+                .unwrap_or_else(|| half(file.connections))
+                .min(PERMITS_MAX),
             tasks: Quota {
                 entries: file.tasks,
                 bytes: file.task_bytes.0,

@@ -85,6 +85,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         retention_ms: ms(terms.retention, base.retention_ms),
         max_duration_ms: ms(terms.max_duration, base.max_duration_ms),
         poll_interval_ms: ms(terms.poll_interval, base.poll_interval_ms),
+        poll_hold_ms: ms(terms.poll_hold, base.poll_hold_ms),
         input_timeout_ms: terms.input_timeout.map(millis).or(base.input_timeout_ms),
         result_bytes_max: terms
             .result_bytes_max
@@ -98,6 +99,12 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         return refused(
             "poll_interval",
             r#"clients would poll without a pause; the shortest is "10ms""#,
+        );
+    }
+    if rule.poll_hold_ms > POLL_HOLD_MAX_MS {
+        return refused(
+            "poll_hold",
+            r#"clients and the proxies before them give up after 60s; the longest is "50s""#,
         );
     }
     if rule.max_duration_ms == 0 {
@@ -192,5 +199,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 const POLL_INTERVAL_MIN_MS: u64 = 10;
+
+const POLL_HOLD_MAX_MS: u64 = 50_000;
 
 const ATTACH_WINDOW_MS: u64 = 60_000;

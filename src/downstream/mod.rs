@@ -37,3 +37,4 @@ pub mod tasks;
 mod tools;
 
 pub use proxy::{FairShares, LiveSettings, Proxy, Settings};
+pub use tasks::held::HeldPolls;

@@ -20,6 +20,7 @@ use super::sessions::agreed_versions::AgreedVersions;
 use super::sessions::mailbox::Mailboxes;
 use super::sessions::ours::state::OurSessions;
 use super::stand_ins::StandIns;
+use super::tasks::held::HeldPolls;
 use super::tasks::v2025::deliveries::Deliveries;
 use super::tasks::v2025::native::NativeTools;
 use crate::auth::authenticator::Authenticator;
@@ -79,6 +80,7 @@ pub struct Proxy {
     pub callers: Callers,
     /// What one caller may have at the same time, where clients must say who they are.
     pub fair: Option<FairShares>,
+    pub held_polls: HeldPolls,
     /// `Some`: each request must carry a credential.
     pub auth: Option<Arc<Authenticator>>,
     pub settings: Settings,

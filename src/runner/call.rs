@@ -12,9 +12,8 @@ use crate::mcp::version::Era;
 use crate::task::id::Caller;
 use crate::task::plan::Plan;
 use crate::task::policy::Rule;
-use crate::task::state::{Digest, Task};
+use crate::task::state::Digest;
 use crate::task::ticket::Ticket;
-use crate::task::view;
 use crate::upstream::UpstreamRequest;
 
 /// One call as the downstream hands it over.
@@ -105,13 +104,6 @@ impl Announce {
             Self::Ticket(ticket) => !ticket.takes_large_events,
         };
         spares && result.get().len() > LARGE_EVENT
-    }
-
-    pub(super) fn text(&self, task: &Task, now_ms: u64) -> String {
-        match self {
-            Self::Task => view::create_result(task, now_ms),
-            Self::Ticket(ticket) => ticket.issued(task, now_ms),
-        }
     }
 }
 

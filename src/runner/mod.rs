@@ -48,6 +48,7 @@ pub mod retry;
 pub mod server;
 mod state;
 mod sweeper;
+pub mod told;
 mod unsaved;
 pub mod value_watch;
 mod waiting;

@@ -19,7 +19,6 @@ use crate::task::id::{Caller, TaskId};
 use crate::task::machine::{TaskEvent, repeats};
 use crate::task::state::{Digest, Leg};
 use crate::task::ticket::Ticket;
-use crate::task::view;
 use crate::upstream::Forwarded;
 
 pub use super::request_state::read_state;
@@ -117,7 +116,7 @@ impl Runner {
     }
 
     fn told(&self, loaded: &Loaded) -> RetryOutcome {
-        let json = view::create_result(&loaded.task, self.ledger.now_ms());
+        let json = self.tell_of(&loaded.task);
         RawValue::from_string(json).map_or(RetryOutcome::StoreUnavailable, |result| {
             RetryOutcome::Answer(CallAnswer::Result(result))
         })

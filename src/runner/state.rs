@@ -14,6 +14,7 @@ use super::budget::CommitBudget;
 use super::carried::CarriedTasks;
 use super::liveness::Liveness;
 use super::server::WrappedServer;
+use super::told::ToldStates;
 use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::clock::Anchored;
@@ -26,7 +27,8 @@ use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::policy::Rules;
-use crate::task::state::Reach;
+use crate::task::state::{Reach, Task};
+use crate::task::view;
 
 /// The most creates in doubt that are remembered. Beyond it the oldest are forgotten, and the due index leads
 /// to their records.
@@ -65,6 +67,7 @@ pub struct Runner {
     pub(super) kv: KeyValue,
     pub(super) upstream: Arc<dyn WrappedServer>,
     pub(super) watches: Arc<Watches>,
+    pub(super) told: ToldStates,
     pub(super) incarnation: Incarnation,
     pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
@@ -105,6 +108,7 @@ impl Runner {
             kv,
             upstream,
             watches: Arc::default(),
+            told: ToldStates::default(),
             incarnation,
             admission: Admission::new(rules),
             draining: CancellationToken::new(),
@@ -141,6 +145,17 @@ impl Runner {
 
     pub fn watches(&self) -> &Arc<Watches> {
         &self.watches
+    }
+
+    /// `CreateTaskResult`, for the client of the task.
+    pub(super) fn tell_of(&self, task: &Task) -> String {
+        self.told.tell(task);
+        view::create_result(task, self.ledger.now_ms())
+    }
+
+    /// What clients were told of their tasks.
+    pub fn told_states(&self) -> &ToldStates {
+        &self.told
     }
 
     /// Whether the store answered the last heartbeat, and each change of that.

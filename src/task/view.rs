@@ -1,11 +1,13 @@
 //! A task as a client sees it, in the exact shapes that strict clients accept: integer `ttlMs` and
 //! `pollIntervalMs`, RFC 3339 dates, no `null`.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use serde_json::value::RawValue;
 
 use super::id::TaskId;
 use super::policy::poll_interval_at;
-use super::state::{Outcome, Payload, Task};
+use super::state::{Outcome, Payload, Progress, Task};
 use crate::mcp::json::Writer;
 
 /// `CreateTaskResult` (tasks.md, Task Creation): the seed state, flat.
@@ -39,6 +41,21 @@ pub fn notification_params(
     out.raw("_meta", &meta.end());
     status(&mut out, task, kept, now_ms);
     out.end()
+}
+
+/// What clients see of the state of a task, as a number: a poll that would show the same again has no news. Changes that
+/// are none of the clients' business, such as another owner, do not change it.
+pub fn shown(task: &Task) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    task.status().word().hash(&mut hasher);
+    task.status_message.hash(&mut hasher);
+    if let Some(Progress { progress, total }) = &task.progress {
+        (progress.to_bits(), total.map(f64::to_bits)).hash(&mut hasher);
+    }
+    for (question, _) in task.open_questions() {
+        question.key.hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn detailed(out: &mut Writer, task: &Task, kept: Option<&str>, now_ms: u64) {

@@ -91,6 +91,7 @@ mod operators_log;
 mod operators_tasks;
 mod pass;
 mod policy;
+mod poll_holds;
 mod probes;
 mod questions;
 mod queued;

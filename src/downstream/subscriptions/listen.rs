@@ -284,6 +284,7 @@ impl Subscription {
         let Some(whole) = found else {
             return Ok(None);
         };
+        self.proxy.runner.told_states().tell(&whole.task);
         let (kept, now_ms) = (whole.kept_result(), self.proxy.runner.ledger().now_ms());
         let params = view::notification_params(&whole.task, kept, &self.id, now_ms);
         let event = sse::event(&envelope::notification("notifications/tasks", &params));

@@ -41,7 +41,7 @@ impl Proxy {
         }
         let params = &modern.request.params;
         let answered = match &*modern.request.method {
-            "tasks/get" => self.get(params, &by.caller).await,
+            "tasks/get" => self.get(params, by).await,
             "tasks/update" => self.update(params, by, headers).await,
             "tasks/cancel" => self.cancel(params, &by.caller).await,
             _ => Err(RpcError::method_not_found().into()),
@@ -58,9 +58,10 @@ impl Proxy {
         })
     }
 
-    async fn get(&self, params: &Object<'_>, caller: &Caller) -> Result<String, Refusal> {
-        let found = self.tasks_of(caller).find_whole(task_id(params)?).await?;
-        let whole = found.ok_or(TaskError::Unknown)?;
+    async fn get(&self, params: &Object<'_>, by: &Requester) -> Result<String, Refusal> {
+        let found = self.poll(by, task_id(params)?).await?;
+        let task = found.ok_or(TaskError::Unknown)?.task;
+        let whole = self.tasks_of(&by.caller).whole(task).await?;
         let now_ms = self.runner.ledger().now_ms();
         Ok(view::get_result(&whole.task, whole.kept_result(), now_ms))
     }

@@ -19,6 +19,7 @@ pub(crate) struct Config {
     rest: String,
     kept: String,
     store: Store,
+    poll_hold: String,
     /// Where the first process crashes, see `src/failpoint.rs`.
     pub(crate) crash: Option<String>,
 }
@@ -52,6 +53,7 @@ impl Config {
             rest: String::new(),
             kept: String::new(),
             store: Store::Memory,
+            poll_hold: "200ms".to_owned(),
             crash: None,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
@@ -60,6 +62,12 @@ impl Config {
     /// Lines for the section `tasks`.
     pub(crate) fn terms(mut self, lines: &str) -> Self {
         writeln!(self.tasks, "{lines}").unwrap();
+        self
+    }
+
+    /// How long polls without news are held: in most tests a moment only, because they ask again by themselves.
+    pub(crate) fn poll_hold(mut self, hold: &str) -> Self {
+        hold.clone_into(&mut self.poll_hold);
         self
     }
 
@@ -118,8 +126,8 @@ impl Config {
             Store::Redis(_) => "namespace = \"suite\"\n",
         };
         format!(
-            "[store]\n{namespace}{}[tasks]\n{}{}{}",
-            self.kept, self.tasks, self.rest, self.tools
+            "[store]\n{namespace}{}[tasks]\npoll_hold = {:?}\n{}{}{}",
+            self.kept, self.poll_hold, self.tasks, self.rest, self.tools
         )
     }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use super::delivery;
+use crate::downstream::calls::registry::{CallEntry, CallKind};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::cursor::{self, Position};
@@ -15,16 +18,32 @@ use crate::task::view_2025;
 pub(super) async fn get(
     proxy: &Arc<Proxy>,
     by: &Requester,
+    id: &RawValue,
     params: &Object<'_>,
 ) -> Result<String, Refusal> {
-    let tasks = proxy.tasks_of(&by.caller);
-    let task = tasks.get(task_id(params)?).await?.task;
+    let task = task_id(params)?;
+    let found = match cancellable(proxy, by, id) {
+        Some(entry) => tokio::select! {
+            found = proxy.poll(by, task) => found?,
+            // No client reads this answer.
+            () = entry.cancelled() => return Err(TaskError::Busy.into()),
+        },
+        None => proxy.poll(by, task).await?,
+    };
+    let task = found.ok_or(TaskError::Unknown)?.task;
     if task.is_ended() {
         delivery::ended(proxy, by, task.id);
     } else {
         delivery::follow(proxy, by, task.id, task.status());
     }
     Ok(view_2025::task(&task, proxy.runner.ledger().now_ms()))
+}
+
+/// Enters a request that may wait, so that its client can cancel it.
+fn cancellable(proxy: &Proxy, by: &Requester, id: &RawValue) -> Option<CallEntry> {
+    let session = by.session?;
+    let entered = proxy.calls.enter(CallKind::Carried, session, id.get());
+    entered.ok()
 }
 
 pub(super) async fn cancel(

@@ -20,6 +20,7 @@ mod headers;
 mod host;
 mod ignored;
 mod layer;
+mod limits;
 pub mod load;
 mod problem;
 mod public;
@@ -40,8 +41,8 @@ pub mod warnings;
 mod wrapped;
 
 pub use changes::Change;
-pub use checked::half;
 pub use duration::duration_text;
+pub use limits::half;
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};

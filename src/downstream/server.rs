@@ -20,12 +20,12 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::dispatch::handle;
+use super::inbound::connection_polls::ConnectionPolls;
 use super::lingering::{Lingering, UnreadBody};
 use super::open::{Counted, Open};
 use super::patient::{Patient, Streams};
 use super::proxy::Proxy;
 use super::sent::SentBody;
-use super::tasks::held::ConnectionPolls;
 use crate::auth::identity::Identity;
 use crate::resizable::ResizableSemaphore;
 use crate::socket;

@@ -8,8 +8,8 @@ use hyper::{HeaderMap, Version};
 
 use crate::auth::callers::Callers;
 use crate::auth::identity::Identity;
+use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::tasks::held::ConnectionPolls;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
 use crate::task::policy::Rules;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::service::CallerTasks;
@@ -22,9 +22,6 @@ use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::telemetry::counted::Counted;
 
-/// Held polls of one connection with many streams: half of its streams stay free for other requests.
-const OF_A_CONNECTION_MAX: usize = 64;
-
 /// A credential ends this long after the last poll that it lets wait: the answer must reach the client before.
 const BEFORE_EXPIRY_MS: u64 = 500;
 
@@ -34,16 +31,6 @@ pub struct HeldPolls {
     places: Arc<ResizableSemaphore>,
     /// What each caller has of them, where clients must say who they are.
     shares: Option<Arc<Shares>>,
-}
-
-/// The places for held polls of one connection; in the extensions of its requests.
-#[derive(Debug, Clone)]
-pub(in crate::downstream) struct ConnectionPolls(Arc<Semaphore>);
-
-impl Default for ConnectionPolls {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(OF_A_CONNECTION_MAX)))
-    }
 }
 
 /// The place of one held poll. Dropping it gives the place back.
@@ -73,7 +60,7 @@ impl HeldPolls {
 
     fn place(&self, by: &Requester) -> Option<Place> {
         let of_connection = match &by.connection_polls {
-            Some(ConnectionPolls(polls)) => Some(Arc::clone(polls).try_acquire_owned().ok()?),
+            Some(polls) => Some(polls.take()?),
             None => None,
         };
         let of_caller = match &self.shares {

@@ -9,14 +9,14 @@ use aws_lc_rs::digest::{SHA256, digest};
 use ipnet::IpNet;
 use tracing::level_filters::LevelFilter;
 
-use super::common::{PERMITS_MAX, positive, tls};
+use super::common::tls;
 use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
     AdminSettings, Config, CredentialUse, DrainSettings, EraChoice, LimitSettings, ListenSettings,
-    Location, LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, TelemetrySettings,
+    Location, LogFormat, NativeTasks, ReplicaSettings, Seal, SessionUse, TelemetrySettings,
     TransportChoice, UpstreamSettings,
 };
 use super::source::Source;

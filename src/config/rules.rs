@@ -85,6 +85,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         retention_ms: ms(terms.retention, base.retention_ms),
         max_duration_ms: ms(terms.max_duration, base.max_duration_ms),
         poll_interval_ms: ms(terms.poll_interval, base.poll_interval_ms),
+        learns_poll_interval: base.learns_poll_interval && terms.poll_interval.is_none(),
         poll_hold_ms: ms(terms.poll_hold, base.poll_hold_ms),
         input_timeout_ms: terms.input_timeout.map(millis).or(base.input_timeout_ms),
         result_bytes_max: terms

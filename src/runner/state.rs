@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::admission::Admission;
 use super::budget::CommitBudget;
 use super::carried::CarriedTasks;
+use super::learned::Learned;
 use super::liveness::Liveness;
 use super::server::WrappedServer;
 use super::told::ToldStates;
@@ -27,6 +28,7 @@ use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::policy::Rules;
+use crate::task::polling::PollTerms;
 use crate::task::state::{Reach, Task};
 use crate::task::view;
 
@@ -68,6 +70,7 @@ pub struct Runner {
     pub(super) upstream: Arc<dyn WrappedServer>,
     pub(super) watches: Arc<Watches>,
     pub(super) told: ToldStates,
+    pub(super) learned: Learned,
     pub(super) incarnation: Incarnation,
     pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
@@ -109,6 +112,7 @@ impl Runner {
             upstream,
             watches: Arc::default(),
             told: ToldStates::default(),
+            learned: Learned::default(),
             incarnation,
             admission: Admission::new(rules),
             draining: CancellationToken::new(),
@@ -150,7 +154,28 @@ impl Runner {
     /// `CreateTaskResult`, for the client of the task.
     pub(super) fn tell_of(&self, task: &Task) -> String {
         self.told.tell(task);
-        view::create_result(task, self.ledger.now_ms())
+        view::create_result(task, self.poll_interval_ms(task))
+    }
+
+    /// What clients are told of when to poll this task next.
+    pub fn poll_interval_ms(&self, task: &Task) -> u64 {
+        let rules = self.rules();
+        let (rule, _) = rules.for_tool(&task.name);
+        // Every answer about a task that has ended is the same.
+        if task.is_ended() || !rule.learns_poll_interval {
+            return view::usual_poll_interval_ms(task, self.ledger.now_ms());
+        }
+        let terms = PollTerms {
+            base_ms: task.poll_interval_ms,
+            hold_ms: rule.poll_hold_ms,
+        };
+        let age_ms = self.ledger.now_ms().saturating_sub(task.created_ms);
+        self.learned.interval_ms(terms, &task.name, age_ms)
+    }
+
+    /// What was learned of how long calls take.
+    pub fn learned(&self) -> &Learned {
+        &self.learned
     }
 
     /// What clients were told of their tasks.

@@ -2,11 +2,13 @@
 //! nothing in it awaits.
 
 pub mod change;
+pub mod durations;
 pub mod glob;
 pub mod id;
 pub mod machine;
 pub mod plan;
 pub mod policy;
+pub mod polling;
 pub mod recovery;
 pub mod state;
 pub mod ticket;

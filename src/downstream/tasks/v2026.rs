@@ -62,8 +62,8 @@ impl Proxy {
         let found = self.poll(by, task_id(params)?).await?;
         let task = found.ok_or(TaskError::Unknown)?.task;
         let whole = self.tasks_of(&by.caller).whole(task).await?;
-        let now_ms = self.runner.ledger().now_ms();
-        Ok(view::get_result(&whole.task, whole.kept_result(), now_ms))
+        let next_ms = self.runner.poll_interval_ms(&whole.task);
+        Ok(view::get_result(&whole.task, whole.kept_result(), next_ms))
     }
 
     async fn update(

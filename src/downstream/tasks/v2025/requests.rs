@@ -36,7 +36,7 @@ pub(super) async fn get(
     } else {
         delivery::follow(proxy, by, task.id, task.status());
     }
-    Ok(view_2025::task(&task, proxy.runner.ledger().now_ms()))
+    Ok(view_2025::task(&task, proxy.runner.poll_interval_ms(&task)))
 }
 
 /// Enters a request that may wait, so that its client can cancel it.
@@ -54,7 +54,7 @@ pub(super) async fn cancel(
     let tasks = proxy.tasks_of(&by.caller);
     match tasks.cancel(task_id(params)?).await? {
         CancelOutcome::Cancelled(task) => {
-            Ok(view_2025::task(&task, proxy.runner.ledger().now_ms()))
+            Ok(view_2025::task(&task, proxy.runner.poll_interval_ms(&task)))
         }
         CancelOutcome::HadEnded(task) => {
             let status = task.status().word();
@@ -89,10 +89,9 @@ pub(super) async fn list(
     if page.has_none && has_others {
         return Err(TaskError::Unknown.into());
     }
-    let now_ms = proxy.runner.ledger().now_ms();
     let tasks = page.tasks.iter();
     let tasks = tasks.filter(|task| Proxy::lacking_scopes(by, &task.name).is_none());
-    let tasks = tasks.map(|task| view_2025::task(task, now_ms));
+    let tasks = tasks.map(|task| view_2025::task(task, proxy.runner.poll_interval_ms(task)));
     let next = page.last.map(cursor::encode);
     let tasks: Vec<String> = tasks.collect();
     Ok(view_2025::page(&tasks, next.as_deref()))

@@ -1,0 +1,103 @@
+//! LEARNED POLLING: how long the calls of each tool take, and what clients are told of the next poll because of it.
+//!
+//! Each replica counts the ends that it writes, and shares them through the store now and then. No request of a client waits
+//! for that: what a replica does not know yet, it does not use.
+
+use crate::lock::Mutex;
+use crate::task::durations::Durations;
+use crate::task::polling::{PollTerms, interval_ms};
+use crate::task::state::{Digest, Outcome, Task};
+
+mod sharing;
+mod tools;
+
+pub use sharing::read;
+use tools::Tools;
+
+/// The parts in which the store keeps what was learned, each under a key of its own: a write costs no more than one part,
+/// and the number of tools is bounded.
+const PARTS: u8 = 16;
+
+/// What was learned of the durations of tools.
+#[derive(Debug)]
+pub struct Learned {
+    parts: Vec<Mutex<Part>>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    /// What the store had when it was read last, and what this replica counted since.
+    known: Tools,
+    /// What this replica counted and the store does not have.
+    unsaved: Tools,
+}
+
+/// What operators see of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LearnedTool {
+    pub tool: String,
+    /// All calls that were ever counted.
+    pub seen: u64,
+    pub median_ms: u64,
+    pub p90_ms: u64,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        Self { parts }
+    }
+}
+
+impl Learned {
+    /// Counts the end of a call. Only calls that their server answered tell how long a call takes, and only those of which a
+    /// client heard as a task are polled.
+    pub fn ended(&self, task: &Task) {
+        if !task.announced || !matches!(task.outcome, Some(Outcome::Completed(_))) {
+            return;
+        }
+        let took_ms = task.updated_ms.saturating_sub(task.created_ms);
+        let mut part = self.part(&task.name).lock();
+        let Part { known, unsaved } = &mut *part;
+        known.count(&task.name, took_ms, task.updated_ms);
+        unsaved.count(&task.name, took_ms, task.updated_ms);
+    }
+
+    /// The poll interval for a task of this tool.
+    pub fn interval_ms(&self, terms: PollTerms, tool: &str, age_ms: u64) -> u64 {
+        let part = self.part(tool).lock();
+        interval_ms(terms, part.known.get(tool), age_ms)
+    }
+
+    /// What was learned, in the order of the names.
+    pub fn tools(&self) -> Vec<LearnedTool> {
+        let mut tools = Vec::new();
+        for part in &self.parts {
+            let part = part.lock();
+            tools.extend(part.known.iter().filter_map(described));
+        }
+        tools.sort_unstable_by(|one, other| one.tool.cmp(&other.tool));
+        tools
+    }
+
+    fn part(&self, tool: &str) -> &Mutex<Part> {
+        &self.parts[usize::from(part_of(tool))]
+    }
+}
+
+/// `None`: nothing is left of what was learned.
+fn described((tool, durations): (&str, &Durations)) -> Option<LearnedTool> {
+    Some(LearnedTool {
+        tool: tool.to_owned(),
+        seen: durations.seen(),
+        median_ms: durations.quantile(500)?,
+        p90_ms: durations.quantile(900)?,
+    })
+}
+
+/// The same on every replica, because the stored parts have to fit.
+fn part_of(tool: &str) -> u8 {
+    let digest = Digest::of(&[tool]);
+    let [first, ..] = digest.as_bytes();
+    first % PARTS
+}

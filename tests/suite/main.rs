@@ -77,6 +77,7 @@ mod held_carried;
 mod held_replicas;
 mod held_resumed;
 mod large_results;
+mod learned_polls;
 mod lifecycle;
 mod listen;
 mod malformed;

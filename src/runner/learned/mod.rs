@@ -11,7 +11,7 @@ use crate::task::state::{Digest, Outcome, Task};
 mod sharing;
 mod tools;
 
-pub use sharing::read;
+pub use sharing::{described, names};
 use tools::Tools;
 
 /// The parts in which the store keeps what was learned, each under a key of its own: a write costs no more than one part,
@@ -35,7 +35,7 @@ struct Part {
 /// What operators see of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedTool {
-    pub tool: String,
+    pub name: String,
     /// All calls that were ever counted.
     pub seen: u64,
     pub median_ms: u64,
@@ -69,15 +69,10 @@ impl Learned {
         interval_ms(terms, part.known.get(tool), age_ms)
     }
 
-    /// What was learned, in the order of the names.
-    pub fn tools(&self) -> Vec<LearnedTool> {
-        let mut tools = Vec::new();
-        for part in &self.parts {
-            let part = part.lock();
-            tools.extend(part.known.iter().filter_map(described));
-        }
-        tools.sort_unstable_by(|one, other| one.tool.cmp(&other.tool));
-        tools
+    /// What was learned of a tool.
+    pub fn tool(&self, name: &str) -> Option<LearnedTool> {
+        let part = self.part(name).lock();
+        tool((name, part.known.get(name)?))
     }
 
     fn part(&self, tool: &str) -> &Mutex<Part> {
@@ -86,9 +81,9 @@ impl Learned {
 }
 
 /// `None`: nothing is left of what was learned.
-fn described((tool, durations): (&str, &Durations)) -> Option<LearnedTool> {
+fn tool((name, durations): (&str, &Durations)) -> Option<LearnedTool> {
     Some(LearnedTool {
-        tool: tool.to_owned(),
+        name: name.to_owned(),
         seen: durations.seen(),
         median_ms: durations.quantile(500)?,
         p90_ms: durations.quantile(900)?,

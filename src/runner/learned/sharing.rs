@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 
-use super::{LearnedTool, PARTS, Part, Tools, described};
+use super::{LearnedTool, PARTS, Part, Tools, tool};
 use crate::lock::Mutex;
 use crate::runner::state::Runner;
 use crate::store::StoreError;
@@ -118,17 +118,19 @@ async fn replace(
     }
 }
 
-/// What all replicas of a service learned, as the store has it.
-pub async fn read(kv: &KeyValue) -> Result<Vec<LearnedTool>, StoreError> {
-    let mut learned = Vec::new();
-    for number in 0..PARTS {
-        if let Some(found) = kv.find(name(number)).await? {
-            let tools = Tools::decode(&found);
-            learned.extend(tools.iter().filter_map(described));
-        }
-    }
-    learned.sort_unstable_by(|one, other| one.tool.cmp(&other.tool));
-    Ok(learned)
+/// The names under which the store keeps what was learned.
+pub fn names() -> impl Iterator<Item = Name> {
+    (0..PARTS).map(name)
+}
+
+/// What the values of those names say.
+pub fn described(values: impl Iterator<Item = Bytes>) -> Vec<LearnedTool> {
+    let parts: Vec<Tools> = values.map(|value| Tools::decode(&value)).collect();
+    parts
+        .iter()
+        .flat_map(Tools::iter)
+        .filter_map(tool)
+        .collect()
 }
 
 fn name(number: u8) -> Name {

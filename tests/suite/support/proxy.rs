@@ -42,6 +42,13 @@ impl Config {
         Self::mode("auto").terms(&format!("grace_window = {grace_window:?}"))
     }
 
+    /// Every call is a task, and clients are told to poll as raincheck learns.
+    pub(crate) fn learning() -> Self {
+        let mut config = Self::always();
+        config.tasks = "mode = \"always\"\n".to_owned();
+        config
+    }
+
     pub(crate) fn never() -> Self {
         Self::mode("never")
     }

@@ -96,18 +96,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         ..base.clone()
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
-    if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
-        return refused(
-            "poll_interval",
-            r#"clients would poll without a pause; the shortest is "10ms""#,
-        );
-    }
-    if rule.poll_hold_ms > POLL_HOLD_MAX_MS {
-        return refused(
-            "poll_hold",
-            r#"clients and the proxies before them give up after 60s; the longest is "50s""#,
-        );
-    }
+    polls(&rule, key)?;
     if rule.max_duration_ms == 0 {
         return refused(
             "max_duration",
@@ -153,6 +142,23 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         );
     }
     Ok(rule)
+}
+
+fn polls(rule: &Rule, key: &str) -> Result<(), Problem> {
+    let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
+    if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
+        return refused(
+            "poll_interval",
+            r#"clients would poll without a pause; the shortest is "10ms""#,
+        );
+    }
+    if rule.poll_hold_ms > POLL_HOLD_MAX_MS {
+        return refused(
+            "poll_hold",
+            r#"clients and the proxies before them give up after 60s; the longest is "50s""#,
+        );
+    }
+    Ok(())
 }
 
 fn scopes(base: &Rule, terms: &file::Terms, key: &str) -> Result<Arc<[Box<str>]>, Problem> {

@@ -98,7 +98,7 @@ mod tests {
             id: TaskId::random(),
             ..task(Leg::Sent(1), true)
         };
-        let tasks: Vec<Task> = (0..RECENT_MAX * 2 + 1).map(open).collect();
+        let tasks: Vec<Task> = (0..=RECENT_MAX * 2).map(open).collect();
         for task in &tasks {
             told.tell(task);
         }

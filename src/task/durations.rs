@@ -51,8 +51,9 @@ impl Durations {
     /// Counts one call that took so long.
     pub fn count(&mut self, took_ms: u64, now_ms: u64) {
         self.age_to(now_ms / HALF_LIFE_MS);
-        let weight = &mut self.weights[bucket(took_ms)];
-        *weight = weight.saturating_add(CALL);
+        if let Some(weight) = self.weights.get_mut(bucket(took_ms)) {
+            *weight = weight.saturating_add(CALL);
+        }
         self.seen = self.seen.saturating_add(1);
         self.bound();
     }

@@ -1,8 +1,7 @@
 //! `pollIntervalMs` follows how long the calls of a tool take.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::support::client::Task;
 use crate::support::pair::{Pair, SEAL_KEY};
@@ -79,7 +78,7 @@ async fn replicas_learn_from_each_other_and_remember(era: Era) {
     // A replica writes what it counted when it ends, too.
     assert!(pair.a.stop().await.success());
     assert!(pair.b.stop().await.success());
-    let report = check(&pair);
+    let report = check(&pair).await;
     assert!(report.contains("slow: half end within 0.1 s"), "{report}");
     assert!(
         report.contains("(16 tasks)"),
@@ -96,13 +95,14 @@ async fn replicas_learn_from_each_other_and_remember(era: Era) {
 }
 
 /// What `raincheck check` says of polling.
-fn check(pair: &Pair) -> String {
+async fn check(pair: &Pair) -> String {
     let file = pair.a.directory.path().join("raincheck.toml");
     let out = Command::new(env!("CARGO_BIN_EXE_raincheck"))
         .args(["check", "--json", "--upstream", &pair.upstream.url()])
         .args(["--store", &pair.redis.url(), "--config"])
         .arg(file)
         .output()
+        .await
         .unwrap();
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     let findings = report["findings"].as_array().unwrap();

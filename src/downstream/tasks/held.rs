@@ -35,7 +35,7 @@ pub struct HeldPolls {
 
 /// The place of one held poll. Dropping it gives the place back.
 struct Place {
-    _place: ResizablePermit,
+    _of_process: ResizablePermit,
     _held: Counted,
     _of_caller: Option<Share>,
     _of_connection: Option<OwnedSemaphorePermit>,
@@ -68,7 +68,7 @@ impl HeldPolls {
             None => None,
         };
         Some(Place {
-            _place: self.places.try_take().ok()?,
+            _of_process: self.places.try_take().ok()?,
             _held: Counted::held_poll(),
             _of_caller: of_caller,
             _of_connection: of_connection,

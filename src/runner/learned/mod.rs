@@ -3,6 +3,8 @@
 //! Each replica counts the ends that it writes, and shares them through the store now and then. No request of a client waits
 //! for that: what a replica does not know yet, it does not use.
 
+use std::sync::MutexGuard;
+
 use crate::lock::Mutex;
 use crate::task::durations::Durations;
 use crate::task::polling::{PollTerms, interval_ms};
@@ -57,26 +59,29 @@ impl Learned {
             return;
         }
         let took_ms = task.updated_ms.saturating_sub(task.created_ms);
-        let mut part = self.part(&task.name).lock();
-        let Part { known, unsaved } = &mut *part;
-        known.count(&task.name, took_ms, task.updated_ms);
-        unsaved.count(&task.name, took_ms, task.updated_ms);
+        if let Some(mut part) = self.part(&task.name) {
+            let Part { known, unsaved } = &mut *part;
+            known.count(&task.name, took_ms, task.updated_ms);
+            unsaved.count(&task.name, took_ms, task.updated_ms);
+        }
     }
 
     /// The poll interval for a task of this tool.
     pub fn interval_ms(&self, terms: PollTerms, tool: &str, age_ms: u64) -> u64 {
-        let part = self.part(tool).lock();
-        interval_ms(terms, part.known.get(tool), age_ms)
+        let part = self.part(tool);
+        let known = part.as_ref().and_then(|part| part.known.get(tool));
+        interval_ms(terms, known, age_ms)
     }
 
     /// What was learned of a tool.
     pub fn tool(&self, name: &str) -> Option<LearnedTool> {
-        let part = self.part(name).lock();
+        let part = self.part(name)?;
         tool((name, part.known.get(name)?))
     }
 
-    fn part(&self, tool: &str) -> &Mutex<Part> {
-        &self.parts[usize::from(part_of(tool))]
+    fn part(&self, tool: &str) -> Option<MutexGuard<'_, Part>> {
+        let part = self.parts.get(usize::from(part_of(tool)));
+        part.map(Mutex::lock)
     }
 }
 

@@ -41,7 +41,7 @@ impl<'a> Taken<'a> {
         Self { part, tools }
     }
 
-    fn is_written(mut self) {
+    fn forget(mut self) {
         self.tools = Tools::default();
     }
 }
@@ -91,7 +91,7 @@ impl Runner {
             if !taken.tools.is_empty() && !replace(&self.kv, number, found, &tools).await? {
                 continue;
             }
-            taken.is_written();
+            taken.forget();
             let mut part = part.lock();
             tools.merge(&part.unsaved);
             part.known = tools;
@@ -109,13 +109,11 @@ async fn replace(
     tools: &Tools,
 ) -> Result<bool, StoreError> {
     let value = tools.encode(uuid::Uuid::new_v4().as_u128());
-    match found {
-        Some(found) => kv.replace(name(number), found, value, LIFETIME).await,
-        None => {
-            let claimed = kv.claim(name(number), value, LIFETIME).await;
-            claimed.map(|other| other.is_none())
-        }
+    if let Some(found) = found {
+        return kv.replace(name(number), found, value, LIFETIME).await;
     }
+    let claimed = kv.claim(name(number), value, LIFETIME).await;
+    claimed.map(|other| other.is_none())
 }
 
 /// The names under which the store keeps what was learned.

@@ -96,6 +96,7 @@ fn follow(took_ms: u64, hold_ms: u64, interval_ms: impl Fn(u64) -> u64) -> (u64,
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
     reason = "durations are positive and small"
 )]
 fn clients_hear_of_the_end_sooner_and_ask_less() {

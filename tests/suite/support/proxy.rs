@@ -45,7 +45,7 @@ impl Config {
     /// Every call is a task, and clients are told to poll as raincheck learns.
     pub(crate) fn learning() -> Self {
         let mut config = Self::always();
-        config.tasks = "mode = \"always\"\n".to_owned();
+        "mode = \"always\"\n".clone_into(&mut config.tasks);
         config
     }
 

@@ -11,7 +11,7 @@ use super::opened::{Opened, embedded};
 use super::slots;
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, Seal, SealKey, Secret};
-use crate::runner::learned::{self, LearnedTool};
+use crate::runner::learned::memory::{self as learned, LearnedTool};
 use crate::store::Store;
 use crate::store::embedded::{Embedded, FileState, seal_key};
 use crate::store::kv::{Kind, Name};

@@ -12,6 +12,7 @@ mod durations;
 mod edited;
 mod endpoint;
 pub mod forwarded;
+mod held_polls;
 pub mod inbound;
 mod lingering;
 #[cfg(feature = "measure")]
@@ -36,5 +37,5 @@ mod subscriptions;
 pub mod tasks;
 mod tools;
 
+pub use held_polls::HeldPolls;
 pub use proxy::{FairShares, LiveSettings, Proxy, Settings};
-pub use tasks::held::HeldPolls;

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::admission::Admission;
 use super::budget::CommitBudget;
 use super::carried::CarriedTasks;
-use super::learned::Learned;
+use super::learned::memory::Learned;
 use super::liveness::Liveness;
 use super::server::WrappedServer;
 use super::told::ToldStates;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::mcp::error::own_failure;
 use crate::mcp::json::Object;
 use crate::mcp::result::is_tool_error;
-use crate::runner::learned::LearnedTool;
+use crate::runner::learned::memory::LearnedTool;
 use crate::task::id::Incarnation;
 use crate::task::state::{Leg, Outcome, Payload, Question, QuestionStage, Task};
 use crate::task::view::rfc3339;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::cli::table::printable;
-use crate::runner::learned::LearnedTool;
+use crate::runner::learned::memory::LearnedTool;
 
 /// The tools that are named. The board shows any other.
 const NAMED: usize = 8;

@@ -4,77 +4,22 @@
 //! A held poll is a request that waits: it has no thread and no job, one timer, and a watch, which costs the store
 //! nothing. There are never more of them than `limits.held_polls`; further polls are answered at once.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::service::CallerTasks;
+use crate::downstream::held_polls::Place;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
-use crate::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::runner::watch::Watch;
-use crate::shares::{Share, Shares};
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
 use crate::task::state::Task;
-use crate::telemetry::counted::Counted;
 
 /// A credential ends this long after the last poll that it lets wait: the answer must reach the client before.
 const BEFORE_EXPIRY_MS: u64 = 500;
-
-/// The places for held polls of this process.
-#[derive(Debug)]
-pub struct HeldPolls {
-    places: Arc<ResizableSemaphore>,
-    /// What each caller has of them, where clients must say who they are.
-    shares: Option<Arc<Shares>>,
-}
-
-/// The place of one held poll. Dropping it gives the place back.
-struct Place {
-    _of_process: ResizablePermit,
-    _held: Counted,
-    _of_caller: Option<Share>,
-    _of_connection: Option<OwnedSemaphorePermit>,
-}
-
-impl HeldPolls {
-    /// `of_each_caller`: the most of one caller, where clients must say who they are.
-    pub fn new(places: usize, of_each_caller: Option<usize>) -> Self {
-        Self {
-            places: ResizableSemaphore::new(places),
-            shares: of_each_caller.map(Shares::new),
-        }
-    }
-
-    /// Changes how many polls are held. Those beyond it are held to their end.
-    pub fn resize(&self, places: usize, of_each_caller: usize) {
-        self.places.resize(places);
-        if let Some(shares) = &self.shares {
-            shares.resize(of_each_caller);
-        }
-    }
-
-    fn place(&self, by: &Requester) -> Option<Place> {
-        let of_connection = match &by.connection_polls {
-            Some(polls) => Some(polls.take()?),
-            None => None,
-        };
-        let of_caller = match &self.shares {
-            Some(shares) => Some(shares.take(by.caller, 1)?),
-            None => None,
-        };
-        Some(Place {
-            _of_process: self.places.try_take().ok()?,
-            _held: Counted::held_poll(),
-            _of_caller: of_caller,
-            _of_connection: of_connection,
-        })
-    }
-}
 
 /// One held poll.
 struct HeldPoll<'a> {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 
-use super::{LearnedTool, PARTS, Part, Tools, tool};
+use super::memory::{Part, name};
+use super::tools::Tools;
 use crate::lock::Mutex;
 use crate::runner::state::Runner;
 use crate::store::StoreError;
 use crate::store::key_value::KeyValue;
-use crate::store::kv::{Kind, Name};
 
 /// The pause between two looks for what was counted.
 const SAVE: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ impl Runner {
     }
 
     async fn share_parts(&self, reads_all: bool) {
-        for (number, part) in (0..PARTS).zip(&self.learned.parts) {
+        for (number, part) in (0..).zip(&self.learned.parts) {
             let counted = !part.lock().unsaved.is_empty();
             // A store that is away loses nothing.
             if (counted || reads_all) && self.share_part(number, part).await.is_err() {
@@ -114,23 +114,4 @@ async fn replace(
     }
     let claimed = kv.claim(name(number), value, LIFETIME).await;
     claimed.map(|other| other.is_none())
-}
-
-/// The names under which the store keeps what was learned.
-pub fn names() -> impl Iterator<Item = Name> {
-    (0..PARTS).map(name)
-}
-
-/// What the values of those names say.
-pub fn described(values: impl Iterator<Item = Bytes>) -> Vec<LearnedTool> {
-    let parts: Vec<Tools> = values.map(|value| Tools::decode(&value)).collect();
-    parts
-        .iter()
-        .flat_map(Tools::iter)
-        .filter_map(tool)
-        .collect()
-}
-
-fn name(number: u8) -> Name {
-    Name::of(Kind::Durations, &[&number.to_string()])
 }

@@ -174,6 +174,8 @@ pub(super) struct Terms {
     #[serde(deserialize_with = "optional")]
     pub(super) poll_interval: Option<Duration>,
     #[serde(deserialize_with = "optional")]
+    pub(super) poll_hold: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
     pub(super) input_reminder: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     pub(super) input_timeout: Option<Duration>,
@@ -227,6 +229,8 @@ pub(super) struct ToolRule {
     #[serde(deserialize_with = "optional")]
     poll_interval: Option<Duration>,
     #[serde(deserialize_with = "optional")]
+    poll_hold: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
     input_reminder: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     input_timeout: Option<Duration>,
@@ -274,6 +278,7 @@ impl ToolRule {
             retention,
             max_duration,
             poll_interval,
+            poll_hold,
             input_reminder,
             input_timeout,
             on_input_timeout,
@@ -297,6 +302,7 @@ impl ToolRule {
             retention,
             max_duration,
             poll_interval,
+            poll_hold,
             input_reminder,
             input_timeout,
             on_input_timeout,
@@ -393,6 +399,8 @@ pub(super) struct Limits {
     pub(super) header_timeout: Duration,
     #[serde(deserialize_with = "scalar")]
     pub(super) listen_task_ids: usize,
+    #[serde(deserialize_with = "optional")]
+    pub(super) held_polls: Option<usize>,
     #[serde(deserialize_with = "scalar")]
     pub(super) tasks: usize,
     #[serde(deserialize_with = "scalar")]
@@ -414,6 +422,7 @@ impl Default for Limits {
             requests_per_caller: None,
             header_timeout: Duration::from_secs(10),
             listen_task_ids: 1_000,
+            held_polls: None,
             tasks: 2_000_000,
             tasks_per_caller: 1_000_000,
             task_bytes: Size(4 << 30),

@@ -21,6 +21,7 @@ mod headers;
 mod host;
 mod ignored;
 mod layer;
+mod limits;
 pub mod load;
 mod otel;
 mod problem;
@@ -45,8 +46,8 @@ pub mod warnings;
 mod wrapped;
 
 pub use changes::Change;
-pub use checked::half;
 pub use duration::duration_text;
+pub use limits::half;
 pub use problem::ConfigError;
 pub use ratio::Ratio;
 pub use secret::{SealKey, Secret};

@@ -85,6 +85,8 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         retention_ms: ms(terms.retention, base.retention_ms),
         max_duration_ms: ms(terms.max_duration, base.max_duration_ms),
         poll_interval_ms: ms(terms.poll_interval, base.poll_interval_ms),
+        learns_poll_interval: base.learns_poll_interval && terms.poll_interval.is_none(),
+        poll_hold_ms: ms(terms.poll_hold, base.poll_hold_ms),
         input_timeout_ms: terms.input_timeout.map(millis).or(base.input_timeout_ms),
         on_input_timeout: (terms.on_input_timeout.clone())
             .unwrap_or_else(|| base.on_input_timeout.clone()),
@@ -97,12 +99,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         ..base.clone()
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
-    if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
-        return refused(
-            "poll_interval",
-            r#"clients would poll without a pause; the shortest is "10ms""#,
-        );
-    }
+    polls(&rule, key)?;
     if rule.max_duration_ms == 0 {
         return refused(
             "max_duration",
@@ -181,6 +178,23 @@ fn check_input(rule: &Rule, terms: &file::Terms, key: &str) -> Result<(), Proble
     Ok(())
 }
 
+fn polls(rule: &Rule, key: &str) -> Result<(), Problem> {
+    let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
+    if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
+        return refused(
+            "poll_interval",
+            r#"clients would poll without a pause; the shortest is "10ms""#,
+        );
+    }
+    if rule.poll_hold_ms > POLL_HOLD_MAX_MS {
+        return refused(
+            "poll_hold",
+            r#"clients and the proxies before them give up after 60s; the longest is "50s""#,
+        );
+    }
+    Ok(())
+}
+
 fn scopes(base: &Rule, terms: &file::Terms, key: &str) -> Result<Arc<[Box<str>]>, Problem> {
     let Some(scopes) = &terms.scopes else {
         return Ok(Arc::clone(&base.scopes));
@@ -226,5 +240,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 const POLL_INTERVAL_MIN_MS: u64 = 10;
+
+const POLL_HOLD_MAX_MS: u64 = 50_000;
 
 const ATTACH_WINDOW_MS: u64 = 60_000;

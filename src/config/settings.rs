@@ -417,6 +417,8 @@ pub struct LimitSettings {
     pub requests_per_caller: usize,
     pub header_timeout: Duration,
     pub listen_task_ids: usize,
+    /// The most polls that are held at the same time.
+    pub held_polls: usize,
     /// The quota of kept tasks that this process made.
     pub tasks: Quota,
     pub tasks_per_caller: Quota,

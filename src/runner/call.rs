@@ -13,9 +13,7 @@ use crate::task::digest::Digest;
 use crate::task::id::Caller;
 use crate::task::plan::Plan;
 use crate::task::policy::Rule;
-use crate::task::state::Task;
 use crate::task::ticket::Ticket;
-use crate::task::view;
 use crate::telemetry::traces::RequestSpan;
 use crate::upstream::UpstreamRequest;
 
@@ -115,13 +113,6 @@ impl Announce {
             Self::Ticket(ticket) => !ticket.takes_large_events,
         };
         spares && result.get().len() > LARGE_EVENT
-    }
-
-    pub(super) fn text(&self, task: &Task, now_ms: u64) -> String {
-        match self {
-            Self::Task => view::create_result(task, now_ms),
-            Self::Ticket(ticket) => ticket.issued(task, now_ms),
-        }
     }
 }
 

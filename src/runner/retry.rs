@@ -21,7 +21,6 @@ use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{TaskEvent, repeats};
 use crate::task::state::Leg;
 use crate::task::ticket::Ticket;
-use crate::task::view;
 use crate::upstream::Forwarded;
 
 pub use super::request_state::read_state;
@@ -119,7 +118,7 @@ impl Runner {
     }
 
     fn told(&self, loaded: &Loaded) -> RetryOutcome {
-        let json = view::create_result(&loaded.task, self.ledger.now_ms());
+        let json = self.tell_of(&loaded.task);
         RawValue::from_string(json).map_or(RetryOutcome::StoreUnavailable, |result| {
             RetryOutcome::Answer(CallAnswer::Result(result))
         })

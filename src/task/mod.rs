@@ -3,6 +3,7 @@
 
 pub mod change;
 pub mod digest;
+pub mod durations;
 pub mod glob;
 pub mod id;
 pub mod input_rule;
@@ -11,6 +12,7 @@ pub mod machine;
 pub mod on_disconnect;
 pub mod plan;
 pub mod policy;
+pub mod polling;
 pub mod recovery;
 pub mod state;
 pub mod ticket;

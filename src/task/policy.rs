@@ -108,6 +108,11 @@ pub struct Rule {
     /// The longest time from creation to the end, waiting for answers included.
     pub max_duration_ms: u64,
     pub poll_interval_ms: u64,
+    /// The interval follows how long the calls of a tool take, once enough of them are known. False where the operator chose
+    /// an interval.
+    pub learns_poll_interval: bool,
+    /// How long a poll of a client that knows the state of the task waits for a change; 0: it does not wait.
+    pub poll_hold_ms: u64,
     /// The longest wait for the answer to a question; `None`: what is left of `max_duration_ms`.
     pub input_timeout_ms: Option<u64>,
     /// What happens then.
@@ -152,6 +157,8 @@ impl Default for Rule {
             retention_ms: 3_600_000,
             max_duration_ms: 3_600_000,
             poll_interval_ms: 2_000,
+            learns_poll_interval: true,
+            poll_hold_ms: 15_000,
             input_timeout_ms: None,
             on_input_timeout: OnInputTimeout::Fail,
             input_reminder_ms: None,

@@ -132,7 +132,13 @@ impl OperatorTasks {
             result: text(result.as_ref()),
         });
         let now_ms = self.now_ms();
-        Ok(summary::whole(task, Shown { now_ms, payloads }))
+        let usual = self.runner.learned().tool(&task.name);
+        let shown = Shown {
+            now_ms,
+            payloads,
+            usual: usual.as_ref(),
+        };
+        Ok(summary::whole(task, shown))
     }
 
     /// Cancels a task as its client could.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::mcp::error::own_failure;
 use crate::mcp::json::Object;
 use crate::mcp::result::is_tool_error;
+use crate::runner::learned::memory::LearnedTool;
 use crate::task::id::Incarnation;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::state::{Leg, Outcome, Payload, Task};
@@ -17,6 +18,8 @@ pub(super) struct Shown<'a> {
     pub(super) now_ms: u64,
     /// Arguments, results and the texts of the server. `None`: `admin.show_payloads` is off.
     pub(super) payloads: Option<Payloads<'a>>,
+    /// How long calls of the same tool take.
+    pub(super) usual: Option<&'a LearnedTool>,
 }
 
 /// The parts of a task that lie beside its record.
@@ -100,6 +103,14 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
     };
     put("leg", leg.into());
     put("timeline", timeline(task).into());
+    if let Some(usual) = shown.usual {
+        let usual = json!({
+            "tasks": usual.seen,
+            "median_ms": usual.median_ms,
+            "p90_ms": usual.p90_ms,
+        });
+        put("usual", usual);
+    }
     let open: Vec<Value> = task
         .open_questions()
         .map(|(question, request)| {
@@ -199,6 +210,7 @@ mod tests {
         Shown {
             now_ms: 1_010_000,
             payloads,
+            usual: None,
         }
     }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use self::credentials::credentials;
+use self::learned::learned;
 use self::sealing::sealing;
 use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
@@ -172,10 +173,17 @@ fn of_store(
     found: Result<StoreFound, String>,
 ) -> impl Iterator<Item = (&'static str, Result<String, String>)> {
     let others = found.as_ref().map(|found| found.others);
+    let learned = found
+        .as_ref()
+        .ok()
+        .and_then(|found| learned(&found.learned));
     let sealed = sealing(settings, others.unwrap_or(OtherReplicas::Keyless));
     let described = found.map(|found| describe_store(&settings.location, found.file));
     let sealed = sealed.map(|said| ("sealing", said));
-    std::iter::once(("store", described)).chain(sealed)
+    let learned = learned.map(|text| ("polling", Ok(text)));
+    std::iter::once(("store", described))
+        .chain(sealed)
+        .chain(learned)
 }
 
 fn capabilities(found: &Inspection) -> String {
@@ -348,6 +356,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
 }
 
 mod credentials;
+mod learned;
 mod sealing;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ fn report(
     let store = store.map(|file| StoreFound {
         file,
         others: OtherReplicas::Same,
+        learned: Vec::new(),
     });
     super::report(config, (Vec::new(), None), certificate, store, inspection)
 }

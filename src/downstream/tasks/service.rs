@@ -151,8 +151,13 @@ impl CallerTasks<'_> {
             return Ok(None);
         };
         self.polled(&task);
+        self.whole(task).await.map(Some)
+    }
+
+    /// This task with its result.
+    pub(in crate::downstream) async fn whole(self, task: Task) -> Result<WholeTask, StoreError> {
         let kept = self.runner.ledger().load_kept(&task).await?;
-        Ok(Some(WholeTask { task, kept }))
+        Ok(WholeTask { task, kept })
     }
 
     /// Notes for operators that the client is told the state of this task.

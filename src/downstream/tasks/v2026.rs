@@ -58,10 +58,11 @@ impl Proxy {
     }
 
     async fn get(&self, params: &Object<'_>, by: &Requester) -> Result<String, Refusal> {
-        let found = self.tasks_for(by).find_whole(task_id(params)?).await?;
-        let whole = found.ok_or(TaskError::Unknown)?;
-        let now_ms = self.runner.ledger().now_ms();
-        Ok(view::get_result(&whole.task, whole.kept_result(), now_ms))
+        let found = self.poll(by, task_id(params)?).await?;
+        let task = found.ok_or(TaskError::Unknown)?.task;
+        let whole = self.tasks_of(&by.caller).whole(task).await?;
+        let next_ms = self.runner.poll_interval_ms(&whole.task);
+        Ok(view::get_result(&whole.task, whole.kept_result(), next_ms))
     }
 
     async fn update(

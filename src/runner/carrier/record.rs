@@ -90,7 +90,7 @@ impl Carrier {
         };
         let task = recorded.task();
         let heard = if task.announced {
-            client.task(task, self.runner.ledger.now_ms())
+            client.task(task, &self.runner)
         } else {
             question(task)
         };

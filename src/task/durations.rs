@@ -23,6 +23,8 @@ const HALF_LIFE_MS: u64 = 7 * 24 * 3_600_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Durations {
     weights: [u32; BUCKETS],
+    /// The sum of the weights.
+    weight: u64,
     /// All calls that were ever counted.
     seen: u64,
     /// The half-life, counted from 1970, to which the weights are decayed.
@@ -33,6 +35,7 @@ impl Durations {
     pub fn new(now_ms: u64) -> Self {
         Self {
             weights: [0; BUCKETS],
+            weight: 0,
             seen: 0,
             epoch: now_ms / HALF_LIFE_MS,
         }
@@ -45,7 +48,7 @@ impl Durations {
 
     /// How many calls the weights stand for now.
     pub fn calls(&self) -> u64 {
-        self.weight() / u64::from(CALL)
+        self.weight / u64::from(CALL)
     }
 
     /// Counts one call that took so long.
@@ -53,6 +56,7 @@ impl Durations {
         self.age_to(now_ms / HALF_LIFE_MS);
         if let Some(weight) = self.weights.get_mut(bucket(took_ms)) {
             *weight = weight.saturating_add(CALL);
+            self.weight += u64::from(CALL);
         }
         self.seen = self.seen.saturating_add(1);
         self.bound();
@@ -65,6 +69,7 @@ impl Durations {
         for (weight, more) in self.weights.iter_mut().zip(other.weights) {
             *weight = weight.saturating_add(halved(more, younger_by));
         }
+        self.weigh();
         self.seen = self.seen.saturating_add(other.seen);
         self.bound();
     }
@@ -79,7 +84,7 @@ impl Durations {
     pub fn remaining(&self, age_ms: u64, of_1000: u64) -> Option<u64> {
         let parts = || self.parts(age_ms);
         let left: u64 = parts().map(|part| part.weight).sum();
-        if left == 0 || left * 100 < self.weight() {
+        if left == 0 || left * 100 < self.weight {
             return None;
         }
         let target = left * of_1000.min(1000) / 1000;
@@ -111,9 +116,11 @@ impl Durations {
         }
         let mut durations = Self {
             weights,
+            weight: 0,
             seen,
             epoch,
         };
+        durations.weigh();
         durations.bound();
         durations
     }
@@ -136,8 +143,8 @@ impl Durations {
         })
     }
 
-    fn weight(&self) -> u64 {
-        self.weights.iter().map(|weight| u64::from(*weight)).sum()
+    fn weigh(&mut self) {
+        self.weight = self.weights.iter().map(|weight| u64::from(*weight)).sum();
     }
 
     fn age_to(&mut self, epoch: u64) {
@@ -147,14 +154,16 @@ impl Durations {
                 *weight = halved(*weight, by);
             }
             self.epoch = epoch;
+            self.weigh();
         }
     }
 
     fn bound(&mut self) {
-        while self.weight() > WEIGHT_MAX {
+        while self.weight > WEIGHT_MAX {
             for weight in &mut self.weights {
                 *weight /= 2;
             }
+            self.weigh();
         }
     }
 }

@@ -37,9 +37,6 @@ impl LiveParts {
             fair.requests.resize(limits.requests_per_caller);
             fair.bytes.resize(limits.buffer_bytes_max / 2);
         }
-        if let (Some(companion), Some(wanted)) = (&proxy.companion, &config.companion) {
-            companion.change_patience(wanted.fallback_after);
-        }
         if let Some(connections) = &self.connections {
             connections.connections.resize(limits.connections);
             connections.set_header_timeout(limits.header_timeout);

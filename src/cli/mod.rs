@@ -109,6 +109,12 @@ enum ConfigWhat {
 struct CheckArgs {
     #[arg(long, help = "JSON for scripts, in place of a table")]
     json: bool,
+    #[arg(
+        long,
+        value_name = "NAME[@VERSION]",
+        help = "Say what this client gets for calls that take long, and why; the server is not asked"
+    )]
+    client: Option<String>,
     #[command(flatten)]
     settings: ServeArgs,
 }
@@ -242,8 +248,15 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
             first_line(&config, file.as_deref());
             stdio::serve(config)
         }
-        Command::Check(CheckArgs { json, settings }) => {
+        Command::Check(CheckArgs {
+            json,
+            client,
+            settings,
+        }) => {
             let config = settings.load()?;
+            if let Some(client) = client {
+                return Ok(check::client(&config, &client, json));
+            }
             log(&check::telemetry(&config.telemetry))?;
             check::check(&config, json)
         }

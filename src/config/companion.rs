@@ -1,11 +1,9 @@
 //! Turns `[tasks]` into the settings of the companion tools, if they are on.
 
-use std::time::Duration;
-
 use super::file;
 use super::problem::Problem;
-use super::settings::CompanionSettings;
-use crate::task::policy::Rule;
+use super::scalar::OrAuto;
+use super::settings::{CompanionSettings, CompanionUse};
 
 pub(super) const PREFIX: &str = "raincheck_";
 
@@ -21,11 +19,13 @@ pub(super) fn companion(tasks: &file::Terms) -> Result<Option<CompanionSettings>
         );
         return Err(Problem::new("tasks.companion_prefix", text));
     }
-    let usual = Duration::from_millis(Rule::default().fallback_after_ms);
-    let companion = CompanionSettings {
-        prefix: prefix.to_owned(),
-        fallback_after: tasks.fallback_after.unwrap_or(usual),
+    let used = match tasks.companion_tools.unwrap_or(OrAuto::Auto) {
+        OrAuto::Auto => CompanionUse::ByClient,
+        OrAuto::Said(true) => CompanionUse::Always,
+        OrAuto::Said(false) => return Ok(None),
     };
-    let wanted = tasks.companion_tools.unwrap_or_default();
-    Ok(wanted.then_some(companion))
+    Ok(Some(CompanionSettings {
+        used,
+        prefix: prefix.to_owned(),
+    }))
 }

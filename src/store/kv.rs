@@ -44,6 +44,8 @@ pub enum Kind {
     DigestKey,
     /// The fact that a replica reads a log which another replica writes.
     LogReader,
+    /// The known client that has a session at the server.
+    Client,
 }
 
 impl Kind {
@@ -62,6 +64,7 @@ impl Kind {
             Self::IdenticalCall => 'i',
             Self::DigestKey => 'd',
             Self::LogReader => 'r',
+            Self::Client => 'c',
         }
     }
 
@@ -80,6 +83,7 @@ impl Kind {
             Self::IdenticalCall => "identical call",
             Self::DigestKey => "digest key",
             Self::LogReader => "log reader",
+            Self::Client => "client",
         }
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+pub(super) use self::client::client;
 use self::credentials::credentials;
 use self::sealing::sealing;
 use super::failure::CommandFailure;
@@ -15,12 +16,13 @@ use super::table::{printable, table};
 use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, tls_files};
 use crate::config::warnings::{name, warnings, without_tools};
 use crate::config::{
-    CompanionSettings, Config, Location, StoreSettings, TelemetrySettings, TransportChoice,
-    Wrapped, duration_text,
+    CompanionSettings, CompanionUse, Config, Location, StoreSettings, TelemetrySettings,
+    TransportChoice, Wrapped, duration_text,
 };
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
-use crate::task::policy::{Concurrency, Limit, Mode, Rules};
+use crate::task::clients::ClientTerms;
+use crate::task::policy::{Concurrency, Limit, Mode, Rule, Rules};
 use crate::tls;
 
 pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandFailure> {
@@ -100,7 +102,7 @@ fn report(
     verdicts.push(("recovery", Ok(recovery)));
     verdicts.extend(credentials(config).map(|text| ("callers", Ok(text))));
     if let Some(companion) = &config.companion {
-        verdicts.push(("companion", Ok(tickets(companion))));
+        verdicts.push(("companion", Ok(tickets(companion, config.rules.defaults()))));
     }
     let server = &config.upstream.server;
     verdicts.push((
@@ -250,10 +252,22 @@ fn recovery(config: &Config) -> String {
 }
 
 /// What clients without Tasks get for long calls.
-fn tickets(companion: &CompanionSettings) -> String {
-    let millis = companion.fallback_after.as_millis();
-    let after = duration_text(u64::try_from(millis).unwrap_or(u64::MAX));
-    format!("a client without Tasks gets a ticket after {after}")
+fn tickets(companion: &CompanionSettings, rule: &Rule) -> String {
+    let after = ClientTerms::default().fallback_after_ms(rule).is;
+    match companion.used {
+        CompanionUse::Always => {
+            let known = match rule.fallback_after_ms {
+                Some(_) => "",
+                None => ", unless it is known to need another time",
+            };
+            let after = duration_text(after);
+            format!("a client without Tasks gets a ticket after {after}{known}")
+        }
+        CompanionUse::ByClient => {
+            "clients get tickets that are known to give up early: see check --client NAME"
+                .to_owned()
+        }
+    }
 }
 
 fn named(found: &Inspection) -> String {
@@ -325,6 +339,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
     rows
 }
 
+mod client;
 mod credentials;
 mod sealing;
 #[cfg(test)]

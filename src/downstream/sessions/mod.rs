@@ -29,14 +29,17 @@ mod first_contact;
 mod get_stream;
 mod leaving;
 pub mod mailbox;
+mod newest;
 pub mod ours;
 mod over_line;
 mod servers_own;
+pub mod session_clients;
 
 use crate::mcp::version::Era;
 use crate::upstream::client_session::ClientSession;
 use calls::DecidedCall;
-use servers_own::{held_call, pass_on};
+use resumable::Waiting;
+use servers_own::{pass_on, waiting};
 
 /// Answers a message whose body was read.
 pub(super) async fn post(
@@ -77,6 +80,15 @@ async fn on_session(
     if ours::serves(proxy, by, &parts.headers).await {
         return Box::pin(ours::post(proxy, by, &parts, body, message)).await;
     }
+    let client = proxy.session_clients.of(proxy, by, message).await;
+    let named;
+    let by = match client.client() {
+        Some(_) => {
+            named = by.known_as(client);
+            &named
+        }
+        None => by,
+    };
     v2025::complete_version(&mut parts, message);
     let speaks_of_tasks = v2025::speaks(&parts.headers);
     let mut edit = None;
@@ -127,9 +139,17 @@ async fn on_session(
         Way::FirstContact => {
             Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await
         }
-        Way::OverHttp => match held_call(by, &parts.headers, message) {
-            Some(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
-            None => pass_on(proxy, parts, body.clone(), edit).await,
+        Way::OverHttp => match waiting(by, &parts.headers, message) {
+            Some((_, Waiting::Resumable(call))) => {
+                resumable::post(proxy, by, *parts, body.clone(), call).await
+            }
+            Some((id, Waiting::Connected(Some(heartbeat)))) => {
+                let sent = (*parts, body.clone());
+                Box::pin(resumable::post_connected(proxy, by, sent, &id, heartbeat)).await
+            }
+            Some((_, Waiting::Connected(None))) | None => {
+                pass_on(proxy, parts, body.clone(), edit).await
+            }
         },
         Way::OverLine => over_line::post(proxy, by, &parts, body, message, edit).await,
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
 
 use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
@@ -24,6 +25,19 @@ pub(super) async fn pass_on(
         Some(edit) => Box::pin(edit.pass(*parts, body)).await,
         None => passthrough::bytes(proxy, parts, body).await,
     }
+}
+
+/// How the client of a message waits for its answer. `None`: the message is no request.
+pub(super) fn waiting(
+    by: &Requester,
+    headers: &HeaderMap,
+    message: &LegacyMessage<'_>,
+) -> Option<(Box<RawValue>, resumable::Waiting)> {
+    let LegacyMessage::Request(asked) = message else {
+        return None;
+    };
+    let waiting = resumable::Waiting::of(by, headers, asked.id, &asked.method, &asked.params);
+    Some((asked.id.to_owned(), waiting))
 }
 
 /// The message as a resumable call, if it can be one.

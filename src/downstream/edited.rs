@@ -125,7 +125,7 @@ impl AnswerEdit {
         if self.is_initialize && self.result_in(message).is_some() {
             let (proxy, by) = (&self.proxy, &self.by);
             proxy.agreed.note(&by.caller, head, message);
-            proxy.session_clients.note(proxy, by, head).await;
+            proxy.session_clients.note(&proxy.kv, by, head).await;
         }
     }
 

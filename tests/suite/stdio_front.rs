@@ -100,6 +100,11 @@ impl Launched {
         }
     }
 
+    pub(crate) async fn notification(&mut self, method: &str) -> Value {
+        self.hear(method, |message| message["method"] == method)
+            .await
+    }
+
     async fn answer(&mut self, id: Value) -> Value {
         let is_it = |m: &Value| m.get("method").is_none() && m["id"] == id;
         self.hear(&format!("the answer to {id}"), is_it).await

@@ -16,13 +16,13 @@ use super::table::{printable, table};
 use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, tls_files};
 use crate::config::warnings::{name, warnings, without_tools};
 use crate::config::{
-    CompanionSettings, CompanionUse, Config, Location, StoreSettings, TelemetrySettings,
-    TransportChoice, Wrapped, duration_text,
+    CompanionUse, Config, Location, StoreSettings, TelemetrySettings, TransportChoice, Wrapped,
+    duration_text,
 };
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
 use crate::task::clients::ClientTerms;
-use crate::task::policy::{Concurrency, Limit, Mode, Rule, Rules};
+use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
 
 pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandFailure> {
@@ -101,8 +101,8 @@ fn report(
     };
     verdicts.push(("recovery", Ok(recovery)));
     verdicts.extend(credentials(config).map(|text| ("callers", Ok(text))));
-    if let Some(companion) = &config.companion {
-        verdicts.push(("companion", Ok(tickets(companion, config.rules.defaults()))));
+    if let Some(text) = tickets(config) {
+        verdicts.push(("companion", Ok(text)));
     }
     let server = &config.upstream.server;
     verdicts.push((
@@ -251,23 +251,21 @@ fn recovery(config: &Config) -> String {
     text.to_owned()
 }
 
-/// What clients without Tasks get for long calls.
-fn tickets(companion: &CompanionSettings, rule: &Rule) -> String {
-    let after = ClientTerms::default().fallback_after_ms(rule).is;
-    match companion.used {
-        CompanionUse::Always => {
-            let known = match rule.fallback_after_ms {
-                Some(_) => "",
-                None => ", unless it is known to need another time",
-            };
-            let after = duration_text(after);
-            format!("a client without Tasks gets a ticket after {after}{known}")
-        }
-        CompanionUse::ByClient => {
-            "clients get tickets that are known to give up early: see check --client NAME"
-                .to_owned()
-        }
+/// What clients without Tasks get for long calls, where the operator has said so. Otherwise it depends on the client.
+fn tickets(config: &Config) -> Option<String> {
+    let companion = config.companion.as_ref()?;
+    if companion.used == CompanionUse::ByClient {
+        return None;
     }
+    let rule = config.rules.defaults();
+    let after = duration_text(ClientTerms::default().fallback_after_ms(rule).is);
+    let known = match rule.fallback_after_ms {
+        Some(_) => "",
+        None => ", unless it is known to need another time",
+    };
+    Some(format!(
+        "a client without Tasks gets a ticket after {after}{known}"
+    ))
 }
 
 fn named(found: &Inspection) -> String {

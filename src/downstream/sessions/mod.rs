@@ -80,7 +80,7 @@ async fn on_session(
     if ours::serves(proxy, by, &parts.headers).await {
         return Box::pin(ours::post(proxy, by, &parts, body, message)).await;
     }
-    let client = proxy.session_clients.of(proxy, by, message).await;
+    let client = proxy.session_clients.of(&proxy.kv, by, message).await;
     let named;
     let by = match client.client() {
         Some(_) => {

@@ -192,7 +192,7 @@ async fn initialize(
         response.headers_mut().insert(SESSION_ID, id);
         proxy.agreed.note(&by.caller, response.headers(), &said);
         let clients = &proxy.session_clients;
-        clients.note(proxy, by, response.headers()).await;
+        clients.note(&proxy.kv, by, response.headers()).await;
         unknown.becomes_known();
     }
     (response, !agreed)

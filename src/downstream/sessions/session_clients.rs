@@ -3,7 +3,6 @@
 //! The replica that passed the `initialize` remembers it, and tells the others by a value in the store. A client that is not
 //! known costs no write.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,10 +13,10 @@ use uuid::Uuid;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions::newest::NewestSessions;
 use crate::lock::Mutex;
 use crate::mcp::json::{Object, Writer, raw};
+use crate::store::key_value::KeyValue;
 use crate::store::kv::{Kind, Name};
 use crate::task::clients::{ClientTerms, KnownClient};
 
@@ -46,7 +45,7 @@ impl SessionClients {
     /// The client of a message on a session at the server, where the message may begin a call or a list of tools.
     pub(super) async fn of(
         &self,
-        proxy: &Arc<Proxy>,
+        kv: &KeyValue,
         by: &Requester,
         message: &LegacyMessage<'_>,
     ) -> ClientTerms {
@@ -71,7 +70,7 @@ impl SessionClients {
             }
             Some(Found::Not(_)) | None => {}
         }
-        let stored = timeout(PATIENCE, proxy.kv.find(name(session))).await;
+        let stored = timeout(PATIENCE, kv.find(name(session))).await;
         let stored = stored.ok().and_then(Result::ok).flatten();
         let found = stored.and_then(|value| stored_client(&value));
         let fact = found.map_or_else(|| Found::Not(Instant::now()), Found::Here);
@@ -82,7 +81,7 @@ impl SessionClients {
     /// Remembers the client of a session that the server has agreed to. The head of the answer names the session.
     pub(in crate::downstream) async fn note(
         &self,
-        proxy: &Arc<Proxy>,
+        kv: &KeyValue,
         by: &Requester,
         head: &HeaderMap,
     ) {
@@ -95,7 +94,7 @@ impl SessionClients {
             return;
         };
         let value = Bytes::from(value_of(client));
-        let told = timeout(PATIENCE, proxy.kv.put(name(session), value, LIFETIME)).await;
+        let told = timeout(PATIENCE, kv.put(name(session), value, LIFETIME)).await;
         if !matches!(told, Ok(Ok(()))) {
             tracing::debug!("replicas were not told which client has a session");
         }

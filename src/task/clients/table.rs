@@ -2,7 +2,7 @@
 //!
 //! A line says how it was found out. What nobody has measured or read stays `NotKnown`.
 
-use super::{Basis, FoundOut, KnownClient, KnownTasks, OnProgress, Patience};
+use super::client::{Basis, FoundOut, KnownClient, KnownTasks, OnProgress, Patience};
 
 /// Every known client.
 pub static CLIENTS: &[KnownClient] = &[

@@ -1,6 +1,6 @@
 //! What a client gets where the operator has not said otherwise, and why. This is the only place that decides it.
 
-use super::{KnownClient, KnownTasks, OnProgress, Patience};
+use super::client::{KnownClient, KnownTasks, OnProgress, Patience};
 use crate::mcp::version::Era;
 use crate::task::policy::Rule;
 

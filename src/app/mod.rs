@@ -43,7 +43,7 @@ use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, CompanionUse, Config, NativeTasks, Seal};
 use crate::downstream::calls::registry::CallRegistry;
-use crate::downstream::companion::Companion;
+use crate::downstream::companion::{Companion, WhoHas};
 use crate::downstream::forwarded::ForwardedHeaders;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::sessions::agreed_versions::AgreedVersions;
@@ -369,8 +369,12 @@ fn lists_ours_to_all(config: &Config) -> bool {
 
 fn companion(config: &Config) -> Option<Companion> {
     let wanted = config.companion.as_ref()?;
-    let is_for_all = wanted.used == CompanionUse::Always;
-    Some(Companion::new(&wanted.prefix, is_for_all))
+    let who = match wanted.used {
+        CompanionUse::Always => WhoHas::All,
+        CompanionUse::KnownToNeed => WhoHas::KnownToNeed,
+        CompanionUse::AllButKnownNotTo => WhoHas::AllButKnownNotTo,
+    };
+    Some(Companion::new(&wanted.prefix, who))
 }
 
 /// The TLS configuration of connections to the wrapped server, which can be reloaded.

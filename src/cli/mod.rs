@@ -119,6 +119,22 @@ struct CheckArgs {
     settings: ServeArgs,
 }
 
+impl ServeArgs {
+    /// For what does not depend on the server: without a file of settings, none need be named.
+    fn with_any_server(mut self) -> Self {
+        let Common {
+            config,
+            upstream,
+            command,
+            ..
+        } = &mut self.common;
+        if config.is_none() && command.is_empty() && upstream.is_none() {
+            *upstream = Some("http://127.0.0.1:8000/mcp".to_owned());
+        }
+        self
+    }
+}
+
 /// The settings of `raincheck stdio`, for the one client that started it.
 #[derive(Debug, Args)]
 struct OneClient {
@@ -253,10 +269,11 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
             client,
             settings,
         }) => {
-            let config = settings.load()?;
             if let Some(client) = client {
+                let config = settings.with_any_server().load()?;
                 return Ok(check::client(&config, &client, json));
             }
+            let config = settings.load()?;
             log(&check::telemetry(&config.telemetry))?;
             check::check(&config, json)
         }

@@ -10,7 +10,11 @@ pub(super) const PREFIX: &str = "raincheck_";
 /// Clients show names of 64 characters at most, and often their own prefix before them.
 const PREFIX_MAX: usize = 24;
 
-pub(super) fn companion(tasks: &file::Terms) -> Result<Option<CompanionSettings>, Problem> {
+/// `for_one_client`: it launched raincheck.
+pub(super) fn companion(
+    tasks: &file::Terms,
+    for_one_client: bool,
+) -> Result<Option<CompanionSettings>, Problem> {
     let prefix = tasks.companion_prefix.as_deref().unwrap_or(PREFIX);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(is_plain) {
@@ -20,7 +24,8 @@ pub(super) fn companion(tasks: &file::Terms) -> Result<Option<CompanionSettings>
         return Err(Problem::new("tasks.companion_prefix", text));
     }
     let used = match tasks.companion_tools.unwrap_or(OrAuto::Auto) {
-        OrAuto::Auto => CompanionUse::ByClient,
+        OrAuto::Auto if for_one_client => CompanionUse::AllButKnownNotTo,
+        OrAuto::Auto => CompanionUse::KnownToNeed,
         OrAuto::Said(true) => CompanionUse::Always,
         OrAuto::Said(false) => return Ok(None),
     };

@@ -329,7 +329,9 @@ pub struct CompanionSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompanionUse {
     /// Those that are known to give up early and cannot be helped in another way.
-    ByClient,
+    KnownToNeed,
+    /// These, and those that are not known: what launches raincheck is most often a host with a model.
+    AllButKnownNotTo,
     /// All that do not declare Tasks.
     Always,
 }

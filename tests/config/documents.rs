@@ -40,7 +40,7 @@ fn the_companion_tools_of_the_documents_are_wanted() {
     assert_eq!(used(&config), Some(CompanionUse::Always));
     assert_eq!(config.rules.defaults().fallback_after_ms, Some(45_000));
     let usual = from_file("");
-    assert_eq!(used(&usual), Some(CompanionUse::ByClient));
+    assert_eq!(used(&usual), Some(CompanionUse::KnownToNeed));
     assert_eq!(usual.rules.defaults().fallback_after_ms, None);
     assert_eq!(used(&from_file("[tasks]\ncompanion_tools = false")), None);
 }

@@ -52,7 +52,8 @@ fn without_token(request: Request) -> Request {
 
 /// Whether the list has the companion tools: all of them, or none.
 fn has_companions(list: &Value) -> bool {
-    let tools = list["tools"].as_array().unwrap();
+    let tools = list["tools"].as_array();
+    let tools = tools.unwrap_or_else(|| panic!("{list}"));
     let has = |name: &str| tools.iter().any(|tool| tool["name"] == name);
     let found = ["task_result", "task_cancel", "task_answer"]
         .map(|name| has(name) || has(&format!("raincheck_{name}")));
@@ -296,4 +297,28 @@ async fn a_client_that_launches_raincheck_hears_of_its_call_too() {
     });
     futures_util::future::join_all(hearing).await;
     upstream.release("n");
+}
+
+/// What launches raincheck is most often a host with a model. One that needs no companion tools is spared them.
+#[tokio::test]
+async fn a_client_that_launches_raincheck_has_companion_tools_unless_it_needs_none() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    let url = upstream.url();
+    for (name, expected) in [("host", true), ("claude-code", false)] {
+        let mut front = Launched::with(&["--upstream", &url], &Config::auto("10s"));
+        let params = json!({"protocolVersion": NEWEST, "capabilities": {},
+            "clientInfo": {"name": name, "version": "2.1.330"}});
+        front.request(json!(1), "initialize", params).await;
+        front
+            .say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
+        let list = front.request(json!(2), "tools/list", json!({})).await;
+        assert!(list["error"].is_null(), "{list}");
+        assert_eq!(has_companions(&list["result"]), expected, "{name}");
+        // A session that the server lost is opened again, also where raincheck carries the calls on it.
+        upstream.forget_sessions();
+        let echo = json!({"name": "echo", "arguments": {"text": "x"}});
+        let answer = front.request(json!(3), "tools/call", echo).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "x", "{answer}");
+    }
 }

@@ -99,7 +99,9 @@ fn companion_tools(config: &Config, terms: ClientTerms, era: Era) -> Choice<bool
     match config.companion.as_ref().map(|companion| companion.used) {
         None => said(false),
         Some(CompanionUse::Always) => said(true),
-        Some(CompanionUse::ByClient) => terms.companion_tools(era),
+        Some(CompanionUse::KnownToNeed | CompanionUse::AllButKnownNotTo) => {
+            terms.companion_tools(era)
+        }
     }
 }
 

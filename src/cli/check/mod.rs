@@ -254,7 +254,7 @@ fn recovery(config: &Config) -> String {
 /// What clients without Tasks get for long calls, where the operator has said so. Otherwise it depends on the client.
 fn tickets(config: &Config) -> Option<String> {
     let companion = config.companion.as_ref()?;
-    if companion.used == CompanionUse::ByClient {
+    if companion.used != CompanionUse::Always {
         return None;
     }
     let rule = config.rules.defaults();

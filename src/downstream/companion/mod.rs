@@ -28,7 +28,7 @@ mod schema;
 pub(super) mod state;
 pub(super) mod tools;
 
-pub use state::Companion;
+pub use state::{Companion, WhoHas};
 
 use state::wait_max;
 use tools::CompanionTools;

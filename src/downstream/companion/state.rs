@@ -19,29 +19,41 @@ const WAIT_SPARE: Duration = Duration::from_secs(5);
 /// How many clients without the companion tools are remembered.
 const UNAWARE_MAX: usize = 4096;
 
+/// Which clients have the tools, of those that do not declare Tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhoHas {
+    All,
+    /// Those that are known to need them.
+    KnownToNeed,
+    /// These, and those that are not known.
+    AllButKnownNotTo,
+}
+
 /// The settings of the companion tools, and the clients that do not know the tools.
 #[derive(Debug)]
 pub struct Companion {
     prefix: Arc<str>,
-    /// Every client that does not declare Tasks has them. Otherwise those that need them.
-    is_for_all: bool,
+    who: WhoHas,
     /// Sessions, or callers without a session, whose list of tools had no companion tools.
     unaware: Mutex<HashSet<[u8; 16]>>,
 }
 
 impl Companion {
     /// `prefix`: for names that the server has, too.
-    pub fn new(prefix: &str, is_for_all: bool) -> Self {
+    pub fn new(prefix: &str, who: WhoHas) -> Self {
         Self {
             prefix: prefix.into(),
-            is_for_all,
+            who,
             unaware: Mutex::default(),
         }
     }
 
     /// Whether a client of that era has them, on a request that does not declare Tasks.
     pub(in crate::downstream) fn is_for(&self, client: ClientTerms, era: Era) -> bool {
-        self.is_for_all || client.companion_tools(era).is
+        match (self.who, client.client()) {
+            (WhoHas::All, _) | (WhoHas::AllButKnownNotTo, None) => true,
+            (WhoHas::KnownToNeed | WhoHas::AllButKnownNotTo, _) => client.companion_tools(era).is,
+        }
     }
 
     /// The names of the companion tools beside the server's. `None`: the server has tools with all these names.
@@ -87,7 +99,7 @@ mod tests {
 
     #[test]
     fn who_was_not_told_of_our_tools_gets_no_ticket_until_it_is() {
-        let companion = Companion::new("our_", true);
+        let companion = Companion::new("our_", WhoHas::All);
         let (one, other) = ([1; 16], [2; 16]);
         companion.note_list(one, false);
         assert!(companion.is_unknown_to(&one) && !companion.is_unknown_to(&other));

@@ -128,7 +128,7 @@ fn call(
 mod tests {
     use super::*;
     use crate::auth::callers::Callers;
-    use crate::downstream::companion::state::Companion;
+    use crate::downstream::companion::state::{Companion, WhoHas};
     use crate::downstream::inbound::request::{Inbound, LegacyMessage};
     use crate::downstream::inbound::route::{KnownServer, KnownTools};
     use crate::mcp::version::Era;
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_call_is_ours_or_a_task_or_goes_to_the_server() {
-        let (rules, companion) = (Rules::default(), Companion::new("our_", true));
+        let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
         let plain = known(&rules);
         let with_ours = KnownOfCalls {
             companion: Some(&companion),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::auth::callers::Callers;
+use crate::downstream::companion::WhoHas;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::route::KnownTools;
 use crate::mcp::json::raw;
@@ -146,7 +147,7 @@ fn a_task_of_the_server_s_own_has_no_key() {
 
 #[test]
 fn a_call_is_carried_where_passing_could_not_keep_a_promise() {
-    let (rules, companion) = (Rules::default(), Companion::new("our_", true));
+    let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
     let plain = known(&rules);
     let limited = KnownOfCalls {
         is_limited: true,

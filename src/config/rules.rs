@@ -80,9 +80,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
     let rule = Rule {
         mode: terms.mode.unwrap_or(base.mode),
         grace_window_ms: ms(terms.grace_window, base.grace_window_ms),
-        fallback_after_ms: terms
-            .fallback_after
-            .map_or(base.fallback_after_ms, |it| it.said().map(millis)),
+        fallback_after_ms: fallback_after(base, terms),
         require_tasks: terms.require_tasks.unwrap_or(base.require_tasks),
         input: terms.input.unwrap_or(base.input),
         retention_ms: ms(terms.retention, base.retention_ms),
@@ -149,6 +147,11 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         );
     }
     Ok(rule)
+}
+
+fn fallback_after(base: &Rule, terms: &file::Terms) -> Option<u64> {
+    let said = terms.fallback_after;
+    said.map_or(base.fallback_after_ms, |it| it.said().map(millis))
 }
 
 fn scopes(base: &Rule, terms: &file::Terms, key: &str) -> Result<Arc<[Box<str>]>, Problem> {

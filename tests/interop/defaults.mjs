@@ -16,7 +16,7 @@ import { end } from "./processes.mjs";
 const { SCRATCH, DEFAULTS_SECONDS } = process.env;
 const SECONDS = Number(DEFAULTS_SECONDS ?? "20");
 const IS_FULL = DEFAULTS_SECONDS !== undefined;
-const LIMIT = { timeout: (SECONDS + 60) * 1000 };
+const LIMIT = { timeout: (SECONDS + 150) * 1000 };
 const DONE = new RegExp(`quiet_compute done after ${SECONDS}s`);
 
 const QUIET = { FASTMCP_CHECK_FOR_UPDATES: "off" };
@@ -84,7 +84,7 @@ function run({ command: [program, ...before], args, isAgent }, url) {
   const silent = {
     AGENT_TOOL: "quiet_compute",
     AGENT_ARGUMENTS: JSON.stringify({ seconds: SECONDS }),
-    AGENT_LIMIT: `${SECONDS + 50}`,
+    AGENT_LIMIT: `${SECONDS + 120}`,
     ...(IS_FULL ? {} : { OPENCODE_TIMEOUT: "12000" }),
   };
   const env = { ...process.env, ...QUIET, ...(isAgent ? silent : {}) };

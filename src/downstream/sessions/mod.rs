@@ -38,8 +38,7 @@ pub mod session_clients;
 use crate::mcp::version::Era;
 use crate::upstream::client_session::ClientSession;
 use calls::DecidedCall;
-use resumable::Waiting;
-use servers_own::{pass_on, waiting};
+use servers_own::over_http;
 
 /// Answers a message whose body was read.
 pub(super) async fn post(
@@ -70,7 +69,7 @@ pub(super) async fn post(
 async fn on_session(
     proxy: &Arc<Proxy>,
     by: &Requester,
-    mut parts: Box<Parts>,
+    parts: Box<Parts>,
     body: &Bytes,
     message: &LegacyMessage<'_>,
 ) -> Response<Body> {
@@ -81,14 +80,22 @@ async fn on_session(
         return Box::pin(ours::post(proxy, by, &parts, body, message)).await;
     }
     let client = proxy.session_clients.of(&proxy.kv, by, message).await;
-    let named;
-    let by = match client.client() {
-        Some(_) => {
-            named = by.known_as(client);
-            &named
-        }
-        None => by,
-    };
+    if client.client().is_none() {
+        return on_servers_session(proxy, by, parts, body, message, known).await;
+    }
+    let by = by.known_as(client);
+    Box::pin(on_servers_session(proxy, &by, parts, body, message, known)).await
+}
+
+/// Answers a message on a session of the server's own. `known`: the server's era, as it was known when the message came.
+async fn on_servers_session(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    mut parts: Box<Parts>,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
+    known: Option<Era>,
+) -> Response<Body> {
     v2025::complete_version(&mut parts, message);
     let speaks_of_tasks = v2025::speaks(&parts.headers);
     let mut edit = None;
@@ -139,18 +146,7 @@ async fn on_session(
         Way::FirstContact => {
             Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await
         }
-        Way::OverHttp => match waiting(by, &parts.headers, message) {
-            Some((_, Waiting::Resumable(call))) => {
-                resumable::post(proxy, by, *parts, body.clone(), call).await
-            }
-            Some((id, Waiting::Connected(Some(heartbeat)))) => {
-                let sent = (*parts, body.clone());
-                Box::pin(resumable::post_connected(proxy, by, sent, &id, heartbeat)).await
-            }
-            Some((_, Waiting::Connected(None))) | None => {
-                pass_on(proxy, parts, body.clone(), edit).await
-            }
-        },
+        Way::OverHttp => over_http(proxy, by, parts, body, message, edit).await,
         Way::OverLine => over_line::post(proxy, by, &parts, body, message, edit).await,
     }
 }

@@ -135,13 +135,12 @@ pub(super) async fn post(
         Err(untaken) => return refused(&asked, untaken),
     };
     let waiting = waiting(by, &parts.headers, request, session);
-    let is_resumable = matches!(waiting, resumable::Waiting::Resumable(_));
     let source = LineAnswer {
         said,
         edit,
         editing: None,
         // A resumable call has a job, for which a drain waits.
-        _passing: (!is_resumable).then(|| proxy.passing.token()),
+        _passing: (!waiting.is_resumable()).then(|| proxy.passing.token()),
     };
     resumable::respond(proxy, by, waiting, source, patience::LINE).await
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
-use serde_json::value::RawValue;
 
 use crate::downstream::body::Body;
+use crate::downstream::calls::resumable::Waiting;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
@@ -27,17 +27,29 @@ pub(super) async fn pass_on(
     }
 }
 
-/// How the client of a message waits for its answer. `None`: the message is no request.
-pub(super) fn waiting(
+/// Sends a message to the server, in the way that suits how its client waits.
+pub(super) async fn over_http(
+    proxy: &Arc<Proxy>,
     by: &Requester,
-    headers: &HeaderMap,
+    parts: Box<Parts>,
+    body: &Bytes,
     message: &LegacyMessage<'_>,
-) -> Option<(Box<RawValue>, resumable::Waiting)> {
+    edit: Option<Box<AnswerEdit>>,
+) -> Response<Body> {
     let LegacyMessage::Request(asked) = message else {
-        return None;
+        return pass_on(proxy, parts, body.clone(), edit).await;
     };
-    let waiting = resumable::Waiting::of(by, headers, asked.id, &asked.method, &asked.params);
-    Some((asked.id.to_owned(), waiting))
+    match Waiting::of(by, &parts.headers, asked.id, &asked.method, &asked.params) {
+        Waiting::Resumable(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
+        Waiting::Connected(Some(heartbeat)) => {
+            let sent = (*parts, body.clone());
+            Box::pin(resumable::post_connected(
+                proxy, by, sent, asked.id, heartbeat,
+            ))
+            .await
+        }
+        Waiting::Connected(None) => pass_on(proxy, parts, body.clone(), edit).await,
+    }
 }
 
 /// The message as a resumable call, if it can be one.

@@ -65,7 +65,9 @@ impl SessionClients {
         let known = self.0.lock().find(session);
         match known {
             Some(Found::Here(client)) => return client,
-            Some(Found::Not(then)) if then.elapsed() < ASKED_AGAIN => {
+            Some(Found::Not(then))
+                if Instant::now().saturating_duration_since(then) < ASKED_AGAIN =>
+            {
                 return ClientTerms::default();
             }
             Some(Found::Not(_)) | None => {}

@@ -92,6 +92,10 @@ impl Waiting {
         Self::Connected(token.map(since))
     }
 
+    pub(in crate::downstream) fn is_resumable(&self) -> bool {
+        matches!(self, Self::Resumable(_))
+    }
+
     /// See [`ResumableCall::stopped_by`].
     pub(in crate::downstream) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
     where

@@ -148,7 +148,7 @@ mod tests {
             );
             let unsaid = match says {
                 Support::Optional => Support::Unsaid,
-                other => other,
+                Support::Untouched | Support::Required | Support::Unsaid => says,
             };
             assert_eq!(found(false), unsaid);
         }

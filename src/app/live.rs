@@ -39,9 +39,6 @@ impl LiveParts {
         }
         let (places, of_caller) = (limits.held_polls, held_of_caller(limits));
         proxy.held_polls.resize(places, of_caller);
-        if let (Some(companion), Some(wanted)) = (&proxy.companion, &config.companion) {
-            companion.change_patience(wanted.fallback_after);
-        }
         if let Some(connections) = &self.connections {
             connections.connections.resize(limits.connections);
             connections.set_header_timeout(limits.header_timeout);

@@ -44,13 +44,14 @@ use crate::admin::drain::Drain;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
-use crate::config::{self, Config, NativeTasks, Seal};
+use crate::config::{self, CompanionUse, Config, NativeTasks, Seal};
 use crate::downstream::calls::registry::CallRegistry;
-use crate::downstream::companion::Companion;
+use crate::downstream::companion::{Companion, WhoHas};
 use crate::downstream::forwarded::ForwardedHeaders;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::sessions::agreed_versions::AgreedVersions;
 use crate::downstream::sessions::ours::OurSessions;
+use crate::downstream::sessions::session_clients::SessionClients;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, FairShares, Proxy};
@@ -315,6 +316,7 @@ fn proxy(
         deliveries: Arc::default(),
         native_tools: Arc::default(),
         agreed: AgreedVersions::default(),
+        session_clients: SessionClients::default(),
         resumable: Arc::default(),
         our_sessions: OurSessions::default(),
         stand_ins: StandIns::default(),
@@ -367,9 +369,20 @@ fn fair_shares(limits: &config::LimitSettings) -> FairShares {
     }
 }
 
+/// Whether every client's list has the companion tools.
+fn lists_ours_to_all(config: &Config) -> bool {
+    let companion = config.companion.as_ref();
+    companion.is_some_and(|wanted| wanted.used == CompanionUse::Always)
+}
+
 fn companion(config: &Config) -> Option<Companion> {
     let wanted = config.companion.as_ref()?;
-    Some(Companion::new(&wanted.prefix, wanted.fallback_after))
+    let who = match wanted.used {
+        CompanionUse::Always => WhoHas::All,
+        CompanionUse::KnownToNeed => WhoHas::KnownToNeed,
+        CompanionUse::AllButKnownNotTo => WhoHas::AllButKnownNotTo,
+    };
+    Some(Companion::new(&wanted.prefix, who))
 }
 
 /// The TLS configuration of connections to the wrapped server, which can be reloaded.
@@ -408,7 +421,7 @@ fn start_early(
     is_piped: bool,
 ) -> impl Future<Output = ()> + use<> {
     let upstream = Arc::clone(upstream);
-    let is_asked = !is_piped && (!upstream.has_address() || config.companion.is_some());
+    let is_asked = !is_piped && (!upstream.has_address() || lists_ours_to_all(config));
     // Where there is an admin or a probe listener, the health asks the server, and says so.
     let is_watched = config.admin.probes.is_some() || config.admin.listen.is_some();
     let server = (!is_piped && !is_watched).then(|| config.upstream.server.clone());

@@ -109,8 +109,30 @@ enum ConfigWhat {
 struct CheckArgs {
     #[arg(long, help = "JSON for scripts, in place of a table")]
     json: bool,
+    #[arg(
+        long,
+        value_name = "NAME[@VERSION]",
+        help = "Say what this client gets for calls that take long, and why; the server is not asked"
+    )]
+    client: Option<String>,
     #[command(flatten)]
     settings: ServeArgs,
+}
+
+impl ServeArgs {
+    /// For what does not depend on the server: without a file of settings, none need be named.
+    fn with_any_server(mut self) -> Self {
+        let Common {
+            config,
+            upstream,
+            command,
+            ..
+        } = &mut self.common;
+        if config.is_none() && command.is_empty() && upstream.is_none() {
+            *upstream = Some("http://127.0.0.1:8000/mcp".to_owned());
+        }
+        self
+    }
 }
 
 /// The settings of `raincheck stdio`, for the one client that started it.
@@ -242,7 +264,15 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
             first_line(&config, file.as_deref());
             stdio::serve(config)
         }
-        Command::Check(CheckArgs { json, settings }) => {
+        Command::Check(CheckArgs {
+            json,
+            client,
+            settings,
+        }) => {
+            if let Some(client) = client {
+                let config = settings.with_any_server().load()?;
+                return Ok(check::client(&config, &client, json));
+            }
             let config = settings.load()?;
             log(&check::telemetry(&config.telemetry))?;
             check::check(&config, json)

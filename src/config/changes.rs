@@ -124,9 +124,6 @@ impl Config {
         config.telemetry.access_log = next.telemetry.access_log;
         config.limits = next.limits;
         config.rules = next.rules;
-        if let (Some(own), Some(next)) = (&mut config.companion, next.companion) {
-            own.fallback_after = next.fallback_after;
-        }
         config
     }
 }

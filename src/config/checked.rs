@@ -51,7 +51,7 @@ impl Config {
         credentials::fit(&auth, &upstream, !for_one_client)?;
         Ok(Self {
             store: store::store(file.store, usual)?,
-            companion: companion::companion(&file.tasks)?,
+            companion: companion::companion(&file.tasks, for_one_client)?,
             rules,
             drain: drain(file.drain, &admin)?,
             admin,

@@ -1,18 +1,20 @@
 //! Turns `[tasks]` into the settings of the companion tools, if they are on.
 
-use std::time::Duration;
-
 use super::file;
 use super::problem::Problem;
-use super::settings::CompanionSettings;
-use crate::task::policy::Rule;
+use super::scalar::OrAuto;
+use super::settings::{CompanionSettings, CompanionUse};
 
 pub(super) const PREFIX: &str = "raincheck_";
 
 /// Clients show names of 64 characters at most, and often their own prefix before them.
 const PREFIX_MAX: usize = 24;
 
-pub(super) fn companion(tasks: &file::Terms) -> Result<Option<CompanionSettings>, Problem> {
+/// `for_one_client`: it launched raincheck.
+pub(super) fn companion(
+    tasks: &file::Terms,
+    for_one_client: bool,
+) -> Result<Option<CompanionSettings>, Problem> {
     let prefix = tasks.companion_prefix.as_deref().unwrap_or(PREFIX);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     if prefix.is_empty() || prefix.len() > PREFIX_MAX || !prefix.chars().all(is_plain) {
@@ -21,11 +23,14 @@ pub(super) fn companion(tasks: &file::Terms) -> Result<Option<CompanionSettings>
         );
         return Err(Problem::new("tasks.companion_prefix", text));
     }
-    let usual = Duration::from_millis(Rule::default().fallback_after_ms);
-    let companion = CompanionSettings {
-        prefix: prefix.to_owned(),
-        fallback_after: tasks.fallback_after.unwrap_or(usual),
+    let used = match tasks.companion_tools.unwrap_or(OrAuto::Auto) {
+        OrAuto::Auto if for_one_client => CompanionUse::AllButKnownNotTo,
+        OrAuto::Auto => CompanionUse::KnownToNeed,
+        OrAuto::Said(true) => CompanionUse::Always,
+        OrAuto::Said(false) => return Ok(None),
     };
-    let wanted = tasks.companion_tools.unwrap_or_default();
-    Ok(wanted.then_some(companion))
+    Ok(Some(CompanionSettings {
+        used,
+        prefix: prefix.to_owned(),
+    }))
 }

@@ -11,7 +11,7 @@ use super::file_auth::Auth;
 use super::file_store::Store;
 use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
-use super::scalar::{Size, Value, list, names, optional, optional_list, scalar};
+use super::scalar::{OrAuto, Size, Value, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
 use super::settings::{CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice};
 use crate::task::input_rule::OnInputTimeout;
@@ -157,12 +157,12 @@ pub(super) struct Terms {
     pub(super) grace_window: Option<Duration>,
     /// A setting for all tools together, which no [`ToolRule`] has.
     #[serde(deserialize_with = "optional")]
-    pub(super) companion_tools: Option<bool>,
+    pub(super) companion_tools: Option<OrAuto<bool>>,
     /// A setting for all tools together, which no [`ToolRule`] has.
     #[serde(deserialize_with = "optional")]
     pub(super) companion_prefix: Option<String>,
     #[serde(deserialize_with = "optional")]
-    pub(super) fallback_after: Option<Duration>,
+    pub(super) fallback_after: Option<OrAuto<Duration>>,
     #[serde(deserialize_with = "optional")]
     pub(super) require_tasks: Option<bool>,
     #[serde(deserialize_with = "optional")]
@@ -190,7 +190,7 @@ pub(super) struct Terms {
     #[serde(deserialize_with = "optional")]
     pub(super) queue: Option<usize>,
     #[serde(deserialize_with = "optional")]
-    pub(super) heartbeat: Option<bool>,
+    pub(super) heartbeat: Option<OrAuto<bool>>,
     #[serde(deserialize_with = "optional")]
     pub(super) attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
@@ -217,7 +217,7 @@ pub(super) struct ToolRule {
     #[serde(deserialize_with = "optional")]
     grace_window: Option<Duration>,
     #[serde(deserialize_with = "optional")]
-    fallback_after: Option<Duration>,
+    fallback_after: Option<OrAuto<Duration>>,
     #[serde(deserialize_with = "optional")]
     require_tasks: Option<bool>,
     #[serde(deserialize_with = "optional")]
@@ -245,7 +245,7 @@ pub(super) struct ToolRule {
     #[serde(deserialize_with = "optional")]
     queue: Option<usize>,
     #[serde(deserialize_with = "optional")]
-    heartbeat: Option<bool>,
+    heartbeat: Option<OrAuto<bool>>,
     #[serde(deserialize_with = "optional")]
     attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
@@ -264,7 +264,7 @@ impl ToolRule {
     }
 
     pub(super) fn follows_patience(&self) -> bool {
-        self.fallback_after.is_some()
+        self.fallback_after.is_some_and(|it| it != OrAuto::Auto)
     }
 
     pub(super) fn split(self) -> (Vec<String>, Terms) {

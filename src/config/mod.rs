@@ -53,10 +53,10 @@ pub use ratio::Ratio;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
-    AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, Config, CredentialUse,
-    DrainSettings, EraChoice, Header, JwtSettings, LimitSettings, ListenSettings, Location,
-    LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, StoreSettings, StoreTls,
-    TelemetrySettings, TraceSettings, TransportChoice, UpstreamCredentials, UpstreamSettings,
-    UpstreamTls, WaitSettings,
+    AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, CompanionUse, Config,
+    CredentialUse, DrainSettings, EraChoice, Header, JwtSettings, LimitSettings, ListenSettings,
+    Location, LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, StoreSettings,
+    StoreTls, TelemetrySettings, TraceSettings, TransportChoice, UpstreamCredentials,
+    UpstreamSettings, UpstreamTls, WaitSettings,
 };
 pub use unix::Socket;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::problem::Problem;
+use super::scalar::OrAuto;
 use super::settings::AuthSettings;
 use super::{concurrency, file};
 use crate::task::glob::Glob;
@@ -79,7 +80,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
     let rule = Rule {
         mode: terms.mode.unwrap_or(base.mode),
         grace_window_ms: ms(terms.grace_window, base.grace_window_ms),
-        fallback_after_ms: ms(terms.fallback_after, base.fallback_after_ms),
+        fallback_after_ms: fallback_after(base, terms),
         require_tasks: terms.require_tasks.unwrap_or(base.require_tasks),
         input: terms.input.unwrap_or(base.input),
         retention_ms: ms(terms.retention, base.retention_ms),
@@ -95,7 +96,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             .result_bytes_max
             .map_or(base.result_bytes_max, |s| s.0),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
-        heartbeat: terms.heartbeat.unwrap_or(base.heartbeat),
+        heartbeat: terms.heartbeat.map_or(base.heartbeat, OrAuto::said),
         ..base.clone()
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
@@ -112,14 +113,15 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             "is longer than max_duration: every call would fail before it became a task",
         );
     }
-    if rule.fallback_after_ms == 0 {
+    if rule.fallback_after_ms == Some(0) {
         return refused(
             "fallback_after",
-            "every call would be answered with a ticket; the default is \"45s\"",
+            "every call would be answered with a ticket; the default is \"auto\"",
         );
     }
-    // Only a written value is checked: the default may be longer than a short max_duration, and does no harm.
-    if terms.fallback_after.is_some() && rule.fallback_after_ms > rule.max_duration_ms {
+    // Only a written value is checked: raincheck's own may be longer than a short max_duration, and does no harm.
+    let is_longer = |after: u64| after > rule.max_duration_ms;
+    if terms.fallback_after.is_some() && rule.fallback_after_ms.is_some_and(is_longer) {
         return refused(
             "fallback_after",
             "is longer than max_duration: every call would fail before its client gets a ticket",
@@ -193,6 +195,11 @@ fn polls(rule: &Rule, key: &str) -> Result<(), Problem> {
         );
     }
     Ok(())
+}
+
+fn fallback_after(base: &Rule, terms: &file::Terms) -> Option<u64> {
+    let said = terms.fallback_after;
+    said.map_or(base.fallback_after_ms, |it| it.said().map(millis))
 }
 
 fn scopes(base: &Rule, terms: &file::Terms, key: &str) -> Result<Arc<[Box<str>]>, Problem> {

@@ -165,6 +165,45 @@ impl FromText for Duration {
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
+/// A setting that raincheck chooses for each client where the operator does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OrAuto<T> {
+    Auto,
+    Said(T),
+}
+
+impl<T> OrAuto<T> {
+    /// What the operator says. `None`: raincheck chooses.
+    pub(super) fn said(self) -> Option<T> {
+        match self {
+            Self::Auto => None,
+            Self::Said(value) => Some(value),
+        }
+    }
+}
+
+const AUTO: &str = "auto";
+
+impl FromText for OrAuto<bool> {
+    const KIND: &'static str = r#"true, false or "auto""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text == AUTO {
+            return Ok(Self::Auto);
+        }
+        let said = text.parse().map(Self::Said);
+        said.map_err(|_| format!("{text:?} is neither true, false nor \"auto\""))
+    }
+}
+
+impl FromText for OrAuto<Duration> {
+    const KIND: &'static str = r#""auto" or a duration such as "45s""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text == AUTO {
+            return Ok(Self::Auto);
+        }
+        Duration::from_text(text).map(Self::Said)
+    }
+}
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

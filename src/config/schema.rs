@@ -165,6 +165,14 @@ fn of_kind(kind: &str) -> Option<(Value, String)> {
     let of_text = |pattern: &str| json!({"type": ["string", "integer"], "pattern": pattern});
     let (schema, sample) = match kind {
         "true or false" => (json!({"enum": [true, false, "true", "false"]}), "true"),
+        "true, false or \"auto\"" => {
+            let words = json!({"enum": [true, false, "auto", "true", "false"]});
+            (words, "auto")
+        }
+        "\"auto\" or a duration such as \"45s\"" => {
+            let kinds = [json!({"const": "auto"}), of_text(DURATION)];
+            (json!({ "anyOf": kinds }), "auto")
+        }
         "a whole number" => {
             let pattern = r"^\s*[0-9]+\s*$";
             (

@@ -321,10 +321,20 @@ impl fmt::Display for Location {
 /// The companion tools, by which clients without Tasks follow calls that take long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompanionSettings {
+    pub used: CompanionUse,
     /// What the names of the tools begin with if the server has a tool of one of their names.
     pub prefix: String,
-    /// After this time a client without Tasks gets a ticket, unless a `[[tools]]` entry says otherwise.
-    pub fallback_after: Duration,
+}
+
+/// Which clients have companion tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompanionUse {
+    /// Those that are known to give up early and cannot be helped in another way.
+    KnownToNeed,
+    /// These, and those that are not known: what launches raincheck is most often a host with a model.
+    AllButKnownNotTo,
+    /// All that do not declare Tasks.
+    Always,
 }
 
 /// The settings of this replica among the replicas of one store.

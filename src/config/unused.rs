@@ -1,12 +1,10 @@
 //! Finds settings that have no effect in this configuration. They are reported and not refused, because a
 //! file may be shared with other configurations.
 
-use std::time::Duration;
-
 use super::companion::PREFIX;
 use super::file::{File, Terms, ToolRule};
 use super::file_store::Store;
-use crate::task::policy::Rule;
+use super::scalar::OrAuto;
 
 /// The settings without effect, each with the reason. A setting at its default is not reported.
 pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
@@ -76,9 +74,8 @@ fn of_store(store: &Store) -> [Checked; 6] {
 }
 
 fn of_tasks(tasks: &Terms, tools: &[ToolRule]) -> [Checked; 4] {
-    let has_companion = tasks.companion_tools == Some(true);
-    let usual = Duration::from_millis(Rule::default().fallback_after_ms);
-    let fallback = tasks.fallback_after.is_some_and(|it| it != usual);
+    let has_companion = tasks.companion_tools != Some(OrAuto::Said(false));
+    let fallback = tasks.fallback_after.is_some_and(|it| it != OrAuto::Auto);
     let fallback = fallback || tools.iter().any(ToolRule::follows_patience);
     let prefix = tasks.companion_prefix.as_deref();
     let no_rules = "there is no [[tools]] in it";
@@ -96,12 +93,12 @@ fn of_tasks(tasks: &Terms, tools: &[ToolRule]) -> [Checked; 4] {
         (
             "tasks.fallback_after",
             !has_companion && fallback,
-            "has no effect without tasks.companion_tools",
+            "has no effect if tasks.companion_tools is false",
         ),
         (
             "tasks.companion_prefix",
             !has_companion && prefix.is_some_and(|it| it != PREFIX),
-            "has no effect without tasks.companion_tools",
+            "has no effect if tasks.companion_tools is false",
         ),
     ]
 }

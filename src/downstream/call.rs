@@ -25,7 +25,6 @@ use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
 use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
 use crate::runner::{Announce, CallSpec, NotAdmitted};
-use crate::task::policy::Rule;
 use crate::upstream::{ClientHeaders, Forwarded, UpstreamRequest};
 
 /// A modern client's request that is carried.
@@ -52,7 +51,7 @@ pub(super) async fn carry(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Respons
         }
     }
     // The client waits from now on, also for a call that another request began.
-    let heartbeat = heartbeat(asked.modern, asked.spec.rule);
+    let heartbeat = heartbeat(asked);
     match claims::begin(proxy, asked.spec.claim, call(asked)).await {
         Ok(client) => {
             let words = if asked.modern.request.method == "tools/call" {
@@ -174,7 +173,7 @@ async fn retried(asked: &ModernCall<'_>, outcome: RetryOutcome) -> Response<Body
         RetryOutcome::StoreUnavailable => Rpc::store_unavailable(id),
         RetryOutcome::Busy => Rpc::busy(id),
         RetryOutcome::Follow(client) => {
-            let heartbeat = heartbeat(asked.modern, asked.spec.rule);
+            let heartbeat = heartbeat(asked);
             return respond((asked, Rpc::call_answer), client, heartbeat).await;
         }
     };
@@ -185,7 +184,8 @@ fn heard_by(asked: &ModernCall<'_>) -> NotifyBy {
     let is_call = asked.modern.request.method == "tools/call";
     match &asked.spec.announce {
         Announce::Ticket(ticket) => {
-            let patience = Duration::from_millis(asked.spec.rule.fallback_after_ms);
+            let patience = asked.by.client.fallback_after_ms(asked.spec.rule).is;
+            let patience = Duration::from_millis(patience);
             NotifyBy::Ticket(patience, ticket.clone())
         }
         Announce::Task if is_call && asked.modern.meta.declares_tasks => NotifyBy::Task,
@@ -193,10 +193,10 @@ fn heard_by(asked: &ModernCall<'_>) -> NotifyBy {
     }
 }
 
-/// The progress that raincheck sends while the server is silent, if the rule says so and the client asked for
-/// progress.
-fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Keepalive> {
-    let token = modern.meta.progress_token.filter(|_| rule.heartbeat);
+/// The progress that raincheck sends while the server is silent, to a client that asked for progress and that it helps.
+fn heartbeat(asked: &ModernCall<'_>) -> Option<Keepalive> {
+    let beats = asked.by.client.heartbeat(asked.spec.rule).is;
+    let token = asked.modern.meta.progress_token.filter(|_| beats);
     token.map(|token| Keepalive::since(Instant::now(), token.to_owned()))
 }
 

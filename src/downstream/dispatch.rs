@@ -35,6 +35,7 @@ use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
 use crate::room::SMALL;
 use crate::shares::Share;
+use crate::task::clients::{ClientTerms, KnownClient};
 use crate::telemetry::traces::{self, SpanGuard};
 
 /// No answer takes longer: a timer must not be set to the end of time.
@@ -201,12 +202,12 @@ async fn answered(
     span: Option<SpanGuard>,
 ) -> Response<Body> {
     let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
-    let by = proxy.requester(&parts, era);
+    let mut by = proxy.requester(&parts, era);
     let line = AccessLine::begin(proxy, &parts, &message);
     let asked = Asked::begin(&parts, &message, era, span);
     let response = match era {
         Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,
-        Era::Modern => modern(proxy, &by, parts, body, message).await,
+        Era::Modern => modern(proxy, &mut by, parts, body, message).await,
     };
     if let Some(line) = line {
         line.end(&response);
@@ -219,7 +220,7 @@ async fn answered(
 
 async fn modern(
     proxy: &Arc<Proxy>,
-    by: &Requester,
+    by: &mut Requester,
     mut parts: Box<Parts>,
     body: &Bytes,
     message: Inbound<'_>,
@@ -233,6 +234,11 @@ async fn modern(
         Ok(ModernMessage::Notification) => return response::empty(StatusCode::ACCEPTED),
         Err(refused) => return unread(&refused),
     };
+    if matches!(&*modern.request.method, "tools/call" | "tools/list") {
+        let info = modern.meta.client_info;
+        by.client = ClientTerms::of(info.and_then(KnownClient::of_info));
+    }
+    let by = &*by;
     if by.rules.wants_scopes()
         && let Some(refusal) = Box::pin(proxy.scope_refusal(by, &modern.request)).await
     {
@@ -310,8 +316,8 @@ async fn answer<'k>(
                 let credentials = by.credentials.clone();
                 return Box::pin(listen::answer(proxy, modern, by, credentials)).await;
             }
-            Route::Companion(tool, names, companion) => {
-                let companion_tools = CompanionTools::of(proxy, by, companion, names);
+            Route::Companion(tool, names) => {
+                let companion_tools = CompanionTools::of(proxy, by, names);
                 let calling =
                     companion::call(&companion_tools, tool, &modern.request, modern.headers);
                 break Box::pin(calling).await;
@@ -348,7 +354,7 @@ fn known<'k>(proxy: &'k Arc<Proxy>, by: &'k Requester, request: &mcp::Request<'_
         rules: &by.rules,
         keeps_native_tasks: proxy.settings.pass_native_tasks,
         trusts_annotations: proxy.settings.trust_annotations,
-        companion: proxy.companion.as_ref(),
+        companion: proxy.companion_of(by),
         server: tools::known(proxy),
         had_stand_in: proxy.stand_ins.was_told(&by.caller),
         is_limited: tool.is_some_and(|tool| by.rules.limits(&tool)),

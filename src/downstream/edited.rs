@@ -120,10 +120,12 @@ impl AnswerEdit {
         Some(result.to_owned())
     }
 
-    /// Remembers the version that a session agreed on.
-    fn note(&self, head: &HeaderMap, message: &str) {
-        if self.is_initialize {
-            self.proxy.agreed.note(&self.by.caller, head, message);
+    /// Remembers the version that a session agreed on, and its client.
+    async fn note(&self, head: &HeaderMap, message: &str) {
+        if self.is_initialize && self.result_in(message).is_some() {
+            let (proxy, by) = (&self.proxy, &self.by);
+            proxy.agreed.note(&by.caller, head, message);
+            proxy.session_clients.note(&proxy.kv, by, head).await;
         }
     }
 
@@ -167,7 +169,7 @@ impl AnswerEdit {
         }
         match answering.next().await {
             Ok(Some(said)) => {
-                self.note(&head.headers, &said.text);
+                self.note(&head.headers, &said.text).await;
                 Response::from_parts(head, Body::ready(self.apply(said.text).await))
             }
             Ok(None) => {
@@ -197,7 +199,7 @@ impl EditedStream {
             _ = self.beat.tick() => return Some(sse::COMMENT),
         };
         let RawMessage { text, event_id } = said;
-        self.edit.note(&self.head, &text);
+        self.edit.note(&self.head, &text).await;
         let event = if text.is_empty() {
             Bytes::from_static(b"data: \n\n")
         } else {

@@ -20,6 +20,7 @@ use super::outbound::response;
 use super::sessions::agreed_versions::AgreedVersions;
 use super::sessions::mailbox::Mailboxes;
 use super::sessions::ours::state::OurSessions;
+use super::sessions::session_clients::SessionClients;
 use super::stand_ins::StandIns;
 use super::tasks::v2025::deliveries::Deliveries;
 use super::tasks::v2025::native::NativeTools;
@@ -101,6 +102,8 @@ pub struct Proxy {
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
     pub agreed: AgreedVersions,
+    /// Which known client has which session.
+    pub session_clients: SessionClients,
     /// The logs of calls that run here and outlive a dropped connection.
     pub resumable: Arc<ResumableCalls>,
     pub our_sessions: OurSessions,
@@ -121,6 +124,12 @@ pub struct FairShares {
 impl Proxy {
     pub(super) fn passes_native_tasks(&self) -> bool {
         self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
+    }
+
+    /// The companion tools, if this client has them.
+    pub(super) fn companion_of(&self, by: &Requester) -> Option<&Companion> {
+        let companion = self.companion.as_ref()?;
+        companion.is_for(by.client, by.era).then_some(companion)
     }
 
     /// The requester of a request, whose client is of that era.

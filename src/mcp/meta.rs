@@ -9,6 +9,7 @@ use super::json::{Fault, Object, is_object, prepend, quote, set};
 
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
@@ -38,6 +39,7 @@ pub struct Meta<'a> {
     pub capabilities: &'a RawValue,
     /// The client understands `CreateTaskResult` on this request.
     pub declares_tasks: bool,
+    pub client_info: Option<&'a RawValue>,
     pub progress_token: Option<&'a RawValue>,
     pub log_level: Option<Cow<'a, str>>,
     pub idempotency_key: Option<&'a RawValue>,
@@ -74,6 +76,7 @@ impl<'a> Meta<'a> {
             version,
             capabilities,
             declares_tasks: declares_tasks(capabilities),
+            client_info: meta.get(CLIENT_INFO),
             progress_token,
             log_level,
             idempotency_key: meta.get(IDEMPOTENCY_KEY),

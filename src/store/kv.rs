@@ -46,6 +46,8 @@ pub enum Kind {
     LogReader,
     /// How long the calls of some tools take.
     Durations,
+    /// The known client that has a session at the server.
+    Client,
 }
 
 impl Kind {
@@ -65,6 +67,7 @@ impl Kind {
             Self::DigestKey => 'd',
             Self::LogReader => 'r',
             Self::Durations => 'p',
+            Self::Client => 'c',
         }
     }
 
@@ -84,6 +87,7 @@ impl Kind {
             Self::DigestKey => "digest key",
             Self::LogReader => "log reader",
             Self::Durations => "durations",
+            Self::Client => "client",
         }
     }
 }

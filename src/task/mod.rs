@@ -2,6 +2,7 @@
 //! nothing in it awaits.
 
 pub mod change;
+pub mod clients;
 pub mod digest;
 pub mod durations;
 pub mod glob;

@@ -1,5 +1,6 @@
 //! What to do with one call, from its rule and from what its client can do: answer it, or make a task of it, and when.
 
+use super::clients::ClientTerms;
 use super::policy::{InputWhen, Mode, Rule};
 
 /// What to do with one call.
@@ -43,12 +44,12 @@ pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
 
 /// The plan of a call whose client follows tasks by companion tools only: after `fallback_after_ms` the
 /// client gets a ticket. `input` says how the client is asked before that.
-pub fn with_companion(rule: &Rule, input: InputWhen) -> Plan {
+pub fn with_companion(rule: &Rule, client: ClientTerms, input: InputWhen) -> Plan {
     match (rule.require_tasks, rule.mode) {
         (true, _) => Plan::Refuse,
         (false, Mode::Never) => Plan::Held,
         (false, Mode::Auto | Mode::Always) => Plan::Auto {
-            window_ms: rule.fallback_after_ms,
+            window_ms: client.fallback_after_ms(rule).is,
             input,
         },
     }
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn companion_tools_change_only_what_would_be_held() {
-        let input = InputWhen::InTask;
+        let (input, client) = (InputWhen::InTask, ClientTerms::default());
         for mode in [Mode::Always, Mode::Auto, Mode::Never] {
             let rule = with_mode(mode);
             let expected = match mode {
@@ -103,12 +104,12 @@ mod tests {
                     input,
                 },
             };
-            assert_eq!(with_companion(&rule, input), expected);
+            assert_eq!(with_companion(&rule, client, input), expected);
             let refuses = Rule {
                 require_tasks: true,
                 ..rule
             };
-            assert_eq!(with_companion(&refuses, input), Plan::Refuse);
+            assert_eq!(with_companion(&refuses, client, input), Plan::Refuse);
         }
     }
 

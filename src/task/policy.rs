@@ -98,8 +98,9 @@ pub struct Rule {
     pub mode: Mode,
     /// How long a call may stay unanswered before it becomes a task.
     pub grace_window_ms: u64,
-    /// How long a client without Tasks waits for its call before it gets a ticket, if companion tools are on.
-    pub fallback_after_ms: u64,
+    /// How long a client without Tasks waits for its call before it gets a ticket, if it has companion tools. `None`: as
+    /// the [client](super::clients) needs.
+    pub fallback_after_ms: Option<u64>,
     /// Clients that do not declare Tasks are refused.
     pub require_tasks: bool,
     pub input: InputWhen,
@@ -124,7 +125,8 @@ pub struct Rule {
     /// How many calls run at once; `None`: no limit.
     pub concurrency: Option<Concurrency>,
     /// While the server says nothing, tells a waiting client that asked for progress that the call runs.
-    pub heartbeat: bool,
+    /// `None`: as the [client](super::clients) needs.
+    pub heartbeat: Option<bool>,
     /// How long after the end of this call, or after its client went away, an identical call of the same
     /// caller joins it. `None`: no call joins another.
     pub attach_window_ms: Option<u64>,
@@ -151,7 +153,7 @@ impl Default for Rule {
         Self {
             mode: Mode::Auto,
             grace_window_ms: 2_000,
-            fallback_after_ms: 45_000,
+            fallback_after_ms: None,
             require_tasks: false,
             input: InputWhen::InTask,
             retention_ms: 3_600_000,
@@ -165,7 +167,7 @@ impl Default for Rule {
             result_bytes_max: 32 << 20,
             on_owner_lost: OnOwnerLost::Resume,
             concurrency: None,
-            heartbeat: false,
+            heartbeat: None,
             attach_window_ms: None,
             scopes: [].into(),
         }

@@ -163,7 +163,7 @@ fn a_silent_program_is_waited_for_with_a_word() {
 fn what_does_nothing_where_it_stands_is_told() {
     let config = std::env::temp_dir().join(format!("rc-unused-{}.toml", std::process::id()));
     let text = "[store]\nurl = 'memory:'\nnamespace = 'x'\nwait_timeout = '2s'\n\
-                [tasks]\nfallback_after = '30s'\n[admin]\nready_needs_store = true\n";
+                [tasks]\ncompanion_tools = false\nfallback_after = '30s'\n[admin]\nready_needs_store = true\n";
     std::fs::write(&config, text).unwrap();
     let arguments = ["check", "--upstream", "http://127.0.0.1:1/mcp", "--config"];
     let output = raincheck(&[&arguments[..], &[config.to_str().unwrap()]].concat());
@@ -184,4 +184,35 @@ fn what_does_nothing_where_it_stands_is_told() {
         ],
         "{said}"
     );
+}
+
+#[test]
+fn what_a_client_would_get_is_said_with_the_reason() {
+    let arguments = [
+        "check",
+        "--client",
+        "opencode@1.18.33",
+        "--store",
+        "memory:",
+    ];
+    let output = raincheck(&arguments);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in [
+        "client opencode since 1.18",
+        "limit of a call 1m",
+        "on progress the limit starts anew",
+        "found out measured on 2026-11-23: opencode 1.18.33",
+        "[tasks] heartbeat on its patience starts anew with progress",
+        "[tasks] fallback_after 45s three quarters of its patience",
+        "client of 2025-11-25 companion_tools off progress keeps it waiting",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let unknown = ["check", "--client", "x@1", "--json", "--store", "memory:"];
+    let said: serde_json::Value = serde_json::from_slice(&raincheck(&unknown).stdout).unwrap();
+    assert!(said["known"].is_null(), "{said}");
+    assert_eq!(said["gets"][0]["setting"], "heartbeat");
+    assert_eq!(said["gets"][0]["value"], "on");
 }

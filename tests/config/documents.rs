@@ -1,5 +1,7 @@
 //! What the documents say of settings and errors is so.
 
+use raincheck::config::CompanionUse;
+
 use super::*;
 
 const RULES: &str = include_str!("../../docs/rules.md");
@@ -34,9 +36,13 @@ fn the_mistake_of_the_documents_is_refused_in_these_words() {
 #[test]
 fn the_companion_tools_of_the_documents_are_wanted() {
     let config = settings_of("Clients without Tasks");
-    assert!(config.companion.is_some());
-    assert_eq!(config.rules.defaults().fallback_after_ms, 45_000);
-    assert_eq!(from_file("").companion, None);
+    let used = |config: &Config| config.companion.as_ref().map(|it| it.used);
+    assert_eq!(used(&config), Some(CompanionUse::Always));
+    assert_eq!(config.rules.defaults().fallback_after_ms, Some(45_000));
+    let usual = from_file("");
+    assert_eq!(used(&usual), Some(CompanionUse::KnownToNeed));
+    assert_eq!(usual.rules.defaults().fallback_after_ms, None);
+    assert_eq!(used(&from_file("[tasks]\ncompanion_tools = false")), None);
 }
 
 #[test]

@@ -148,7 +148,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     (
         "[tasks]\nfallback_after = '0s'",
         "config.toml: tasks.fallback_after: every call would be answered with a ticket; the default \
-             is \"45s\"",
+             is \"auto\"",
     ),
     (
         "[[tools]]\nname = 'a'\nfallback_after = '2h'",

@@ -10,6 +10,8 @@
 #   program              the same server, run by raincheck over standard input and output
 #   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, SDK 1.32, client 2.4, fastmcp 3 and 4), in front of each
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
+#   defaults             defaults.mjs: clients and agents in their default settings, a raincheck without any, and a silent tool; the tool
+#                        takes 20 s, and with DEFAULTS_SECONDS=150 longer than most clients wait
 #   agents               agents.mjs: langchain-mcp-adapters, pydantic-ai, openai-agents and opencode, whose calls become tickets
 #   large                large.mjs: results of 2 MiB, for clients that refuse events of 1 MiB
 #   spellings            spellings.mjs: a call that a rule refuses, spelled in thirty ways, in front of server-everything and fastmcp 3
@@ -34,7 +36,7 @@ lane() {
     return
   fi
   case $1 in
-    wrapped | plain | patience | agents | large | spellings | desync | peer | polling | sleeper | signin)
+    wrapped | plain | patience | defaults | agents | large | spellings | desync | peer | polling | sleeper | signin)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
@@ -114,11 +116,11 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience signin board wrapped plain agents large spellings desync peer polling sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(patience defaults signin board wrapped plain agents large spellings desync peer polling sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch
-# Two of them, patience and signin, mostly wait.
+# Three of them, patience, defaults and signin, mostly wait.
 lanes 3 "${LANES[@]}"
 cd "$SCRATCH"
 LINE=$(closing_line "${LANES[@]/%/.out}")

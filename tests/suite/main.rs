@@ -76,6 +76,7 @@ mod held;
 mod held_carried;
 mod held_replicas;
 mod held_resumed;
+mod known_clients;
 mod large_results;
 mod learned_polls;
 mod lifecycle;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+pub(super) use self::client::client;
 use self::credentials::credentials;
 use self::learned::learned;
 use self::sealing::sealing;
@@ -16,11 +17,12 @@ use super::table::{printable, table};
 use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, check_traces, tls_files};
 use crate::config::warnings::{name, warnings, without_tools};
 use crate::config::{
-    CompanionSettings, Config, Location, StoreSettings, TelemetrySettings, TransportChoice,
-    Wrapped, duration_text,
+    CompanionUse, Config, Location, StoreSettings, TelemetrySettings, TransportChoice, Wrapped,
+    duration_text,
 };
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
+use crate::task::clients::ClientTerms;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
 
@@ -109,8 +111,8 @@ fn report(
     };
     verdicts.push(("recovery", Ok(recovery)));
     verdicts.extend(credentials(config).map(|text| ("callers", Ok(text))));
-    if let Some(companion) = &config.companion {
-        verdicts.push(("companion", Ok(tickets(companion))));
+    if let Some(text) = tickets(config) {
+        verdicts.push(("companion", Ok(text)));
     }
     let server = &config.upstream.server;
     verdicts.push((
@@ -279,11 +281,21 @@ fn recovery(config: &Config) -> String {
     text.to_owned()
 }
 
-/// What clients without Tasks get for long calls.
-fn tickets(companion: &CompanionSettings) -> String {
-    let millis = companion.fallback_after.as_millis();
-    let after = duration_text(u64::try_from(millis).unwrap_or(u64::MAX));
-    format!("a client without Tasks gets a ticket after {after}")
+/// What clients without Tasks get for long calls, where the operator has said so. Otherwise it depends on the client.
+fn tickets(config: &Config) -> Option<String> {
+    let companion = config.companion.as_ref()?;
+    if companion.used != CompanionUse::Always {
+        return None;
+    }
+    let rule = config.rules.defaults();
+    let after = duration_text(ClientTerms::default().fallback_after_ms(rule).is);
+    let known = match rule.fallback_after_ms {
+        Some(_) => "",
+        None => ", unless it is known to need another time",
+    };
+    Some(format!(
+        "a client without Tasks gets a ticket after {after}{known}"
+    ))
 }
 
 fn named(found: &Inspection) -> String {
@@ -355,6 +367,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
     rows
 }
 
+mod client;
 mod credentials;
 mod learned;
 mod sealing;

@@ -28,8 +28,9 @@ mod schema;
 pub(super) mod state;
 pub(super) mod tools;
 
-pub use state::Companion;
+pub use state::{Companion, WhoHas};
 
+use state::wait_max;
 use tools::CompanionTools;
 
 /// Answers a call of a companion tool.
@@ -108,11 +109,11 @@ pub(super) async fn with_ours(
     page: Box<RawValue>,
     is_first: bool,
 ) -> Box<RawValue> {
-    let Some(companion) = &proxy.companion else {
+    let Some(companion) = proxy.companion_of(by) else {
         return page;
     };
     let may_be_ticket = |tool: &str| {
-        let plan = with_companion(by.rules.for_tool(tool).0, InputWhen::BeforeTask);
+        let plan = with_companion(by.rules.for_tool(tool).0, by.client, InputWhen::BeforeTask);
         matches!(plan, Plan::Auto { .. })
     };
     let page = list::admitting_tickets(&page, may_be_ticket).unwrap_or(page);
@@ -131,6 +132,6 @@ pub(super) async fn with_ours(
             .await
             .map(|companion_tools| companion_tools.names)
     };
-    let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max()));
+    let edited = names.and_then(|names| list::with(&page, &names, wait_max(by)));
     edited.unwrap_or(page)
 }

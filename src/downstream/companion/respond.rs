@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::answers;
+use super::state::wait_max;
 use super::tools::CompanionTools;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
@@ -93,9 +94,9 @@ impl CompanionTools<'_> {
                 }
             },
             wait_max: if asked.streams {
-                self.companion.wait_max()
+                wait_max(self.by)
             } else {
-                self.companion.wait_max().min(SILENT_WAIT_MAX)
+                wait_max(self.by).min(SILENT_WAIT_MAX)
             },
         };
         let (tool, words, id) = (asked.tool, asked.words, asked.id.to_owned());

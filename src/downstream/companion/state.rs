@@ -1,13 +1,15 @@
-//! What this process knows of the companion tools: how they are named, how long they wait, and which
+//! What this process knows of the companion tools: who has them, how they are named, how long they wait, and which
 //! clients know nothing of them.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use crate::downstream::inbound::requester::Requester;
 use crate::lock::Mutex;
 use crate::mcp::tools::Tools;
+use crate::mcp::version::Era;
+use crate::task::clients::ClientTerms;
 use crate::task::ticket::CompanionNames;
 
 /// `task_status` and `task_result` answer this long before `fallback_after`, so that the client's own
@@ -17,37 +19,41 @@ const WAIT_SPARE: Duration = Duration::from_secs(5);
 /// How many clients without the companion tools are remembered.
 const UNAWARE_MAX: usize = 4096;
 
+/// Which clients have the tools, of those that do not declare Tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhoHas {
+    All,
+    /// Those that are known to need them.
+    KnownToNeed,
+    /// These, and those that are not known.
+    AllButKnownNotTo,
+}
+
 /// The settings of the companion tools, and the clients that do not know the tools.
 #[derive(Debug)]
 pub struct Companion {
     prefix: Arc<str>,
-    wait_max_ms: AtomicU64,
+    who: WhoHas,
     /// Sessions, or callers without a session, whose list of tools had no companion tools.
     unaware: Mutex<HashSet<[u8; 16]>>,
 }
 
 impl Companion {
-    /// `prefix`: for names that the server has, too. `patience`: how long clients wait at least.
-    pub fn new(prefix: &str, patience: Duration) -> Self {
-        let companion = Self {
+    /// `prefix`: for names that the server has, too.
+    pub fn new(prefix: &str, who: WhoHas) -> Self {
+        Self {
             prefix: prefix.into(),
-            wait_max_ms: AtomicU64::default(),
+            who,
             unaware: Mutex::default(),
-        };
-        companion.change_patience(patience);
-        companion
+        }
     }
 
-    /// Changes how long clients wait at least.
-    pub fn change_patience(&self, patience: Duration) {
-        let spared = patience.saturating_sub(WAIT_SPARE).max(patience / 2);
-        let ms = u64::try_from(spared.as_millis()).unwrap_or(u64::MAX);
-        self.wait_max_ms.store(ms, Ordering::Relaxed);
-    }
-
-    /// How long `task_status` and `task_result` may wait.
-    pub(super) fn wait_max(&self) -> Duration {
-        Duration::from_millis(self.wait_max_ms.load(Ordering::Relaxed))
+    /// Whether a client of that era has them, on a request that does not declare Tasks.
+    pub(in crate::downstream) fn is_for(&self, client: ClientTerms, era: Era) -> bool {
+        match (self.who, client.client()) {
+            (WhoHas::All, _) | (WhoHas::AllButKnownNotTo, None) => true,
+            (WhoHas::KnownToNeed | WhoHas::AllButKnownNotTo, _) => client.companion_tools(era).is,
+        }
     }
 
     /// The names of the companion tools beside the server's. `None`: the server has tools with all these names.
@@ -80,13 +86,20 @@ impl Companion {
     }
 }
 
+/// How long `task_status` and `task_result` may wait.
+pub(super) fn wait_max(by: &Requester) -> Duration {
+    let patience = by.client.fallback_after_ms(by.rules.defaults()).is;
+    let patience = Duration::from_millis(patience);
+    patience.saturating_sub(WAIT_SPARE).max(patience / 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn who_was_not_told_of_our_tools_gets_no_ticket_until_it_is() {
-        let companion = Companion::new("our_", Duration::from_secs(45));
+        let companion = Companion::new("our_", WhoHas::All);
         let (one, other) = ([1; 16], [2; 16]);
         companion.note_list(one, false);
         assert!(companion.is_unknown_to(&one) && !companion.is_unknown_to(&other));

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::state::Companion;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tools;
@@ -11,7 +10,6 @@ use crate::task::ticket::CompanionNames;
 /// The companion tools as one caller sees them.
 pub(in crate::downstream) struct CompanionTools<'a> {
     pub(super) proxy: &'a Arc<Proxy>,
-    pub(super) companion: &'a Companion,
     pub(super) by: &'a Requester,
     pub(super) names: CompanionNames,
 }
@@ -24,24 +22,18 @@ impl<'a> CompanionTools<'a> {
         by: &'a Requester,
         capabilities: &str,
     ) -> Option<Self> {
-        let companion = proxy.companion.as_ref()?;
+        let companion = proxy.companion_of(by)?;
         let tools = tools::listed(proxy, by, capabilities).await;
         let names = companion.names(tools.as_deref())?;
-        Some(Self::of(proxy, by, companion, names))
+        Some(Self::of(proxy, by, names))
     }
 
     /// The companion tools under these names.
     pub(in crate::downstream) fn of(
         proxy: &'a Arc<Proxy>,
         by: &'a Requester,
-        companion: &'a Companion,
         names: CompanionNames,
     ) -> Self {
-        Self {
-            proxy,
-            companion,
-            by,
-            names,
-        }
+        Self { proxy, by, names }
     }
 }

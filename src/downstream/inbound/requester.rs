@@ -11,6 +11,7 @@ use crate::auth::identity::Identity;
 use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::version::Era;
+use crate::task::clients::ClientTerms;
 use crate::task::id::Caller;
 use crate::task::policy::Rules;
 use crate::telemetry::traces::RequestSpan;
@@ -29,6 +30,8 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) identity: Option<Arc<Identity>>,
     /// The request says who asks. All requests without credentials are the anonymous caller's.
     pub(in crate::downstream) has_credentials: bool,
+    /// What the client gets by the name that it gives itself. Known where the request may begin a call or a list of tools.
+    pub(in crate::downstream) client: ClientTerms,
     /// The rules that apply to the request, to its end.
     pub(in crate::downstream) rules: Arc<Rules>,
     /// What the wrapped server gets of the credentials.
@@ -93,6 +96,7 @@ impl Requester {
             identity: identity.cloned(),
             has_credentials: callers.are_told_apart(identity.map(AsRef::as_ref), headers),
             credentials,
+            client: ClientTerms::default(),
             rules,
             session: SessionKey::named(&caller, headers),
             era,
@@ -103,6 +107,14 @@ impl Requester {
             connection_polls: parts.extensions.get().cloned(),
             idempotency_key: key_header(headers),
             span: parts.extensions.get::<Arc<RequestSpan>>().cloned(),
+        }
+    }
+
+    /// The requester of the same request, whose client is known by now.
+    pub(in crate::downstream) fn known_as(&self, client: ClientTerms) -> Self {
+        Self {
+            client,
+            ..self.clone()
         }
     }
 

@@ -91,6 +91,21 @@ impl Rpc {
         }
     }
 
+    /// The answer to a call on the session of a client on a pipe, which knows nothing of its session. A call that did not reach
+    /// the session is answered as by a server that has lost it: `stdio::session` then opens it again, and repeats the call.
+    pub(in crate::downstream) fn piped_answer(id: &str, answer: CallAnswer) -> Self {
+        let lost = Failure::new(Reason::UpstreamReset, SideEffect::None);
+        let is_lost = matches!(&answer, CallAnswer::Failed(failure) if *failure == lost);
+        let rpc = Self::legacy_answer(id, answer);
+        if !is_lost {
+            return rpc;
+        }
+        Self {
+            status: StatusCode::NOT_FOUND,
+            ..rpc
+        }
+    }
+
     /// An error of the wrapped server, with the server's HTTP status if that is an error, too. A legacy server
     /// sends 200 with every error.
     fn upstream_error(id: &str, error: &RawValue, status: u16) -> Self {

@@ -29,14 +29,16 @@ mod first_contact;
 mod get_stream;
 mod leaving;
 pub mod mailbox;
+mod newest;
 pub mod ours;
 mod over_line;
 mod servers_own;
+pub mod session_clients;
 
 use crate::mcp::version::Era;
 use crate::upstream::client_session::ClientSession;
 use calls::DecidedCall;
-use servers_own::{held_call, pass_on};
+use servers_own::over_http;
 
 /// Answers a message whose body was read.
 pub(super) async fn post(
@@ -67,7 +69,7 @@ pub(super) async fn post(
 async fn on_session(
     proxy: &Arc<Proxy>,
     by: &Requester,
-    mut parts: Box<Parts>,
+    parts: Box<Parts>,
     body: &Bytes,
     message: &LegacyMessage<'_>,
 ) -> Response<Body> {
@@ -77,6 +79,23 @@ async fn on_session(
     if ours::serves(proxy, by, &parts.headers).await {
         return Box::pin(ours::post(proxy, by, &parts, body, message)).await;
     }
+    let client = proxy.session_clients.of(&proxy.kv, by, message).await;
+    if client.client().is_none() {
+        return on_servers_session(proxy, by, parts, body, message, known).await;
+    }
+    let by = by.known_as(client);
+    Box::pin(on_servers_session(proxy, &by, parts, body, message, known)).await
+}
+
+/// Answers a message on a session of the server's own. `known`: the server's era, as it was known when the message came.
+async fn on_servers_session(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    mut parts: Box<Parts>,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
+    known: Option<Era>,
+) -> Response<Body> {
     v2025::complete_version(&mut parts, message);
     let speaks_of_tasks = v2025::speaks(&parts.headers);
     let mut edit = None;
@@ -127,10 +146,7 @@ async fn on_session(
         Way::FirstContact => {
             Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await
         }
-        Way::OverHttp => match held_call(by, &parts.headers, message) {
-            Some(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
-            None => pass_on(proxy, parts, body.clone(), edit).await,
-        },
+        Way::OverHttp => over_http(proxy, by, parts, body, message, edit).await,
         Way::OverLine => over_line::post(proxy, by, &parts, body, message, edit).await,
     }
 }

@@ -134,15 +134,15 @@ pub(super) async fn post(
         Ok(said) => said,
         Err(untaken) => return refused(&asked, untaken),
     };
-    let call = held_call(by, &parts.headers, request, session);
+    let waiting = waiting(by, &parts.headers, request, session);
     let source = LineAnswer {
         said,
         edit,
         editing: None,
         // A resumable call has a job, for which a drain waits.
-        _passing: call.is_none().then(|| proxy.passing.token()),
+        _passing: (!waiting.is_resumable()).then(|| proxy.passing.token()),
     };
-    resumable::respond(proxy, by, call, source, patience::LINE).await
+    resumable::respond(proxy, by, waiting, source, patience::LINE).await
 }
 
 /// Begins a session, which gets an id once the server has agreed. The flag says whether the server refused the
@@ -190,6 +190,8 @@ async fn initialize(
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
         proxy.agreed.note(&by.caller, response.headers(), &said);
+        let clients = &proxy.session_clients;
+        clients.note(&proxy.kv, by, response.headers()).await;
         unknown.becomes_known();
     }
     (response, !agreed)
@@ -287,21 +289,21 @@ fn refused(asked: &ClientRequest<'_>, untaken: NotAccepted) -> Response<Body> {
     }
 }
 
-/// The request as a resumable call, if it can be one.
-fn held_call(
+/// How the client of a request waits.
+fn waiting(
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
     session: Arc<LineSession>,
-) -> Option<resumable::ResumableCall> {
+) -> resumable::Waiting {
     let (method, params) = (&request.method, &request.params);
-    let call = resumable::ResumableCall::of(by, headers, request.id, method, params)?;
+    let waiting = resumable::Waiting::of(by, headers, request.id, method, params);
     let id = request.id.to_owned();
-    Some(call.stopped_by(|text| async move {
+    waiting.stopped_by(|text| async move {
         session.tell(text).await;
         // Many servers never answer what was cancelled.
         session.cancelled(&id);
-    }))
+    })
 }
 
 /// What a server over a line says about one request.

@@ -8,6 +8,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
 use crate::downstream::body::Body;
+use crate::downstream::calls::resumable::Waiting;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
@@ -23,6 +24,31 @@ pub(super) async fn pass_on(
     match edit {
         Some(edit) => Box::pin(edit.pass(*parts, body)).await,
         None => passthrough::bytes(proxy, parts, body).await,
+    }
+}
+
+/// Sends a message to the server, in the way that suits how its client waits.
+pub(super) async fn over_http(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    parts: Box<Parts>,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
+    edit: Option<Box<AnswerEdit>>,
+) -> Response<Body> {
+    let LegacyMessage::Request(asked) = message else {
+        return pass_on(proxy, parts, body.clone(), edit).await;
+    };
+    match Waiting::of(by, &parts.headers, asked.id, &asked.method, &asked.params) {
+        Waiting::Resumable(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
+        Waiting::Connected(Some(heartbeat)) => {
+            let sent = (*parts, body.clone());
+            Box::pin(resumable::post_connected(
+                proxy, by, sent, asked.id, heartbeat,
+            ))
+            .await
+        }
+        Waiting::Connected(None) => pass_on(proxy, parts, body.clone(), edit).await,
     }
 }
 

@@ -199,6 +199,7 @@ impl Redis {
             | Kind::SealKey
             | Kind::IdenticalCall
             | Kind::LogReader
+            | Kind::Client
             | Kind::DigestKey => &self.link,
             Kind::Answer | Kind::Events | Kind::Durations => &self.bulk,
         }

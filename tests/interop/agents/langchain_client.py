@@ -9,7 +9,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langgraph.prebuilt import create_react_agent
 
-from script import Script
+from script import LIMIT, Script
 
 script = Script()
 
@@ -47,4 +47,4 @@ async def main():
     script.print(ended["messages"][-1].content)
 
 
-asyncio.run(asyncio.wait_for(main(), 50))
+asyncio.run(asyncio.wait_for(main(), LIMIT))

@@ -8,7 +8,7 @@ from agents.mcp import MCPServerStreamableHttp
 from openai import AsyncOpenAI
 
 from api import Api
-from script import Script
+from script import LIMIT, Script
 
 script = Script()
 
@@ -26,4 +26,4 @@ async def main():
     script.print(ended.final_output)
 
 
-asyncio.run(asyncio.wait_for(main(), 50))
+asyncio.run(asyncio.wait_for(main(), LIMIT))

@@ -9,9 +9,12 @@ import tempfile
 from pathlib import Path
 
 from api import Api
-from script import Script
+from script import LIMIT, Script
 
 script = Script()
+
+# Its own limit of a call, in milliseconds, in place of 60 s.
+TIMEOUT = {"timeout": int(os.environ["OPENCODE_TIMEOUT"])} if "OPENCODE_TIMEOUT" in os.environ else {}
 
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -27,7 +30,7 @@ def settings(api):
     return {
         "model": "script/script",
         "provider": {"script": model},
-        "mcp": {"server": {"type": "remote", "url": sys.argv[1]}},
+        "mcp": {"server": {"type": "remote", "url": sys.argv[1], **TIMEOUT}},
     }
 
 
@@ -56,4 +59,4 @@ async def main():
     script.print(answer)
 
 
-asyncio.run(asyncio.wait_for(main(), 50))
+asyncio.run(asyncio.wait_for(main(), LIMIT))

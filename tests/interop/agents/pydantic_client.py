@@ -9,7 +9,7 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 
-from script import Script
+from script import LIMIT, Script
 
 script = Script()
 
@@ -28,4 +28,4 @@ async def main():
         script.print((await agent.run("Compute.")).output)
 
 
-asyncio.run(asyncio.wait_for(main(), 50))
+asyncio.run(asyncio.wait_for(main(), LIMIT))

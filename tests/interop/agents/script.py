@@ -2,9 +2,13 @@
 heard last. It reads what an agent shows its model, and nothing else."""
 
 import json
+import os
 import re
 
-ARGUMENTS = {"seconds": 5, "label": "agent"}
+# What is called, and how long an agent may take in all: defaults.mjs has a silent tool and more time.
+TOOL = os.environ.get("AGENT_TOOL", "slow_compute")
+ARGUMENTS = json.loads(os.environ.get("AGENT_ARGUMENTS", '{"seconds": 5, "label": "agent"}'))
+LIMIT = float(os.environ.get("AGENT_LIMIT", "50"))
 
 
 class Script:
@@ -18,7 +22,7 @@ class Script:
         the last one answered."""
         if said is None:
             self.offered = tools
-            return self.call(tools, "slow_compute", ARGUMENTS)
+            return self.call(tools, TOOL, ARGUMENTS)
         said = said if isinstance(said, str) else json.dumps(said, default=str)
         self.heard.append(said)
         following = re.search(r"Ticket ([0-9a-f-]{36})\..* Call (\w+) with this ticket and round (\d+)", said, re.DOTALL)

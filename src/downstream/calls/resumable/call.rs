@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::keepalive::Keepalive;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::v2025;
 use crate::mcp::envelope;
@@ -53,13 +54,58 @@ pub(in crate::downstream) struct ResumableCall {
     pub(super) session: CallerSession,
     /// The id of the request.
     pub(super) id: Box<RawValue>,
-    pub(super) progress_token: Option<Box<RawValue>>,
     pub(super) tool: Box<str>,
     /// Since when the client waits.
     pub(super) began: Instant,
     pub(super) rule: Rule,
+    /// The progress token of a client that is sent progress while the server is silent.
+    pub(super) heartbeat: Option<Box<RawValue>>,
     pub(super) primes: bool,
     pub(super) stop: Stop,
+}
+
+/// How the client of a call waits for it.
+pub(in crate::downstream) enum Waiting {
+    /// The client can come back to the call.
+    Resumable(ResumableCall),
+    /// On its connection, with the progress that raincheck sends while the server is silent.
+    Connected(Option<Keepalive>),
+}
+
+impl Waiting {
+    pub(in crate::downstream) fn of(
+        by: &Requester,
+        headers: &HeaderMap,
+        id: &RawValue,
+        method: &str,
+        params: &Object<'_>,
+    ) -> Self {
+        if let Some(call) = ResumableCall::of(by, headers, id, method, params) {
+            return Self::Resumable(call);
+        }
+        if method != "tools/call" || v2025::wishes(headers, params) || !by.reads_events {
+            return Self::Connected(None);
+        }
+        let tool = params.get_str("name").unwrap_or_default();
+        let token = heartbeat(by, by.rules.for_tool(&tool).0, params);
+        let since = |token: &RawValue| Keepalive::since(Instant::now(), token.to_owned());
+        Self::Connected(token.map(since))
+    }
+
+    pub(in crate::downstream) fn is_resumable(&self) -> bool {
+        matches!(self, Self::Resumable(_))
+    }
+
+    /// See [`ResumableCall::stopped_by`].
+    pub(in crate::downstream) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match self {
+            Self::Resumable(call) => Self::Resumable(call.stopped_by(tell)),
+            Self::Connected(_) => self,
+        }
+    }
 }
 
 /// Tells the server that no client waits. Polled only when that is so.
@@ -82,15 +128,14 @@ impl ResumableCall {
         if cannot_be {
             return None;
         }
-        let meta = params.get_object("_meta");
-        let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
         let tool = params.get_str("name").unwrap_or_default();
+        let rule = by.rules.for_tool(&tool).0.clone();
         Some(Self {
             session: CallerSession::of(by, headers)?,
             id: id.to_owned(),
-            progress_token: token.map(ToOwned::to_owned),
             began: Instant::now(),
-            rule: by.rules.for_tool(&tool).0.clone(),
+            heartbeat: heartbeat(by, &rule, params).map(ToOwned::to_owned),
+            rule,
             stop: std::future::ready(()).boxed(),
             primes: primes(headers),
             tool: tool.as_ref().into(),
@@ -105,7 +150,7 @@ impl ResumableCall {
     /// How long the head of the response waits for the first event. A client that is sent progress while the
     /// server is silent gets its stream early.
     pub(in crate::downstream) fn head_patience(&self, by: &Requester, usual: Duration) -> Duration {
-        if self.rule.heartbeat && self.progress_token.is_some() {
+        if self.heartbeat.is_some() {
             return usual;
         }
         by.head_patience(usual)
@@ -120,6 +165,13 @@ impl ResumableCall {
         let stop = tell(cancel_of(&self.id)).boxed();
         Self { stop, ..self }
     }
+}
+
+/// The progress token of a client that is sent progress while the server is silent.
+fn heartbeat<'a>(by: &Requester, rule: &Rule, params: &Object<'a>) -> Option<&'a RawValue> {
+    let meta = params.get_object("_meta")?;
+    let token = meta.get(PROGRESS_TOKEN)?;
+    by.client.heartbeat(rule).is.then_some(token)
 }
 
 /// Tells a server that a call takes too long.

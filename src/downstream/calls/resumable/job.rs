@@ -64,8 +64,7 @@ pub(super) fn begin(
         tracing::warn!("too many resumable calls: one more ends with its client's connection");
         return Err(source);
     };
-    let token = call.progress_token.clone();
-    let token = token.filter(|_| call.rule.heartbeat);
+    let token = call.heartbeat.clone();
     let age = Instant::now().saturating_duration_since(call.began);
     let age_ms = u64::try_from(age.as_millis()).unwrap_or_default();
     let began_ms = log.now_ms().saturating_sub(age_ms);

@@ -35,10 +35,10 @@ pub mod registry;
 mod respond;
 mod takeover;
 
-pub(in crate::downstream) use call::ResumableCall;
 use call::{CallerSession, primes};
+pub(in crate::downstream) use call::{ResumableCall, Waiting};
 use event_id::PREFIX;
-pub(in crate::downstream) use over_http::post;
+pub(in crate::downstream) use over_http::{post, post_connected};
 use reader::LogReader;
 pub(in crate::downstream) use respond::respond;
 use takeover::Takeover;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use http_body_util::Full;
 use hyper::Response;
 use hyper::header::CONTENT_LENGTH;
@@ -13,14 +13,17 @@ use hyper::http::request::Parts;
 use hyper::http::response::Parts as ResponseHead;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::call::ResumableCall;
 use super::http_answer::{HttpAnswer, ReadState, Relaying, is_answer};
 use super::reader::RETRY_MS;
-use super::respond::hold;
+use super::respond::{hold, without_ids};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::keepalive::Keepalive;
 use crate::downstream::outbound::patience;
+use crate::downstream::outbound::stream::stream_of;
 use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::SESSION_ID;
@@ -54,21 +57,12 @@ pub(in crate::downstream) async fn post(
     };
     match relayed {
         Err(failure) => unreachable_upstream(failure),
-        Ok(Relayed::Passed(response)) => response.map(|body| Body::Passed {
-            begun: None,
-            body,
-            _answer: Some(passing),
-        }),
+        Ok(Relayed::Passed(response)) => response.map(|body| passed(None, body, passing)),
         Ok(Relayed::Answer(mut answering)) => {
             proxy.upstream.answered_over_http();
             if !needs_log(&mut answering, &call.id).await {
                 let (head, begun, body) = untouched(*answering);
-                let body = Body::Passed {
-                    begun: Some(begun).filter(|begun| !begun.is_empty()),
-                    body,
-                    _answer: Some(passing),
-                };
-                return Response::from_parts(head, body);
+                return Response::from_parts(head, passed(Some(begun), body, passing));
             }
             let session = answering.head.headers.get(SESSION_ID).cloned();
             let answer = answer.with_state(ReadState::Reading(answering));
@@ -78,6 +72,56 @@ pub(in crate::downstream) async fn post(
             }
             response
         }
+    }
+}
+
+/// Posts a call whose client waits on its connection and is sent progress while the server is silent. An answer that comes
+/// soon, and a stream that the server can resume, pass as they are.
+pub(in crate::downstream) async fn post_connected(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    (parts, body): (Parts, Bytes),
+    id: &RawValue,
+    heartbeat: Keepalive,
+) -> Response<Body> {
+    let upstream = Arc::clone(&proxy.upstream);
+    let bytes_max = usize::try_from(by.rules.result_bytes_max()).unwrap_or(usize::MAX);
+    let answer = HttpAnswer::new(&upstream, &parts, id, bytes_max, ReadState::Answered);
+    let passing = proxy.passing.token();
+    let mut relaying: Relaying = {
+        let body = RequestBody::Ready(Full::new(body));
+        async move { upstream.relay(parts, body, bytes_max).await }.boxed()
+    };
+    let patience = by.head_patience(patience::LEGACY);
+    let state = match timeout(patience, &mut relaying).await {
+        Err(_elapsed) => ReadState::Waiting(relaying),
+        Ok(Err(failure)) => return unreachable_upstream(failure),
+        Ok(Ok(Relayed::Passed(response))) => {
+            return response.map(|body| passed(None, body, passing));
+        }
+        Ok(Ok(Relayed::Answer(mut answering))) => {
+            proxy.upstream.answered_over_http();
+            if !needs_log(&mut answering, id).await {
+                let (head, begun, body) = untouched(*answering);
+                return Response::from_parts(head, passed(Some(begun), body, passing));
+            }
+            ReadState::Reading(answering)
+        }
+    };
+    let items = answer.with_state(state).items();
+    let items = items.inspect(move |_| {
+        // A drain waits for the answer.
+        let _ = &passing;
+    });
+    stream_of(without_ids(items.boxed()), None, Some(heartbeat))
+}
+
+/// A body that passes as the server sends it. A drain waits for it.
+fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrackerToken) -> Body {
+    Body::Passed {
+        begun: begun.filter(|begun| !begun.is_empty()),
+        body,
+        _answer: Some(passing),
     }
 }
 

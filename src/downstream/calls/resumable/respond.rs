@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::Response;
 
-use super::call::ResumableCall;
+use super::call::{ResumableCall, Waiting};
 use super::item::StreamItem;
 use super::job;
 use super::reader::LogReader;
@@ -21,17 +21,20 @@ use crate::downstream::proxy::Proxy;
 use crate::task::id::TaskId;
 
 /// Responds with one JSON body where the answer comes soon, else with a stream, which the client can resume
-/// where there is a `call`. `usual`: how long the head waits for a client that takes large events.
+/// if its call is resumable. `usual`: how long the head waits for a client that takes large events.
 pub(in crate::downstream) fn respond<'a>(
     proxy: &'a Arc<Proxy>,
     by: &'a Requester,
-    call: Option<ResumableCall>,
+    waiting: Waiting,
     mut source: impl ResponseSource,
     usual: Duration,
 ) -> BoxFuture<'a, Response<Body>> {
-    let Some(call) = call else {
-        let patience = by.reads_events.then(|| by.head_patience(usual));
-        return outbound::respond(source, patience, None);
+    let call = match waiting {
+        Waiting::Resumable(call) => call,
+        Waiting::Connected(heartbeat) => {
+            let patience = by.reads_events.then(|| by.head_patience(usual));
+            return outbound::respond(source, patience, heartbeat);
+        }
     };
     Box::pin(async move {
         let patience = call.head_patience(by, usual);
@@ -72,7 +75,9 @@ pub(super) fn hold(
     response::event_stream(Body::Events(reader.events()))
 }
 
-fn without_ids(items: BoxStream<'static, StreamItem>) -> BoxStream<'static, ResponseEvent> {
+pub(super) fn without_ids(
+    items: BoxStream<'static, StreamItem>,
+) -> BoxStream<'static, ResponseEvent> {
     let events = items.filter_map(async |item| match item {
         StreamItem::Message { json, .. } => Some(ResponseEvent::Message(json)),
         StreamItem::Answer(json) => Some(ResponseEvent::Answer(Rpc::passed(json))),

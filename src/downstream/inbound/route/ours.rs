@@ -3,7 +3,6 @@
 
 use super::call::{CallOp, CallRoute, KnownOfCalls, TaskSpec, route_task};
 use super::{Question, TaskOp, is_translated};
-use crate::downstream::companion::state::Companion;
 use crate::downstream::inbound::idempotency::{claim_of_legacy, may_claim};
 use crate::downstream::inbound::requester::Requester;
 use crate::mcp::error::RpcError;
@@ -15,12 +14,12 @@ use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// What becomes of a request.
 #[derive(Debug)]
-pub(in crate::downstream) enum OursRoute<'k> {
+pub(in crate::downstream) enum OursRoute {
     /// The decision needs a word of the server.
     Ask(Question),
     Refuse(RpcError),
     /// One of our own tools, which have these names for this client.
-    Companion(CompanionTool, CompanionNames, &'k Companion),
+    Companion(CompanionTool, CompanionNames),
     /// A call that is a task from the start.
     MakeTask(Box<TaskSpec>),
     /// A request about a task, which may be in the store.
@@ -53,12 +52,12 @@ pub(in crate::downstream) struct Translation {
 
 /// What becomes of a request of a session of raincheck's own. `is_no_task_here`: the store does not know the task that
 /// the request names.
-pub(in crate::downstream) fn route_ours<'k>(
+pub(in crate::downstream) fn route_ours(
     request: &Request<'_>,
     by: &Requester,
-    known: &KnownOfCalls<'k>,
+    known: &KnownOfCalls<'_>,
     is_no_task_here: bool,
-) -> OursRoute<'k> {
+) -> OursRoute {
     let op = match &*request.method {
         "tools/call" => return call(request, by, known).unwrap_or_else(OursRoute::Refuse),
         "ping" => SessionOp::Ping,
@@ -77,11 +76,11 @@ pub(in crate::downstream) fn route_ours<'k>(
     OursRoute::Session(op)
 }
 
-fn call<'k>(
+fn call(
     request: &Request<'_>,
     by: &Requester,
-    known: &KnownOfCalls<'k>,
-) -> Result<OursRoute<'k>, RpcError> {
+    known: &KnownOfCalls<'_>,
+) -> Result<OursRoute, RpcError> {
     let name = request.params.get_str("name");
     let name = name.as_deref();
     let wishes_task = known.speaks_of_tasks && Wish::is_in(&request.params);
@@ -91,10 +90,10 @@ fn call<'k>(
         return Ok(OursRoute::Ask(Question::Tools));
     }
     let names = companion.and_then(|companion| companion.names(tools.listed()));
-    if let (Some(names), Some(companion), Some(name)) = (&names, companion, name)
+    if let (Some(names), Some(name)) = (&names, name)
         && let Some(tool) = names.tool(name)
     {
-        return Ok(OursRoute::Companion(tool, names.clone(), companion));
+        return Ok(OursRoute::Companion(tool, names.clone()));
     }
     match route_task(request, by, known) {
         CallRoute::Ask(question) => return Ok(OursRoute::Ask(question)),
@@ -127,10 +126,9 @@ fn call<'k>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::auth::callers::Callers;
+    use crate::downstream::companion::state::{Companion, WhoHas};
     use crate::downstream::inbound::request::{Inbound, LegacyMessage};
     use crate::downstream::inbound::route::{KnownServer, KnownTools};
     use crate::mcp::version::Era;
@@ -211,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_call_is_ours_or_a_task_or_goes_to_the_server() {
-        let (rules, companion) = (Rules::default(), Companion::new("our_", Duration::ZERO));
+        let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
         let plain = known(&rules);
         let with_ours = KnownOfCalls {
             companion: Some(&companion),

@@ -91,8 +91,8 @@ pub(in crate::downstream) async fn answer(
             return refused.into_response();
         }
         CallOp::Busy => return Rpc::busy(request.id.get()).into_response(),
-        CallOp::Companion(tool, names, companion) => {
-            let companion_tools = CompanionTools::of(proxy, by, companion, names);
+        CallOp::Companion(tool, names) => {
+            let companion_tools = CompanionTools::of(proxy, by, names);
             return companion::call(&companion_tools, tool, request, headers).await;
         }
         CallOp::Task(spec) => {
@@ -108,7 +108,11 @@ pub(in crate::downstream) async fn answer(
         headers,
         request,
         session: by.session,
-        to_rpc: Rpc::legacy_answer,
+        to_rpc: if by.is_piped {
+            Rpc::piped_answer
+        } else {
+            Rpc::legacy_answer
+        },
     };
     carry(proxy, &carried, (spec.claim, call)).await
 }
@@ -163,9 +167,8 @@ pub(in crate::downstream) async fn carry(
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
-    let held =
-        resumable::ResumableCall::of(carried.by, carried.headers, request.id, method, params);
-    resumable::respond(proxy, carried.by, held, said, patience::LEGACY).await
+    let waiting = resumable::Waiting::of(carried.by, carried.headers, request.id, method, params);
+    resumable::respond(proxy, carried.by, waiting, said, patience::LEGACY).await
 }
 
 /// How long an answer to a question may take.

@@ -28,7 +28,7 @@ pub(super) async fn edit_of_tools(
     request: &Request<'_>,
     says_tasks: bool,
 ) -> Option<AnswerEdit> {
-    let has_ours = match proxy.companion.as_ref().filter(|_| request.has_id()) {
+    let has_ours = match proxy.companion_of(by).filter(|_| request.has_id()) {
         Some(companion) => {
             let has_ours = is_decided(proxy, by).await;
             companion.note_list(by.name(), has_ours);
@@ -62,7 +62,7 @@ pub(super) fn take_answer(
         let _ = answers.try_send(RelayedAnswer { id, answer });
         return true;
     }
-    tell_passed(proxy, session, id);
+    tell_passed(proxy, by, session, id);
     false
 }
 
@@ -77,8 +77,8 @@ async fn is_decided(proxy: &Arc<Proxy>, by: &Requester) -> bool {
 }
 
 /// Tells the replica that may carry the call which asked this question. The client does not wait for that.
-fn tell_passed(proxy: &Arc<Proxy>, session: SessionKey, question: &RawValue) {
-    let may_be_anothers = proxy.companion.is_some() && proxy.upstream.speaks_http();
+fn tell_passed(proxy: &Arc<Proxy>, by: &Requester, session: SessionKey, question: &RawValue) {
+    let may_be_anothers = proxy.companion_of(by).is_some() && proxy.upstream.speaks_http();
     if !may_be_anothers || proxy.runner.is_alone() {
         return;
     }

@@ -172,6 +172,7 @@ async fn answer(
     request: &Request<'_>,
 ) -> Response<Body> {
     let id = request.id.get();
+    let by = &by.known_as(session.client());
     let speaks_of_tasks = session.has_tasks();
     let mut known = v2025::known_of_calls(proxy, (by, headers), request, speaks_of_tasks);
     let mut is_no_task_here = false;
@@ -187,8 +188,8 @@ async fn answer(
             OursRoute::Refuse(error) => {
                 return Rpc::error(id, &error).on_session().into_response();
             }
-            OursRoute::Companion(tool, names, companion) => {
-                let companion_tools = CompanionTools::of(proxy, by, companion, names);
+            OursRoute::Companion(tool, names) => {
+                let companion_tools = CompanionTools::of(proxy, by, names);
                 let calling = companion::call(&companion_tools, tool, request, headers);
                 return Box::pin(calling).await;
             }
@@ -241,8 +242,8 @@ async fn translate(
         Err(refused) => return refuse(refused),
     };
     let (method, params) = (&request.method, &request.params);
-    let held = resumable::ResumableCall::of(by, headers, request.id, method, params);
-    resumable::respond(proxy, by, held, events, head_patience::LEGACY).await
+    let waiting = resumable::Waiting::of(by, headers, request.id, method, params);
+    resumable::respond(proxy, by, waiting, events, head_patience::LEGACY).await
 }
 
 fn edit_of_answer(
@@ -255,7 +256,7 @@ fn edit_of_answer(
         return None;
     }
     let capabilities = session.entry.capabilities.get();
-    let ours = proxy.companion.as_ref().map(|_| capabilities);
+    let ours = proxy.companion_of(by).map(|_| capabilities);
     AnswerEdit::of_tools(proxy, by, request, session.has_tasks(), ours)
 }
 

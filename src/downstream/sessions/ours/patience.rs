@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::runner::Announce;
+use crate::task::clients::ClientTerms;
 use crate::task::plan::{Plan, with_companion};
 use crate::task::policy::{InputWhen, Rule};
 
@@ -17,9 +18,10 @@ pub(super) struct Patience {
 
 impl Patience {
     /// The client's patience from now on. `None`: the client waits however long the call takes.
-    pub(super) fn of(rule: &Rule, announce: Announce) -> Option<Self> {
+    pub(super) fn of(rule: &Rule, client: ClientTerms, announce: Announce) -> Option<Self> {
         // Questions are put to the client while it waits.
-        let Plan::Auto { window_ms, .. } = with_companion(rule, InputWhen::BeforeTask) else {
+        let Plan::Auto { window_ms, .. } = with_companion(rule, client, InputWhen::BeforeTask)
+        else {
             return None;
         };
         Some(Self {

@@ -24,6 +24,7 @@ use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::quota::OverQuota;
+use crate::task::clients::{ClientTerms, KnownClient};
 use crate::task::id::Caller;
 
 /// Begins the id of every session of raincheck's own.
@@ -161,6 +162,12 @@ impl Session {
             .ok_or(NoSession::Unknown)?;
         session.renew(proxy).await?;
         Ok(session)
+    }
+
+    /// The client, as it named itself.
+    pub(super) fn client(&self) -> ClientTerms {
+        let info = self.entry.client_info.as_deref();
+        ClientTerms::of(info.and_then(KnownClient::of_info))
     }
 
     /// Whether the session knows the tasks of revision 2025-11-25.

@@ -111,7 +111,7 @@ impl TranslatedRequest {
     /// `ticket`: what the client gets when its patience is over.
     pub(super) fn with(self, ticket: Option<Announce>, repeatable: bool) -> Self {
         Self {
-            patience: ticket.and_then(|ticket| Patience::of(&self.rule, ticket)),
+            patience: ticket.and_then(|ticket| Patience::of(&self.rule, self.by.client, ticket)),
             repeatable,
             ..self
         }

@@ -21,6 +21,8 @@ pub(in crate::downstream) struct Advertised {
     place: Place,
     /// The server's own tasks are the client's business.
     keep_own: bool,
+    /// Tools that need not run as tasks say that they may.
+    says_optional: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -42,6 +44,7 @@ impl Advertised {
         Self {
             place: Place::Capabilities(capabilities),
             keep_own: proxy.settings.pass_native_tasks,
+            says_optional: by.client.tasks_of_2025().is,
         }
     }
 
@@ -51,6 +54,7 @@ impl Advertised {
         Self {
             place: Place::Tools(Arc::clone(rules), Arc::clone(native_tools)),
             keep_own: proxy.settings.pass_native_tasks,
+            says_optional: by.client.tasks_of_2025().is,
         }
     }
 
@@ -61,7 +65,8 @@ impl Advertised {
             Place::Capabilities(tasks) => with_capabilities(result, tasks, self.keep_own).ok()?,
             Place::Tools(rules, native_tools) => with_support(result, |name, own| {
                 native_tools.note(name, own == Some("required"));
-                support(rules.for_tool(name).0, own, self.keep_own)
+                let rule = rules.for_tool(name).0;
+                support(rule, own, self.keep_own, self.says_optional)
             })
             .ok(),
         }
@@ -69,13 +74,14 @@ impl Advertised {
 }
 
 /// What a tool says of tasks, where the server says `own`.
-fn support(rule: &Rule, own: Option<&str>, keep_own: bool) -> Support {
+fn support(rule: &Rule, own: Option<&str>, keep_own: bool, says_optional: bool) -> Support {
     match (rule.mode, own) {
         (_, Some("optional" | "required")) if keep_own => Support::Untouched,
         // Without a task the tool cannot be called at all.
         (Mode::Never, Some("required")) => Support::Untouched,
         (Mode::Never, _) => Support::Unsaid,
         (Mode::Always | Mode::Auto, _) if rule.require_tasks => Support::Required,
+        (Mode::Always | Mode::Auto, _) if !says_optional => Support::Unsaid,
         (Mode::Always | Mode::Auto, _) => Support::Optional,
     }
 }
@@ -131,8 +137,20 @@ mod tests {
                 Support::Optional,
             ),
         ] {
-            let found = support(&rule(mode, require_tasks), own, keep_own);
-            assert_eq!(found, says, "{mode:?} {require_tasks} {own:?} {keep_own}");
+            let found = |says_optional| {
+                let rule = rule(mode, require_tasks);
+                support(&rule, own, keep_own, says_optional)
+            };
+            assert_eq!(
+                found(true),
+                says,
+                "{mode:?} {require_tasks} {own:?} {keep_own}"
+            );
+            let unsaid = match says {
+                Support::Optional => Support::Unsaid,
+                Support::Untouched | Support::Required | Support::Unsaid => says,
+            };
+            assert_eq!(found(false), unsaid);
         }
     }
 }

@@ -74,7 +74,7 @@ pub(in crate::downstream) fn known_of_calls<'k>(
         rules: &by.rules,
         keeps_native_tasks: proxy.settings.pass_native_tasks,
         trusts_annotations: proxy.settings.trust_annotations,
-        companion: proxy.companion.as_ref(),
+        companion: proxy.companion_of(by),
         speaks_of_tasks,
         is_limited: by.rules.limits(&tool),
         requires_task: proxy.native_tools.requires_task(&tool),

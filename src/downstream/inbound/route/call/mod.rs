@@ -44,7 +44,7 @@ pub(in crate::downstream) enum CallOp<'k> {
     /// The client's session cannot be used now, and the call must not pass.
     Busy,
     /// One of our own tools, which have these names for this client.
-    Companion(CompanionTool, CompanionNames, &'k Companion),
+    Companion(CompanionTool, CompanionNames),
     /// A task from the start.
     Task(Box<TaskSpec>),
     /// Raincheck carries the call for the client, which waits.
@@ -87,7 +87,7 @@ pub(in crate::downstream) struct KnownOfCalls<'k> {
     pub(in crate::downstream) keeps_native_tasks: bool,
     /// What the server calls read-only or idempotent may be run again.
     pub(in crate::downstream) trusts_annotations: bool,
-    /// Our own tools, where they are wanted.
+    /// Our own tools, where the client has them.
     pub(in crate::downstream) companion: Option<&'k Companion>,
     /// The session speaks of tasks as 2025-11-25 does.
     pub(in crate::downstream) speaks_of_tasks: bool,
@@ -279,16 +279,15 @@ fn plain<'k>(
     if needs_tools && !server.tools.is_asked() {
         return Ok(CallRoute::Ask(Question::Tools));
     }
-    let names =
-        companion.and_then(|companion| Some((companion, companion.names(server.tools.listed())?)));
-    if let Some((companion, names)) = &names
+    let names = companion.and_then(|companion| companion.names(server.tools.listed()));
+    if let Some(names) = &names
         && let Some(tool) = names.tool(&name)
     {
-        let companion = CallOp::Companion(tool, names.clone(), companion);
+        let companion = CallOp::Companion(tool, names.clone());
         return Ok(CallRoute::Answer(companion));
     }
     let plan = match &names {
-        Some(_) => with_companion(rule, InputWhen::InTask),
+        Some(_) => with_companion(rule, by.client, InputWhen::InTask),
         None if is_only_as_task(rule) => Plan::Refuse,
         None => Plan::Held,
     };
@@ -303,7 +302,7 @@ fn plain<'k>(
     } else if plan == Plan::Refuse {
         return Err(only_as_task());
     }
-    let announce = names.map_or(Announce::Task, |(_, names)| {
+    let announce = names.map_or(Announce::Task, |names| {
         Announce::Ticket(Ticket {
             names,
             client_era: Era::Legacy,

@@ -1,14 +1,13 @@
 //! What becomes of calls on legacy sessions, as tables.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use super::*;
 use crate::auth::callers::Callers;
+use crate::downstream::companion::WhoHas;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::route::KnownTools;
 use crate::mcp::json::raw;
 use crate::mcp::tools::Tools;
+use std::sync::Arc;
 
 const PLAIN: &str = r#"{"name":"t"}"#;
 const TASK: &str = r#"{"name":"t","task":{}}"#;
@@ -148,7 +147,7 @@ fn a_task_of_the_server_s_own_has_no_key() {
 
 #[test]
 fn a_call_is_carried_where_passing_could_not_keep_a_promise() {
-    let (rules, companion) = (Rules::default(), Companion::new("our_", Duration::ZERO));
+    let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
     let plain = known(&rules);
     let limited = KnownOfCalls {
         is_limited: true,

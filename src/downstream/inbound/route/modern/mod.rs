@@ -35,7 +35,7 @@ pub(in crate::downstream) enum Route<'k> {
     /// `subscriptions/listen`.
     Listen,
     /// One of our own tools, which have these names for this client.
-    Companion(CompanionTool, CompanionNames, &'k Companion),
+    Companion(CompanionTool, CompanionNames),
     /// A list that does not pass as the server gives it.
     List(Listed, CallTerms<'k>),
     Call(CallTerms<'k>),
@@ -79,7 +79,7 @@ pub(in crate::downstream) struct Known<'k> {
     pub(in crate::downstream) keeps_native_tasks: bool,
     /// What the server calls read-only or idempotent may be run again.
     pub(in crate::downstream) trusts_annotations: bool,
-    /// Our own tools, where they are wanted.
+    /// Our own tools, where the client has them.
     pub(in crate::downstream) companion: Option<&'k Companion>,
     pub(in crate::downstream) server: KnownServer,
     /// The caller was told that the server may have everything.
@@ -120,15 +120,15 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         }
         Some(_) | None => None,
     };
-    if let (Some(names), Some(companion)) = (&names, known.companion)
+    if let Some(names) = &names
         && let Some(tool) = names.tool(&name)
     {
-        return Ok(Route::Companion(tool, names.clone(), companion));
+        return Ok(Route::Companion(tool, names.clone()));
     }
     let is_retry = request.params.contains("inputResponses");
     let plan = match &names {
         // The client answers by coming back.
-        Some(_) => with_companion(rule, InputWhen::BeforeTask),
+        Some(_) => with_companion(rule, by.client, InputWhen::BeforeTask),
         None => plan(rule, meta.declares_tasks, is_retry),
     };
     if plan == Plan::Refuse {
@@ -139,7 +139,7 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         return Ok(Route::Ask(Question::Era));
     };
     let may_pass = era == Era::Modern && known.server.speaks_http && plan == Plan::Held;
-    if may_pass && claim.is_none() && may_stream_past(modern, rule, known) {
+    if may_pass && claim.is_none() && may_stream_past(modern, by.client.heartbeat(rule).is, known) {
         return Ok(Route::Pass);
     }
     // A task is created before the server sees the call, so what the server would refuse must be found here first.
@@ -214,13 +214,13 @@ fn listed(modern: &Modern<'_>, known: &Known<'_>) -> Option<Listed> {
     (known.had_stand_in && list_member(method).is_some()).then_some(Listed::MaybeEmpty)
 }
 
-/// Whether a call may go to the server as it came.
-fn may_stream_past(modern: &Modern<'_>, rule: &Rule, known: &Known<'_>) -> bool {
+/// Whether a call may go to the server as it came. `beats`: its client is sent progress while the server is silent.
+fn may_stream_past(modern: &Modern<'_>, beats: bool, known: &Known<'_>) -> bool {
     let (request, meta) = (&modern.request, &modern.meta);
     // What speaks of tasks must not reach the server: only then the body is edited.
     let hides_tasks = meta.declares_tasks && !known.keeps_native_tasks;
     let untouched = !hides_tasks && !request.params.contains("task");
-    let has_heartbeat = rule.heartbeat && meta.progress_token.is_some();
+    let has_heartbeat = beats && meta.progress_token.is_some();
     // What streams past waits for no turn.
     untouched && !has_heartbeat && !has_state_of_ours(request) && !known.is_limited
 }

@@ -1,9 +1,8 @@
 //! What becomes of the requests of modern clients, as tables.
 
-use std::time::Duration;
-
 use super::*;
 use crate::auth::callers::Callers;
+use crate::downstream::companion::WhoHas;
 use crate::downstream::inbound::request::{Inbound, ModernMessage};
 use crate::downstream::inbound::route::KnownTools;
 use crate::mcp::json::{Object, prepend};
@@ -72,7 +71,7 @@ fn shown(route: &Route<'_>) -> String {
         Route::Discover => "discover".into(),
         Route::Task => "task".into(),
         Route::Listen => "listen".into(),
-        Route::Companion(tool, _, _) => format!("companion {tool:?}"),
+        Route::Companion(tool, _) => format!("companion {tool:?}"),
         Route::List(listed, _) => format!("list {listed:?}"),
         Route::Call(spec) => {
             let plan = match spec.plan {
@@ -137,7 +136,7 @@ fn what_is_no_call_goes_by_its_method() {
 
 #[test]
 fn lists_are_read_where_something_of_ours_is_in_them() {
-    let (rules, companion) = (Rules::default(), Companion::new("our_", Duration::ZERO));
+    let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
     let plain = known(&rules);
     let with_ours = Known {
         companion: Some(&companion),
@@ -256,7 +255,7 @@ fn a_call_is_carried_by_the_rule() {
 
 #[test]
 fn a_client_without_tasks_gets_a_ticket_where_there_are_companion_tools() {
-    let (rules, companion) = (Rules::default(), Companion::new("our_", Duration::ZERO));
+    let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
     let unasked = Known {
         companion: Some(&companion),
         ..known(&rules)

@@ -1,0 +1,219 @@
+//! `raincheck check --client NAME[@VERSION]`: what one client gets for calls that take long, and why.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::cli::table::{printable, table};
+use crate::config::warnings::name;
+use crate::config::{CompanionUse, Config, duration_text};
+use crate::mcp::version::Era;
+use crate::task::clients::{Choice, ClientTerms, KnownClient, KnownTasks, OnProgress, Patience};
+
+/// Says what a client gets. The server is not asked: nothing of it depends on the server.
+pub(in crate::cli) fn client(config: &Config, wanted: &str, as_json: bool) -> ExitCode {
+    let report = report(config, wanted);
+    let text = if as_json {
+        format!("{}\n", report.json())
+    } else {
+        report.text()
+    };
+    // A reader that went away (`| head`) is no reason to fail.
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+pub(super) struct ClientReport {
+    /// What was asked for.
+    wanted: String,
+    client: Option<&'static KnownClient>,
+    gets: Vec<Gets>,
+}
+
+/// One thing that the client gets.
+struct Gets {
+    /// Under which rule.
+    rule: String,
+    setting: &'static str,
+    value: String,
+    why: &'static str,
+}
+
+pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
+    let (named, version) = wanted.rsplit_once('@').unwrap_or((wanted, ""));
+    let client = KnownClient::named(named, version);
+    let terms = ClientTerms::of(client);
+    let mut gets = Vec::new();
+    let rules = std::iter::once(config.rules.defaults()).chain(config.rules.entries());
+    for (place, rule) in rules.enumerate() {
+        let place = place.checked_sub(1);
+        let (is_first, defaults) = (place.is_none(), config.rules.defaults());
+        if is_first || rule.heartbeat != defaults.heartbeat {
+            let beats = terms.heartbeat(rule);
+            gets.push(Gets {
+                rule: name(place),
+                setting: "heartbeat",
+                value: on(beats.is),
+                why: beats.why,
+            });
+        }
+        if is_first || rule.fallback_after_ms != defaults.fallback_after_ms {
+            let after = terms.fallback_after_ms(rule);
+            gets.push(Gets {
+                rule: name(place),
+                setting: "fallback_after",
+                value: duration_text(after.is),
+                why: after.why,
+            });
+        }
+    }
+    for (era, revision) in [(Era::Modern, "2026-07-28"), (Era::Legacy, "2025-11-25")] {
+        let choice = companion_tools(config, terms, era);
+        gets.push(Gets {
+            rule: format!("client of {revision}"),
+            setting: "companion_tools",
+            value: on(choice.is),
+            why: choice.why,
+        });
+    }
+    let told = terms.tasks_of_2025();
+    gets.push(Gets {
+        rule: "client of 2025-11-25".to_owned(),
+        setting: "told of tasks",
+        value: on(told.is),
+        why: told.why,
+    });
+    ClientReport {
+        wanted: wanted.to_owned(),
+        client,
+        gets,
+    }
+}
+
+fn companion_tools(config: &Config, terms: ClientTerms, era: Era) -> Choice<bool> {
+    let said = |is| Choice {
+        is,
+        why: "the settings say so",
+    };
+    match config.companion.as_ref().map(|companion| companion.used) {
+        None => said(false),
+        Some(CompanionUse::Always) => said(true),
+        Some(CompanionUse::KnownToNeed | CompanionUse::AllButKnownNotTo) => {
+            terms.companion_tools(era)
+        }
+    }
+}
+
+fn on(is: bool) -> String {
+    if is { "on" } else { "off" }.to_owned()
+}
+
+impl ClientReport {
+    pub(super) fn text(&self) -> String {
+        let mut out = match self.client {
+            Some(client) => known(client),
+            None => format!(
+                "{} is not known: it gets what helps most clients.\n",
+                printable(&self.wanted)
+            ),
+        };
+        let rows: Vec<[String; 4]> = self
+            .gets
+            .iter()
+            .map(|it| {
+                let Gets {
+                    rule,
+                    setting,
+                    value,
+                    why,
+                } = it;
+                [
+                    rule.clone(),
+                    (*setting).to_owned(),
+                    value.clone(),
+                    (*why).to_owned(),
+                ]
+            })
+            .collect();
+        out.push('\n');
+        out.push_str(&table(&rows));
+        out
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let gets: Vec<Value> = self
+            .gets
+            .iter()
+            .map(|it| json!({"for": it.rule, "setting": it.setting, "value": it.value, "why": it.why}))
+            .collect();
+        let known = self.client.map(|client| {
+            json!({
+                "name": client.name,
+                "since": client.since,
+                "patienceSeconds": match client.patience {
+                    Patience::Unlimited => None,
+                    Patience::Seconds(seconds) => Some(seconds),
+                },
+                "onProgress": on_progress(client.on_progress),
+                "tasks": tasks(client.tasks),
+                "readsLinks": client.reads_links,
+                "largeResults": client.large_results,
+                "foundOut": {
+                    "basis": client.found_out.basis.word(),
+                    "what": client.found_out.what,
+                    "date": client.found_out.date,
+                },
+            })
+        });
+        json!({"client": self.wanted, "known": known, "gets": gets})
+    }
+}
+
+/// What is known of a client, and how it was found out.
+fn known(client: &KnownClient) -> String {
+    let patience = match client.patience {
+        Patience::Unlimited => "none of its own".to_owned(),
+        Patience::Seconds(seconds) => duration_text(u64::from(seconds) * 1000),
+    };
+    let links = match client.reads_links {
+        Some(true) => "fetched",
+        Some(false) => "not fetched",
+        None => "not known",
+    };
+    let large = match client.large_results {
+        "" => "not known",
+        said => said,
+    };
+    let found = &client.found_out;
+    let rows = [
+        ["client", &client.to_string()],
+        ["limit of a call", &patience],
+        ["on progress", on_progress(client.on_progress)],
+        ["tasks", tasks(client.tasks)],
+        ["resource links", links],
+        ["large results", large],
+        [
+            "found out",
+            &format!("{} on {}: {}", found.basis.word(), found.date, found.what),
+        ],
+    ];
+    table(&rows.map(|row| row.map(str::to_owned)))
+}
+
+fn on_progress(what: OnProgress) -> &'static str {
+    match what {
+        OnProgress::Restarts => "the limit starts anew",
+        OnProgress::GoesOn => "the limit goes on",
+        OnProgress::NotKnown => "not known",
+    }
+}
+
+fn tasks(what: KnownTasks) -> &'static str {
+    match what {
+        KnownTasks::None => "none",
+        KnownTasks::Of2025 => "of 2025-11-25",
+        KnownTasks::Of2026 => "the extension of 2026-07-28",
+        KnownTasks::BlocksOn2025 => "of 2025-11-25, and its user can do nothing while one runs",
+    }
+}

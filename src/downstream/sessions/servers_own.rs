@@ -40,7 +40,7 @@ pub(super) async fn over_http(
         return pass_on(proxy, parts, body.clone(), edit).await;
     };
     match Waiting::of(by, &parts.headers, asked.id, &asked.method, &asked.params) {
-        Waiting::Resumable(call) => resumable::post(proxy, by, *parts, body.clone(), call).await,
+        Waiting::Resumable(call) => resumable::post(proxy, by, *parts, body.clone(), *call).await,
         Waiting::Connected(Some(heartbeat)) => {
             let sent = (*parts, body.clone());
             Box::pin(resumable::post_connected(

@@ -67,7 +67,7 @@ pub(in crate::downstream) struct ResumableCall {
 /// How the client of a call waits for it.
 pub(in crate::downstream) enum Waiting {
     /// The client can come back to the call.
-    Resumable(ResumableCall),
+    Resumable(Box<ResumableCall>),
     /// On its connection, with the progress that raincheck sends while the server is silent.
     Connected(Option<Keepalive>),
 }
@@ -81,7 +81,7 @@ impl Waiting {
         params: &Object<'_>,
     ) -> Self {
         if let Some(call) = ResumableCall::of(by, headers, id, method, params) {
-            return Self::Resumable(call);
+            return Self::Resumable(Box::new(call));
         }
         if method != "tools/call" || v2025::wishes(headers, params) || !by.reads_events {
             return Self::Connected(None);
@@ -102,7 +102,7 @@ impl Waiting {
         F: Future<Output = ()> + Send + 'static,
     {
         match self {
-            Self::Resumable(call) => Self::Resumable(call.stopped_by(tell)),
+            Self::Resumable(call) => Self::Resumable(Box::new(call.stopped_by(tell))),
             Self::Connected(_) => self,
         }
     }

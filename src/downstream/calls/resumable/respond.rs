@@ -30,7 +30,7 @@ pub(in crate::downstream) fn respond<'a>(
     usual: Duration,
 ) -> BoxFuture<'a, Response<Body>> {
     let call = match waiting {
-        Waiting::Resumable(call) => call,
+        Waiting::Resumable(call) => *call,
         Waiting::Connected(heartbeat) => {
             let patience = by.reads_events.then(|| by.head_patience(usual));
             return outbound::respond(source, patience, heartbeat);

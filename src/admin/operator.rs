@@ -13,6 +13,7 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tracing::info;
 
 use super::body::read;
@@ -62,7 +63,7 @@ pub async fn bind(
     settings: OperatorSettings,
     health: Arc<Health>,
     drain: Drain,
-    runner: Arc<Runner>,
+    runner: watch::Receiver<Arc<Runner>>,
 ) -> io::Result<Listener> {
     let operator = Operator {
         health,

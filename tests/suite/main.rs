@@ -114,6 +114,7 @@ mod stdio_front;
 mod stdio_memory;
 mod stdio_sessions;
 mod store_down;
+mod store_late;
 mod strict;
 mod unanswered;
 mod unhurried;

@@ -1,6 +1,6 @@
 //! Why a Redis store could not be opened.
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::keys::Namespace;
 use crate::store::error::StoreError;
@@ -92,4 +92,36 @@ pub enum RedisOpenError {
         theirs: String,
         ours: String,
     },
+}
+
+impl RedisOpenError {
+    /// Whether the same settings may open the store later: nobody answers yet, or the servers are still starting.
+    pub fn is_away(&self) -> bool {
+        if let Self::Sentinels { cause, .. }
+        | Self::Nodes { cause }
+        | Self::Unreachable { cause, .. } = self
+        {
+            return is_passing(cause);
+        }
+        if let Self::Log(error) = self {
+            return error.kind() == "away";
+        }
+        matches!(
+            self,
+            Self::NoSlots | Self::Replica { .. } | Self::WaitReplicas { .. }
+        )
+    }
+}
+
+/// Whether the command may succeed later.
+fn is_passing(error: &RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly, TryAgain};
+
+    if let ErrorKind::Server(kind) = error.kind() {
+        return matches!(
+            kind,
+            BusyLoading | ClusterDown | MasterDown | ReadOnly | TryAgain
+        );
+    }
+    error.is_io_error() || error.is_timeout() || error.is_connection_dropped()
 }

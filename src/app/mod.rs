@@ -35,7 +35,7 @@ use listener::{Bound, ListenerKind, ReloadedListener, bind};
 use parts::{Parts, Surroundings};
 pub use reload::Reload;
 use store::{NotOpen, open};
-pub use store::{OtherReplicas, StoreFound, check as check_store};
+pub use store::{OtherReplicas, StoreFound, StoreMoved, check as check_store, move_store};
 pub use upstream::settings as upstream_settings;
 use waiting::Waiting;
 

@@ -14,7 +14,7 @@ use crate::config::{self, Config, Location, Seal, SealKey, Secret};
 use crate::store::absent::Absent;
 use crate::store::embedded::{Embedded, FileState, seal_key};
 use crate::store::memory::Memory;
-use crate::store::redis::{Namespace, Redis, RedisOpenError, RedisOptions, RedisTls, Wait};
+use crate::store::redis::{Moved, Namespace, Redis, RedisOpenError, RedisOptions, RedisTls, Wait};
 use crate::store::seal::{Sealer, fingerprint};
 use crate::store::sealed::Sealed;
 use crate::store::{Store, StoreError};
@@ -207,12 +207,44 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
         }
     };
     let looked = tokio::time::timeout(CHECK_TIMEOUT, checking).await;
-    looked.unwrap_or_else(|_elapsed| {
-        Err(AppError(format!(
-            "no answer within {} s",
-            CHECK_TIMEOUT.as_secs()
-        )))
+    looked.unwrap_or_else(|_elapsed| Err(no_answer()))
+}
+
+/// What became of a store that was to be moved to the server of these settings.
+#[derive(Debug)]
+pub enum StoreMoved {
+    /// The store remembers no server.
+    Nameless,
+    Unused,
+    Already,
+    Done {
+        from: String,
+    },
+    Alive {
+        from: String,
+        replicas: Vec<String>,
+    },
+}
+
+/// Lets the namespace in Redis serve the server of these settings.
+pub async fn move_store(config: &Config, by_force: bool) -> Result<StoreMoved, AppError> {
+    let Location::Redis { url, namespace } = &config.store.location else {
+        return Ok(StoreMoved::Nameless);
+    };
+    let options = options(config, url, namespace)?;
+    let moving = Redis::move_namespace(&options, by_force);
+    let moved = tokio::time::timeout(CHECK_TIMEOUT, moving).await;
+    let moved = moved.map_err(|_elapsed| no_answer())?;
+    Ok(match moved.map_err(line)? {
+        Moved::Unused => StoreMoved::Unused,
+        Moved::Already => StoreMoved::Already,
+        Moved::Done { from } => StoreMoved::Done { from },
+        Moved::Alive { from, replicas } => StoreMoved::Alive { from, replicas },
     })
+}
+
+fn no_answer() -> AppError {
+    AppError(format!("no answer within {} s", CHECK_TIMEOUT.as_secs()))
 }
 
 fn others(config: &Config, theirs: Option<&[u8]>) -> OtherReplicas {

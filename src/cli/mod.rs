@@ -26,6 +26,7 @@ mod progress_bar;
 mod run;
 mod sighup;
 mod stdio;
+mod store;
 mod table;
 mod wrap;
 
@@ -59,6 +60,8 @@ enum Command {
     Health(operate::HealthArgs),
     /// Print settings: all of them with their meaning, or those that count here
     Config(ConfigArgs),
+    /// Change what a store remembers
+    Store(store::StoreArgs),
     /// Print the completions of a shell
     Completions { shell: Shell },
     /// Write the manual pages into a directory
@@ -263,6 +266,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Call(args) => call::call(*args),
         Command::Tasks(args) => operate::tasks(&args),
         Command::Health(args) => operate::health(&args),
+        Command::Store(args) => store::store(args),
         Command::Config(args) => {
             match args.what {
                 ConfigWhat::Example => config::example(),

@@ -115,6 +115,7 @@ mod stdio_memory;
 mod stdio_sessions;
 mod store_down;
 mod store_late;
+mod store_moved;
 mod strict;
 mod unanswered;
 mod unhurried;

@@ -42,7 +42,6 @@ impl Redis {
         {
             return Err(RedisOpenError::Foreign {
                 namespace,
-                meta: keys.meta().to_owned(),
                 theirs,
                 ours: ours.clone(),
             });
@@ -68,7 +67,7 @@ async fn fingerprint(topology: &Topology, keys: &Keys) -> Result<Option<Vec<u8>>
 }
 
 /// A field of the namespace's own hash, or `None` if no store was ever opened there.
-async fn namespace_field(
+pub(super) async fn namespace_field(
     connection: &mut MultiplexedConnection,
     server: &str,
     keys: &Keys,

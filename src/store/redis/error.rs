@@ -84,14 +84,15 @@ pub enum RedisOpenError {
     #[error(
         "the namespace {namespace} was used in front of {theirs}, and this is {ours}: another \
          service needs a store.namespace of its own; if it is the same service at another address, \
-         first say so: HDEL {meta} serves"
+         say so with the same settings: raincheck store move"
     )]
     Foreign {
         namespace: Namespace,
-        meta: String,
         theirs: String,
         ours: String,
     },
+    #[error("the namespace was moved by another process at the same moment: look again")]
+    MovedMeanwhile,
 }
 
 impl RedisOpenError {

@@ -278,7 +278,6 @@ async fn claim(
     if theirs != *ours {
         return Err(RedisOpenError::Foreign {
             namespace,
-            meta: keys.meta().to_owned(),
             theirs,
             ours: ours.clone(),
         });

@@ -29,8 +29,8 @@ use super::tasks::{NotDone, OperatorTasks};
 use super::token::Token;
 use crate::runner::Runner;
 use crate::task::id::TaskId;
-use crate::telemetry::log;
 use crate::telemetry::metrics::METRICS;
+use crate::telemetry::{log, waiting};
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -168,6 +168,7 @@ impl Operator {
     fn metrics(&self) -> Response<AdminBody> {
         let is_ready = self.health.readiness().ready;
         METRICS.process.ready.set(is_ready.into());
+        waiting::measure();
         let mut response = Response::new(whole(METRICS.render()));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));

@@ -14,7 +14,9 @@ use crate::config::{self, Config, Location, Seal, SealKey, Secret};
 use crate::store::absent::Absent;
 use crate::store::embedded::{Embedded, FileState, seal_key};
 use crate::store::memory::Memory;
-use crate::store::redis::{Moved, Namespace, Redis, RedisOpenError, RedisOptions, RedisTls, Wait};
+use crate::store::redis::{
+    Moved, Namespace, Redis, RedisOpenError, RedisOptions, RedisTls, Wait, move_namespace,
+};
 use crate::store::seal::{Sealer, fingerprint};
 use crate::store::sealed::Sealed;
 use crate::store::{Store, StoreError};
@@ -232,7 +234,7 @@ pub async fn move_store(config: &Config, by_force: bool) -> Result<StoreMoved, A
         return Ok(StoreMoved::Nameless);
     };
     let options = options(config, url, namespace)?;
-    let moving = Redis::move_namespace(&options, by_force);
+    let moving = move_namespace(&options, by_force);
     let moved = tokio::time::timeout(CHECK_TIMEOUT, moving).await;
     let moved = moved.map_err(|_elapsed| no_answer())?;
     Ok(match moved.map_err(line)? {

@@ -2,54 +2,31 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::ServeArgs;
 use super::config::print;
 use super::failure::CommandFailure;
-use super::process::{log, runtime};
+use super::process::runtime;
 use crate::app::{StoreMoved, move_store};
 use crate::config::Config;
 
-#[derive(Debug, Args)]
-pub(super) struct StoreArgs {
-    #[command(subcommand)]
-    what: StoreWhat,
-}
-
-#[derive(Debug, Subcommand)]
-enum StoreWhat {
-    /// The server has another address now: let its namespace in Redis serve the server of these settings
-    Move(Box<MoveArgs>),
-}
-
-#[derive(Debug, Args)]
-struct MoveArgs {
-    #[arg(long, help = "Also while replicas in front of the old address live")]
-    force: bool,
-    #[arg(long, help = "JSON for scripts, in place of a sentence")]
-    json: bool,
-    #[command(flatten)]
-    settings: ServeArgs,
-}
-
-pub(super) fn store(args: StoreArgs) -> Result<ExitCode, CommandFailure> {
-    let StoreWhat::Move(args) = args.what;
-    let config = args.settings.load()?;
-    log(&config.telemetry)?;
-    let moving = move_store(&config, args.force);
+pub(super) fn move_to(
+    config: &Config,
+    by_force: bool,
+    as_json: bool,
+) -> Result<ExitCode, CommandFailure> {
+    let moving = move_store(config, by_force);
     let moved = runtime()?.block_on(moving);
     let moved = moved.map_err(|error| CommandFailure::runtime(error.to_string()))?;
     let Told {
         outcome,
         sentence,
         is_done,
-    } = told(&config, &moved);
-    if !is_done && !args.json {
+    } = told(config, &moved);
+    if !is_done && !as_json {
         return Err(CommandFailure::runtime(sentence));
     }
-    let text = if args.json {
+    let text = if as_json {
         let found = json!({
             "outcome": outcome,
             "from": from(&moved),

@@ -13,3 +13,4 @@ pub mod repeats;
 mod seconds;
 pub mod tasks;
 mod tool;
+pub mod waiting;

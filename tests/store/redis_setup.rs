@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use raincheck::store::redis::{Moved, Namespace, Redis, RedisOpenError, RedisOptions};
+use raincheck::store::redis::{
+    Moved, Namespace, Redis, RedisOpenError, RedisOptions, move_namespace,
+};
 use raincheck::store::{Store as _, StoreHealth};
 use raincheck::task::id::Incarnation;
 use tokio_util::sync::CancellationToken;
@@ -162,9 +164,8 @@ async fn a_namespace_moves_with_its_service() {
     let server = RedisServer::start();
     let mut options = options(&server.url());
     options.serves = Some("http://127.0.0.1:1/mcp".into());
-    let moved = async |options: &RedisOptions, by_force| {
-        Redis::move_namespace(options, by_force).await.unwrap()
-    };
+    let moved =
+        async |options: &RedisOptions, by_force| move_namespace(options, by_force).await.unwrap();
     assert_eq!(moved(&options, false).await, Moved::Unused);
     let store = open(&options).await.unwrap();
     assert_eq!(moved(&options, false).await, Moved::Already);

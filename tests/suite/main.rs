@@ -59,6 +59,7 @@ mod companion_facade;
 mod companion_legacy;
 mod concurrency;
 mod connections;
+mod counted;
 mod deadline;
 mod dialect;
 mod discover;

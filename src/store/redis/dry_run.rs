@@ -2,14 +2,12 @@
 //!
 //! The check writes nothing and does not claim the namespace.
 
-use redis::aio::MultiplexedConnection;
-
 use super::Redis;
 use super::address::Target;
 use super::connector::RedisConnector;
 use super::error::RedisOpenError;
 use super::keys::{self, Keys, slot_of};
-use super::open::{RedisOptions, connect, examine_servers};
+use super::open::{RedisOptions, connect, examine_servers, namespace_field};
 use super::topology::Topology;
 use crate::store::kv::{Kind, Name};
 
@@ -62,22 +60,6 @@ async fn fingerprint(topology: &Topology, keys: &Keys) -> Result<Option<Vec<u8>>
     let found = get.query_async(&mut connection).await;
     found.map_err(|cause| RedisOpenError::Unreachable {
         server: server.name.clone(),
-        cause,
-    })
-}
-
-/// A field of the namespace's own hash, or `None` if no store was ever opened there.
-pub(super) async fn namespace_field(
-    connection: &mut MultiplexedConnection,
-    server: &str,
-    keys: &Keys,
-    field: &str,
-) -> Result<Option<String>, RedisOpenError> {
-    let mut get = redis::cmd("HGET");
-    get.arg(keys.meta()).arg(field);
-    let found = get.query_async(connection).await;
-    found.map_err(|cause| RedisOpenError::Unreachable {
-        server: server.to_owned(),
         cause,
     })
 }

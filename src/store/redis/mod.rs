@@ -43,7 +43,7 @@ pub use connector::RedisTls;
 pub use durable::Wait;
 pub use error::RedisOpenError;
 pub use keys::{Namespace, bucket_of};
-pub use moving::Moved;
+pub use moving::{Moved, move_namespace};
 pub use open::RedisOptions;
 
 mod address;

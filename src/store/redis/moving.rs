@@ -3,13 +3,11 @@
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Script};
 
-use super::Redis;
 use super::address::Target;
 use super::connector::RedisConnector;
-use super::dry_run::namespace_field;
 use super::error::RedisOpenError;
 use super::keys::{self, Keys};
-use super::open::{RedisOptions, examine_servers};
+use super::open::{RedisOptions, examine_servers, namespace_field};
 use super::topology::Topology;
 use crate::task::id::Incarnation;
 
@@ -26,46 +24,44 @@ pub enum Moved {
     Alive { from: String, replicas: Vec<String> },
 }
 
-impl Redis {
-    /// Makes the namespace serve `options.serves`. While replicas live, only with `by_force`: they would go on in front
-    /// of the other server.
-    pub async fn move_namespace(
-        options: &RedisOptions,
-        by_force: bool,
-    ) -> Result<Moved, RedisOpenError> {
-        let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
-        let topology = Topology::find(target, RedisConnector::new(options.tls.clone())).await?;
-        let buckets = if topology.is_cluster() {
-            keys::BUCKETS
-        } else {
-            1
-        };
-        let keys = Keys::new(&options.namespace, buckets);
-        let (mut connection, server) = examine_servers(&topology, &keys, options).await?;
-        let from = namespace_field(&mut connection, &server, &keys, "serves").await?;
-        let ours = options.serves.as_deref().unwrap_or_default();
-        let Some(from) = from else {
-            return Ok(Moved::Unused);
-        };
-        if from == ours {
-            return Ok(Moved::Already);
-        }
-        let unreachable = |cause| RedisOpenError::Unreachable { server, cause };
-        let moving = async {
-            let replicas = living(&mut connection, &keys).await?;
-            if !replicas.is_empty() && !by_force {
-                return Ok(Some(Moved::Alive {
-                    from: from.clone(),
-                    replicas,
-                }));
-            }
-            let is_done = replace(&mut connection, &keys, &from, ours).await?;
-            Ok(is_done.then_some(Moved::Done { from }))
-        };
-        let moved = moving.await.map_err(unreachable)?;
-        // Another process moved it at the same moment.
-        moved.ok_or(RedisOpenError::MovedMeanwhile)
+/// Makes the namespace serve `options.serves`. While replicas live, only with `by_force`: they would go on in front
+/// of the other server.
+pub async fn move_namespace(
+    options: &RedisOptions,
+    by_force: bool,
+) -> Result<Moved, RedisOpenError> {
+    let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
+    let topology = Topology::find(target, RedisConnector::new(options.tls.clone())).await?;
+    let buckets = if topology.is_cluster() {
+        keys::BUCKETS
+    } else {
+        1
+    };
+    let keys = Keys::new(&options.namespace, buckets);
+    let (mut connection, server) = examine_servers(&topology, &keys, options).await?;
+    let from = namespace_field(&mut connection, &server, &keys, "serves").await?;
+    let ours = options.serves.as_deref().unwrap_or_default();
+    let Some(from) = from else {
+        return Ok(Moved::Unused);
+    };
+    if from == ours {
+        return Ok(Moved::Already);
     }
+    let unreachable = |cause| RedisOpenError::Unreachable { server, cause };
+    let moving = async {
+        let replicas = living(&mut connection, &keys).await?;
+        if !replicas.is_empty() && !by_force {
+            return Ok(Some(Moved::Alive {
+                from: from.clone(),
+                replicas,
+            }));
+        }
+        let is_done = replace(&mut connection, &keys, &from, ours).await?;
+        Ok(is_done.then_some(Moved::Done { from }))
+    };
+    let moved = moving.await.map_err(unreachable)?;
+    // Another process moved it at the same moment.
+    moved.ok_or(RedisOpenError::MovedMeanwhile)
 }
 
 /// The replicas whose leases run.

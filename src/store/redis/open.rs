@@ -305,6 +305,22 @@ async fn settle(
         .await
 }
 
+/// A field of the namespace's own hash, or `None` if no store was ever opened there.
+pub(super) async fn namespace_field(
+    connection: &mut MultiplexedConnection,
+    server: &str,
+    keys: &Keys,
+    field: &str,
+) -> Result<Option<String>, RedisOpenError> {
+    let mut get = redis::cmd("HGET");
+    get.arg(keys.meta()).arg(field);
+    let found = get.query_async(connection).await;
+    found.map_err(|cause| RedisOpenError::Unreachable {
+        server: server.to_owned(),
+        cause,
+    })
+}
+
 /// A setting of the server, or `None` if CONFIG is denied.
 async fn setting(connection: &mut MultiplexedConnection, name: &str) -> Option<String> {
     let mut command = redis::cmd("CONFIG");

@@ -63,7 +63,7 @@ pub(super) fn bind(config: &config::Config) -> Result<Bound, AppError> {
     let listen = &config.listen;
     let limits = ConnectionLimits::new(config.limits.connections, config.limits.header_timeout);
     let tls = tls_files(config).map(tls::server).transpose();
-    let tls = tls.map_err(line)?;
+    let tls = tls.map_err(|error| AppError(format!("listen.tls: {}", line(error))))?;
     let settings = server::Settings {
         limits: Arc::clone(&limits),
         h2c: listen.h2c,

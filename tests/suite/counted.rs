@@ -28,10 +28,10 @@ const ENDINGS: [Ending; 5] = [
         Upstream::challenge,
     ),
     ("upstream_http", "none", "", "echo", |server| {
-        server.end_calls_with(400)
+        server.end_calls_with(400);
     }),
     ("upstream_http", "unknown", "", "echo", |server| {
-        server.end_calls_with(500)
+        server.end_calls_with(500);
     }),
     (
         "upstream_too_large",

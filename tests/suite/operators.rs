@@ -280,35 +280,35 @@ async fn tasks_that_wait_for_answers_are_counted_once() {
         let pair = Pair::with(era, "", with_operators).await;
         let at = async |proxy: &Proxy| {
             let page = Client::of(proxy.operators().await).page("/metrics").await;
-            let value = |name: &str| -> f64 {
+            let value = |name: &str| -> u32 {
                 let mut lines = page.body.lines();
                 let line = lines.find_map(|line| line.strip_prefix(name)).unwrap();
                 line.trim().parse().unwrap()
             };
             value("raincheck_tasks_waiting ")
         };
-        let until = async |wanted: f64| {
+        let until = async |wanted: u32| {
             eventually(PATIENCE, &format!("{wanted} tasks wait"), async || {
                 let sum = at(&pair.a).await + at(&pair.b).await;
                 if sum == wanted { Ok(()) } else { Err(sum) }
             })
             .await;
         };
-        until(0.0).await;
+        until(0).await;
         let client = pair.at_a();
         let first = client.call("ask", json!({})).await.into_task();
         let other = client.call("ask", json!({})).await.into_task();
         let asked = client.until(&first, "input_required").await;
         client.until(&other, "input_required").await;
-        until(2.0).await;
+        until(2).await;
         let requests = asked["inputRequests"].as_object().unwrap();
         let key = requests.keys().next().unwrap().clone();
         let elsewhere = pair.at_b();
         let answer = json!({(key): accept("ann")});
         elsewhere.update(&first, answer).await.assert_acknowledged();
         elsewhere.until(&first, "completed").await;
-        until(1.0).await;
+        until(1).await;
         elsewhere.cancel(&other).await;
-        until(0.0).await;
+        until(0).await;
     }
 }

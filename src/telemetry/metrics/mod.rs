@@ -20,7 +20,7 @@ pub use list::Described;
 pub use operations::OperationMetrics;
 pub use process::ProcessMetrics;
 pub use store::StoreMetrics;
-pub use tasks::TaskMetrics;
+pub use tasks::{TaskMetrics, WaitingMetrics};
 
 /// The metrics of this process.
 pub static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);

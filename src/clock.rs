@@ -85,6 +85,16 @@ impl Clock for Manual {
     }
 }
 
+/// The machine's clock in Unix nanoseconds, for what is only shown.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the wall clock is read in this file only"
+)]
+pub fn wall_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -24,6 +24,7 @@ pub mod clock;
 pub mod config;
 pub mod downstream;
 pub mod failpoint;
+pub mod http_address;
 pub mod lock;
 pub mod mcp;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Fair shares: how much of something one caller may have at the same time, so that no caller takes all of it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,13 +40,20 @@ impl Shares {
 
     /// Takes so much for the caller. `None`: with it, the caller would have more than one caller may.
     pub fn take(self: &Arc<Self>, caller: Caller, amount: usize) -> Option<Share> {
-        let mut all = self.taken.lock();
-        let before = all.get(&caller).copied().unwrap_or_default();
-        let taken = before.saturating_add(amount);
-        if taken > self.of_each.load(Ordering::Relaxed) {
-            return None;
+        let of_each = self.of_each.load(Ordering::Relaxed);
+        match self.taken.lock().entry(caller) {
+            Entry::Occupied(mut before) => {
+                let taken = before.get().saturating_add(amount);
+                if taken > of_each {
+                    return None;
+                }
+                before.insert(taken);
+            }
+            Entry::Vacant(none) if amount <= of_each => {
+                none.insert(amount);
+            }
+            Entry::Vacant(_) => return None,
         }
-        all.insert(caller, taken);
         Some(Share {
             shares: Arc::clone(self),
             caller,
@@ -57,10 +65,12 @@ impl Shares {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut all = self.shares.taken.lock();
-        if let Some(taken) = all.get_mut(&self.caller) {
-            *taken = taken.saturating_sub(self.amount);
-            if *taken == 0 {
-                all.remove(&self.caller);
+        if let Entry::Occupied(mut taken) = all.entry(self.caller) {
+            let left = taken.get().saturating_sub(self.amount);
+            if left == 0 {
+                taken.remove();
+            } else {
+                taken.insert(left);
             }
         }
     }

@@ -54,8 +54,8 @@ PLANS = [
     Plan(
         "jwt",
         [
-            Part("passthrough", ["raincheck", "raincheck-jwt"], [1, 32, 64], name="passthrough"),
-            Part("task-create", ["raincheck-tasks", "raincheck-jwt-tasks"], [1, 16], name="create"),
+            Part("passthrough", ["raincheck-token", "raincheck-jwt"], [1, 32, 64], name="passthrough"),
+            Part("task-create", ["raincheck-token-tasks", "raincheck-jwt-tasks"], [1, 16], name="create"),
         ],
     ),
     Plan("telemetry", [Part("passthrough", ["raincheck", "raincheck-telemetry"], [1, 32, 64])]),

@@ -4,6 +4,8 @@
 SHOWN = {
     "raincheck-tasks": "raincheck",
     "raincheck-embedded": "raincheck, embedded store",
+    "raincheck-token": "raincheck, the same token passed",
+    "raincheck-token-tasks": "raincheck, the same token passed",
     "raincheck-jwt": "raincheck, tokens checked",
     "raincheck-jwt-tasks": "raincheck, tokens checked",
     "raincheck-telemetry": "raincheck, access log and metrics",

@@ -13,13 +13,16 @@ from .build import BENCHES
 from .issuer import Issuer
 from .processes import free_port
 
-# What a raincheck of these names runs with, beside its defaults. Settings are as in config.example.toml.
+# What a raincheck of these names runs with, beside its defaults. Settings are as in config.example.toml. "token": clients
+# send a token, which is passed on, or checked before.
 RAINCHECKS = {
     "raincheck": {},
     "raincheck-tasks": {"tasks.mode": "always"},
     "raincheck-embedded": {"tasks.mode": "always", "store.url": "redb:{folder}/tasks.redb"},
-    "raincheck-jwt": {"auth": True},
-    "raincheck-jwt-tasks": {"tasks.mode": "always", "auth": True},
+    "raincheck-token": {"token": "passed"},
+    "raincheck-token-tasks": {"tasks.mode": "always", "token": "passed"},
+    "raincheck-jwt": {"token": "checked"},
+    "raincheck-jwt-tasks": {"tasks.mode": "always", "token": "checked"},
     "raincheck-telemetry": {"telemetry.access_log": "true", "admin.listen": "127.0.0.1:{admin}"},
 }
 
@@ -126,17 +129,16 @@ class Targets:
     def _raincheck(self, name, port):
         command, env = self._raincheck_command(name, port)
         process = self.processes.start(name, command, port, env)
-        header = f"Authorization: Bearer {self.issuer.token}" if RAINCHECKS[name].get("auth") else ""
+        header = f"Authorization: Bearer {self.issuer.token}" if "token" in RAINCHECKS[name] else ""
         return Target(name, self._url(port), process, header)
 
     def _raincheck_command(self, name, port):
         settings = dict(RAINCHECKS[name])
         config = self.folder / f"{name}.toml"
-        if settings.pop("auth", False):
+        token = settings.pop("token", None)
+        if token:
             self.issuer = self.issuer or Issuer(self.folder)
-            config.write_text(self.issuer.settings)
-        else:
-            config.write_text("")
+        config.write_text(self.issuer.settings if token == "checked" else "")
         admin = free_port() if "admin.listen" in settings else 0
         self.admin_ports += [admin] if admin else []
         env = {key: value for key, value in os.environ.items() if not key.startswith("RAINCHECK_")}

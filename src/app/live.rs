@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::config::{self, Change, Config};
 use crate::downstream::server::ConnectionLimits;
-use crate::downstream::{LiveSettings, Proxy};
+use crate::downstream::{HeldPolls, LiveSettings, Proxy};
 use crate::store::quota::Allowance;
 
 /// The running parts. None of them is kept alive by this.
@@ -37,6 +37,8 @@ impl LiveParts {
             fair.requests.resize(limits.requests_per_caller);
             fair.bytes.resize(limits.buffer_bytes_max / 2);
         }
+        let (places, of_caller) = (limits.held_polls, held_of_caller(limits));
+        proxy.held_polls.resize(places, of_caller);
         if let (Some(companion), Some(wanted)) = (&proxy.companion, &config.companion) {
             companion.change_patience(wanted.fallback_after);
         }
@@ -56,6 +58,16 @@ impl LiveParts {
             after: json!(largest),
         })
     }
+}
+
+/// The places for held polls. `asks`: clients must say who they are.
+pub(super) fn held_polls(limits: &config::LimitSettings, asks: bool) -> HeldPolls {
+    HeldPolls::new(limits.held_polls, asks.then(|| held_of_caller(limits)))
+}
+
+/// A caller whose polls wait can still make other requests.
+fn held_of_caller(limits: &config::LimitSettings) -> usize {
+    config::half(limits.requests_per_caller)
 }
 
 /// The settings of the downstream side that change while it serves.

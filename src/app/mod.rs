@@ -23,6 +23,7 @@ mod reload;
 mod seal_keys;
 mod slots;
 mod store;
+mod traces;
 mod upstream;
 mod waiting;
 
@@ -36,6 +37,8 @@ use parts::{Parts, Surroundings};
 pub use reload::Reload;
 use store::{NotOpen, open};
 pub use store::{OtherReplicas, StoreFound, StoreMoved, check as check_store, move_store};
+use traces::Traces;
+pub use traces::check as check_traces;
 pub use upstream::settings as upstream_settings;
 use waiting::Waiting;
 
@@ -83,6 +86,7 @@ struct Process {
     reload: Reload,
     around: Surroundings,
     stop: CancellationToken,
+    traces: Traces,
 }
 
 impl App {
@@ -108,6 +112,7 @@ impl App {
         open_files: Option<u64>,
     ) -> Result<Self, AppError> {
         let stop = CancellationToken::new();
+        let traces = Traces::begin(&config)?;
         let around = Surroundings {
             open_files,
             is_piped: lines.is_some(),
@@ -155,6 +160,7 @@ impl App {
             reload,
             around,
             stop,
+            traces,
         };
         Ok(Self { listener, process })
     }
@@ -268,6 +274,7 @@ impl Process {
         drop((proxy, early, self.served));
         self.around.services.close();
         let _ = timeout(LAST_SERVICES, self.around.services.wait()).await;
+        self.traces.finish().await;
         if let Some(embedded) = self.embedded {
             embedded.close().await;
         }

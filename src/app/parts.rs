@@ -131,6 +131,7 @@ fn proxy(
 ) -> Arc<Proxy> {
     Arc::new(Proxy {
         fair: auth.is_some().then(|| fair_shares(&config.limits)),
+        held_polls: live::held_polls(&config.limits, auth.is_some()),
         runner: Arc::clone(runner),
         upstream: Arc::clone(upstream),
         callers,

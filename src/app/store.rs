@@ -11,8 +11,10 @@ use super::opened::{Opened, embedded};
 use super::slots;
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, Seal, SealKey, Secret};
+use crate::runner::learned::memory::{self as learned, LearnedTool};
 use crate::store::absent::Absent;
 use crate::store::embedded::{Embedded, FileState, seal_key};
+use crate::store::kv::{Kind, Name};
 use crate::store::memory::Memory;
 use crate::store::redis::{
     Moved, Namespace, Redis, RedisOpenError, RedisOptions, RedisTls, Wait, move_namespace,
@@ -166,10 +168,12 @@ fn in_memory(clock: Arc<dyn Clock>) -> Opened {
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a check found of a store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct StoreFound {
     pub file: FileState,
     pub others: OtherReplicas,
+    /// What the replicas learned of how long calls take, where it can be read.
+    pub learned: Vec<LearnedTool>,
 }
 
 /// The seal key of the replicas that run, against the key of this configuration.
@@ -187,6 +191,7 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
     let alone = |file| StoreFound {
         file,
         others: OtherReplicas::Keyless,
+        learned: Vec::new(),
     };
     let checking = async {
         match &config.store.location {
@@ -200,10 +205,21 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
             }
             Location::Redis { url, namespace } => {
                 let options = options(config, url, namespace)?;
-                let theirs = Redis::dry_run(&options).await.map_err(line)?;
+                let names: Vec<_> = learned::names().collect();
+                let seal_key = [Name::of(Kind::SealKey, &[])];
+                let wanted = [&seal_key[..], &names].concat();
+                let found = Redis::dry_run(&options, &wanted).await.map_err(line)?;
+                let mut found = found.into_iter();
+                let theirs = found.next().flatten();
+                let sealer = configured_sealer(config, &options.namespace.to_string());
+                let values = names
+                    .iter()
+                    .zip(found)
+                    .filter_map(|(name, value)| Sealed::opened(sealer.as_ref(), name, value?));
                 Ok(StoreFound {
                     file: FileState::Free,
                     others: others(config, theirs.as_deref()),
+                    learned: learned::described(values),
                 })
             }
         }

@@ -101,8 +101,8 @@ impl Authenticator {
         if !takes_tokens {
             return Err(Denied::NoCertificate);
         }
-        let token = bearer::token(headers)?;
-        let hash = tokens::hash(token);
+        let sent = bearer::sent(headers)?;
+        let hash = tokens::hash(sent.bytes());
         if let Some(client) = self.tokens.as_ref().and_then(|tokens| tokens.client(&hash)) {
             return Ok(client);
         }
@@ -112,7 +112,7 @@ impl Authenticator {
         {
             return Ok(known.identity);
         }
-        let judged = Box::pin(self.verify(token, now_ms)).await;
+        let judged = Box::pin(self.verify(sent.token()?, now_ms)).await;
         let verified = judged.inspect_err(|denied| debug!(?denied, "a token was refused"))?;
         let identity = Arc::clone(&verified.identity);
         self.verified.put(hash, verified);

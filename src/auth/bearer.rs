@@ -8,45 +8,75 @@ use super::challenge::Denied;
 /// A longer token is refused unread.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
+/// A token as it was sent. Whether it can be one is asked only of a token that is not known by its hash, because most
+/// are, and tokens are long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent<'h>(&'h [u8]);
+
+const MALFORMED: Denied = Denied::Malformed("Authorization is not \"Bearer\" and one token");
+
 /// The token of the one `Authorization` header. A token anywhere else (query, form) does not count.
-pub(super) fn token(headers: &HeaderMap) -> Result<&str, Denied> {
+pub(super) fn sent(headers: &HeaderMap) -> Result<Sent<'_>, Denied> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
-    let value = values.next().ok_or(Denied::Missing)?;
+    let value = values.next().ok_or(Denied::Missing)?.as_bytes();
     if values.next().is_some() {
         return Err(Denied::Malformed(
             "there is more than one Authorization header",
         ));
     }
-    let malformed = Denied::Malformed("Authorization is not \"Bearer\" and one token");
-    let Ok(value) = value.to_str() else {
-        return Err(malformed);
-    };
-    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
-    if !scheme.eq_ignore_ascii_case("bearer") {
+    let space = value.iter().position(|&byte| byte == b' ');
+    let (scheme, token) = value.split_at(space.unwrap_or(value.len()));
+    if !scheme.is_ascii() {
+        return Err(MALFORMED);
+    }
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
         // A client of another scheme is told which scheme counts here.
         return Err(Denied::Missing);
     }
-    let token = token.trim_matches(' ');
+    let token = without_spaces(token);
     if token.len() > TOKEN_BYTES_MAX {
         return Err(Denied::Invalid("the token is too long"));
     }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    if token.is_empty() || !token.bytes().all(plain) {
-        return Err(malformed);
+    Ok(Sent(token))
+}
+
+impl<'h> Sent<'h> {
+    pub(super) fn bytes(self) -> &'h [u8] {
+        self.0
     }
-    Ok(token)
+
+    /// The token, if its characters are those of tokens.
+    pub(super) fn token(self) -> Result<&'h str, Denied> {
+        let plain = |&byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        if self.0.is_empty() || !self.0.iter().all(plain) {
+            return Err(MALFORMED);
+        }
+        std::str::from_utf8(self.0).map_err(|_| MALFORMED)
+    }
+}
+
+fn without_spaces(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = bytes {
+        bytes = rest;
+    }
+    bytes
 }
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     fn read(values: &[&str]) -> Result<String, Denied> {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(AUTHORIZATION, value.parse().unwrap());
+            headers.append(
+                AUTHORIZATION,
+                HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            );
         }
-        token(&headers).map(str::to_owned)
+        sent(&headers)?.token().map(str::to_owned)
     }
 
     #[test]
@@ -64,6 +94,8 @@ mod tests {
             &["Bearer a b"],
             &["Bearer a,b"],
             &["Bearer \"a\""],
+            &["Bearer \u{e9}"],
+            &["B\u{e9}arer a"],
         ] {
             let refused = read(malformed);
             assert!(

@@ -85,6 +85,11 @@ impl Config {
                 "admin.token_file (its content)",
             ),
             (
+                self.telemetry.traces != next.telemetry.traces,
+                "telemetry.traces",
+                "telemetry.traces (the content of a file)",
+            ),
+            (
                 self.drain != next.drain,
                 "drain.",
                 "drain.token_file (its content)",

@@ -7,20 +7,21 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use ipnet::IpNet;
-use tracing::level_filters::LevelFilter;
 
-use super::common::{PERMITS_MAX, positive, tls};
+use super::common::tls;
 use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
     AdminSettings, Config, CredentialUse, DrainSettings, EraChoice, LimitSettings, ListenSettings,
-    Location, LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, TelemetrySettings,
-    TransportChoice, UpstreamSettings,
+    Location, LogFormat, NativeTasks, ReplicaSettings, Seal, SessionUse, TransportChoice,
+    UpstreamSettings,
 };
 use super::source::Source;
-use super::{auth, companion, credentials, file, ignored, public, rules, store, unused, wrapped};
+use super::{
+    auth, companion, credentials, file, ignored, public, rules, store, telemetry, unused, wrapped,
+};
 
 impl Config {
     pub(super) fn check(
@@ -46,17 +47,18 @@ impl Config {
         if !for_one_client {
             rules::scopes_can_be_had(&rules, &auth)?;
         }
+        let replica = replica(file.replica, host)?;
         credentials::fit(&auth, &upstream, !for_one_client)?;
         Ok(Self {
             store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks)?,
             rules,
-            replica: replica(file.replica, host)?,
             drain: drain(file.drain, &admin)?,
             admin,
             auth,
             limits: LimitSettings::try_from(file.limits)?,
-            telemetry: TelemetrySettings::try_from(file.telemetry)?,
+            telemetry: telemetry::telemetry(file.telemetry, environment, &replica)?,
+            replica,
             listen,
             upstream,
             unused,
@@ -328,99 +330,6 @@ fn drain(file: file::Drain, admin: &AdminSettings) -> Result<DrainSettings, Prob
         grace: file.grace,
         token: file.token,
     })
-}
-
-impl TryFrom<file::Limits> for LimitSettings {
-    type Error = Problem;
-
-    fn try_from(file: file::Limits) -> Result<Self, Problem> {
-        let body_bytes_max = usize::try_from(file.body_bytes_max.0).unwrap_or(usize::MAX);
-        for (key, number) in [
-            ("limits.body_bytes_max", body_bytes_max),
-            ("limits.calls", file.calls),
-            ("limits.connections", file.connections),
-            (
-                "limits.calls_per_caller",
-                file.calls_per_caller.unwrap_or(1),
-            ),
-            (
-                "limits.requests_per_caller",
-                file.requests_per_caller.unwrap_or(1),
-            ),
-            ("limits.listen_task_ids", file.listen_task_ids),
-            ("limits.tasks", file.tasks),
-            ("limits.tasks_per_caller", file.tasks_per_caller),
-        ] {
-            if number == 0 {
-                let text = "must be more than 0: nothing could be served";
-                return Err(Problem::new(key, text));
-            }
-        }
-        if file.calls > PERMITS_MAX || file.connections > PERMITS_MAX {
-            let text = "calls and connections are limited to 1000000";
-            return Err(Problem::new("limits", text));
-        }
-        let buffer_bytes_max = usize::try_from(file.buffer_bytes_max.0).unwrap_or(usize::MAX);
-        if buffer_bytes_max / 2 < body_bytes_max {
-            let text = "must be at least twice limits.body_bytes_max: the largest request would \
-                        never have room";
-            return Err(Problem::new("limits.buffer_bytes_max", text));
-        }
-        positive("limits.header_timeout", file.header_timeout)?;
-        Ok(Self {
-            body_bytes_max,
-            buffer_bytes_max,
-            calls: file.calls,
-            connections: file.connections,
-            calls_per_caller: file.calls_per_caller.unwrap_or_else(|| half(file.calls)),
-            requests_per_caller: file
-                .requests_per_caller
-                .unwrap_or_else(|| half(file.connections)),
-            header_timeout: file.header_timeout,
-            listen_task_ids: file.listen_task_ids,
-            tasks: Quota {
-                entries: file.tasks,
-                bytes: file.task_bytes.0,
-            },
-            tasks_per_caller: Quota {
-                entries: file.tasks_per_caller,
-                bytes: file.task_bytes_per_caller.0,
-            },
-        })
-    }
-}
-
-/// One caller may have half of what there is, and everything where that is one.
-pub fn half(all: usize) -> usize {
-    (all / 2).max(1)
-}
-
-impl TryFrom<file::Telemetry> for TelemetrySettings {
-    type Error = Problem;
-
-    fn try_from(file: file::Telemetry) -> Result<Self, Problem> {
-        if !file.log.split(',').all(|part| is_log_filter(part.trim())) {
-            let text = format!(
-                "{:?} is not a log filter; write \"error\", \"warn\", \"info\", \"debug\", \
-                 \"trace\", \"off\" or \"info,raincheck=debug\"",
-                file.log
-            );
-            return Err(Problem::new("telemetry.log", text));
-        }
-        Ok(Self {
-            log: file.log,
-            format: file.format,
-            access_log: file.access_log,
-        })
-    }
-}
-
-/// Whether this is a level, or a module with a level. A module alone would silence all other modules.
-fn is_log_filter(part: &str) -> bool {
-    let (module, level) = part.split_once('=').unwrap_or(("any", part));
-    let is_path = |c: char| c.is_ascii_alphanumeric() || "_:-".contains(c);
-    let names_module = !module.is_empty() && module.chars().all(is_path);
-    names_module && !level.is_empty() && level.parse::<LevelFilter>().is_ok()
 }
 
 impl FromText for NativeTasks {

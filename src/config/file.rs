@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use super::file_auth::Auth;
 use super::file_store::Store;
+use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
-use super::scalar::{Size, list, names, optional, optional_list, scalar};
+use super::scalar::{Size, Value, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
-use super::settings::{
-    CredentialUse, EraChoice, LogFormat, NativeTasks, SessionUse, TransportChoice,
-};
+use super::settings::{CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice};
+use crate::task::input_rule::OnInputTimeout;
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]
@@ -147,11 +147,6 @@ impl Default for Upstream {
     }
 }
 
-/// The value of a variable or a header. It may be a secret.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
-
 /// The terms for every tool. A missing term is as in [`Rule::default`](crate::task::policy::Rule).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -179,7 +174,13 @@ pub(super) struct Terms {
     #[serde(deserialize_with = "optional")]
     pub(super) poll_interval: Option<Duration>,
     #[serde(deserialize_with = "optional")]
+    pub(super) poll_hold: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) input_reminder: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
     pub(super) input_timeout: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) on_input_timeout: Option<OnInputTimeout>,
     #[serde(deserialize_with = "optional")]
     pub(super) result_bytes_max: Option<Size>,
     #[serde(deserialize_with = "optional")]
@@ -228,7 +229,13 @@ pub(super) struct ToolRule {
     #[serde(deserialize_with = "optional")]
     poll_interval: Option<Duration>,
     #[serde(deserialize_with = "optional")]
+    poll_hold: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    input_reminder: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
     input_timeout: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    on_input_timeout: Option<OnInputTimeout>,
     #[serde(deserialize_with = "optional")]
     result_bytes_max: Option<Size>,
     #[serde(deserialize_with = "optional")]
@@ -271,7 +278,10 @@ impl ToolRule {
             retention,
             max_duration,
             poll_interval,
+            poll_hold,
+            input_reminder,
             input_timeout,
+            on_input_timeout,
             result_bytes_max,
             on_owner_lost,
             concurrency,
@@ -292,7 +302,10 @@ impl ToolRule {
             retention,
             max_duration,
             poll_interval,
+            poll_hold,
+            input_reminder,
             input_timeout,
+            on_input_timeout,
             result_bytes_max,
             on_owner_lost,
             concurrency,
@@ -386,6 +399,8 @@ pub(super) struct Limits {
     pub(super) header_timeout: Duration,
     #[serde(deserialize_with = "scalar")]
     pub(super) listen_task_ids: usize,
+    #[serde(deserialize_with = "optional")]
+    pub(super) held_polls: Option<usize>,
     #[serde(deserialize_with = "scalar")]
     pub(super) tasks: usize,
     #[serde(deserialize_with = "scalar")]
@@ -407,31 +422,11 @@ impl Default for Limits {
             requests_per_caller: None,
             header_timeout: Duration::from_secs(10),
             listen_task_ids: 1_000,
+            held_polls: None,
             tasks: 2_000_000,
             tasks_per_caller: 1_000_000,
             task_bytes: Size(4 << 30),
             task_bytes_per_caller: Size(1 << 30),
-        }
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Telemetry {
-    #[serde(deserialize_with = "scalar")]
-    pub(super) log: String,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) format: LogFormat,
-    #[serde(deserialize_with = "scalar")]
-    pub(super) access_log: bool,
-}
-
-impl Default for Telemetry {
-    fn default() -> Self {
-        Self {
-            log: "info".into(),
-            format: LogFormat::Text,
-            access_log: false,
         }
     }
 }

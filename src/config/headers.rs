@@ -1,11 +1,11 @@
-//! From `[upstream.headers]` to headers that every request to the wrapped server carries.
+//! From sections of headers to headers that every request to the wrapped server, or to a collector of traces, carries.
 
 use std::collections::BTreeMap;
 
 use hyper::header::{HeaderName, HeaderValue};
 
-use super::file;
 use super::problem::Problem;
+use super::scalar::Value;
 use super::secret::Secret;
 use super::settings::Header;
 
@@ -31,10 +31,11 @@ const RESERVED: [&str; 18] = [
     "http2-settings",
 ];
 
-pub(super) fn headers(written: &BTreeMap<String, file::Value>) -> Result<Vec<Header>, Problem> {
+/// `section` is where they are written.
+pub(super) fn of(section: &str, written: &BTreeMap<String, Value>) -> Result<Vec<Header>, Problem> {
     written
         .iter()
-        .map(|(name, value)| header(name, &value.0))
+        .map(|(name, value)| header(section, name, &value.0))
         .collect()
 }
 
@@ -86,8 +87,8 @@ pub(super) fn is_ours(name: &str) -> bool {
         || beginnings.any(|begin| name.starts_with(begin))
 }
 
-fn header(name: &str, value: &Secret) -> Result<Header, Problem> {
-    let refused = |text: &str| Problem::new(format!("upstream.headers.{name}"), text);
+fn header(section: &str, name: &str, value: &Secret) -> Result<Header, Problem> {
+    let refused = |text: &str| Problem::new(format!("{section}.{name}"), text);
     let parsed: HeaderName = name
         .parse()
         .map_err(|_| refused("is not the name of a header; write \"x-api-key\""))?;

@@ -1,6 +1,7 @@
 //! Finds variables of the environment that look like settings and are none: such a variable would be left out without
 //! a word.
 
+use super::otel::Variables;
 use super::problem::ENVIRONMENT_PREFIX;
 
 /// The sections, as variables name them.
@@ -39,13 +40,7 @@ pub(super) fn variables(environment: &[(String, String)]) -> Vec<(String, String
             Some((name.clone(), advice(rest)?))
         })
         .collect();
-    let telemetry = environment.iter().map(|(name, _)| name).find(|name| {
-        name.starts_with("OTEL_EXPORTER_OTLP") || name.starts_with("OTEL_TRACES_EXPORTER")
-    });
-    found.extend(telemetry.map(|name| {
-        let why = "raincheck sends no OpenTelemetry data; metrics are served at admin.listen";
-        (name.clone(), why.to_owned())
-    }));
+    found.extend(Variables::new(environment).ignored());
     found.sort_unstable();
     found
 }
@@ -100,11 +95,10 @@ mod tests {
                 "RAINCHECK_STORE_URL",
                 "RAINCHECK_LOG",
                 "RAINCHECK_TOOLS",
-                "OTEL_EXPORTER_OTLP_ENDPOINT",
-                "OTEL_EXPORTER_OTLP_HEADERS",
+                "OTEL_EXPORTER_OTLP_TIMEOUT",
             ]),
             [
-                "OTEL_EXPORTER_OTLP_ENDPOINT: raincheck sends no OpenTelemetry data; metrics are served at admin.listen",
+                "OTEL_EXPORTER_OTLP_TIMEOUT: not read: raincheck has no such setting for its traces",
                 "RAINCHECK_LOG: not read; write RAINCHECK_TELEMETRY__LOG",
                 "RAINCHECK_STORE_URL: not read: two underscores join a section and its setting; write \
                  RAINCHECK_STORE__URL",

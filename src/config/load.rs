@@ -200,8 +200,8 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
 
 /// Turns underscores in a header's name into dashes. Shells allow no dash in a variable, and headers use no underscore.
 fn header_name(mut path: Vec<String>) -> Vec<String> {
-    if let [upstream, headers, name] = path.as_mut_slice()
-        && upstream == "upstream"
+    if let [section, .., headers, name] = path.as_mut_slice()
+        && (section == "upstream" || section == "telemetry")
         && (headers == "headers" || headers == "header_files")
     {
         *name = name.replace('_', "-");

@@ -14,15 +14,19 @@ mod duration;
 mod file;
 mod file_auth;
 mod file_store;
+mod file_telemetry;
 mod file_tls;
 mod fingerprints;
 mod headers;
 mod host;
 mod ignored;
 mod layer;
+mod limits;
 pub mod load;
+mod otel;
 mod problem;
 mod public;
+mod ratio;
 mod rules;
 mod rules_file;
 mod scalar;
@@ -34,22 +38,25 @@ mod settings;
 mod show;
 mod source;
 mod store;
+mod telemetry;
+mod traces;
 mod unix;
 mod unused;
 pub mod warnings;
 mod wrapped;
 
 pub use changes::Change;
-pub use checked::half;
 pub use duration::duration_text;
+pub use limits::half;
 pub use problem::ConfigError;
+pub use ratio::Ratio;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
     AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, Config, CredentialUse,
     DrainSettings, EraChoice, Header, JwtSettings, LimitSettings, ListenSettings, Location,
     LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, StoreSettings, StoreTls,
-    TelemetrySettings, TransportChoice, UpstreamCredentials, UpstreamSettings, UpstreamTls,
-    WaitSettings,
+    TelemetrySettings, TraceSettings, TransportChoice, UpstreamCredentials, UpstreamSettings,
+    UpstreamTls, WaitSettings,
 };
 pub use unix::Socket;

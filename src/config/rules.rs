@@ -85,7 +85,12 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         retention_ms: ms(terms.retention, base.retention_ms),
         max_duration_ms: ms(terms.max_duration, base.max_duration_ms),
         poll_interval_ms: ms(terms.poll_interval, base.poll_interval_ms),
+        learns_poll_interval: base.learns_poll_interval && terms.poll_interval.is_none(),
+        poll_hold_ms: ms(terms.poll_hold, base.poll_hold_ms),
         input_timeout_ms: terms.input_timeout.map(millis).or(base.input_timeout_ms),
+        on_input_timeout: (terms.on_input_timeout.clone())
+            .unwrap_or_else(|| base.on_input_timeout.clone()),
+        input_reminder_ms: terms.input_reminder.map(millis).or(base.input_reminder_ms),
         result_bytes_max: terms
             .result_bytes_max
             .map_or(base.result_bytes_max, |s| s.0),
@@ -94,12 +99,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         ..base.clone()
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
-    if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
-        return refused(
-            "poll_interval",
-            r#"clients would poll without a pause; the shortest is "10ms""#,
-        );
-    }
+    polls(&rule, key)?;
     if rule.max_duration_ms == 0 {
         return refused(
             "max_duration",
@@ -125,12 +125,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             "is longer than max_duration: every call would fail before its client gets a ticket",
         );
     }
-    if rule.input_timeout_ms == Some(0) {
-        return refused(
-            "input_timeout",
-            "every question would fail at once; leave it out to wait until max_duration",
-        );
-    }
+    check_input(&rule, terms, key)?;
     if rule.result_bytes_max == 0 {
         return refused(
             "result_bytes_max",
@@ -145,6 +140,59 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         );
     }
     Ok(rule)
+}
+
+/// Checks what is said of questions.
+fn check_input(rule: &Rule, terms: &file::Terms, key: &str) -> Result<(), Problem> {
+    let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
+    if rule.input_timeout_ms == Some(0) {
+        return refused(
+            "input_timeout",
+            "every question would fail at once; leave it out to wait until max_duration",
+        );
+    }
+    if terms.on_input_timeout.is_some()
+        && !rule.on_input_timeout.is_fail()
+        && rule.input_timeout_ms.is_none()
+    {
+        return refused(
+            "on_input_timeout",
+            "never comes: set input_timeout, too, such as \"10m\"",
+        );
+    }
+    if rule.input_reminder_ms == Some(0) {
+        return refused(
+            "input_reminder",
+            "every question would be told of again at once; leave it out for no reminder",
+        );
+    }
+    if terms.input_reminder.is_some()
+        && rule.input_timeout_ms <= rule.input_reminder_ms
+        && rule.input_timeout_ms.is_some()
+    {
+        return refused(
+            "input_reminder",
+            "comes after input_timeout, when no question is open any more",
+        );
+    }
+    Ok(())
+}
+
+fn polls(rule: &Rule, key: &str) -> Result<(), Problem> {
+    let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
+    if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
+        return refused(
+            "poll_interval",
+            r#"clients would poll without a pause; the shortest is "10ms""#,
+        );
+    }
+    if rule.poll_hold_ms > POLL_HOLD_MAX_MS {
+        return refused(
+            "poll_hold",
+            r#"clients and the proxies before them give up after 60s; the longest is "50s""#,
+        );
+    }
+    Ok(())
 }
 
 fn scopes(base: &Rule, terms: &file::Terms, key: &str) -> Result<Arc<[Box<str>]>, Problem> {
@@ -192,5 +240,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 const POLL_INTERVAL_MIN_MS: u64 = 10;
+
+const POLL_HOLD_MAX_MS: u64 = 50_000;
 
 const ATTACH_WINDOW_MS: u64 = 60_000;

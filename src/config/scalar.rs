@@ -5,10 +5,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
 use super::duration;
 use super::secret::Secret;
+use crate::task::input_rule::OnInputTimeout;
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 /// A setting that is read from its text. The error may quote the text, so a secret must be a [`Secret`], which never
@@ -159,6 +161,11 @@ impl FromText for Duration {
     }
 }
 
+/// The value of a variable or a header. It may be a secret.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
+
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size(pub(super) u64);
@@ -197,6 +204,24 @@ impl FromText for OnOwnerLost {
         let words = [Self::Resume, Self::Rerun, Self::Fail];
         word(text, &words.map(|o| (o.word(), o)))
     }
+}
+
+impl FromText for OnInputTimeout {
+    const KIND: &'static str =
+        r#""fail", "decline", "cancel" or an answer such as '{"sure": false}'"#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "fail" => Ok(Self::Fail),
+            "decline" => Ok(Self::Decline),
+            "cancel" => Ok(Self::Cancel),
+            _ if is_object(text) => Ok(Self::Answer(text.into())),
+            _ => Err(format!("{text:?} is not {}", Self::KIND)),
+        }
+    }
+}
+
+fn is_object(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(text).is_ok_and(|value| value.is_object())
 }
 
 impl FromText for InputWhen {

@@ -172,6 +172,10 @@ fn of_kind(kind: &str) -> Option<(Value, String)> {
                 "1",
             )
         }
+        "a number from 0 to 1" => (
+            json!({"type": ["number", "string"], "minimum": 0, "maximum": 1}),
+            "1",
+        ),
         "a text" => (json!({"type": ["string", "number", "boolean"]}), "x"),
         "a text or a list of texts" => {
             let list = json!({"type": "array", "items": {"type": "string"}});

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use super::file::{File, Value};
+use super::file::File;
 use super::problem::Problem;
+use super::scalar::Value;
 use super::secret::Secret;
 
 /// The largest file that may hold a secret.
@@ -27,12 +28,24 @@ pub(super) fn read(file: &mut File) -> Result<(), Problem> {
     one("drain.token", &mut file.drain.token, token_file)?;
     let upstream = &mut file.upstream;
     all(
-        "headers",
+        "upstream.headers",
         &mut upstream.headers,
-        "header_files",
+        "upstream.header_files",
         &upstream.header_files,
     )?;
-    all("env", &mut upstream.env, "env_files", &upstream.env_files)
+    all(
+        "upstream.env",
+        &mut upstream.env,
+        "upstream.env_files",
+        &upstream.env_files,
+    )?;
+    let traces = &mut file.telemetry.traces;
+    all(
+        "telemetry.traces.headers",
+        &mut traces.headers,
+        "telemetry.traces.header_files",
+        &traces.header_files,
+    )
 }
 
 /// Reads the file of the operators' token only: who asks as an operator may not be able to read the other files.
@@ -58,9 +71,9 @@ fn all(
     paths: &BTreeMap<String, String>,
 ) -> Result<(), Problem> {
     for (name, path) in paths {
-        let file_key = format!("upstream.{file_section}.{name}");
+        let file_key = format!("{file_section}.{name}");
         if values.contains_key(name) {
-            return Err(both(file_key, &format!("upstream.{section}.{name}")));
+            return Err(both(file_key, &format!("{section}.{name}")));
         }
         let value = Value(secret(&file_key, path)?);
         values.insert(name.clone(), value);

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 
 use super::fingerprints::Fingerprints;
 use super::problem::ConfigError;
+use super::ratio::Ratio;
 use super::secret::{SealKey, Secret};
 use super::server::Wrapped;
 use super::source::Source;
@@ -418,6 +419,8 @@ pub struct LimitSettings {
     pub requests_per_caller: usize,
     pub header_timeout: Duration,
     pub listen_task_ids: usize,
+    /// The most polls that are held at the same time.
+    pub held_polls: usize,
     /// The quota of kept tasks that this process made.
     pub tasks: Quota,
     pub tasks_per_caller: Quota,
@@ -437,6 +440,20 @@ pub struct TelemetrySettings {
     pub format: LogFormat,
     /// Whether each request of a client has a line in the log.
     pub access_log: bool,
+    /// `None`: no span is made.
+    pub traces: Option<TraceSettings>,
+}
+
+/// Where spans go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceSettings {
+    pub endpoint: Uri,
+    pub headers: Vec<Header>,
+    /// The roots to trust instead of the machine's roots.
+    pub roots: Option<PathBuf>,
+    pub ratio: Ratio,
+    /// What is told of this process, the service's name first.
+    pub resource: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

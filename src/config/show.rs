@@ -20,7 +20,10 @@ pub(super) fn without_secrets(settings: Value) -> Value {
 fn hide(path: &str, value: &mut Value) {
     match (path, &mut *value) {
         ("upstream.command", Value::Array(words)) => words.truncate(1),
-        ("upstream.env" | "upstream.headers", Value::Object(members)) => {
+        (
+            "upstream.env" | "upstream.headers" | "telemetry.traces.headers",
+            Value::Object(members),
+        ) => {
             for value in members.values_mut() {
                 *value = HIDDEN.into();
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hyper::Uri;
 
 use super::common::{PERMITS_MAX, positive, tls};
-use super::headers::{forwarded, headers};
+use super::headers::{self, forwarded};
 use super::problem::Problem;
 use super::secret::Secret;
 use super::server::{Wrapped, WrappedCommand};
@@ -42,7 +42,7 @@ pub(super) fn upstream(
     // replica.
     let usual = matches!(server, Wrapped::Url(_)) && !server.is_local();
     let shared = file.shared.unwrap_or(usual);
-    let headers = headers(&file.headers)?;
+    let headers = headers::of("upstream.headers", &file.headers)?;
     Ok(UpstreamSettings {
         tls: client_tls(file, &server)?,
         credentials: credentials::of_upstream(file, &server, &headers)?,

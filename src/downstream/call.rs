@@ -96,6 +96,7 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
         repeatable: spec.repeatable,
         listed: asked.by.has_credentials,
         session: None,
+        span: asked.by.span.clone(),
     }
 }
 

@@ -26,6 +26,7 @@ use super::proxy::Proxy;
 use super::request_body::{ReadBody, read};
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
+use super::traced::{self, Traced};
 use super::{companion, discover, endpoint, metadata, passthrough, related, sent, sessions, tools};
 use crate::auth::challenge::Denied;
 use crate::auth::identity::Identity;
@@ -34,6 +35,7 @@ use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
 use crate::room::SMALL;
 use crate::shares::Share;
+use crate::telemetry::traces::{self, SpanGuard};
 
 /// No answer takes longer: a timer must not be set to the end of time.
 const END_MAX: Duration = Duration::from_hours(24 * 30);
@@ -168,10 +170,40 @@ pub(super) async fn post(
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
+    if traces::are_on() {
+        return Box::pin(traced_post(proxy, parts, body, message)).await;
+    }
+    answered(proxy, parts, body, message, None).await
+}
+
+/// The same, where spans are made.
+async fn traced_post(
+    proxy: &Arc<Proxy>,
+    mut parts: Box<Parts>,
+    body: &Bytes,
+    message: Inbound<'_>,
+) -> Response<Body> {
+    let Traced { edited, span } = traced::begin(&mut parts, body, &message);
+    let Some(edited) = edited else {
+        return answered(proxy, parts, body, message, span).await;
+    };
+    drop(message);
+    let message = Inbound::read(&edited);
+    answered(proxy, parts, &edited, message, span).await
+}
+
+/// The same, once the trace of the message is known.
+async fn answered(
+    proxy: &Arc<Proxy>,
+    parts: Box<Parts>,
+    body: &Bytes,
+    message: Inbound<'_>,
+    span: Option<SpanGuard>,
+) -> Response<Body> {
     let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
     let by = proxy.requester(&parts, era);
     let line = AccessLine::begin(proxy, &parts, &message);
-    let asked = Asked::begin(&parts, &message, era);
+    let asked = Asked::begin(&parts, &message, era, span);
     let response = match era {
         Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,
         Era::Modern => modern(proxy, &by, parts, body, message).await,

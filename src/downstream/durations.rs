@@ -1,22 +1,40 @@
 //! Measures a request of a client until its answer was sent.
 
+use std::sync::Arc;
+
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::body::Body;
 use super::inbound::request::Inbound;
+use super::inbound::requester::Piped;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::version::{Era, MODERN};
 use crate::telemetry::operations::{Ending, Operation, Side};
+use crate::telemetry::traces::SpanGuard;
 
 /// A message of a client that is being answered; in the extensions of its response. Boxed, because the future of each request
 /// has room for it.
 #[derive(Debug, Clone)]
-pub(super) struct Asked(Box<Operation>);
+pub(super) struct Asked(Arc<Measured>);
+
+/// Shared, because extensions can be cloned.
+#[derive(Debug)]
+struct Measured {
+    operation: Option<Operation>,
+    span: Option<SpanGuard>,
+}
 
 impl Asked {
-    /// `None`: nobody reads the durations, or the message is an answer of the client's.
-    pub(super) fn begin(parts: &Parts, message: &Inbound<'_>, era: Era) -> Option<Self> {
+    /// `None`: nobody reads the durations, or the message is an answer of the client's. `span`: the span of the
+    /// request, where its trace is recorded.
+    pub(super) fn begin(
+        parts: &Parts,
+        message: &Inbound<'_>,
+        era: Era,
+        span: Option<SpanGuard>,
+    ) -> Option<Self> {
         let method = message.members()?.get_str("method")?;
         let tool = message.params().and_then(|params| params.get_str("name"));
         let said = parts.headers.get(PROTOCOL_VERSION);
@@ -25,8 +43,12 @@ impl Asked {
             Era::Modern => MODERN,
             Era::Legacy => said.unwrap_or_default(),
         };
-        Operation::begin(Side::Server, &method, tool.as_deref(), version, "tcp")
-            .map(|operation| Self(Box::new(operation)))
+        let is_piped = parts.extensions.get::<Piped>().is_some();
+        let transport = if is_piped { "pipe" } else { "tcp" };
+        let tool = tool.as_deref();
+        let operation = Operation::begin(Side::Server, &method, tool, version, transport);
+        let is_any = operation.is_some() || span.is_some();
+        is_any.then(|| Self(Arc::new(Measured { operation, span })))
     }
 
     pub(super) fn on(self, mut response: Response<Body>) -> Response<Body> {
@@ -36,13 +58,23 @@ impl Asked {
 
     /// The measurement of this response, whose body goes out from now on.
     pub(super) fn of(response: &mut Response<Body>) -> Option<Answering> {
-        let Self(operation) = response.extensions_mut().remove::<Self>()?;
+        let Self(measured) = response.extensions_mut().remove::<Self>()?;
+        let Measured { operation, span } = Arc::into_inner(measured)?;
         let status = response.status();
-        let is_read = !matches!(response.body(), Body::Passed { .. } | Body::Empty);
+        let is_ours = !matches!(response.body(), Body::Passed { .. } | Body::Empty);
+        // The server's own bytes are read where somebody asked for a trace: a tool that fails must not look well.
+        let is_read = is_ours || span.is_some();
+        let kind = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .map(HeaderValue::as_bytes);
+        let is_events = kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"));
         Some(Answering {
             operation,
+            span,
             status,
-            is_stream: matches!(response.body(), Body::Events(_)),
+            is_stream: matches!(response.body(), Body::Events(_)) || (!is_ours && is_events),
+            is_ours,
             is_read,
             ending: None,
         })
@@ -52,15 +84,22 @@ impl Asked {
 /// An answer on its way. Dropped, it is counted.
 #[derive(Debug)]
 pub(super) struct Answering {
-    operation: Box<Operation>,
+    operation: Option<Operation>,
+    span: Option<SpanGuard>,
     status: StatusCode,
     is_stream: bool,
     /// Whether the bytes are raincheck's own.
+    is_ours: bool,
     is_read: bool,
     ending: Option<Ending>,
 }
 
 impl Answering {
+    /// Looks at the answer of a client that reads messages, and not bytes.
+    pub(super) fn saw_answer(&mut self, answer: &str) {
+        self.ending = self.ending.or_else(|| Ending::of_message(answer));
+    }
+
     /// Looks at bytes of the answer: a whole one, or an event.
     pub(super) fn saw(&mut self, bytes: &[u8]) {
         if !self.is_read || self.ending.is_some() {
@@ -89,7 +128,7 @@ impl Answering {
                 Ending::Status(self.status.as_u16())
             }
             Some(ending) => ending,
-            None if self.is_stream && self.is_read => Ending::Cancelled,
+            None if self.is_stream && self.is_ours => Ending::Cancelled,
             None => Ending::Good,
         }
     }
@@ -97,6 +136,12 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.operation.end(self.ending());
+        let ending = self.ending();
+        if let Some(operation) = &self.operation {
+            operation.end(ending);
+        }
+        if let Some(span) = self.span.take() {
+            span.end(ending);
+        }
     }
 }

@@ -12,6 +12,7 @@ mod durations;
 mod edited;
 mod endpoint;
 pub mod forwarded;
+mod held_polls;
 pub mod inbound;
 mod lingering;
 #[cfg(feature = "measure")]
@@ -35,5 +36,7 @@ mod strict;
 mod subscriptions;
 pub mod tasks;
 mod tools;
+mod traced;
 
+pub use held_polls::HeldPolls;
 pub use proxy::{FairShares, LiveSettings, Proxy, Settings};

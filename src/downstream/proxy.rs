@@ -13,6 +13,7 @@ use super::calls::registry::CallRegistry;
 use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
 use super::forwarded::ForwardedHeaders;
+use super::held_polls::HeldPolls;
 use super::inbound::access::Names;
 use super::inbound::requester::Requester;
 use super::outbound::response;
@@ -79,6 +80,7 @@ pub struct Proxy {
     pub callers: Callers,
     /// What one caller may have at the same time, where clients must say who they are.
     pub fair: Option<FairShares>,
+    pub held_polls: HeldPolls,
     /// `Some`: each request must carry a credential.
     pub auth: Option<Arc<Authenticator>>,
     pub settings: Settings,

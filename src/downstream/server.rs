@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::dispatch::handle;
+use super::inbound::connection_polls::ConnectionPolls;
 use super::lingering::{Lingering, UnreadBody};
 use super::open::{Counted, Open};
 use super::patient::{Patient, Streams};
@@ -263,8 +264,10 @@ impl Connection {
         let streams = Streams::new(Arc::clone(&proxy.room), self.streams);
         let open = Open::default();
         let counted = open.clone();
+        let polls = ConnectionPolls::default();
         let service = service_fn(move |mut request| {
             identified(&mut request, client.as_ref());
+            request.extensions_mut().insert(polls.clone());
             let (proxy, request_open) = (Arc::clone(&proxy), counted.begin());
             let unread_body = unread_body.clone();
             async move {

@@ -2,6 +2,7 @@
 
 pub mod base64;
 pub mod changes;
+pub mod elicitation;
 pub mod envelope;
 pub mod error;
 pub mod headers;
@@ -15,4 +16,5 @@ pub mod scan;
 pub mod sse;
 pub mod tasks_2025;
 pub mod tools;
+pub mod trace_context;
 pub mod version;

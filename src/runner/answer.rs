@@ -14,6 +14,7 @@ use crate::mcp::error::Reason;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{Effect, TaskEvent};
 use crate::task::state::Leg;
 use crate::upstream::Forwarded;
@@ -42,13 +43,13 @@ impl From<StoreError> for AnswerError {
 }
 
 impl Runner {
-    /// Takes the answers of an update. Once the answers are committed, they are carried out even if the
-    /// client that sent them goes away.
+    /// Takes the answers of an update, of an operator or of a rule. Once the answers are committed, they are carried out
+    /// even if the client that sent them goes away.
     pub async fn answer(
         self: &Arc<Self>,
         loaded: Loaded,
         answers: BTreeMap<Box<str>, Box<RawValue>>,
-        from: Forwarded,
+        from: (AnsweredBy, Forwarded),
     ) -> Result<(), AnswerError> {
         let runner = Arc::clone(self);
         let answering = self
@@ -66,12 +67,13 @@ impl Runner {
         self: &Arc<Self>,
         loaded: &Loaded,
         answers: BTreeMap<Box<str>, Box<RawValue>>,
-        from: Forwarded,
+        (answered_by, forwarded): (AnsweredBy, Forwarded),
     ) -> Result<(), AnswerError> {
         let answered = |waits| TaskEvent::Answered {
             answers,
             by: self.incarnation.clone(),
             waits,
+            from: answered_by,
         };
         if loaded.task.open_questions().next().is_none() {
             // No open question: there is nothing to answer.
@@ -100,7 +102,7 @@ impl Runner {
             (custody, admittance),
             Era::Modern,
             &request,
-            from,
+            forwarded,
         ) {
             Ok(carrier) => self.spawn(carrier.task_id(), carrier.run(), permit),
             Err(_unreadable) => self.abandon_by_id(id, Reason::StoreLost).await,

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use super::admission::QueueFull;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
+use crate::task::digest::Digest;
 use crate::task::id::Caller;
 use crate::task::plan::Plan;
 use crate::task::policy::Rule;
-use crate::task::state::{Digest, Task};
 use crate::task::ticket::Ticket;
-use crate::task::view;
+use crate::telemetry::traces::RequestSpan;
 use crate::upstream::UpstreamRequest;
 
 /// One call as the downstream hands it over.
@@ -41,6 +41,8 @@ pub struct CallSpec {
     pub listed: bool,
     /// The session of the client, if any replica takes the answers to its questions.
     pub session: Option<[u8; 16]>,
+    /// The span of the client's request, where its trace is recorded.
+    pub span: Option<Arc<RequestSpan>>,
 }
 
 /// What is sent to the server, and under which rule: all that a call with a record needs.
@@ -61,13 +63,18 @@ pub(super) struct CallFacts {
     pub(super) repeatable: bool,
     pub(super) listed: bool,
     pub(super) session: Option<[u8; 16]>,
+    pub(super) span: Option<Arc<RequestSpan>>,
 }
 
 impl CallSpec {
     pub(super) fn split(self) -> (ServerCall, CallFacts) {
+        let outgoing = match &self.span {
+            Some(span) => self.outgoing.traced(&span.to_server()),
+            None => self.outgoing,
+        };
         let server = ServerCall {
             era: self.era,
-            outgoing: self.outgoing,
+            outgoing,
             rule: self.rule,
         };
         let facts = CallFacts {
@@ -78,6 +85,7 @@ impl CallSpec {
             repeatable: self.repeatable,
             listed: self.listed,
             session: self.session,
+            span: self.span,
         };
         (server, facts)
     }
@@ -105,13 +113,6 @@ impl Announce {
             Self::Ticket(ticket) => !ticket.takes_large_events,
         };
         spares && result.get().len() > LARGE_EVENT
-    }
-
-    pub(super) fn text(&self, task: &Task, now_ms: u64) -> String {
-        match self {
-            Self::Task => view::create_result(task, now_ms),
-            Self::Ticket(ticket) => ticket.issued(task, now_ms),
-        }
     }
 }
 

@@ -24,9 +24,11 @@ use crate::mcp::error::{Reason, says_not_run};
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::ledger::NotCreated;
+use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
+use crate::task::on_disconnect::OnDisconnect;
 use crate::task::policy::Rule;
-use crate::task::state::{Digest, OnDisconnect, Outcome, Task};
+use crate::task::state::{Outcome, Task};
 
 /// The shortest time for which an idempotency key stands for its call.
 const KEY_LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;

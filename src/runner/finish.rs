@@ -129,8 +129,9 @@ impl Runner {
         let event = TaskEvent::Owner(fence, ended);
         hit(Point::EndBefore);
         match self.ledger.apply(loaded, event).await {
-            Ok(_) => {
+            Ok((ended, _)) => {
                 hit(Point::EndAfter);
+                self.learned.ended(&ended.task);
                 Ok(())
             }
             Err(NotApplied::Rejected(Rejected::Ended, latest))

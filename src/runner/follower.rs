@@ -216,7 +216,7 @@ impl CallFollower {
     }
 
     fn task(&self, client: &WaitingClient) -> Heard {
-        client.task(&self.loaded.task, self.runner.ledger.now_ms())
+        client.task(&self.loaded.task, &self.runner)
     }
 
     /// How the call ended; `None`: it goes on.

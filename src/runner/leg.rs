@@ -73,7 +73,11 @@ pub(super) fn next(
             .with_progress(true)
             .for_call(answer_patience, request.native_task);
     outgoing.retry = (task.round > 0).then(|| retry(task));
-    Ok(outgoing)
+    // The request that brought the answers may be of another trace.
+    Ok(match &task.trace {
+        Some(trace) => outgoing.traced(&trace.to_server()),
+        None => outgoing,
+    })
 }
 
 /// Collects all answers of the round, under the server's own keys, and the server's own state.

@@ -34,6 +34,7 @@ mod elsewhere;
 mod finish;
 mod follower;
 mod heartbeat;
+pub mod learned;
 mod leg;
 mod liveness;
 mod outcome;
@@ -48,6 +49,7 @@ pub mod retry;
 pub mod server;
 mod state;
 mod sweeper;
+pub mod told;
 mod unsaved;
 pub mod value_watch;
 mod waiting;
@@ -125,6 +127,7 @@ impl Runner {
 
     fn keep_living(self: &Arc<Self>) {
         let (heart, sweeper) = (Arc::clone(self), Arc::clone(self));
+        self.services.spawn(Arc::clone(self).share_learned());
         self.services
             .spawn(async move { heart.beat_until_halted().await });
         self.services

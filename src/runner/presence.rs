@@ -9,7 +9,8 @@ use crate::store::kv::{Kind, Name};
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
 use crate::task::machine::{CancelReason, TaskEvent};
-use crate::task::state::{OnDisconnect, Task};
+use crate::task::on_disconnect::OnDisconnect;
+use crate::task::state::Task;
 
 /// Values expire by the store's clock, which differs a little from this process's clock.
 const SLACK: Duration = Duration::from_millis(250);

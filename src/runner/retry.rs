@@ -15,11 +15,12 @@ use super::waiting::WaitTerms;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{TaskEvent, repeats};
-use crate::task::state::{Digest, Leg};
+use crate::task::state::Leg;
 use crate::task::ticket::Ticket;
-use crate::task::view;
 use crate::upstream::Forwarded;
 
 pub use super::request_state::read_state;
@@ -117,7 +118,7 @@ impl Runner {
     }
 
     fn told(&self, loaded: &Loaded) -> RetryOutcome {
-        let json = view::create_result(&loaded.task, self.ledger.now_ms());
+        let json = self.tell_of(&loaded.task);
         RawValue::from_string(json).map_or(RetryOutcome::StoreUnavailable, |result| {
             RetryOutcome::Answer(CallAnswer::Result(result))
         })
@@ -135,11 +136,15 @@ impl Runner {
                 by: self.incarnation.clone(),
                 // The call is open while it asks.
                 waits: false,
+                from: AnsweredBy::Client,
             };
             return self.advance(loaded, answered).await;
         }
         let id = loaded.task.id;
-        match self.answer(loaded, answers, from).await {
+        match self
+            .answer(loaded, answers, (AnsweredBy::Client, from))
+            .await
+        {
             Ok(()) => {}
             Err(AnswerError::Busy) => return Err(RetryOutcome::Busy),
             Err(AnswerError::Gone) => return Err(RetryOutcome::Unknown),

@@ -12,8 +12,10 @@ use tokio_util::task::TaskTracker;
 use super::admission::Admission;
 use super::budget::CommitBudget;
 use super::carried::CarriedTasks;
+use super::learned::memory::Learned;
 use super::liveness::Liveness;
 use super::server::WrappedServer;
+use super::told::ToldStates;
 use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::clock::Anchored;
@@ -26,7 +28,9 @@ use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::policy::Rules;
-use crate::task::state::Reach;
+use crate::task::polling::PollTerms;
+use crate::task::state::{Reach, Task};
+use crate::task::view;
 
 /// The most creates in doubt that are remembered. Beyond it the oldest are forgotten, and the due index leads
 /// to their records.
@@ -65,6 +69,8 @@ pub struct Runner {
     pub(super) kv: KeyValue,
     pub(super) upstream: Arc<dyn WrappedServer>,
     pub(super) watches: Arc<Watches>,
+    pub(super) told: ToldStates,
+    pub(super) learned: Learned,
     pub(super) incarnation: Incarnation,
     pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
@@ -105,6 +111,8 @@ impl Runner {
             kv,
             upstream,
             watches: Arc::default(),
+            told: ToldStates::default(),
+            learned: Learned::default(),
             incarnation,
             admission: Admission::new(rules),
             draining: CancellationToken::new(),
@@ -141,6 +149,38 @@ impl Runner {
 
     pub fn watches(&self) -> &Arc<Watches> {
         &self.watches
+    }
+
+    /// `CreateTaskResult`, for the client of the task.
+    pub(super) fn tell_of(&self, task: &Task) -> String {
+        self.told.tell(task);
+        view::create_result(task, self.poll_interval_ms(task))
+    }
+
+    /// What clients are told of when to poll this task next.
+    pub fn poll_interval_ms(&self, task: &Task) -> u64 {
+        let rules = self.rules();
+        let (rule, _) = rules.for_tool(&task.name);
+        // Every answer about a task that has ended is the same.
+        if task.is_ended() || !rule.learns_poll_interval {
+            return view::usual_poll_interval_ms(task, self.ledger.now_ms());
+        }
+        let terms = PollTerms {
+            base_ms: task.poll_interval_ms,
+            hold_ms: rule.poll_hold_ms,
+        };
+        let age_ms = self.ledger.now_ms().saturating_sub(task.created_ms);
+        self.learned.interval_ms(terms, &task.name, age_ms)
+    }
+
+    /// What was learned of how long calls take.
+    pub fn learned(&self) -> &Learned {
+        &self.learned
+    }
+
+    /// What clients were told of their tasks.
+    pub fn told_states(&self) -> &ToldStates {
+        &self.told
     }
 
     /// Whether the store answered the last heartbeat, and each change of that.

@@ -15,9 +15,12 @@ use crate::mcp::error::Reason;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, Incarnation, TaskId};
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
 use crate::task::state::Task;
+use crate::task::unanswered::{self};
 use crate::telemetry::metrics::METRICS;
+use crate::upstream::Forwarded;
 
 /// The shortest pause between two looks through this replica's own index, which may name tens of thousands
 /// of tasks. A longer lease makes the pause longer.
@@ -137,7 +140,8 @@ impl Runner {
         }
     }
 
-    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Claims the tasks that a
+    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Tells again of questions that wait
+    /// for long, and gives the answers of rules. Claims the tasks that a
     /// draining replica offers. `passed` is the number of tasks that stayed in the index at the last sweep.
     async fn sweep_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
         let store = self.ledger.store();
@@ -155,7 +159,7 @@ impl Runner {
                     }
                 }
                 IndexedRecord::Record(loaded) => {
-                    self.settle(&loaded, TaskEvent::Tick).await;
+                    *passed += usize::from(!self.on_due(*loaded).await);
                 }
                 IndexedRecord::OthersOnly => *passed += 1,
                 // At the head of the index the entry would keep others waiting.
@@ -163,6 +167,16 @@ impl Runner {
             }
         }
         Ok(())
+    }
+
+    /// Does what the time of the task says. False: this replica cannot now, and the task stays in the index.
+    async fn on_due(self: &Arc<Self>, loaded: Loaded) -> bool {
+        if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {
+            let from = (AnsweredBy::Rule, Forwarded::default());
+            return self.answer(loaded, answers, from).await.is_ok();
+        }
+        self.settle(&loaded, TaskEvent::Tick).await;
+        true
     }
 
     fn is_overdue(&self, task: &Task) -> bool {

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::error::StoreError;
+use crate::task::digest::Digest;
 use crate::task::id::TaskId;
-use crate::task::state::Digest;
 
 /// The most entries that a log keeps: entry number `n` removes entry number `n - ENTRIES_MAX`.
 pub const ENTRIES_MAX: u64 = 256;
@@ -44,6 +44,8 @@ pub enum Kind {
     DigestKey,
     /// The fact that a replica reads a log which another replica writes.
     LogReader,
+    /// How long the calls of some tools take.
+    Durations,
 }
 
 impl Kind {
@@ -62,6 +64,7 @@ impl Kind {
             Self::IdenticalCall => 'i',
             Self::DigestKey => 'd',
             Self::LogReader => 'r',
+            Self::Durations => 'p',
         }
     }
 
@@ -80,6 +83,7 @@ impl Kind {
             Self::IdenticalCall => "identical call",
             Self::DigestKey => "digest key",
             Self::LogReader => "log reader",
+            Self::Durations => "durations",
         }
     }
 }

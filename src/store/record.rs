@@ -120,6 +120,18 @@ mod tests {
     }
 
     #[test]
+    fn a_trace_is_in_the_format_that_every_version_reads() {
+        let trace = r#"{"trace":{"trace":"0af7651916cd43dd8448eb211c80319c","span":"b7ad6b7169203331","sent":"a7ad6b7169203331","request":"1","version":"2026-07-28","of_tomorrow":1},"#;
+        let text = TASK.replacen('{', trace, 1);
+        let task = decode(format!("1 {text}").as_bytes()).unwrap().task;
+        let kept = task.trace.as_deref().unwrap();
+        assert_eq!(kept.to_server().span.to_string(), "a7ad6b7169203331");
+        let written = encode(&task, FORMAT).unwrap();
+        assert!(written.starts_with(b"1 "));
+        assert_eq!(decode(&written).unwrap().task.trace, task.trace);
+    }
+
+    #[test]
     fn a_record_with_a_number_that_was_lost_is_read() {
         for progress in [
             r#"{"progress":null}"#,

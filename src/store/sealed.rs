@@ -92,6 +92,14 @@ impl Sealed {
         Ok(Stored { record, ..stored })
     }
 
+    /// The value of this name as it was before it was sealed. `None`: the sealer cannot open it.
+    pub fn opened(sealer: Option<&Sealer>, name: &Name, value: Bytes) -> Option<Bytes> {
+        if !value.starts_with(HEAD) {
+            return Some(value);
+        }
+        open(sealer, &of_value(name), value).ok()
+    }
+
     /// The name in the store. The digest of a call's arguments could be guessed, so it is hashed with a key.
     fn name(&self, name: Name) -> Name {
         match (&self.digests, name.kind) {

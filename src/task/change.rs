@@ -1,6 +1,7 @@
 //! What a commit changed about a task, as operators see it: the one source of the log lines and the metrics of
 //! tasks.
 
+use super::input_rule::AnsweredBy;
 use super::state::{Leg, Question, QuestionStage, Task};
 
 /// One change of a task.
@@ -13,8 +14,10 @@ pub enum TaskChange {
     Dispatched,
     /// The server asked its client so many questions.
     Asked(usize),
-    /// The client answered so many questions.
-    Answered(usize),
+    /// So many questions were answered.
+    Answered(usize, AnsweredBy),
+    /// A question waited for long, and is told of again.
+    Reminded,
     /// The server said how far it is.
     Progressed,
     /// The owner left the call to other replicas.
@@ -70,12 +73,28 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
     if asked(after) > asked(before) {
         found.push(TaskChange::Asked(asked(after) - asked(before)));
     } else if answered(after) > answered(before) {
-        found.push(TaskChange::Answered(answered(after) - answered(before)));
+        let number = answered(after) - answered(before);
+        found.push(TaskChange::Answered(
+            number,
+            last_answered_by(before, after),
+        ));
+    }
+    let reminded = |task: &Task| task.questions.iter().filter(|q| q.reminded).count();
+    if reminded(after) > reminded(before) {
+        found.push(TaskChange::Reminded);
     }
     if sent(after) > sent(before) {
         found.push(TaskChange::Dispatched);
     }
     found
+}
+
+/// Who answered a question that was open before.
+fn last_answered_by(before: &Task, after: &Task) -> AnsweredBy {
+    let was_open = |key: &str| before.open_questions().any(|(q, _)| *q.key == *key);
+    let answered = after.questions.iter().filter(|q| is_answered(q));
+    let mut answered = answered.filter(|q| was_open(&q.key)).map(|q| q.answered_by);
+    answered.next_back().unwrap_or_default()
 }
 
 /// The number of the last dispatch; 0 before the first.
@@ -144,6 +163,7 @@ mod tests {
             answers: BTreeMap::from([("q1".into(), raw("{}"))]),
             by: Incarnation::from_text("a/1"),
             waits: false,
+            from: AnsweredBy::Operator,
         };
         let delivered = OwnerEvent::Delivered { key: "q1".into() };
         let (task, found) = told(vec![
@@ -159,13 +179,15 @@ mod tests {
                 vec![TaskChange::Created, TaskChange::Announced],
                 vec![TaskChange::Dispatched],
                 vec![TaskChange::Asked(1)],
-                vec![TaskChange::Answered(1)],
+                vec![TaskChange::Answered(1, AnsweredBy::Operator)],
                 vec![],
                 vec![TaskChange::Ended],
             ]
         );
         assert_eq!(task.sent_ms, Some(task.created_ms + 1000));
         assert_eq!(task.input_wait_ms, 1000);
+        let answered_ms = task.questions[0].answered_ms;
+        assert_eq!(answered_ms, Some(task.created_ms + 3000));
     }
 
     #[test]

@@ -2,13 +2,21 @@
 //! nothing in it awaits.
 
 pub mod change;
+pub mod digest;
+pub mod durations;
 pub mod glob;
 pub mod id;
+pub mod input_rule;
+pub mod log_terms;
 pub mod machine;
+pub mod on_disconnect;
 pub mod plan;
 pub mod policy;
+pub mod polling;
 pub mod recovery;
 pub mod state;
 pub mod ticket;
+pub mod trace;
+pub mod unanswered;
 pub mod view;
 pub mod view_2025;

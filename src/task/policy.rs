@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::glob::Glob;
+use super::input_rule::OnInputTimeout;
 use serde::{Deserialize, Serialize};
 
 /// The longest poll interval that age leads to: a client must still notice the end of a long task soon.
@@ -107,8 +108,17 @@ pub struct Rule {
     /// The longest time from creation to the end, waiting for answers included.
     pub max_duration_ms: u64,
     pub poll_interval_ms: u64,
+    /// The interval follows how long the calls of a tool take, once enough of them are known. False where the operator chose
+    /// an interval.
+    pub learns_poll_interval: bool,
+    /// How long a poll of a client that knows the state of the task waits for a change; 0: it does not wait.
+    pub poll_hold_ms: u64,
     /// The longest wait for the answer to a question; `None`: what is left of `max_duration_ms`.
     pub input_timeout_ms: Option<u64>,
+    /// What happens then.
+    pub on_input_timeout: OnInputTimeout,
+    /// After what time an open question is told of again.
+    pub input_reminder_ms: Option<u64>,
     pub result_bytes_max: u64,
     pub on_owner_lost: OnOwnerLost,
     /// How many calls run at once; `None`: no limit.
@@ -147,7 +157,11 @@ impl Default for Rule {
             retention_ms: 3_600_000,
             max_duration_ms: 3_600_000,
             poll_interval_ms: 2_000,
+            learns_poll_interval: true,
+            poll_hold_ms: 15_000,
             input_timeout_ms: None,
+            on_input_timeout: OnInputTimeout::Fail,
+            input_reminder_ms: None,
             result_bytes_max: 32 << 20,
             on_owner_lost: OnOwnerLost::Resume,
             concurrency: None,

@@ -9,8 +9,13 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use super::digest::Digest;
 use super::id::{Caller, Fence, Incarnation, TaskId};
+use super::input_rule::{AnsweredBy, OnInputTimeout};
+use super::log_terms::LogTerms;
+use super::on_disconnect::OnDisconnect;
 use super::policy::OnOwnerLost;
+use super::trace::TaskTrace;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
 /// The durable record of one call.
@@ -43,6 +48,12 @@ pub struct Task {
     /// How long one question may stay unanswered; `None`: until the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_timeout_ms: Option<u64>,
+    /// What happens after that time. Replicas of an earlier version drop it, and fail the task then.
+    #[serde(default, skip_serializing_if = "OnInputTimeout::is_fail")]
+    pub on_input_timeout: OnInputTimeout,
+    /// After what time an open question is told of again. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_reminder_ms: Option<u64>,
     /// Whether a client heard of the task. False for a call that is parked with a question before that.
     pub announced: bool,
     /// Whether the caller can have the task listed, once it is announced.
@@ -110,6 +121,9 @@ pub struct Task {
     /// Set for a call with a log: its client reads the log, and never hears of a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<Box<LogTerms>>,
+    /// Set for a call whose trace is recorded. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Box<TaskTrace>>,
 }
 
 /// The five statuses of the specification (tasks.md, Task Status).
@@ -139,58 +153,6 @@ impl Status {
             Self::Completed | Self::Failed | Self::Cancelled => true,
         }
     }
-}
-
-/// What happens to a call when its client disconnects before it has its answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OnDisconnect {
-    /// The call is cancelled: no client can ask for it again (streamable-http, Cancellation).
-    #[default]
-    #[serde(rename = "cancelled")]
-    Cancel,
-    /// The call runs on for this many milliseconds, in which the same call may come again.
-    #[serde(rename = "runs_for")]
-    KeepFor(u64),
-    /// The call runs on: its client has a key to come back with.
-    #[serde(rename = "runs_on")]
-    Keep,
-}
-
-impl OnDisconnect {
-    fn is_default(&self) -> bool {
-        *self == Self::Cancel
-    }
-}
-
-/// What another replica needs to carry a call with a log on, for the client that comes back to the call.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LogTerms {
-    /// The session of the client: no other session comes back to the call.
-    pub session: Digest,
-    /// The id of the client's request, as JSON.
-    pub id: Box<RawValue>,
-    /// Since when the client waits.
-    pub began_ms: u64,
-    /// When the call is ended, as the rules said when it began.
-    pub ends_ms: u64,
-    /// How long the log is kept once the call is over.
-    pub retention_ms: u64,
-    /// The largest message that the server may send.
-    pub bytes_max: usize,
-    /// The client's progress token, where the rule sends progress while the server is silent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heartbeat: Option<Box<RawValue>>,
-    /// Where the call can be resumed at the server, if the last event id came without a message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub point: Option<SealedPoint>,
-}
-
-/// An event id of the server from which a call can be resumed, sealed, and the last entry that the log had
-/// then.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SealedPoint {
-    pub behind: u64,
-    pub sealed: Box<str>,
 }
 
 /// One dispatch to the wrapped server.
@@ -232,7 +194,22 @@ pub struct Question {
     /// when the run that asked is over: the next run may use the name again.
     pub origin: Box<str>,
     pub asked_ms: u64,
+    /// Whether the question was told of again because it waited for long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reminded: bool,
+    /// Counts once the question is answered.
+    #[serde(default, skip_serializing_if = "AnsweredBy::is_client")]
+    pub answered_by: AnsweredBy,
+    /// Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_ms: Option<u64>,
     pub stage: QuestionStage,
+}
+
+impl Question {
+    pub fn is_open(&self) -> bool {
+        matches!(self.stage, QuestionStage::Open(_))
+    }
 }
 
 /// How far a question has come.
@@ -247,31 +224,6 @@ pub enum QuestionStage {
     Delivered(Digest),
     /// The run that asked is over: no server waits for an answer.
     Withdrawn,
-}
-
-/// The first half of a SHA-256.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Digest([u8; 16]);
-
-impl Digest {
-    pub fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-
-    pub fn of(parts: &[&str]) -> Self {
-        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-        for part in parts {
-            // With the length first, no two lists of parts have the same bytes.
-            context.update(&(part.len() as u64).to_le_bytes());
-            context.update(part.as_bytes());
-        }
-        let mut half = [0_u8; 16];
-        for (to, from) in half.iter_mut().zip(context.finish().as_ref()) {
-            *to = *from;
-        }
-        Self(half)
-    }
 }
 
 /// The latest progress of the server, numbers as it wrote them.
@@ -382,6 +334,15 @@ impl Task {
             })
     }
 
+    /// When the first open question that was not told of again should be.
+    pub fn reminder_ms(&self) -> Option<u64> {
+        let patience = self.input_reminder_ms?;
+        let told_once = self.open_questions().filter(|(q, _)| !q.reminded);
+        told_once
+            .map(|(q, _)| q.asked_ms.saturating_add(patience))
+            .min()
+    }
+
     /// When a replica must look at this task again; `None` once it has ended.
     pub fn due_ms(&self) -> Option<u64> {
         if self.is_ended() {
@@ -391,6 +352,7 @@ impl Task {
         let unanswered = self
             .open_questions()
             .map(|(q, _)| q.asked_ms.saturating_add(patience));
+        let unanswered = unanswered.chain(self.reminder_ms());
         Some(unanswered.min().unwrap_or(u64::MAX).min(self.deadline_ms))
     }
 

@@ -1,26 +1,28 @@
 //! A task as a client sees it, in the exact shapes that strict clients accept: integer `ttlMs` and
 //! `pollIntervalMs`, RFC 3339 dates, no `null`.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use serde_json::value::RawValue;
 
 use super::id::TaskId;
 use super::policy::poll_interval_at;
-use super::state::{Outcome, Payload, Task};
+use super::state::{Outcome, Payload, Progress, Task};
 use crate::mcp::json::Writer;
 
 /// `CreateTaskResult` (tasks.md, Task Creation): the seed state, flat.
-pub fn create_result(task: &Task, now_ms: u64) -> String {
+pub fn create_result(task: &Task, poll_interval_ms: u64) -> String {
     let mut out = Writer::with_capacity(384);
     out.str("resultType", "task");
-    common(&mut out, task, now_ms);
+    common(&mut out, task, poll_interval_ms);
     out.end()
 }
 
 /// The result of `tasks/get`. `kept` is the result of the call, if the record only names it.
-pub fn get_result(task: &Task, kept: Option<&str>, now_ms: u64) -> String {
+pub fn get_result(task: &Task, kept: Option<&str>, poll_interval_ms: u64) -> String {
     let mut out = Writer::with_capacity(512);
     out.str("resultType", "complete");
-    detailed(&mut out, task, kept, now_ms);
+    detailed(&mut out, task, kept, poll_interval_ms);
     out.end()
 }
 
@@ -30,24 +32,39 @@ pub fn notification_params(
     task: &Task,
     kept: Option<&str>,
     subscription: &str,
-    now_ms: u64,
+    poll_interval_ms: u64,
 ) -> String {
     let mut out = Writer::with_capacity(512);
     let mut meta = Writer::with_capacity(96);
     meta.raw("io.modelcontextprotocol/subscriptionId", subscription);
     progress(&mut meta, task);
     out.raw("_meta", &meta.end());
-    status(&mut out, task, kept, now_ms);
+    status(&mut out, task, kept, poll_interval_ms);
     out.end()
 }
 
-fn detailed(out: &mut Writer, task: &Task, kept: Option<&str>, now_ms: u64) {
+/// What clients see of the state of a task, as a number: a poll that would show the same again has no news. Changes that
+/// are none of the clients' business, such as another owner, do not change it.
+pub fn shown(task: &Task) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    task.status().word().hash(&mut hasher);
+    task.status_message.hash(&mut hasher);
+    if let Some(Progress { progress, total }) = &task.progress {
+        (progress.to_bits(), total.map(f64::to_bits)).hash(&mut hasher);
+    }
+    for (question, _) in task.open_questions() {
+        question.key.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn detailed(out: &mut Writer, task: &Task, kept: Option<&str>, poll_interval_ms: u64) {
     if task.progress.is_some() {
         let mut meta = Writer::with_capacity(64);
         progress(&mut meta, task);
         out.raw("_meta", &meta.end());
     }
-    status(out, task, kept, now_ms);
+    status(out, task, kept, poll_interval_ms);
 }
 
 fn progress(meta: &mut Writer, task: &Task) {
@@ -60,8 +77,8 @@ fn progress(meta: &mut Writer, task: &Task) {
     }
 }
 
-fn status(out: &mut Writer, task: &Task, kept: Option<&str>, now_ms: u64) {
-    common(out, task, now_ms);
+fn status(out: &mut Writer, task: &Task, kept: Option<&str>, poll_interval_ms: u64) {
+    common(out, task, poll_interval_ms);
     match &task.outcome {
         Some(Outcome::Completed(Payload::Inline(result))) => {
             out.raw("result", result.get());
@@ -92,7 +109,7 @@ pub fn input_requests(task: &Task) -> Option<String> {
     Some(out.end())
 }
 
-fn common(out: &mut Writer, task: &Task, now_ms: u64) {
+fn common(out: &mut Writer, task: &Task, poll_interval_ms: u64) {
     out.str("taskId", task.id.text(&mut TaskId::text_buffer()));
     out.str("status", task.status().word());
     if let Some(message) = &task.status_message {
@@ -101,12 +118,12 @@ fn common(out: &mut Writer, task: &Task, now_ms: u64) {
     out.str("createdAt", &rfc3339(task.created_ms));
     out.str("lastUpdatedAt", &rfc3339(task.updated_ms));
     out.number("ttlMs", task.ttl_ms);
-    out.number("pollIntervalMs", poll_interval_ms(task, now_ms));
+    out.number("pollIntervalMs", poll_interval_ms);
 }
 
-/// The poll interval. It grows as the task ages, and stops growing at the end, so that every answer about an
-/// ended task is the same.
-pub(super) fn poll_interval_ms(task: &Task, now_ms: u64) -> u64 {
+/// The poll interval where nothing is learned. It grows as the task ages, and stops growing at the end, so that every answer
+/// about an ended task is the same.
+pub fn usual_poll_interval_ms(task: &Task, now_ms: u64) -> u64 {
     let until_ms = match task.outcome {
         Some(_) => task.updated_ms,
         None => now_ms,
@@ -160,14 +177,16 @@ fn digits(out: &mut String, number: u64, width: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{get_result, rfc3339};
+    use super::{get_result, rfc3339, usual_poll_interval_ms};
     use crate::task::machine::tests::task;
     use crate::task::state::{Leg, Outcome};
 
     #[test]
     fn it_is_polled_less_as_it_ages_and_always_alike_once_it_has_ended() {
         let mut task = task(Leg::Sent(1), true);
-        let seen = |task: &_, age_ms: u64| get_result(task, None, 1_000_000 + age_ms);
+        let seen = |task: &_, age_ms: u64| {
+            get_result(task, None, usual_poll_interval_ms(task, 1_000_000 + age_ms))
+        };
         assert!(seen(&task, 199).contains(r#""pollIntervalMs":100}"#));
         assert!(seen(&task, 200).contains(r#""pollIntervalMs":200}"#));
         task.outcome = Some(Outcome::Cancelled);

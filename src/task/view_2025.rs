@@ -6,7 +6,7 @@
 
 use super::id::TaskId;
 use super::state::Task;
-use super::view::{poll_interval_ms, rfc3339};
+use super::view::rfc3339;
 use crate::mcp::input;
 use crate::mcp::json::Writer;
 use crate::mcp::tasks_2025;
@@ -16,7 +16,7 @@ const QUESTION_IDS: &str = "raincheck/";
 
 /// The bare `Task`: the result of `tasks/get` and `tasks/cancel`, an entry of `tasks/list`, and the
 /// params of `notifications/tasks/status`.
-pub fn task(task: &Task, now_ms: u64) -> String {
+pub fn task(task: &Task, poll_interval_ms: u64) -> String {
     let mut out = Writer::with_capacity(320);
     out.str("taskId", &task.id.to_string());
     out.str("status", task.status().word());
@@ -26,7 +26,7 @@ pub fn task(task: &Task, now_ms: u64) -> String {
     out.str("createdAt", &rfc3339(task.created_ms));
     out.str("lastUpdatedAt", &rfc3339(task.updated_ms));
     out.number("ttl", task.ttl_ms);
-    out.number("pollInterval", poll_interval_ms(task, now_ms));
+    out.number("pollInterval", poll_interval_ms);
     out.end()
 }
 

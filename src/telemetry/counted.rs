@@ -32,6 +32,11 @@ impl Counted {
         Self::of(&METRICS.process.calls_running)
     }
 
+    /// A poll that waits for a change of its task.
+    pub fn held_poll() -> Self {
+        Self::of(&METRICS.process.polls_held)
+    }
+
     /// A session with a legacy server.
     pub fn session() -> Self {
         let sessions = &METRICS.operations.client_sessions;

@@ -49,7 +49,8 @@ fn word(change: TaskChange) -> &'static str {
         TaskChange::Announced => "announced",
         TaskChange::Dispatched => "dispatched",
         TaskChange::Asked(_) => "asked",
-        TaskChange::Answered(_) => "answered",
+        TaskChange::Answered(..) => "answered",
+        TaskChange::Reminded => "reminded",
         TaskChange::Progressed => "progress",
         TaskChange::Released => "released",
         TaskChange::TakenOver => "taken_over",
@@ -78,7 +79,7 @@ fn text(change: TaskChange, task: &Task, ending: Option<[&str; 3]>) -> Value {
     if let Some(progress) = &task.progress {
         members.insert("progress".into(), json!(progress));
     }
-    if let TaskChange::Asked(number) | TaskChange::Answered(number) = change {
+    if let TaskChange::Asked(number) | TaskChange::Answered(number, _) = change {
         members.insert("questions".into(), json!(number));
     }
     if let Some([outcome, reason, effect]) = ending {

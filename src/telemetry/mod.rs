@@ -13,4 +13,5 @@ pub mod repeats;
 mod seconds;
 pub mod tasks;
 mod tool;
+pub mod traces;
 pub mod waiting;

@@ -131,7 +131,7 @@ impl Ending {
     }
 
     /// `error_type` and `rpc_response_status_code`.
-    fn labels(self) -> (String, String) {
+    pub(super) fn labels(self) -> (String, String) {
         let of = |kind: &str| (kind.to_owned(), String::new());
         match self {
             Self::Good => (String::new(), String::new()),

@@ -1,14 +1,16 @@
 //! What operators hear of tasks: a log line for each end, and metrics. All of it follows from the commits.
 
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::events;
 use super::metrics::METRICS;
 use super::seconds::seconds;
 use super::tool::with_label;
+use super::traces;
 use crate::mcp::error::own_failure;
 use crate::mcp::result::is_tool_error;
 use crate::task::change::{TaskChange, changes};
+use crate::task::input_rule::AnsweredBy;
 use crate::task::state::{Outcome, Payload, Task};
 
 /// Reports what a commit of this replica changed. `before` is `None` for a new record.
@@ -19,11 +21,11 @@ pub fn committed(before: Option<&Task>, after: &Task) {
             .as_ref()
             .filter(|_| change == TaskChange::Ended);
         events::happened(change, after, ending.map(words).map(<[&str; 3]>::from));
-        report(change, after);
+        report(change, before, after);
     }
 }
 
-fn report(change: TaskChange, task: &Task) {
+fn report(change: TaskChange, before: Option<&Task>, task: &Task) {
     let metrics = &METRICS.tasks;
     match change {
         TaskChange::Created => debug!(task = ?task.id, tool = %task.name, "task recorded"),
@@ -41,12 +43,33 @@ fn report(change: TaskChange, task: &Task) {
                 .inc_by(number as u64);
             debug!(task = ?task.id, number, "the server asks its client");
         }
-        TaskChange::Answered(number) => {
+        TaskChange::Answered(number, by) => {
             metrics
                 .questions
                 .with_label_values(&["answered"])
                 .inc_by(number as u64);
-            debug!(task = ?task.id, number, "the client answered");
+            debug!(task = ?task.id, number, by = by.word(), "questions were answered");
+            if by == AnsweredBy::Rule {
+                metrics
+                    .questions
+                    .with_label_values(&["by_rule"])
+                    .inc_by(number as u64);
+                info!(task = ?task.id, tool = %task.name, "no answer came in time: the rule answered");
+            }
+        }
+        TaskChange::Reminded => {
+            metrics.questions.with_label_values(&["reminded"]).inc();
+            let asked_ms = task.open_questions().map(|(q, _)| q.asked_ms).min();
+            let waited_ms = task
+                .updated_ms
+                .saturating_sub(asked_ms.unwrap_or(task.updated_ms));
+            warn!(
+                task = ?task.id,
+                tool = %task.name,
+                seconds = seconds(waited_ms),
+                caller = task.label.as_deref().unwrap_or_default(),
+                "a question of the server still waits for an answer"
+            );
         }
         // Only those who look at the events hear of it: it may come every second.
         TaskChange::Progressed => {}
@@ -56,15 +79,17 @@ fn report(change: TaskChange, task: &Task) {
         }
         TaskChange::TakenOver => {
             metrics.takeovers.inc();
+            traces::tasks::taken_over(task);
             info!(task = ?task.id, tool = %task.name, "the call of a lost owner is carried on");
         }
-        TaskChange::Ended => ended(task),
+        TaskChange::Ended => ended(before, task),
     }
 }
 
-fn ended(task: &Task) {
+fn ended(before: Option<&Task>, task: &Task) {
     let Some(outcome) = &task.outcome else { return };
     let (word, reason, effect) = words(outcome);
+    traces::tasks::ended(before, task, [word, reason, effect]);
     // The metric counts the life of the task, which its clients poll; the line says how long the call took.
     let life = seconds(task.updated_ms.saturating_sub(task.created_ms));
     let took = seconds(task.call_took_ms(task.updated_ms));

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use hyper::header::HeaderValue;
+use hyper::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
+use crate::mcp::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 use crate::upstream::credentials::Credentials;
 use crate::upstream::forward;
 use crate::upstream::forward::ClientHeaders;
@@ -138,6 +139,18 @@ impl UpstreamRequest {
     pub fn with_progress(self, wants_progress: bool) -> Self {
         Self {
             wants_progress,
+            ..self
+        }
+    }
+
+    /// In that trace, whatever trace the params and the headers name.
+    pub fn traced(self, context: &TraceContext) -> Self {
+        let params = context.in_params(&self.params).map(Arc::from);
+        let is_other = |name: &HeaderName| *name != TRACEPARENT && *name != TRACESTATE;
+        let headers = self.headers.iter().filter(|(name, _)| is_other(name));
+        Self {
+            headers: headers.cloned().chain(context.headers()).collect(),
+            params: params.unwrap_or(self.params),
             ..self
         }
     }

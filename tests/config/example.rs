@@ -77,6 +77,9 @@ fn what_the_example_file_leaves_out_is_there_too() {
     assert!(config.auth.client_roots.is_some());
     assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
+    let traces = config.telemetry.traces.unwrap();
+    assert!(traces.roots.is_some() && traces.headers.len() == 1);
+    assert_eq!(traces.resource[0].1, "tools");
     let (rule, place) = config.rules.for_tool("build_all");
     assert_eq!(
         (rule.mode, rule.max_duration_ms, place),
@@ -103,12 +106,13 @@ fn the_example_file_names_every_setting() {
         "[auth.jwt]",
         "limits",
         "telemetry",
+        "telemetry.traces",
     ] {
         let refusal = refusal(&format!("[{section}]\nqqqqqqqqqqqqqqqqqqqqqqqq = 1\n"));
         let (_, accepted) = refusal.rsplit_once("]: ").unwrap();
         for key in accepted
             .split(", ")
-            .filter(|key| !["tls", "headers", "jwt"].contains(key))
+            .filter(|key| !["tls", "headers", "jwt", "traces"].contains(key))
         {
             assert!(example.contains(&format!("{key} = ")), "{section}.{key}");
         }

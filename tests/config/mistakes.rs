@@ -14,9 +14,9 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[tasks]\ngrace_windw = '2s'",
         "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
              [tasks]: mode, grace_window, companion_tools, companion_prefix, fallback_after, \
-             require_tasks, input, retention, max_duration, poll_interval, input_timeout, \
-             result_bytes_max, on_owner_lost, concurrency, queue, heartbeat, attach, \
-             attach_window, scopes, rules_file, rules",
+             require_tasks, input, retention, max_duration, poll_interval, poll_hold, \
+             input_reminder, input_timeout, on_input_timeout, result_bytes_max, on_owner_lost, \
+             concurrency, queue, heartbeat, attach, attach_window, scopes, rules_file, rules",
     ),
     (
         "[task]\nmode = 'auto'",
@@ -31,8 +31,9 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[[tools]]\nname = 'a'\n[[tools]]\nname = 'b'\nmod = 'auto'",
         "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
              name, mode, grace_window, fallback_after, require_tasks, input, retention, \
-             max_duration, poll_interval, input_timeout, result_bytes_max, on_owner_lost, \
-             concurrency, queue, heartbeat, attach, attach_window, scopes",
+             max_duration, poll_interval, poll_hold, input_reminder, input_timeout, \
+             on_input_timeout, result_bytes_max, \
+             on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, scopes",
     ),
     (
         "[[tools]]\nname = 'a'\nmode = 'sometimes'",
@@ -138,6 +139,11 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[tasks]\npoll_interval = '0s'",
         "config.toml: tasks.poll_interval: clients would poll without a pause; the shortest is \
              \"10ms\"",
+    ),
+    (
+        "[tasks]\npoll_hold = '1m'",
+        "config.toml: tasks.poll_hold: clients and the proxies before them give up after 60s; the \
+             longest is \"50s\"",
     ),
     (
         "[tasks]\nfallback_after = '0s'",

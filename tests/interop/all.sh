@@ -17,6 +17,7 @@
 #   peer                 peer.mjs: who a FastMCP server takes a client for that lies about its address
 #   signin               signin.mjs: the TypeScript and the Python SDK sign in at oidc-provider, and renew their token during a task
 #   board                tests/board: the board of the admin listener, in Chromium
+#   polling              polling.mjs: how late ext-tasks hears of the ends of many short tasks, and how often it asks
 #   sleeper              sleeper.mjs: server-everything behind 6 s of sleep, for the client 2.4 over HTTP and over a pipe
 #   examples             examples.mjs: what is in examples/, in front of server-everything
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
@@ -33,7 +34,7 @@ lane() {
     return
   fi
   case $1 in
-    wrapped | plain | patience | agents | large | spellings | desync | peer | sleeper | signin)
+    wrapped | plain | patience | agents | large | spellings | desync | peer | polling | sleeper | signin)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
@@ -113,7 +114,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience signin board wrapped plain agents large spellings desync peer sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(patience signin board wrapped plain agents large spellings desync peer polling sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch

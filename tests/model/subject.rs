@@ -11,6 +11,7 @@ use raincheck::store::Store;
 use raincheck::store::ledger::{Ledger, Loaded, NotApplied};
 use raincheck::store::patience::StorePatience;
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
+use raincheck::task::input_rule::{AnsweredBy, OnInputTimeout};
 use raincheck::task::machine::{Effect, OwnerEvent, Rejected, TakeoverMode, TaskEvent};
 use raincheck::task::policy::OnOwnerLost;
 use raincheck::task::state::{self, Outcome, Payload, Progress, QuestionStage, Reach};
@@ -144,6 +145,7 @@ impl Subject {
                 answers: self.keys(task, *which),
                 by: self.replicas[*by].clone(),
                 waits: *waits,
+                from: AnsweredBy::Client,
             },
             Op::Deliver => {
                 let next = now.undelivered().next();
@@ -389,9 +391,11 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         ttl_ms: 3_600_000,
         poll_interval_ms: 1_000,
         input_timeout_ms: None,
+        on_input_timeout: OnInputTimeout::Fail,
+        input_reminder_ms: None,
         announced: true,
         listed: false,
-        on_disconnect: state::OnDisconnect::Cancel,
+        on_disconnect: raincheck::task::on_disconnect::OnDisconnect::Cancel,
         digest: None,
         owner: Some(Incarnation::new("a")),
         fence: Fence(1),
@@ -411,5 +415,6 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         outcome: None,
         must_tell: false,
         log: None,
+        trace: None,
     }
 }

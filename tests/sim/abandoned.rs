@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use raincheck::mcp::version::Era;
 use raincheck::runner::claim::CallClaim;
+use raincheck::task::digest::Digest;
 use raincheck::task::plan::Plan;
 use raincheck::task::policy::InputWhen;
-use raincheck::task::state::Digest;
 use tokio::time::{sleep, timeout};
 
 use crate::dice::Dice;

@@ -6,9 +6,9 @@ use raincheck::mcp::version::Era;
 use raincheck::runner::CallSpec;
 use raincheck::runner::claim::CallClaim;
 use raincheck::runner::responder::{CallAnswer, CallSubscriber, Reply};
+use raincheck::task::digest::Digest;
 use raincheck::task::id::Caller;
 use raincheck::task::plan::Plan;
-use raincheck::task::state::Digest;
 use tokio::time::{sleep, timeout};
 
 use crate::link::Link;

@@ -12,7 +12,7 @@ use raincheck::runner::call_log::standing::CallStanding;
 use raincheck::runner::call_log::takeover::TakenOver;
 use raincheck::runner::call_log::writer::LogWriter;
 use raincheck::task::id::{Caller, Incarnation, TaskId};
-use raincheck::task::state::LogTerms;
+use raincheck::task::log_terms::LogTerms;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 

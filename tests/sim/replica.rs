@@ -14,10 +14,11 @@ use raincheck::store::ledger::Ledger;
 use raincheck::store::memory::Memory;
 use raincheck::store::patience::StorePatience;
 use raincheck::store::seal::Sealer;
+use raincheck::task::digest::Digest;
 use raincheck::task::id::{Caller, Incarnation};
 use raincheck::task::plan::Plan;
 use raincheck::task::policy::{OnOwnerLost, Rule, Rules};
-use raincheck::task::state::{Digest, Reach};
+use raincheck::task::state::Reach;
 use raincheck::upstream::UpstreamRequest;
 use tokio::time::{Instant, sleep};
 
@@ -162,5 +163,6 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         repeatable: false,
         listed: false,
         session: None,
+        span: None,
     }
 }

@@ -11,6 +11,7 @@ use raincheck::runner::CallSpec;
 use raincheck::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use raincheck::store::record::decode;
 use raincheck::task::id::{Fence, TaskId};
+use raincheck::task::input_rule::AnsweredBy;
 use raincheck::task::machine::TaskEvent;
 use raincheck::task::plan::Plan;
 use raincheck::task::policy::InputWhen;
@@ -247,7 +248,10 @@ impl World {
             let answers: BTreeMap<_, _> = answers.collect();
             if !answers.is_empty() {
                 let from = Forwarded::default();
-                let _ = replica.runner.answer(loaded, answers, from).await;
+                let _ = replica
+                    .runner
+                    .answer(loaded, answers, (AnsweredBy::Client, from))
+                    .await;
             }
         }
     }

@@ -84,7 +84,7 @@ async fn whoever_only_looks_takes_no_namespace_and_is_told_whose_it_is() {
     let server = RedisServer::start();
     let mut options = options(&server.url());
     options.serves = Some("weather, 2025-11-25".into());
-    Redis::dry_run(&options).await.unwrap();
+    Redis::dry_run(&options, &[]).await.unwrap();
     let mut raw = raw(&server).await;
     let keys: Vec<String> = redis::cmd("KEYS")
         .arg("*")
@@ -93,9 +93,9 @@ async fn whoever_only_looks_takes_no_namespace_and_is_told_whose_it_is() {
         .unwrap();
     assert!(keys.is_empty(), "{keys:?}");
     open(&options).await.unwrap();
-    Redis::dry_run(&options).await.unwrap();
+    Redis::dry_run(&options, &[]).await.unwrap();
     options.serves = Some("billing, 2026-07-28".into());
-    let refused = Redis::dry_run(&options).await.unwrap_err();
+    let refused = Redis::dry_run(&options, &[]).await.unwrap_err();
     assert!(
         matches!(refused, RedisOpenError::Foreign { .. }),
         "{refused}"

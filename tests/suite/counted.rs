@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::operators_log::sample;
 use crate::support::pair::Pair;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, Upstream, eventually};
 
@@ -71,7 +70,7 @@ async fn assert_counted(rig: &Rig, tool: &str, reason: &str, effect: &str) {
     let name = format!(
         "raincheck_tasks_ended_total{{effect=\"{effect}\",outcome=\"failed\",reason=\"{reason}\",tool=\"{tool}\"}}"
     );
-    assert_eq!(sample(rig, &name).await, Some(1.0), "{name}");
+    until_at(&rig.proxy, &name, 1.0).await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ in_both_eras!(
     a_question_waits_in_the_task,
     a_cancelled_task_is_cancelled_at_the_server,
     a_process_that_one_caller_is_done_with_makes_room_for_another,
+    a_caller_that_has_left_gets_no_process,
     a_dead_process_fails_its_task_and_the_next_call_has_another,
     changes_of_the_server_are_heard,
     no_process_outlives_a_kill,
@@ -30,13 +32,19 @@ async fn proxy(era: Era) -> Proxy {
 }
 
 async fn proxy_with(era: Era, upstream: &str) -> Proxy {
+    config().run_with(mode(era), upstream).await
+}
+
+fn config() -> Config {
     let plain = "{release,seen,pid,echo,changed,orphan}";
-    let config = Config::always().tool(plain, "mode = \"never\"");
-    let mode = match era {
+    Config::always().tool(plain, "mode = \"never\"")
+}
+
+fn mode(era: Era) -> &'static str {
+    match era {
         Era::Legacy => "legacy",
         Era::Modern => "modern",
-    };
-    config.run_with(mode, upstream).await
+    }
 }
 
 async fn plain(client: &Client, tool: &str, arguments: Value) -> String {
@@ -179,6 +187,34 @@ async fn a_process_that_one_caller_is_done_with_makes_room_for_another(era: Era)
     alice.until(&hers, "completed").await;
     release(&bob).await;
     bob.until(&his, "completed").await;
+}
+
+async fn a_caller_that_has_left_gets_no_process(era: Era) {
+    let config = config().section("telemetry", "log = \"debug\"");
+    let proxy = config.run_with(mode(era), "children_max = 1").await;
+    let client = |who: &str| Client::of(proxy.address()).named(who);
+    let hold = |client: &Client| client.calling("hold", json!({"nonce": "a"}));
+    let alice = client("alice");
+    let hers = hold(&alice).send().await.into_task();
+    until_held(&alice).await;
+    let started = || {
+        proxy
+            .log()
+            .matches("a process of the server was started")
+            .count()
+    };
+    let before = started();
+    let leaving = ["b", "c", "d", "e", "f", "g"].map(async |who| {
+        let hung_up = hold(&client(who)).or_hang_up_after(Duration::from_millis(300));
+        assert!(hung_up.await.is_none(), "there is room for nobody");
+    });
+    join_all(leaving).await;
+    let bob = client("bob");
+    let (his, ()) = tokio::join!(hold(&bob).send(), release(&alice));
+    alice.until(&hers, "completed").await;
+    release(&bob).await;
+    bob.until(&his.into_task(), "completed").await;
+    assert_eq!(started() - before, 1, "{}", proxy.log());
 }
 
 async fn a_dead_process_fails_its_task_and_the_next_call_has_another(era: Era) {

@@ -3,7 +3,10 @@
 /// Which modules of the crate a module may name (ARCHITECTURE.md). Absent: anything, as the wiring may.
 pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("mcp", &[]),
-    ("auth", &["clock", "lock", "mcp", "task", "tls"]),
+    (
+        "auth",
+        &["clock", "http_address", "lock", "mcp", "task", "tls"],
+    ),
     ("clock", &["lock"]),
     ("tls", &["lock"]),
     ("drain", &[]),
@@ -13,7 +16,11 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("room", &[]),
     ("shares", &["lock", "task"]),
     ("socket", &[]),
-    ("telemetry", &["lock", "mcp", "task"]),
+    ("http_address", &["lock", "tls"]),
+    (
+        "telemetry",
+        &["clock", "http_address", "lock", "mcp", "task"],
+    ),
     ("task", &["mcp"]),
     ("config", &["auth", "task"]),
     (
@@ -85,6 +92,7 @@ pub(crate) const MODULES: &[&str] = &[
     "downstream",
     "drain",
     "failpoint",
+    "http_address",
     "lock",
     "mcp",
     "resizable",

@@ -18,6 +18,7 @@ use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
 use crate::task::state::{Status, Task};
 use crate::telemetry::recent;
@@ -133,7 +134,13 @@ impl OperatorTasks {
             result: text(result.as_ref()),
         });
         let now_ms = self.now_ms();
-        Ok(summary::whole(task, Shown { now_ms, payloads }))
+        let usual = self.runner().learned().tool(&task.name);
+        let shown = Shown {
+            now_ms,
+            payloads,
+            usual: usual.as_ref(),
+        };
+        Ok(summary::whole(task, shown))
     }
 
     /// Cancels a task as its client could.
@@ -164,7 +171,11 @@ impl OperatorTasks {
         let id = loaded.task.id;
         let answering = self
             .runner()
-            .answer(loaded, answers, Forwarded::default())
+            .answer(
+                loaded,
+                answers,
+                (AnsweredBy::Operator, Forwarded::default()),
+            )
             .await;
         answering.map_err(|error| match error {
             AnswerError::Busy => NotDone::Unavailable("this replica takes no calls now".into()),

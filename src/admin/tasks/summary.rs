@@ -6,8 +6,10 @@ use serde_json::{Map, Value, json};
 use crate::mcp::error::own_failure;
 use crate::mcp::json::Object;
 use crate::mcp::result::is_tool_error;
+use crate::runner::learned::memory::LearnedTool;
 use crate::task::id::Incarnation;
-use crate::task::state::{Leg, Outcome, Payload, Question, QuestionStage, Task};
+use crate::task::input_rule::AnsweredBy;
+use crate::task::state::{Leg, Outcome, Payload, Task};
 use crate::task::view::rfc3339;
 
 /// What the operator sees of a task beside its state.
@@ -16,6 +18,8 @@ pub(super) struct Shown<'a> {
     pub(super) now_ms: u64,
     /// Arguments, results and the texts of the server. `None`: `admin.show_payloads` is off.
     pub(super) payloads: Option<Payloads<'a>>,
+    /// How long calls of the same tool take.
+    pub(super) usual: Option<&'a LearnedTool>,
 }
 
 /// The parts of a task that lie beside its record.
@@ -99,6 +103,14 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
     };
     put("leg", leg.into());
     put("timeline", timeline(task).into());
+    if let Some(usual) = shown.usual {
+        let usual = json!({
+            "tasks": usual.seen,
+            "median_ms": usual.median_ms,
+            "p90_ms": usual.p90_ms,
+        });
+        put("usual", usual);
+    }
     let open: Vec<Value> = task
         .open_questions()
         .map(|(question, request)| {
@@ -142,10 +154,11 @@ fn timeline(task: &Task) -> Vec<Value> {
     events.extend(before_its_task.map(|began_ms| (began_ms, "the call began")));
     events.extend(task.sent_ms.map(|sent_ms| (sent_ms, "sent to the server")));
     events.extend(task.questions.iter().map(|question| {
-        let what = if is_open(question) {
-            "asked a question, which is open"
-        } else {
-            "asked a question"
+        let what = match (question.is_open(), question.answered_by) {
+            (true, _) => "asked a question, which is open",
+            (false, AnsweredBy::Client) => "asked a question",
+            (false, AnsweredBy::Operator) => "asked a question, which an operator answered",
+            (false, AnsweredBy::Rule) => "asked a question, which nobody answered: the rule did",
         };
         (question.asked_ms, what)
     }));
@@ -164,15 +177,6 @@ fn timeline(task: &Task) -> Vec<Value> {
     events
         .map(|(at_ms, what)| json!({"at": rfc3339(at_ms), "what": what}))
         .collect()
-}
-
-fn is_open(question: &Question) -> bool {
-    match question.stage {
-        QuestionStage::Open(_) => true,
-        QuestionStage::Answered(_) | QuestionStage::Delivered(_) | QuestionStage::Withdrawn => {
-            false
-        }
-    }
 }
 
 /// The arguments of the stored request. Not every call has one: a call that is never sent again is not stored.
@@ -206,6 +210,7 @@ mod tests {
         Shown {
             now_ms: 1_010_000,
             payloads,
+            usual: None,
         }
     }
 

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use self::credentials::credentials;
+use self::learned::learned;
 use self::sealing::sealing;
 use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::table::{printable, table};
-use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, tls_files};
+use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, check_traces, tls_files};
 use crate::config::warnings::{name, warnings, without_tools};
 use crate::config::{
     CompanionSettings, Config, Location, StoreSettings, TelemetrySettings, TransportChoice,
@@ -25,8 +26,14 @@ use crate::tls;
 
 pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandFailure> {
     let runtime = runtime()?;
-    let (inspection, store, auth) = runtime
-        .block_on(async { tokio::join!(inspect(config), check_store(config), check_auth(config)) });
+    let (inspection, store, auth, traces) = runtime.block_on(async {
+        tokio::join!(
+            inspect(config),
+            check_store(config),
+            check_auth(config),
+            check_traces(config)
+        )
+    });
     // Do not wait for a file system or a name server that hangs.
     runtime.shutdown_background();
     let certificate = tls_files(config).map(|files| {
@@ -36,7 +43,7 @@ pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandF
     });
     let report = report(
         config,
-        auth,
+        (auth, traces),
         certificate,
         store.map_err(|e| e.to_string()),
         inspection.as_ref().map_err(String::as_str),
@@ -66,10 +73,13 @@ struct Report {
     good: bool,
 }
 
+/// What was found out, or what is wrong.
+type Finding = Result<String, String>;
+
 /// The report, from all findings.
 fn report(
     config: &Config,
-    auth: Vec<Result<String, String>>,
+    (auth, traces): (Vec<Finding>, Option<Finding>),
     certificate: Option<Result<(), String>>,
     store: Result<StoreFound, String>,
     inspection: Result<&Inspection, &str>,
@@ -119,6 +129,9 @@ fn report(
         verdicts.push(("concurrency", Ok(limited(limit, "all calls together"))));
     }
 
+    let [traces, without_traces] = of_traces(traces);
+    verdicts.extend(traces.map(|(subject, text)| (subject, Ok(text))));
+
     let good = verdicts.iter().all(|(_, verdict)| verdict.is_ok());
     let mut rows: Vec<_> = verdicts
         .into_iter()
@@ -130,7 +143,8 @@ fn report(
     let warn = |(subject, text): (&str, String)| ["warn".to_owned(), subject.to_owned(), text];
     let found_tools = inspection.map_or(&[][..], |found| &found.tools);
     let without = without_tools(&config.rules, found_tools).map(|text| ("tools", text));
-    rows.extend(warnings(config).chain(without).map(warn));
+    let further = warnings(config).chain(without).chain(without_traces);
+    rows.extend(further.map(warn));
     let mut text = table(&rows);
     let tools = tool_rows(&config.rules, found_tools);
     if inspection.is_ok() {
@@ -144,16 +158,32 @@ fn report(
     }
 }
 
+/// Where spans go: as a verdict, or, because raincheck works as well without its collector, as a warning.
+fn of_traces(found: Option<Finding>) -> [Option<(&'static str, String)>; 2] {
+    match found {
+        Some(Ok(text)) => [Some(("traces", text)), None],
+        Some(Err(text)) => [None, Some(("traces", text))],
+        None => [None, None],
+    }
+}
+
 /// Where tasks live, and what of them is sealed.
 fn of_store(
     settings: &StoreSettings,
     found: Result<StoreFound, String>,
 ) -> impl Iterator<Item = (&'static str, Result<String, String>)> {
     let others = found.as_ref().map(|found| found.others);
+    let learned = found
+        .as_ref()
+        .ok()
+        .and_then(|found| learned(&found.learned));
     let sealed = sealing(settings, others.unwrap_or(OtherReplicas::Keyless));
     let described = found.map(|found| describe_store(&settings.location, found.file));
     let sealed = sealed.map(|said| ("sealing", said));
-    std::iter::once(("store", described)).chain(sealed)
+    let learned = learned.map(|text| ("polling", Ok(text)));
+    std::iter::once(("store", described))
+        .chain(sealed)
+        .chain(learned)
 }
 
 fn capabilities(found: &Inspection) -> String {
@@ -326,6 +356,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
 }
 
 mod credentials;
+mod learned;
 mod sealing;
 #[cfg(test)]
 mod tests;

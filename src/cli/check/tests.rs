@@ -12,8 +12,9 @@ fn report(
     let store = store.map(|file| StoreFound {
         file,
         others: OtherReplicas::Same,
+        learned: Vec::new(),
     });
-    super::report(config, Vec::new(), certificate, store, inspection)
+    super::report(config, (Vec::new(), None), certificate, store, inspection)
 }
 use crate::config::load::{Flags, load};
 

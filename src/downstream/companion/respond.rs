@@ -167,7 +167,7 @@ impl ToolCall {
     }
 
     fn tasks(&self) -> CallerTasks<'_> {
-        self.proxy.tasks_of(&self.by.caller)
+        self.proxy.tasks_for(&self.by)
     }
 
     /// Waits until there is something to tell: the task has ended or asks a question, the wait is over, or raincheck

@@ -10,8 +10,8 @@ use crate::mcp::json::{Object, set, string};
 use crate::mcp::meta::IDEMPOTENCY_KEY;
 use crate::mcp::request::Request;
 use crate::runner::claim::CallClaim;
+use crate::task::digest::Digest;
 use crate::task::policy::Rule;
-use crate::task::state::Digest;
 use crate::upstream::UpstreamRequest;
 
 /// The longest key. A longer one is refused.

@@ -1,6 +1,7 @@
 //! What a client's request is: where it came in, who sent it, what it says, and what becomes of it. Pure.
 
 pub mod access;
+pub(super) mod connection_polls;
 pub(super) mod envelope;
 pub(super) mod idempotency;
 pub(super) mod request;

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use hyper::HeaderMap;
-use hyper::header::{ACCEPT, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, HeaderName, HeaderValue, ORIGIN, USER_AGENT};
 use hyper::http::request::Parts;
+use hyper::{HeaderMap, Version};
 
 use crate::auth::callers::Callers;
 use crate::auth::identity::Identity;
+use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
 use crate::task::policy::Rules;
+use crate::telemetry::traces::RequestSpan;
 use crate::upstream::Credentials;
 
 /// The client behind one request. It is read once, so that no part that answers reads the same headers in a way of
@@ -41,8 +43,14 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) takes_large_events: bool,
     /// The client is on our standard input and output.
     pub(in crate::downstream) is_piped: bool,
+    /// The client is a web page, which a browser gives six connections at the most.
+    pub(in crate::downstream) is_web_page: bool,
+    /// The polls of its connection that are held, where many requests share the connection.
+    pub(in crate::downstream) connection_polls: Option<ConnectionPolls>,
     /// What the `Idempotency-Key` header says.
     pub(in crate::downstream) idempotency_key: KeyHeader,
+    /// The span of the request, where its trace is recorded.
+    pub(in crate::downstream) span: Option<Arc<RequestSpan>>,
 }
 
 /// In the extensions of a request: its client has no connection that could be dropped without it.
@@ -91,7 +99,10 @@ impl Requester {
             reads_events: accepts_events(headers),
             takes_large_events: takes_large_events(headers),
             is_piped: parts.extensions.get::<Piped>().is_some(),
+            is_web_page: parts.version < Version::HTTP_2 && headers.contains_key(ORIGIN),
+            connection_polls: parts.extensions.get().cloned(),
             idempotency_key: key_header(headers),
+            span: parts.extensions.get::<Arc<RequestSpan>>().cloned(),
         }
     }
 

@@ -4,8 +4,8 @@ use hyper::HeaderMap;
 use uuid::Uuid;
 
 use crate::mcp::headers::SESSION_ID;
+use crate::task::digest::Digest;
 use crate::task::id::Caller;
-use crate::task::state::Digest;
 
 /// A session of one caller, by the id that the session has on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

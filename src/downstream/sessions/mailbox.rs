@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
-use crate::task::state::Digest;
+use crate::task::digest::Digest;
 
 /// Messages that wait for the reader of one stream.
 const MESSAGES_MAX: usize = 64;

@@ -8,7 +8,6 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::Method;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +29,7 @@ mod relay;
 mod session;
 
 use client::Client;
-use message::{StdioMessage, parts};
+use message::StdioMessage;
 use session::{Session, TELL};
 
 /// Messages that wait for a client that does not read.
@@ -180,7 +179,7 @@ impl Client {
             Era::Modern => {
                 let message = Inbound::read(&sent.text);
                 let headers = sent.modern_headers(&self.proxy, &message).await;
-                let parts = parts(Method::POST, headers);
+                let parts = self.session.parts(headers);
                 let response = post(&self.proxy, parts, &sent.text, message).await;
                 let over = |_: &str| entry.leave();
                 (self.relay(response, Some(id), over).await, None)

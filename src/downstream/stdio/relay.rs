@@ -10,6 +10,7 @@ use super::answer::{MESSAGE_BYTES_MAX, is_answer, is_stream, named};
 use super::client::Client;
 use super::message::parts;
 use crate::downstream::body::Body;
+use crate::downstream::durations::Asked;
 use crate::downstream::{outbound::response, sessions};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::sse::Decoder;
@@ -33,7 +34,14 @@ impl Client {
         id: Option<&str>,
         seen: impl FnMut(&str) + Send,
     ) -> RelayedResponse {
-        let mut seen = seen;
+        let (mut seen, mut response) = (seen, response);
+        let mut answering = Asked::of(&mut response);
+        let mut seen = |answer: &str| {
+            if let Some(answering) = &mut answering {
+                answering.saw_answer(answer);
+            }
+            seen(answer);
+        };
         if is_stream(&response) {
             return self.relay_stream(response.into_body(), id, seen).await;
         }

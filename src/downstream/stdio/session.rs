@@ -16,6 +16,7 @@ use super::answer::answer_to;
 use super::message::{StdioMessage, parts, plain_headers};
 use crate::downstream::body::Body;
 use crate::downstream::dispatch;
+use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::request::Inbound;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions;
@@ -43,6 +44,8 @@ pub(super) struct Session {
     /// One request renews the session for all.
     renewing: tokio::sync::Mutex<()>,
     renewed: Notify,
+    /// All requests of the client share its line.
+    polls: ConnectionPolls,
 }
 
 #[derive(Default, Clone)]
@@ -76,6 +79,13 @@ impl Session {
         self.agreed_now().headers()
     }
 
+    /// The head of a message of the client.
+    pub(super) fn parts(&self, headers: HeaderMap) -> Box<Parts> {
+        let mut parts = parts(Method::POST, headers);
+        parts.extensions.insert(self.polls.clone());
+        parts
+    }
+
     /// Posts a message, and returns the response and the session that the response names.
     pub(super) async fn post(
         &self,
@@ -89,13 +99,13 @@ impl Session {
             self.headers()
         };
         let sent_on = headers.get(SESSION_ID).cloned();
-        let response = post(proxy, parts(Method::POST, headers), &sent.text).await;
+        let response = post(proxy, self.parts(headers), &sent.text).await;
         let (response, is_lost) = match &sent_on {
             Some(_) => look_for_loss(response).await,
             None => (response, false),
         };
         if is_lost && self.renew(proxy, sent_on.as_ref()).await {
-            let again = parts(Method::POST, self.headers());
+            let again = self.parts(self.headers());
             return (post(proxy, again, &sent.text).await, None);
         }
         let named = response.headers().get(SESSION_ID).cloned();

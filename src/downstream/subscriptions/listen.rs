@@ -284,8 +284,10 @@ impl Subscription {
         let Some(whole) = found else {
             return Ok(None);
         };
-        let (kept, now_ms) = (whole.kept_result(), self.proxy.runner.ledger().now_ms());
-        let params = view::notification_params(&whole.task, kept, &self.id, now_ms);
+        self.proxy.runner.told_states().tell(&whole.task);
+        let next_ms = self.proxy.runner.poll_interval_ms(&whole.task);
+        let kept = whole.kept_result();
+        let params = view::notification_params(&whole.task, kept, &self.id, next_ms);
         let event = sse::event(&envelope::notification("notifications/tasks", &params));
         Ok(Some(event))
     }

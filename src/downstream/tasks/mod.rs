@@ -1,6 +1,7 @@
 //! THE TASKS OF A CALLER: one service over the store, and what each revision says of it on the wire.
 
 pub(super) mod cursor;
+mod held;
 pub(super) mod refusal;
 pub(super) mod service;
 pub mod v2025;

@@ -12,14 +12,17 @@ use futures_util::stream::{self, StreamExt as _};
 use serde_json::value::RawValue;
 
 use super::cursor::{Position, in_order};
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::Task;
 use crate::telemetry::polls;
+use crate::telemetry::traces::RequestSpan;
 use crate::upstream::Forwarded;
 
 /// The largest answer to a question. A larger one is refused before it reaches the store.
@@ -92,6 +95,8 @@ pub(in crate::downstream) struct Page {
 pub(in crate::downstream) struct CallerTasks<'a> {
     runner: &'a Arc<Runner>,
     caller: &'a Caller,
+    /// The span of the request for a task.
+    span: Option<&'a RequestSpan>,
 }
 
 impl Proxy {
@@ -99,6 +104,15 @@ impl Proxy {
         CallerTasks {
             runner: &self.runner,
             caller,
+            span: None,
+        }
+    }
+
+    /// The tasks of the one who sends a request about a task.
+    pub(in crate::downstream) fn tasks_for<'a>(&'a self, by: &'a Requester) -> CallerTasks<'a> {
+        CallerTasks {
+            span: by.span.as_deref(),
+            ..self.tasks_of(&by.caller)
         }
     }
 }
@@ -137,12 +151,20 @@ impl CallerTasks<'_> {
             return Ok(None);
         };
         self.polled(&task);
+        self.whole(task).await.map(Some)
+    }
+
+    /// This task with its result.
+    pub(in crate::downstream) async fn whole(self, task: Task) -> Result<WholeTask, StoreError> {
         let kept = self.runner.ledger().load_kept(&task).await?;
-        Ok(Some(WholeTask { task, kept }))
+        Ok(WholeTask { task, kept })
     }
 
     /// Notes for operators that the client is told the state of this task.
     pub(in crate::downstream) fn polled(self, task: &Task) {
+        if let Some(span) = self.span {
+            span.about(task);
+        }
         polls::polled(task, self.runner.ledger().now_ms());
     }
 
@@ -201,7 +223,10 @@ impl CallerTasks<'_> {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         from: Forwarded,
     ) -> Result<(), TaskError> {
-        let answered = self.runner.answer(task, answers, from).await;
+        let answered = self
+            .runner
+            .answer(task, answers, (AnsweredBy::Client, from))
+            .await;
         answered.map_err(|error| match error {
             AnswerError::Busy => TaskError::Busy,
             AnswerError::Gone => TaskError::Unknown,

@@ -14,7 +14,6 @@ use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::mcp::json::Object;
-use crate::task::id::Caller;
 use crate::task::state::Task;
 use crate::task::view;
 
@@ -41,9 +40,9 @@ impl Proxy {
         }
         let params = &modern.request.params;
         let answered = match &*modern.request.method {
-            "tasks/get" => self.get(params, &by.caller).await,
+            "tasks/get" => self.get(params, by).await,
             "tasks/update" => self.update(params, by, headers).await,
-            "tasks/cancel" => self.cancel(params, &by.caller).await,
+            "tasks/cancel" => self.cancel(params, by).await,
             _ => Err(RpcError::method_not_found().into()),
         };
         TaskAnswer::Known(match answered {
@@ -58,11 +57,12 @@ impl Proxy {
         })
     }
 
-    async fn get(&self, params: &Object<'_>, caller: &Caller) -> Result<String, Refusal> {
-        let found = self.tasks_of(caller).find_whole(task_id(params)?).await?;
-        let whole = found.ok_or(TaskError::Unknown)?;
-        let now_ms = self.runner.ledger().now_ms();
-        Ok(view::get_result(&whole.task, whole.kept_result(), now_ms))
+    async fn get(&self, params: &Object<'_>, by: &Requester) -> Result<String, Refusal> {
+        let found = self.poll(by, task_id(params)?).await?;
+        let task = found.ok_or(TaskError::Unknown)?.task;
+        let whole = self.tasks_of(&by.caller).whole(task).await?;
+        let next_ms = self.runner.poll_interval_ms(&whole.task);
+        Ok(view::get_result(&whole.task, whole.kept_result(), next_ms))
     }
 
     async fn update(
@@ -72,7 +72,7 @@ impl Proxy {
         headers: &HeaderMap,
     ) -> Result<String, Refusal> {
         let answers = answers(params)?;
-        let tasks = self.tasks_of(&by.caller);
+        let tasks = self.tasks_for(by);
         let loaded = tasks.get(task_id(params)?).await?;
         check_shapes(&loaded.task, &answers)?;
         let from = self.forwarded(by, headers);
@@ -80,8 +80,8 @@ impl Proxy {
         Ok(ACKNOWLEDGED.to_owned())
     }
 
-    async fn cancel(&self, params: &Object<'_>, caller: &Caller) -> Result<String, Refusal> {
-        self.tasks_of(caller).cancel(task_id(params)?).await?;
+    async fn cancel(&self, params: &Object<'_>, by: &Requester) -> Result<String, Refusal> {
+        self.tasks_for(by).cancel(task_id(params)?).await?;
         Ok(ACKNOWLEDGED.to_owned())
     }
 }

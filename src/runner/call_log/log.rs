@@ -13,8 +13,9 @@ use super::standing::CallStanding;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::ledger::Ledger;
+use crate::task::digest::Digest;
 use crate::task::id::{Caller, Incarnation, TaskId};
-use crate::task::state::{Digest, LogTerms, SealedPoint};
+use crate::task::log_terms::{LogTerms, SealedPoint};
 
 /// How long one command waits for a store that is away: the owner of a call tries again by itself.
 const STORE_PATIENCE: Duration = Duration::from_secs(1);

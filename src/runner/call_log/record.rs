@@ -11,9 +11,12 @@ use super::log::EventLog;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied, NotCreated};
 use crate::task::id::Fence;
+use crate::task::input_rule::OnInputTimeout;
+use crate::task::log_terms::{LogTerms, SealedPoint};
 use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent};
+use crate::task::on_disconnect::OnDisconnect;
 use crate::task::policy::OnOwnerLost;
-use crate::task::state::{Leg, LogTerms, OnDisconnect, Outcome, Payload, Reach, SealedPoint, Task};
+use crate::task::state::{Leg, Outcome, Payload, Reach, Task};
 
 /// After a successful owner check, ownership is certain for this long: shorter than the time another replica
 /// needs to declare this one lost. A successful append proves nothing: it does not check the owner.
@@ -285,6 +288,8 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
             .saturating_add(MARGIN_MS),
         poll_interval_ms: 0,
         input_timeout_ms: None,
+        on_input_timeout: OnInputTimeout::Fail,
+        input_reminder_ms: None,
         announced: false,
         listed: false,
         on_disconnect: OnDisconnect::Keep,
@@ -307,5 +312,6 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         outcome: None,
         must_tell: false,
         log: Some(Box::new(terms)),
+        trace: None,
     }
 }

@@ -6,8 +6,10 @@ use serde_json::value::RawValue;
 
 use crate::store::ledger::Loaded;
 use crate::store::record::TELLS_ALL;
+use crate::task::digest::Digest;
 use crate::task::id::Incarnation;
-use crate::task::state::{Digest, LogTerms, Outcome};
+use crate::task::log_terms::LogTerms;
+use crate::task::state::Outcome;
 
 /// Which replica carries a call, as the store says.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::record::OwnedRecord;
 use super::standing::CallStanding;
 use super::writer::LogWriter;
 use crate::store::StoreError;
-use crate::task::state::SealedPoint;
+use crate::task::log_terms::SealedPoint;
 
 /// The call of a lost owner, which this replica carries now.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::recent::RecentEvents;
 use super::record::OwnedRecord;
 use crate::store::StoreError;
 use crate::store::kv::ENTRIES_MAX;
-use crate::task::state::{LogTerms, SealedPoint};
+use crate::task::log_terms::{LogTerms, SealedPoint};
 
 /// The pause between attempts to write what the store did not take.
 pub const RETRY: Duration = Duration::from_secs(1);

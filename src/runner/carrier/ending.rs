@@ -14,7 +14,9 @@ use super::dispatch::{Dispatch, OpenLeg};
 use super::{Audience, CallStage, Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::ledger::NotApplied;
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
+use crate::task::unanswered;
 use crate::upstream::{CANCELLING, Exchange};
 
 impl Carrier {
@@ -52,14 +54,23 @@ impl Carrier {
         let Some(recorded) = self.stage.recorded_mut() else {
             return self.give_up(Reason::Deadline).await;
         };
-        let ticked = self.runner.ledger.apply(&recorded.loaded, TaskEvent::Tick);
-        match ticked.await {
-            Ok((loaded, _)) => {
+        let answers = unanswered::answers(recorded.task(), self.runner.ledger.now_ms());
+        let event = answers.map_or(TaskEvent::Tick, |answers| TaskEvent::Answered {
+            answers,
+            by: self.runner.incarnation.clone(),
+            // The call is open while it asks.
+            waits: false,
+            from: AnsweredBy::Rule,
+        });
+        match self.runner.ledger.apply(&recorded.loaded, event).await {
+            Ok((loaded, _)) if loaded.task.is_ended() => {
                 recorded.loaded = loaded;
                 self.cancel_upstream().await;
                 self.commit_told().await;
                 Flow::Done
             }
+            // A question was told of again, or the rule answered it.
+            Ok((loaded, _)) => self.act_on(loaded).await,
             Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
             // If the store is away, the sweeper ends the record when the store is back.
             Err(NotApplied::Gone | NotApplied::Store(_)) => self.on_record_gone().await,

@@ -265,10 +265,15 @@ impl Carrier {
             runner,
             server,
             dispatch,
+            stage,
             ..
         } = self;
+        let span = stage.span();
         dispatch.open(|| {
             hit(Point::SentBefore);
+            if let Some(span) = span {
+                span.sent();
+            }
             runner.upstream.begin(server.era, server.outgoing.clone())
         });
     }

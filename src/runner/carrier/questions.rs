@@ -21,6 +21,7 @@ use crate::mcp::json::{Object, Writer};
 use crate::mcp::tasks_2025;
 use crate::mcp::version::Era;
 use crate::store::ledger::NotApplied;
+use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
 use crate::upstream::{self, Question};
 
@@ -180,6 +181,7 @@ impl Carrier {
             by: self.runner.incarnation.clone(),
             // The call is open while it asks.
             waits: false,
+            from: AnsweredBy::Client,
         };
         match self.runner.ledger.apply(&recorded.loaded, event).await {
             Ok((loaded, _)) => self.act_on(loaded).await,

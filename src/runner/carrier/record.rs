@@ -50,8 +50,12 @@ impl Carrier {
         let custody = Custody::of(&runner, &task);
         let loaded = match runner.ledger.create(task, request).await {
             Ok(loaded) => loaded,
-            Err(why @ (NotCreated::Taken | NotCreated::Quota)) => return Err(why),
+            Err(why @ (NotCreated::Taken | NotCreated::Quota)) => {
+                self.not_recorded();
+                return Err(why);
+            }
             Err(NotCreated::Store(why)) => {
+                self.not_recorded();
                 drop(custody);
                 runner.doubt(terms.id);
                 return Err(why.into());
@@ -68,6 +72,15 @@ impl Carrier {
         Ok(())
     }
 
+    /// The span of the client's request is told with its answer again.
+    fn not_recorded(&self) {
+        if let CallStage::Plain(plain) = &self.stage
+            && let Some(span) = &plain.facts.span
+        {
+            span.not_recorded();
+        }
+    }
+
     /// Tells the client of the record: the task, or the question that parks the call.
     fn announce(&mut self) {
         let (CallStage::Recorded(recorded), Audience::Client(client)) =
@@ -77,7 +90,7 @@ impl Carrier {
         };
         let task = recorded.task();
         let heard = if task.announced {
-            client.task(task, self.runner.ledger.now_ms())
+            client.task(task, &self.runner)
         } else {
             question(task)
         };
@@ -88,6 +101,7 @@ impl Carrier {
         let (rule, now_ms) = (&self.server.rule, self.runner.ledger.now_ms());
         let outgoing = &self.server.outgoing;
         let since_began = Instant::now().saturating_duration_since(facts.began);
+        let began_ms = now_ms.saturating_sub(millis(since_began));
         let mut task = Task {
             id: terms.id,
             caller: facts.caller,
@@ -95,12 +109,14 @@ impl Carrier {
             method: (&*outgoing.method).into(),
             name: outgoing.name.as_deref().unwrap_or_default().into(),
             created_ms: now_ms,
-            began_ms: Some(now_ms.saturating_sub(millis(since_began))),
+            began_ms: Some(began_ms),
             updated_ms: now_ms,
             deadline_ms: now_ms.saturating_add(rule.max_duration_ms),
             ttl_ms: terms.ttl_ms.max(rule.ttl_ms()),
             poll_interval_ms: rule.poll_interval_ms,
             input_timeout_ms: rule.input_timeout_ms,
+            on_input_timeout: rule.on_input_timeout.clone(),
+            input_reminder_ms: rule.input_reminder_ms,
             announced: terms.announced,
             listed: facts.listed,
             on_disconnect: terms.on_disconnect,
@@ -127,6 +143,10 @@ impl Carrier {
             outcome: None,
             must_tell: false,
             log: None,
+            trace: facts
+                .span
+                .as_ref()
+                .and_then(|span| span.of_record(began_ms)),
         };
         task.resume = self.resume_point(&task);
         task

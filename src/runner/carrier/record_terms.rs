@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::runner::state::Runner;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
-use crate::task::state::OnDisconnect;
+use crate::task::on_disconnect::OnDisconnect;
 use crate::upstream::UpstreamError;
 
 /// The terms of a record that do not follow from its call.

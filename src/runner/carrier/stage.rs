@@ -12,6 +12,7 @@ use crate::store::ledger::Loaded;
 use crate::task::id::Fence;
 use crate::task::machine::OwnerEvent;
 use crate::task::state::{Leg, Task};
+use crate::telemetry::traces::RequestSpan;
 use crate::upstream::{Pin, Question};
 
 /// How far a call has come.
@@ -56,6 +57,14 @@ impl CallStage {
         match self {
             Self::Plain(_) => None,
             Self::Recorded(recorded) => Some(recorded),
+        }
+    }
+
+    /// The span of the client's request, as long as there is no record.
+    pub(super) fn span(&self) -> Option<&RequestSpan> {
+        match self {
+            Self::Plain(plain) => plain.facts.span.as_deref(),
+            Self::Recorded(_) => None,
         }
     }
 

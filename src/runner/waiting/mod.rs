@@ -13,6 +13,7 @@ use super::call::Announce;
 use super::report;
 use super::request_state::input_required;
 use super::responder::{self, CallAnswer, CallSubscriber, Responder};
+use super::state::Runner;
 use crate::mcp::envelope;
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::set;
@@ -83,13 +84,15 @@ impl WaitingClient {
     }
 
     /// The answer that tells of the task.
-    pub(super) fn task(&self, task: &Task, now_ms: u64) -> Heard {
-        let announce = &self.terms.announce;
-        let fate = match announce {
-            Announce::Task => Fate::Task,
-            Announce::Ticket(_) => Fate::Ticket,
+    pub(super) fn task(&self, task: &Task, runner: &Runner) -> Heard {
+        let (json, fate) = match &self.terms.announce {
+            Announce::Task => (runner.tell_of(task), Fate::Task),
+            Announce::Ticket(ticket) => {
+                let now_ms = runner.ledger.now_ms();
+                (ticket.issued(task, now_ms), Fate::Ticket)
+            }
         };
-        let answer = answer_of(announce.text(task, now_ms));
+        let answer = answer_of(json);
         Heard { answer, fate }
     }
 

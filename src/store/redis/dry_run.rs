@@ -2,6 +2,8 @@
 //!
 //! The check writes nothing and does not claim the namespace.
 
+use bytes::Bytes;
+
 use super::Redis;
 use super::address::Target;
 use super::connector::RedisConnector;
@@ -9,11 +11,14 @@ use super::error::RedisOpenError;
 use super::keys::{self, Keys, slot_of};
 use super::open::{RedisOptions, connect, examine_servers, namespace_field};
 use super::topology::Topology;
-use crate::store::kv::{Kind, Name};
+use crate::store::kv::Name;
 
 impl Redis {
-    /// Whether a store could be opened. Returns the fingerprint of the seal key of the replicas that run, if any runs with one.
-    pub async fn dry_run(options: &RedisOptions) -> Result<Option<Vec<u8>>, RedisOpenError> {
+    /// Whether a store could be opened. Returns what the store has under these names.
+    pub async fn dry_run(
+        options: &RedisOptions,
+        names: &[Name],
+    ) -> Result<Vec<Option<Bytes>>, RedisOpenError> {
         let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
         let topology = Topology::find(target, RedisConnector::new(options.tls.clone())).await?;
         let buckets = if topology.is_cluster() {
@@ -44,12 +49,20 @@ impl Redis {
                 ours: ours.clone(),
             });
         }
-        fingerprint(&topology, &keys).await
+        let mut values = Vec::with_capacity(names.len());
+        for name in names {
+            values.push(value(&topology, &keys, *name).await?);
+        }
+        Ok(values)
     }
 }
 
-async fn fingerprint(topology: &Topology, keys: &Keys) -> Result<Option<Vec<u8>>, RedisOpenError> {
-    let key = keys.note(Name::of(Kind::SealKey, &[]));
+async fn value(
+    topology: &Topology,
+    keys: &Keys,
+    name: Name,
+) -> Result<Option<Bytes>, RedisOpenError> {
+    let key = keys.note(name);
     let map = topology.map();
     let server = map
         .server_of(slot_of(&key))
@@ -57,7 +70,8 @@ async fn fingerprint(topology: &Topology, keys: &Keys) -> Result<Option<Vec<u8>>
     let mut connection = connect(topology.connector(), server).await?;
     let mut get = redis::cmd("GET");
     get.arg(key);
-    let found = get.query_async(&mut connection).await;
+    let found: Result<Option<Vec<u8>>, _> = get.query_async(&mut connection).await;
+    let found = found.map(|value| value.map(Bytes::from));
     found.map_err(|cause| RedisOpenError::Unreachable {
         server: server.name.clone(),
         cause,

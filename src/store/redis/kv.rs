@@ -200,7 +200,7 @@ impl Redis {
             | Kind::IdenticalCall
             | Kind::LogReader
             | Kind::DigestKey => &self.link,
-            Kind::Answer | Kind::Events => &self.bulk,
+            Kind::Answer | Kind::Events | Kind::Durations => &self.bulk,
         }
     }
 }

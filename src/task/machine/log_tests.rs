@@ -5,7 +5,9 @@ use serde_json::value::RawValue;
 use super::tests::task;
 use super::*;
 use crate::mcp::error::SideEffect;
-use crate::task::state::{LogTerms, OnDisconnect, Payload};
+use crate::task::log_terms::LogTerms;
+use crate::task::on_disconnect::OnDisconnect;
+use crate::task::state::Payload;
 
 const NOW: u64 = 1_000_100;
 

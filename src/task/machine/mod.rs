@@ -7,8 +7,12 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
+use super::digest::Digest;
 use super::id::{Fence, Incarnation};
-use super::state::{Digest, Leg, Outcome, Progress, QuestionStage, Reach, SealedPoint, Task};
+use super::input_rule::AnsweredBy;
+use super::log_terms::SealedPoint;
+use super::state::{Leg, Outcome, Progress, QuestionStage, Reach, Task};
+use super::unanswered::{self};
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::input::QUESTIONS_MAX;
 
@@ -32,12 +36,14 @@ pub enum TaskEvent {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         by: Incarnation,
         waits: bool,
+        from: AnsweredBy,
     },
     /// A parked call becomes a task that the client hears of.
     Announced,
     /// The call is cancelled: the client asked for it, or else `reason` says why.
     Cancel { reason: Option<CancelReason> },
-    /// Time has passed.
+    /// Time has passed: the task is overdue, or a question is told of again. The answers of a rule to questions that
+    /// waited for too long come as [`TaskEvent::Answered`] (see [`unanswered::answers`]).
     Tick,
     /// The owner of that fence no longer carries the call, and no other replica can.
     Abandoned { fence: Fence, failure: Failure },
@@ -137,7 +143,12 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
             return Err(Rejected::NotOwner);
         }
         TaskEvent::Owner(_, event) => owner_step(&mut next, event, now_ms)?,
-        TaskEvent::Answered { answers, by, waits } => answer(&mut next, answers, by, waits)?,
+        TaskEvent::Answered {
+            answers,
+            by,
+            waits,
+            from,
+        } => answer(&mut next, answers, by, waits, from)?,
         TaskEvent::Announced if task.announced => return Err(Rejected::Unchanged),
         TaskEvent::Announced => {
             next.announced = true;
@@ -150,9 +161,10 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
             next.status_message = reason.map(|_| LEFT.into());
             end(&mut next, Outcome::Cancelled)
         }
-        TaskEvent::Tick if task.due_ms().is_some_and(|due| due <= now_ms) => {
+        TaskEvent::Tick if unanswered::fails(task, now_ms) => {
             fail(&mut next, task.failure(Reason::Deadline))
         }
+        TaskEvent::Tick if unanswered::remind(&mut next, now_ms) => None,
         TaskEvent::Tick => return Err(Rejected::Unchanged),
         TaskEvent::Abandoned { fence, .. }
         | TaskEvent::Orphaned { fence }

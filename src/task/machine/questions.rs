@@ -6,8 +6,11 @@ use serde_json::value::RawValue;
 
 use super::decision::{Effect, Rejected};
 use crate::mcp::input::QUESTIONS_MAX;
+use crate::task::digest::Digest;
 use crate::task::id::{Fence, Incarnation};
-use crate::task::state::{Digest, Leg, Question, QuestionStage, Task};
+use crate::task::input_rule::AnsweredBy;
+use crate::task::state::{Leg, Question, QuestionStage, Task};
+use crate::task::unanswered::REMINDER;
 
 /// A legacy server asks in the middle of its call.
 pub(super) fn ask(
@@ -24,6 +27,9 @@ pub(super) fn ask(
         key,
         origin,
         asked_ms: now_ms,
+        reminded: false,
+        answered_by: AnsweredBy::Client,
+        answered_ms: None,
         stage: QuestionStage::Open(request),
     });
     Ok(None)
@@ -59,6 +65,9 @@ pub(super) fn ask_round(
             key,
             origin,
             asked_ms: now_ms,
+            reminded: false,
+            answered_by: AnsweredBy::Client,
+            answered_ms: None,
             stage,
         });
     }
@@ -72,6 +81,7 @@ pub(super) fn answer(
     mut answers: BTreeMap<Box<str>, Box<RawValue>>,
     by: Incarnation,
     waits: bool,
+    from: AnsweredBy,
 ) -> Result<Option<Effect>, Rejected> {
     let mut changed = false;
     for question in &mut task.questions {
@@ -79,11 +89,15 @@ pub(super) fn answer(
             && let Some(answer) = answers.remove(&question.key)
         {
             question.stage = QuestionStage::Answered(answer);
+            question.answered_by = from;
             changed = true;
         }
     }
     if !changed {
         return Err(Rejected::Unchanged);
+    }
+    if task.status_message.as_deref() == Some(REMINDER) && task.open_questions().next().is_none() {
+        task.status_message = None;
     }
     match task.leg {
         Leg::Parked(sent) if task.open_questions().next().is_none() => {

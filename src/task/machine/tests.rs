@@ -7,10 +7,12 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::mcp::error::SideEffect;
 use crate::task::id::{Caller, TaskId};
+use crate::task::input_rule::{AnsweredBy, OnInputTimeout};
+use crate::task::on_disconnect::OnDisconnect;
 use crate::task::policy::OnOwnerLost;
-use crate::task::state::{OnDisconnect, Payload, Status};
+use crate::task::state::{Payload, Status};
 
-const NOW: u64 = 1_000_000;
+pub(crate) const NOW: u64 = 1_000_000;
 const DURATION: u64 = 1_000;
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -31,6 +33,8 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
         ttl_ms: 2 * DURATION,
         poll_interval_ms: 100,
         input_timeout_ms: Some(300),
+        on_input_timeout: OnInputTimeout::Fail,
+        input_reminder_ms: None,
         announced,
         listed: false,
         on_disconnect: OnDisconnect::Cancel,
@@ -53,6 +57,7 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
         outcome: None,
         must_tell: false,
         log: None,
+        trace: None,
     }
 }
 
@@ -119,6 +124,7 @@ impl Symbol {
                 .collect(),
             by: Incarnation::from_text("b/2"),
             waits: task.round % 2 == 1,
+            from: AnsweredBy::Client,
         };
         let open = || {
             task.open_questions()
@@ -400,6 +406,7 @@ fn the_same_retry_repeats_and_another_does_not() {
             answers: with("{\"a\":1}"),
             by,
             waits: false,
+            from: AnsweredBy::Client,
         },
         NOW,
     )

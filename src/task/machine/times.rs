@@ -15,4 +15,18 @@ pub(super) fn keep(before: &Task, next: &mut Task, now_ms: u64) {
     {
         next.input_wait_ms += now_ms.saturating_sub(asked_ms);
     }
+    let still_open = |key: &str| {
+        next.open_questions()
+            .any(|(question, _)| &*question.key == key)
+    };
+    let answered: Vec<&str> = before
+        .open_questions()
+        .map(|(question, _)| &*question.key)
+        .filter(|key| !still_open(key))
+        .collect();
+    for question in &mut next.questions {
+        if answered.contains(&&*question.key) {
+            question.answered_ms = Some(now_ms);
+        }
+    }
 }

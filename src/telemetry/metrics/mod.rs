@@ -14,6 +14,7 @@ mod operations;
 mod process;
 mod store;
 mod tasks;
+mod traces;
 
 pub use calls::CallMetrics;
 pub use list::Described;
@@ -21,6 +22,7 @@ pub use operations::OperationMetrics;
 pub use process::ProcessMetrics;
 pub use store::StoreMetrics;
 pub use tasks::{TaskMetrics, WaitingMetrics};
+pub use traces::TraceMetrics;
 
 /// The metrics of this process.
 pub static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
@@ -33,6 +35,7 @@ pub struct Metrics {
     pub store: StoreMetrics,
     pub process: ProcessMetrics,
     pub operations: OperationMetrics,
+    pub traces: TraceMetrics,
 }
 
 impl Metrics {
@@ -44,6 +47,7 @@ impl Metrics {
             tasks: TaskMetrics::new(&mut list),
             store: StoreMetrics::new(&mut list),
             operations: OperationMetrics::new(&mut list),
+            traces: TraceMetrics::new(&mut list),
             list,
         }
     }

@@ -8,6 +8,7 @@ use super::list::List;
 pub struct ProcessMetrics {
     pub ready: IntGauge,
     pub calls_running: IntGauge,
+    pub polls_held: IntGauge,
     pub sessions: IntGauge,
     pub processes: IntGauge,
     pub replicas: IntGauge,
@@ -28,6 +29,10 @@ impl ProcessMetrics {
             ready: list.gauge(
                 "raincheck_ready",
                 "1 if `/readyz` says that this replica is ready, else 0.",
+            ),
+            polls_held: list.gauge(
+                "raincheck_polls_held",
+                "Polls that wait for a change of their task (`tasks.poll_hold`).",
             ),
             calls_running: list.gauge(
                 "raincheck_calls_running",

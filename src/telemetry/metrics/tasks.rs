@@ -56,7 +56,8 @@ impl TaskMetrics {
             ),
             questions: list.counters(
                 "raincheck_questions_total",
-                "Questions in tasks: `asked` by the server, `answered` by the client.",
+                "Questions in tasks: `asked` by the server, `answered`; of these, `by_rule` because nobody answered in time; \
+                 `reminded`: told of again after `input_reminder`.",
                 &["what"],
             ),
             waiting: WaitingMetrics::new(list),

@@ -170,7 +170,21 @@ impl Upstream {
             let listed = timeout(FIRST_WORDS, listing).await;
             listed.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)))
         };
-        known.get(caller, &self.known.services, listing).await
+        let upstream = self.clone();
+        let has_begun = move || upstream.has_session_for(era, caller);
+        let services = &self.known.services;
+        known.get(caller, services, listing, has_begun).await
+    }
+
+    /// Whether a request of that caller would not wait for a session.
+    fn has_session_for(&self, era: Era, caller: [u8; 16]) -> bool {
+        match (self.server.transport(), era) {
+            (ServerTransport::Posts(_), Era::Modern) => true,
+            (ServerTransport::Posts(http_server), Era::Legacy) => {
+                http_server.sessions.has_any_of(caller)
+            }
+            (ServerTransport::Lines(lines), _) => lines.pool().has_any_of(caller),
+        }
     }
 
     async fn list_tools(

@@ -76,6 +76,11 @@ impl LinePool {
         self.starts.load(Ordering::Relaxed)
     }
 
+    /// Whether the caller has a line, or one is being started for it.
+    pub(in crate::upstream) fn has_any_of(&self, caller: [u8; 16]) -> bool {
+        self.lines.has_any_of(caller)
+    }
+
     /// An open line of that caller, whatever was declared on it.
     pub(in crate::upstream) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<SharedLine>> {
         self.lines.any_of(caller)

@@ -162,6 +162,11 @@ impl<S: PooledSession> KeptSessions<S> {
         true
     }
 
+    /// Whether the caller has a session, or one is being started for it.
+    pub(super) fn has_any_of(&self, caller: [u8; 16]) -> bool {
+        self.by_key.keys().any(|key| key.caller == caller)
+    }
+
     /// An open session of that caller, whatever was declared on it.
     pub(super) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<S>> {
         let own = self.by_key.iter().filter(|(key, _)| key.caller == caller);

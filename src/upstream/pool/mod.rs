@@ -176,6 +176,11 @@ impl<S: PooledSession> SessionPool<S> {
         self.kept.lock().forget(&held.slot.slot);
     }
 
+    /// Whether the caller has a session, or one is being started for it.
+    pub(in crate::upstream) fn has_any_of(&self, caller: [u8; 16]) -> bool {
+        self.kept.lock().has_any_of(caller)
+    }
+
     /// An open session of that caller, whatever was declared on it.
     pub(in crate::upstream) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<S>> {
         self.kept.lock().any_of(caller)

@@ -103,6 +103,11 @@ impl HttpSessionPool {
         Ok(self.lease(held))
     }
 
+    /// Whether the caller has a session, or one is being started for it.
+    pub(in crate::upstream) fn has_any_of(&self, caller: [u8; 16]) -> bool {
+        self.sessions.has_any_of(caller)
+    }
+
     /// A session in place of one that the server does not know any more. Where calls do not share sessions, it is a
     /// new one: sessions that are unused are as old, and may be lost as well.
     pub(in crate::upstream) async fn replace(

@@ -17,6 +17,9 @@ const WHILE_IT_RUNS: &[&str] = &["{bars:live}", "{bars:00}:due", "{bars:00}:log"
 /// The beginning of the key with the fingerprint of the seal key, which a service that runs keeps alive, too.
 const FINGERPRINT: &str = "{bars:00}:n:f";
 
+/// The beginning of the keys with how long the tasks of tools take, which stay for a month after the last of them.
+const DURATIONS: &str = "{bars:00}:n:p";
+
 /// The key may be without an expiry.
 pub(super) fn is_fixed(key: &str) -> bool {
     FOR_GOOD.contains(&key)
@@ -89,7 +92,7 @@ async fn trial(asked: Asked, place: usize, plan: Plan, ttl: Duration) -> Report 
     let stray = left
         .into_iter()
         .filter(|key| !is_fixed(key) && !WHILE_IT_RUNS.contains(&key.as_str()))
-        .filter(|key| !key.starts_with(FINGERPRINT));
+        .filter(|key| !key.starts_with(FINGERPRINT) && !key.starts_with(DURATIONS));
     report.zero("keys_left_over", stray.collect());
     report.at_most("keys_for_good", rig.redis.eternal().await.len(), 6);
     rig.inspect(&mut report);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 pub(crate) mod answer;
 pub(crate) mod client;
+pub(crate) mod collector;
 pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod pair;

@@ -19,6 +19,8 @@ pub(crate) struct Config {
     rest: String,
     kept: String,
     store: Store,
+    environment: Vec<(String, String)>,
+    poll_hold: String,
     /// Where the first process crashes, see `src/failpoint.rs`.
     pub(crate) crash: Option<String>,
 }
@@ -41,6 +43,13 @@ impl Config {
         Self::mode("auto").terms(&format!("grace_window = {grace_window:?}"))
     }
 
+    /// Every call is a task, and clients are told to poll as raincheck learns.
+    pub(crate) fn learning() -> Self {
+        let mut config = Self::always();
+        "mode = \"always\"\n".clone_into(&mut config.tasks);
+        config
+    }
+
     pub(crate) fn never() -> Self {
         Self::mode("never")
     }
@@ -52,6 +61,8 @@ impl Config {
             rest: String::new(),
             kept: String::new(),
             store: Store::Memory,
+            environment: Vec::new(),
+            poll_hold: "200ms".to_owned(),
             crash: None,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
@@ -60,6 +71,12 @@ impl Config {
     /// Lines for the section `tasks`.
     pub(crate) fn terms(mut self, lines: &str) -> Self {
         writeln!(self.tasks, "{lines}").unwrap();
+        self
+    }
+
+    /// How long polls without news are held: in most tests a moment only, because they ask again by themselves.
+    pub(crate) fn poll_hold(mut self, hold: &str) -> Self {
+        hold.clone_into(&mut self.poll_hold);
         self
     }
 
@@ -72,6 +89,12 @@ impl Config {
     /// A whole section.
     pub(crate) fn section(mut self, name: &str, lines: &str) -> Self {
         writeln!(self.rest, "[{name}]\n{lines}").unwrap();
+        self
+    }
+
+    /// A variable of the process's environment.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -118,8 +141,8 @@ impl Config {
             Store::Redis(_) => "namespace = \"suite\"\n",
         };
         format!(
-            "[store]\n{namespace}{}[tasks]\n{}{}{}",
-            self.kept, self.tasks, self.rest, self.tools
+            "[store]\n{namespace}{}[tasks]\npoll_hold = {:?}\n{}{}{}",
+            self.kept, self.poll_hold, self.tasks, self.rest, self.tools
         )
     }
 
@@ -357,6 +380,7 @@ pub(crate) fn command(
         .args(["--store", &store])
         .args(["--listen", &address.to_string()])
         .env("XDG_STATE_HOME", directory.path())
+        .envs(config.environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log);

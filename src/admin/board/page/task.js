@@ -5,7 +5,7 @@ import { announce, byId, el } from "./dom.js";
 import { badge, bar } from "./list.js";
 import { hrefOf } from "./place.js";
 import { questionForm } from "./question.js";
-import { clock, duration, EFFECTS, short } from "./words.js";
+import { clock, duration, EFFECTS, plural, short } from "./words.js";
 
 const ENDED = ["completed", "failed", "cancelled"];
 let shown;
@@ -88,6 +88,7 @@ function facts(task, isEnded) {
     ["Task", el("code", {}, task.id)],
     ["Progress", bar(task)],
     [isEnded ? "Took" : "Runs for", duration(task.seconds)],
+    ["Usually", usually(task.usual)],
     ["Caller", el("code", {}, task.caller)],
     ["Replica", task.replica],
     ["At the server", { queued: "not yet: it waits for its turn", sent: "sent", parked: "waits for the answer" }[task.leg]],
@@ -100,6 +101,13 @@ function facts(task, isEnded) {
   ];
   const rows = all.filter(([, value]) => value !== undefined && value !== null).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
   return el("div", {}, failure(task), el("dl", { class: "facts" }, rows.flat()));
+}
+
+/** How long tasks of the same tool take. */
+function usually(usual) {
+  if (!usual) return undefined;
+  const [half, most] = [usual.median_ms, usual.p90_ms].map((ms) => duration(ms / 1000));
+  return `half end within ${half}, 9 of 10 within ${most} (of ${plural(usual.tasks, "task", "tasks")})`;
 }
 
 function failure(task) {

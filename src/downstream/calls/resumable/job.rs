@@ -24,7 +24,7 @@ use crate::runner::call_log::entry::EntryKind;
 use crate::runner::call_log::log::EventLog;
 use crate::runner::call_log::recent::RecentEvents;
 use crate::runner::call_log::writer::{LogWriter, RETRY};
-use crate::task::state::LogTerms;
+use crate::task::log_terms::LogTerms;
 
 /// The longest time for a timer: later ends overflow the clock.
 const LASTS_MAX: Duration = Duration::from_hours(24 * 365);

@@ -20,7 +20,7 @@ use crate::runner::call_log::entry::{EntryKind, LogEntry};
 use crate::runner::call_log::log::EventLog;
 use crate::runner::call_log::recent::RecentEvents;
 use crate::task::id::TaskId;
-use crate::task::state::LogTerms;
+use crate::task::log_terms::LogTerms;
 
 /// When a client whose connection was cut should come back.
 pub(super) const RETRY_MS: u64 = 1000;

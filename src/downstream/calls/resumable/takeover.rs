@@ -22,7 +22,7 @@ use crate::runner::call_log::recent::RecentEvents;
 use crate::runner::call_log::standing::CallStanding;
 use crate::runner::call_log::takeover::TakenOver;
 use crate::store::StoreError;
-use crate::task::state::LogTerms;
+use crate::task::log_terms::LogTerms;
 use crate::upstream::relay::ResumePoint;
 
 /// Continues a call here, for a client that came back to it.

@@ -227,6 +227,7 @@ fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option
         repeatable: spec.repeatable,
         listed: by.has_credentials,
         session: by.session.map(|session| *session.as_bytes()),
+        span: by.span.clone(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::downstream::outbound::response::Rpc;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::id::TaskId;
+use crate::task::input_rule::AnsweredBy;
 use crate::upstream::UpstreamError;
 
 /// The pause before a store that did not take a ticket is asked again.
@@ -120,6 +121,7 @@ async fn pass_on(asked: &TranslatedRequest, task: TaskId, given: AnswersSoFar) {
         .filter_map(|(question, _)| Some((question.key.clone(), given.remove(&question.origin)?)))
         .collect();
     let from = asked.from.clone();
+    let from = (AnsweredBy::Client, from);
     let taken = proxy.runner.answer(loaded, answers, from).await;
     if let Err(error) = taken {
         tracing::debug!(?error, "answers did not get into a ticket");

@@ -23,9 +23,9 @@ use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::runner::{Announce, CallSpec};
+use crate::task::digest::Digest;
 use crate::task::plan::{Plan, plan};
 use crate::task::policy::Rule;
-use crate::task::state::Digest;
 use crate::upstream::{ClientHeaders, Forwarded, Retry, UpstreamRequest};
 
 /// A request with everything that its legs need.
@@ -207,6 +207,7 @@ impl TranslatedRequest {
             repeatable: self.repeatable,
             listed: self.by.has_credentials,
             session: None,
+            span: self.by.span.clone(),
         }
     }
 }

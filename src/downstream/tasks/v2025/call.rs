@@ -112,6 +112,7 @@ pub(in crate::downstream) async fn make_task(
         repeatable: spec.repeatable,
         listed: by.has_credentials,
         session: None,
+        span: by.span.clone(),
     };
     let (made, guard) = match make(proxy, by.session, (spec.claim, call), &request.params).await {
         Ok(made) => made,

@@ -230,8 +230,8 @@ impl Job {
         let (proxy, key) = (&self.proxy, self.key);
         if proxy.deliveries.is_news(key, task.id, task.status()) {
             // A client that misses the notification learns of the status with its next poll.
-            let now_ms = proxy.runner.ledger().now_ms();
-            proxy.mailboxes.push(key, notification(task, now_ms));
+            let next_ms = proxy.runner.poll_interval_ms(task);
+            proxy.mailboxes.push(key, notification(task, next_ms));
         }
         let heard = self.heard.get_mut(&task.id);
         if let Some(news) = heard.and_then(|told| told.notification(task)) {
@@ -299,6 +299,6 @@ impl Job {
     }
 }
 
-fn notification(task: &Task, now_ms: u64) -> String {
-    envelope::notification(STATUS, &view_2025::task(task, now_ms))
+fn notification(task: &Task, poll_interval_ms: u64) -> String {
+    envelope::notification(STATUS, &view_2025::task(task, poll_interval_ms))
 }

@@ -86,7 +86,7 @@ pub(in crate::downstream) async fn answer(
 ) -> TaskResponse {
     let (id, params) = (request.id, &request.params);
     let result = match op {
-        TaskOp::Get => Box::pin(requests::get(proxy, by, params)).await,
+        TaskOp::Get => Box::pin(requests::get(proxy, by, id, params)).await,
         TaskOp::Cancel => Box::pin(requests::cancel(proxy, by, params)).await,
         TaskOp::List => Box::pin(requests::list(proxy, by, params)).await,
         TaskOp::Result => {

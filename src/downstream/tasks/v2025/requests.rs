@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use super::delivery;
+use crate::downstream::calls::registry::{CallEntry, CallKind};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::cursor::{self, Position};
@@ -15,16 +18,32 @@ use crate::task::view_2025;
 pub(super) async fn get(
     proxy: &Arc<Proxy>,
     by: &Requester,
+    id: &RawValue,
     params: &Object<'_>,
 ) -> Result<String, Refusal> {
-    let tasks = proxy.tasks_of(&by.caller);
-    let task = tasks.get(task_id(params)?).await?.task;
+    let task = task_id(params)?;
+    let found = match cancellable(proxy, by, id) {
+        Some(entry) => tokio::select! {
+            found = proxy.poll(by, task) => found?,
+            // No client reads this answer.
+            () = entry.cancelled() => return Err(TaskError::Busy.into()),
+        },
+        None => proxy.poll(by, task).await?,
+    };
+    let task = found.ok_or(TaskError::Unknown)?.task;
     if task.is_ended() {
         delivery::ended(proxy, by, task.id);
     } else {
         delivery::follow(proxy, by, task.id, task.status());
     }
-    Ok(view_2025::task(&task, proxy.runner.ledger().now_ms()))
+    Ok(view_2025::task(&task, proxy.runner.poll_interval_ms(&task)))
+}
+
+/// Enters a request that may wait, so that its client can cancel it.
+fn cancellable(proxy: &Proxy, by: &Requester, id: &RawValue) -> Option<CallEntry> {
+    let session = by.session?;
+    let entered = proxy.calls.enter(CallKind::Carried, session, id.get());
+    entered.ok()
 }
 
 pub(super) async fn cancel(
@@ -32,10 +51,10 @@ pub(super) async fn cancel(
     by: &Requester,
     params: &Object<'_>,
 ) -> Result<String, Refusal> {
-    let tasks = proxy.tasks_of(&by.caller);
+    let tasks = proxy.tasks_for(by);
     match tasks.cancel(task_id(params)?).await? {
         CancelOutcome::Cancelled(task) => {
-            Ok(view_2025::task(&task, proxy.runner.ledger().now_ms()))
+            Ok(view_2025::task(&task, proxy.runner.poll_interval_ms(&task)))
         }
         CancelOutcome::HadEnded(task) => {
             let status = task.status().word();
@@ -70,10 +89,9 @@ pub(super) async fn list(
     if page.has_none && has_others {
         return Err(TaskError::Unknown.into());
     }
-    let now_ms = proxy.runner.ledger().now_ms();
     let tasks = page.tasks.iter();
     let tasks = tasks.filter(|task| Proxy::lacking_scopes(by, &task.name).is_none());
-    let tasks = tasks.map(|task| view_2025::task(task, now_ms));
+    let tasks = tasks.map(|task| view_2025::task(task, proxy.runner.poll_interval_ms(task)));
     let next = page.last.map(cursor::encode);
     let tasks: Vec<String> = tasks.collect();
     Ok(view_2025::page(&tasks, next.as_deref()))

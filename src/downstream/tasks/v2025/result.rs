@@ -85,7 +85,7 @@ impl ResultStream {
     ) -> Result<Self, Refusal> {
         // Watched before it is read, so that no change falls in between.
         let watch = proxy.runner.watches().watch(vec![task]);
-        let loaded = proxy.tasks_of(&by.caller).get(task).await?;
+        let loaded = proxy.tasks_for(by).get(task).await?;
         if !loaded.task.is_ended() {
             delivery::follow(proxy, by, task, loaded.task.status());
         }

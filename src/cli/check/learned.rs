@@ -1,0 +1,59 @@
+//! What the replicas learned of how long the calls of each tool take.
+
+use std::cmp::Reverse;
+
+use crate::cli::table::printable;
+use crate::runner::learned::memory::LearnedTool;
+
+/// The tools that are named. The board shows any other.
+const NAMED: usize = 8;
+
+/// `None`: nothing was learned, or it cannot be read.
+pub(super) fn learned(tools: &[LearnedTool]) -> Option<String> {
+    let mut tools: Vec<_> = tools.iter().collect();
+    tools.sort_by_key(|tool| (Reverse(tool.seen), &tool.name));
+    let named: Vec<String> = tools
+        .iter()
+        .take(NAMED)
+        .map(|tool| sentence(tool))
+        .collect();
+    let more = tools.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("; and {more} more tools"));
+    (!named.is_empty()).then(|| named.join("; ") + more.as_deref().unwrap_or_default())
+}
+
+fn sentence(tool: &LearnedTool) -> String {
+    let (median, p90) = (seconds(tool.median_ms), seconds(tool.p90_ms));
+    let (name, seen) = (printable(&tool.name), tool.seen);
+    format!("{name}: half end within {median}, 9 of 10 within {p90} ({seen} tasks)")
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{} s", ms / 1000, ms % 1000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tools_that_are_called_most_are_named() {
+        let tool = |name: &str, seen| LearnedTool {
+            name: name.into(),
+            seen,
+            median_ms: 12_345,
+            p90_ms: 60_000,
+        };
+        assert_eq!(learned(&[]), None);
+        let some = [tool("build", 20), tool("x\u{1b}[2J", 100)];
+        let said = learned(&some).unwrap();
+        let build = "build: half end within 12.3 s, 9 of 10 within 60.0 s (20 tasks)";
+        assert!(said.ends_with(build) && !said.contains('\u{1b}'), "{said}");
+        let many: Vec<_> = (0..20).map(|n| tool(&format!("t{n}"), n)).collect();
+        let said = learned(&many).unwrap();
+        assert!(
+            said.starts_with("t19: ") && said.ends_with("; and 12 more tools"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! The places for held polls: how many polls wait at the same time, of one caller, one connection, and in all.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::inbound::requester::Requester;
+use crate::resizable::{ResizablePermit, ResizableSemaphore};
+use crate::shares::{Share, Shares};
+use crate::telemetry::counted::Counted;
+
+/// The places for held polls of this process.
+#[derive(Debug)]
+pub struct HeldPolls {
+    places: Arc<ResizableSemaphore>,
+    /// What each caller has of them, where clients must say who they are.
+    shares: Option<Arc<Shares>>,
+}
+
+/// The place of one held poll. Dropping it gives the place back.
+pub(super) struct Place {
+    _of_process: ResizablePermit,
+    _held: Counted,
+    _of_caller: Option<Share>,
+    _of_connection: Option<OwnedSemaphorePermit>,
+}
+
+impl HeldPolls {
+    /// `of_each_caller`: the most of one caller, where clients must say who they are.
+    pub fn new(places: usize, of_each_caller: Option<usize>) -> Self {
+        Self {
+            places: ResizableSemaphore::new(places),
+            shares: of_each_caller.map(Shares::new),
+        }
+    }
+
+    /// Changes how many polls are held. Those beyond it are held to their end.
+    pub fn resize(&self, places: usize, of_each_caller: usize) {
+        self.places.resize(places);
+        if let Some(shares) = &self.shares {
+            shares.resize(of_each_caller);
+        }
+    }
+
+    /// `None`: the poll is answered at once.
+    pub(super) fn place(&self, by: &Requester) -> Option<Place> {
+        let of_connection = match &by.connection_polls {
+            Some(polls) => Some(polls.take()?),
+            None => None,
+        };
+        let of_caller = match &self.shares {
+            Some(shares) => Some(shares.take(by.caller, 1)?),
+            None => None,
+        };
+        Some(Place {
+            _of_process: self.places.try_take().ok()?,
+            _held: Counted::held_poll(),
+            _of_caller: of_caller,
+            _of_connection: of_connection,
+        })
+    }
+}

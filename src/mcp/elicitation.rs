@@ -1,0 +1,125 @@
+//! Whether an answer fits the form of an elicitation (2025-11-25 and 2026-07-28, Elicitation, Requested Schema). Pure.
+
+use serde_json::Value;
+
+/// Whether a client could accept the elicitation of these `params` with this content. A visit to a page cannot be
+/// answered with content.
+pub fn accepts(params: &Value, content: &Value) -> bool {
+    if params.get("mode").is_some_and(|mode| mode != "form") {
+        return false;
+    }
+    let (Some(content), Some(schema)) = (content.as_object(), params.get("requestedSchema")) else {
+        return false;
+    };
+    let none = serde_json::Map::new();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = properties.unwrap_or(&none);
+    let required = schema.get("required").and_then(Value::as_array);
+    let mut required = required.into_iter().flatten().filter_map(Value::as_str);
+    required.all(|name| content.contains_key(name))
+        && content
+            .iter()
+            .all(|(name, value)| properties.get(name).is_some_and(|of| fits(of, value)))
+}
+
+/// Whether the value is one of this property. The protocol has texts, numbers, yes or no, one choice and several.
+fn fits(property: &Value, value: &Value) -> bool {
+    if let Some(choices) = choices(property) {
+        return choices.contains(&value);
+    }
+    let number = |key: &str| property.get(key).and_then(Value::as_f64);
+    let is_between = |size: f64, [least, most]: [&str; 2]| {
+        number(least).is_none_or(|least| size >= least)
+            && number(most).is_none_or(|most| size <= most)
+    };
+    match (property.get("type").and_then(Value::as_str), value) {
+        (Some("string"), Value::String(text)) => {
+            let length = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+            is_between(f64::from(length), ["minLength", "maxLength"])
+        }
+        (Some("integer"), Value::Number(_)) if !value.is_i64() && !value.is_u64() => false,
+        (Some("number" | "integer"), Value::Number(number)) => number
+            .as_f64()
+            .is_some_and(|number| is_between(number, ["minimum", "maximum"])),
+        (Some("boolean"), Value::Bool(_)) => true,
+        (Some("array"), Value::Array(several)) => {
+            let count = u32::try_from(several.len()).unwrap_or(u32::MAX);
+            let of_each = property.get("items");
+            is_between(f64::from(count), ["minItems", "maxItems"])
+                && several
+                    .iter()
+                    .all(|one| of_each.is_some_and(|of_each| fits(of_each, one)))
+        }
+        _ => false,
+    }
+}
+
+/// The values to choose from: `enum`, or `const` of each of `oneOf` and `anyOf`.
+fn choices(property: &Value) -> Option<Vec<&Value>> {
+    if let Some(listed) = property.get("enum").and_then(Value::as_array) {
+        return Some(listed.iter().collect());
+    }
+    let titled = property.get("oneOf").or_else(|| property.get("anyOf"))?;
+    let titled = titled.as_array()?.iter();
+    Some(titled.filter_map(|one| one.get("const")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn params() -> Value {
+        json!({"message": "?", "requestedSchema": {
+            "type": "object",
+            "required": ["sure"],
+            "properties": {
+                "sure": {"type": "boolean"},
+                "name": {"type": "string", "minLength": 2, "maxLength": 3},
+                "count": {"type": "integer", "minimum": 1},
+                "size": {"type": "string", "enum": ["s", "m"]},
+                "color": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}]},
+                "tags": {"type": "array", "maxItems": 2, "items": {"type": "string", "enum": ["a", "b"]}},
+            },
+        }})
+    }
+
+    #[test]
+    fn what_fits_each_property_is_accepted() {
+        for content in [
+            json!({"sure": false}),
+            json!({"sure": true, "name": "Ada", "count": 1, "size": "m", "color": "r", "tags": ["a", "b"]}),
+            json!({"sure": true, "tags": []}),
+        ] {
+            assert!(accepts(&params(), &content), "{content}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not() {
+        for content in [
+            json!({}),
+            json!([]),
+            json!({"sure": "yes"}),
+            json!({"sure": true, "name": "A"}),
+            json!({"sure": true, "name": "Adam"}),
+            json!({"sure": true, "count": 0}),
+            json!({"sure": true, "count": 1.5}),
+            json!({"sure": true, "size": "xl"}),
+            json!({"sure": true, "color": "Red"}),
+            json!({"sure": true, "tags": ["a", "b", "a"]}),
+            json!({"sure": true, "tags": ["c"]}),
+            json!({"sure": true, "unknown": 1}),
+        ] {
+            assert!(!accepts(&params(), &content), "{content}");
+        }
+    }
+
+    #[test]
+    fn a_visit_is_not_answered_with_content() {
+        let visit = json!({"mode": "url", "url": "https://example.com", "message": "?"});
+        assert!(!accepts(&visit, &json!({})));
+        assert!(!accepts(&json!({"message": "?"}), &json!({})));
+    }
+}

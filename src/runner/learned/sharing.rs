@@ -1,0 +1,117 @@
+//! Shares what was learned with the other replicas, and keeps it over restarts.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{sleep, timeout};
+
+use super::memory::{Part, name};
+use super::tools::Tools;
+use crate::lock::Mutex;
+use crate::runner::state::Runner;
+use crate::store::StoreError;
+use crate::store::key_value::KeyValue;
+
+/// The pause between two looks for what was counted.
+const SAVE: Duration = Duration::from_secs(5);
+
+/// After so many of these looks all parts are read, for what other replicas counted.
+const SAVES_FOR_A_READ: u32 = 12;
+
+/// How long the store keeps a part in which no call ends.
+const LIFETIME: Duration = Duration::from_hours(24 * 30);
+
+/// Attempts to write a part that other replicas write at the same time. What is not written then is written later.
+const ATTEMPTS: usize = 4;
+
+/// How long the last write of a process may take.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// What one write takes along. What was not written when it is dropped, is written the next time.
+struct Taken<'a> {
+    part: &'a Mutex<Part>,
+    tools: Tools,
+}
+
+impl<'a> Taken<'a> {
+    fn of(part: &'a Mutex<Part>) -> Self {
+        let tools = mem::take(&mut part.lock().unsaved);
+        Self { part, tools }
+    }
+
+    fn forget(mut self) {
+        self.tools = Tools::default();
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.tools.is_empty() {
+            self.part.lock().unsaved.merge(&self.tools);
+        }
+    }
+}
+
+impl Runner {
+    /// Reads and writes what is learned, until the process ends.
+    pub(in crate::runner) async fn share_learned(self: Arc<Self>) {
+        let sharing = async {
+            let mut saves = 0_u32;
+            loop {
+                self.share_parts(saves.is_multiple_of(SAVES_FOR_A_READ))
+                    .await;
+                saves = saves.wrapping_add(1);
+                sleep(SAVE).await;
+            }
+        };
+        let ended: Option<std::convert::Infallible> = self.halt.run_until_cancelled(sharing).await;
+        if ended.is_none() {
+            let _ = timeout(LAST_WORDS, self.share_parts(false)).await;
+        }
+    }
+
+    async fn share_parts(&self, reads_all: bool) {
+        for (number, part) in (0..).zip(&self.learned.parts) {
+            let counted = !part.lock().unsaved.is_empty();
+            // A store that is away loses nothing.
+            if (counted || reads_all) && self.share_part(number, part).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn share_part(&self, number: u8, part: &Mutex<Part>) -> Result<(), StoreError> {
+        let taken = Taken::of(part);
+        for _ in 0..ATTEMPTS {
+            let found = self.kv.find(name(number)).await?;
+            let mut tools = found.as_deref().map(Tools::decode).unwrap_or_default();
+            tools.merge(&taken.tools);
+            if !taken.tools.is_empty() && !replace(&self.kv, number, found, &tools).await? {
+                continue;
+            }
+            taken.forget();
+            let mut part = part.lock();
+            tools.merge(&part.unsaved);
+            part.known = tools;
+            return Ok(());
+        }
+        Ok(())
+    }
+}
+
+/// Writes a part if it is as it was found. A write that was lost with its answer may count twice.
+async fn replace(
+    kv: &KeyValue,
+    number: u8,
+    found: Option<Bytes>,
+    tools: &Tools,
+) -> Result<bool, StoreError> {
+    let value = tools.encode(uuid::Uuid::new_v4().as_u128());
+    if let Some(found) = found {
+        return kv.replace(name(number), found, value, LIFETIME).await;
+    }
+    let claimed = kv.claim(name(number), value, LIFETIME).await;
+    claimed.map(|other| other.is_none())
+}

@@ -1,0 +1,110 @@
+//! What clients were told of their tasks last, by this replica. A poll waits only while it has nothing new to tell.
+
+use std::collections::HashMap;
+use std::mem;
+
+use crate::lock::Mutex;
+use crate::task::id::TaskId;
+use crate::task::state::Task;
+use crate::task::view;
+
+/// Tasks in one of the two maps. A task that was told of long ago, while this many others were, is forgotten; the next
+/// poll of it is answered at once.
+const RECENT_MAX: usize = 32 * 1024;
+
+/// What was told last of each task. A task belongs to one caller, so that its id names the caller, too.
+#[derive(Debug, Default)]
+pub struct ToldStates {
+    states: Mutex<States>,
+}
+
+/// What [`view::shown`] gave. When `recent` is full, it becomes `older`, and what was in `older` is forgotten.
+#[derive(Debug, Default)]
+struct States {
+    recent: HashMap<TaskId, u64>,
+    older: HashMap<TaskId, u64>,
+}
+
+impl ToldStates {
+    /// Notes that the client is told the present state of the task.
+    pub fn tell(&self, task: &Task) {
+        let mut states = self.states.lock();
+        if task.is_ended() {
+            // A poll of a task that has ended never waits.
+            states.recent.remove(&task.id);
+            states.older.remove(&task.id);
+            return;
+        }
+        if states.recent.len() >= RECENT_MAX {
+            states.older = mem::take(&mut states.recent);
+        }
+        states.recent.insert(task.id, view::shown(task));
+    }
+
+    /// Whether the client was told anything of the task.
+    pub fn knows(&self, id: TaskId) -> bool {
+        self.states.lock().last(id).is_some()
+    }
+
+    /// Whether the present state of the task would be new to its client.
+    pub fn is_news(&self, task: &Task) -> bool {
+        task.is_ended() || self.states.lock().last(task.id) != Some(view::shown(task))
+    }
+}
+
+impl States {
+    fn last(&self, id: TaskId) -> Option<u64> {
+        self.recent
+            .get(&id)
+            .or_else(|| self.older.get(&id))
+            .copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::machine::tests::task;
+    use crate::task::state::{Leg, Outcome};
+
+    #[test]
+    fn only_what_a_client_does_not_see_yet_is_news() {
+        let told = ToldStates::default();
+        let mut task = task(Leg::Queued, true);
+        assert!(!told.knows(task.id) && told.is_news(&task));
+        told.tell(&task);
+        assert!(told.knows(task.id) && !told.is_news(&task));
+        // Clients see neither the leg nor the time of the last commit as a state.
+        task.leg = Leg::Sent(1);
+        task.updated_ms += 1;
+        assert!(!told.is_news(&task));
+        task.status_message = Some("half done".into());
+        assert!(told.is_news(&task));
+        told.tell(&task);
+        assert!(!told.is_news(&task));
+        task.outcome = Some(Outcome::Cancelled);
+        assert!(told.is_news(&task));
+        told.tell(&task);
+        assert!(
+            !told.knows(task.id) && told.is_news(&task),
+            "nothing is kept of it"
+        );
+    }
+
+    #[test]
+    fn the_memory_is_bounded() {
+        let told = ToldStates::default();
+        let open = |_| Task {
+            id: TaskId::random(),
+            ..task(Leg::Sent(1), true)
+        };
+        let tasks: Vec<Task> = (0..=RECENT_MAX * 2).map(open).collect();
+        for task in &tasks {
+            told.tell(task);
+        }
+        let is_known = |place: usize| told.knows(tasks[place].id);
+        assert!(!is_known(0) && is_known(RECENT_MAX) && is_known(RECENT_MAX * 2));
+        let states = told.states.lock();
+        assert_eq!((states.recent.len(), states.older.len()), (1, RECENT_MAX));
+    }
+}

@@ -1,0 +1,204 @@
+//! Sends spans to the collector, a batch at a time. A collector that is away keeps no call waiting: its spans wait in
+//! a bounded queue, and beyond that they are dropped and counted.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::{Request, StatusCode};
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::otlp;
+use super::span::Span;
+use super::tracer::SpanQueue;
+use crate::http_address::HttpAddress;
+use crate::telemetry::metrics::METRICS;
+
+/// The most spans of one batch.
+const BATCH: usize = 512;
+
+/// A batch that is not full waits for more spans this long.
+const GATHERING: Duration = Duration::from_secs(1);
+
+/// How long the collector may take for a batch.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause after a failure. It doubles with each further failure.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The answer of a collector is not read any further.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Where spans go. Its headers may be secret.
+pub struct Collector {
+    pub address: HttpAddress,
+    pub headers: HeaderMap,
+    pub resource: TraceResource,
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Collector")
+    }
+}
+
+/// What is told of the process that exports: names and texts.
+pub type TraceResource = Vec<(String, String)>;
+
+/// What came of a batch.
+#[derive(Debug, PartialEq, Eq)]
+enum Sent {
+    Taken,
+    /// The collector will never take it.
+    Refused(StatusCode),
+    /// The collector may take it later. Holds why.
+    NotNow(String),
+}
+
+/// Exports until `stop`, and then what still waits, for at most `last`.
+pub async fn export(
+    collector: Collector,
+    queue: SpanQueue,
+    stop: CancellationToken,
+    last: Duration,
+) {
+    let SpanQueue(mut waiting) = queue;
+    let mut state = ExportState::default();
+    let mut batch = Vec::new();
+    let exporting = async {
+        loop {
+            gather(&mut waiting, &mut batch).await;
+            state.send(&collector, &mut batch).await;
+        }
+    };
+    let _: Option<()> = Box::pin(stop.run_until_cancelled(exporting)).await;
+    let until = Instant::now() + last;
+    loop {
+        // What came meanwhile goes along.
+        while batch.len() < BATCH
+            && let Ok(span) = waiting.try_recv()
+        {
+            batch.push(span);
+        }
+        if batch.is_empty() {
+            return;
+        }
+        let sending = timeout_at(until, collector.send(&batch)).await;
+        let is_taken = matches!(sending, Ok(Sent::Taken));
+        count(if is_taken { "exported" } else { "dropped" }, &mut batch);
+        if !is_taken {
+            count_rest(&mut waiting);
+            return;
+        }
+    }
+}
+
+/// Waits for a span, and then a while for more.
+async fn gather(waiting: &mut Receiver<Span>, batch: &mut Vec<Span>) {
+    if batch.is_empty() && waiting.recv_many(batch, BATCH).await == 0 {
+        return;
+    }
+    let until = Instant::now() + GATHERING;
+    while let Some(room) = BATCH.checked_sub(batch.len()).filter(|room| *room > 0)
+        && let Ok(1..) = timeout_at(until, waiting.recv_many(batch, room)).await
+    {}
+}
+
+/// Whether the collector takes spans, and what the log was told of that.
+#[derive(Debug, Default)]
+struct ExportState {
+    failures: u32,
+}
+
+impl ExportState {
+    /// Sends the batch, or waits for the next attempt and keeps it.
+    async fn send(&mut self, collector: &Collector, batch: &mut Vec<Span>) {
+        match collector.send(batch).await {
+            Sent::Taken => {
+                if self.failures > 0 {
+                    info!("the collector takes spans again");
+                }
+                self.failures = 0;
+                count("exported", batch);
+            }
+            Sent::Refused(status) => {
+                warn!(%status, spans = batch.len(), "the collector refuses spans (telemetry.traces)");
+                self.failures = 0;
+                count("refused", batch);
+            }
+            Sent::NotNow(why) => {
+                // One line for each outage, however long it is.
+                if self.failures == 0 {
+                    warn!(
+                        why,
+                        "the collector does not take spans: they wait, and the oldest 4096 are kept (telemetry.traces)"
+                    );
+                }
+                let doubled = PAUSE * 2_u32.saturating_pow(self.failures.min(5));
+                self.failures = self.failures.saturating_add(1);
+                tokio::time::sleep(doubled.min(PAUSE_MAX)).await;
+            }
+        }
+    }
+}
+
+fn count(outcome: &str, batch: &mut Vec<Span>) {
+    let spans = METRICS.traces.spans.with_label_values(&[outcome]);
+    spans.inc_by(batch.len() as u64);
+    batch.clear();
+}
+
+fn count_rest(waiting: &mut Receiver<Span>) {
+    let mut rest = Vec::new();
+    while let Ok(span) = waiting.try_recv() {
+        rest.push(span);
+    }
+    count("dropped", &mut rest);
+}
+
+/// Sends an empty batch. The error says why the collector does not take it.
+pub async fn probe(collector: &Collector) -> Result<(), String> {
+    match collector.send(&[]).await {
+        Sent::Taken => Ok(()),
+        Sent::Refused(status) => Err(format!("HTTP {status}")),
+        Sent::NotNow(why) => Err(why),
+    }
+}
+
+impl Collector {
+    async fn send(&self, spans: &[Span]) -> Sent {
+        let body = otlp::encode(&self.resource, spans);
+        let request = Request::post(self.address.path())
+            .header(CONTENT_TYPE, PROTOBUF)
+            .header(USER_AGENT, AGENT)
+            .body(Full::new(Bytes::from(body)));
+        let Ok(mut request) = request else {
+            return Sent::Refused(StatusCode::BAD_REQUEST);
+        };
+        request.headers_mut().extend(self.headers.clone());
+        match timeout(PATIENCE, self.address.ask(request, ANSWER_BYTES_MAX)).await {
+            Ok(Ok(answer)) if answer.status.is_success() => Sent::Taken,
+            Ok(Ok(answer)) if is_temporary(answer.status) => {
+                Sent::NotNow(format!("HTTP {}", answer.status))
+            }
+            Ok(Ok(answer)) => Sent::Refused(answer.status),
+            Ok(Err(error)) => Sent::NotNow(error.to_string()),
+            Err(_elapsed) => Sent::NotNow("no answer within 10 s".to_owned()),
+        }
+    }
+}
+
+/// The statuses after which OTLP says to try again.
+fn is_temporary(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502..=504)
+}
+
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
+
+const AGENT: &str = concat!("raincheck/", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,13 @@
+//! Traces: spans of requests and of whole calls, for a collector of OpenTelemetry. Nothing is made where nobody asked
+//! for traces.
+
+mod export;
+mod otlp;
+mod request;
+mod span;
+pub(super) mod tasks;
+mod tracer;
+
+pub use export::{Collector, TraceResource, export, probe};
+pub use request::{RequestSpan, RequestTerms, SpanGuard, Tracing};
+pub use tracer::{SpanQueue, are_on, begin};

@@ -1,0 +1,270 @@
+//! The span of a request of a client: from its first byte to the last byte of its answer, or, where the request made
+//! a record, to the end of the record.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::span::{Span, SpanKind, cut};
+use super::tracer::{are_on, is_sampled, random, tell};
+use crate::clock::wall_ns;
+use crate::mcp::trace_context::{SpanId, TraceContext, TraceId};
+use crate::task::state::Task;
+use crate::task::trace::TaskTrace;
+use crate::telemetry::operations::Ending;
+
+/// What is known of a request when it comes.
+#[derive(Debug)]
+pub struct RequestTerms<'r> {
+    /// The place in the client's trace.
+    pub parent: Option<TraceContext>,
+    pub method: &'r str,
+    /// The tool or the prompt.
+    pub name: Option<&'r str>,
+    pub id: &'r str,
+    pub version: &'r str,
+    pub is_piped: bool,
+}
+
+/// What becomes of the trace of a request.
+#[derive(Debug)]
+pub enum Tracing {
+    Recorded(Arc<RequestSpan>),
+    /// The trace begins here and is not recorded, which the server is told.
+    LeftOut(TraceContext),
+    /// The message stays as it is.
+    Untouched,
+}
+
+impl Tracing {
+    /// The client decides. Where it says nothing, the ratio does.
+    pub fn of(terms: RequestTerms<'_>) -> Self {
+        if !are_on() {
+            return Self::Untouched;
+        }
+        match &terms.parent {
+            Some(parent) if parent.is_sampled => {
+                let trace = parent.trace;
+                Self::Recorded(Arc::new(RequestSpan::new(trace, terms)))
+            }
+            Some(_) => Self::Untouched,
+            None if is_a_wait(terms.method) => Self::Untouched,
+            None => {
+                let trace = random();
+                if is_sampled(&trace) {
+                    return Self::Recorded(Arc::new(RequestSpan::new(trace, terms)));
+                }
+                Self::LeftOut(TraceContext {
+                    trace,
+                    span: random(),
+                    is_sampled: false,
+                    state: None,
+                })
+            }
+        }
+    }
+}
+
+/// Whether clients send such a request again and again, or have it open for hours. It has a span only where its client
+/// traces.
+fn is_a_wait(method: &str) -> bool {
+    method.starts_with("tasks/") || matches!(method, "ping" | "subscriptions/listen")
+}
+
+/// The one who tells the span when it ends.
+mod teller {
+    /// The answer to the request.
+    pub(super) const ANSWER: u8 = 0;
+    /// The answer; and there may be a record that tells the span, too.
+    pub(super) const DOUBT: u8 = 1;
+    /// The record.
+    pub(super) const RECORD: u8 = 2;
+    /// It was told.
+    pub(super) const NONE: u8 = 3;
+}
+
+/// The span of a request that is not over.
+#[derive(Debug)]
+pub struct RequestSpan {
+    ids: TaskTrace,
+    method: Box<str>,
+    name: Box<str>,
+    began_ns: u64,
+    /// 0: not sent by a carrier.
+    sent_ns: AtomicU64,
+    teller: AtomicU8,
+    about: OnceLock<(TraceId, SpanId)>,
+}
+
+impl RequestSpan {
+    fn new(trace: TraceId, terms: RequestTerms<'_>) -> Self {
+        let (parent, state) = match terms.parent {
+            Some(parent) => (Some(parent.span), parent.state),
+            None => (None, None),
+        };
+        Self {
+            ids: TaskTrace {
+                trace,
+                span: random(),
+                parent,
+                sent: random(),
+                state,
+                request: cut(terms.id).into(),
+                version: cut(terms.version).into(),
+                sent_ms: None,
+                is_piped: terms.is_piped,
+            },
+            method: cut(terms.method).into(),
+            name: cut(terms.name.unwrap_or_default()).into(),
+            began_ns: wall_ns(),
+            sent_ns: AtomicU64::new(0),
+            teller: AtomicU8::new(teller::ANSWER),
+            about: OnceLock::new(),
+        }
+    }
+
+    /// What the server is told of a request that passes.
+    pub fn context(&self) -> TraceContext {
+        self.ids.to_server().at(self.ids.span)
+    }
+
+    /// What the server is told of a request that a carrier sends.
+    pub fn to_server(&self) -> TraceContext {
+        self.ids.to_server()
+    }
+
+    /// A carrier sends the request now, for the first time or again.
+    pub fn sent(&self) {
+        let relaxed = Ordering::Relaxed;
+        // Only the first time counts.
+        let _ = self
+            .sent_ns
+            .compare_exchange(0, wall_ns(), relaxed, relaxed);
+    }
+
+    /// What the record of the call keeps, which tells the span from now on. `None`: the span was told. `began_ms` is when
+    /// the call began by the clock of records.
+    pub fn of_record(&self, began_ms: u64) -> Option<Box<TaskTrace>> {
+        let told = self.teller.swap(teller::RECORD, Ordering::AcqRel);
+        if told == teller::NONE {
+            self.teller.store(told, Ordering::Release);
+            return None;
+        }
+        let sent_ns = Some(self.sent_ns.load(Ordering::Relaxed)).filter(|sent| *sent > 0);
+        let waited = sent_ns.map(|sent| sent.saturating_sub(self.began_ns) / 1_000_000);
+        Some(Box::new(TaskTrace {
+            sent_ms: waited.map(|waited| began_ms.saturating_add(waited)),
+            ..self.ids.clone()
+        }))
+    }
+
+    /// There is no record after all, or the store did not say whether there is one.
+    pub fn not_recorded(&self) {
+        self.teller.store(teller::DOUBT, Ordering::Release);
+    }
+
+    /// The request is about this task.
+    pub fn about(&self, task: &Task) {
+        if let Some(trace) = &task.trace {
+            let _ = self.about.set((trace.trace, trace.span));
+        }
+    }
+
+    /// The answer is over. Tells the span, unless a record does.
+    fn end(&self, ending: Ending) {
+        let held = self.teller.load(Ordering::Acquire);
+        if held >= teller::RECORD {
+            return;
+        }
+        let (none, relaxed) = (teller::NONE, Ordering::Relaxed);
+        let exchanged = self
+            .teller
+            .compare_exchange(held, none, Ordering::AcqRel, relaxed);
+        if exchanged.is_err() {
+            return;
+        }
+        let (kind, code) = ending.labels();
+        let end_ns = wall_ns();
+        let sent_ns = self.sent_ns.load(Ordering::Relaxed);
+        // Two spans must not have one id: the record that may be there has this span's.
+        let id = if held == teller::DOUBT {
+            random()
+        } else {
+            self.ids.span
+        };
+        if sent_ns > 0 {
+            let mut sent = Span {
+                id: self.ids.sent,
+                parent: Some(id),
+                ..whole(&self.ids, &self.method, &self.name, SpanKind::Client)
+            };
+            (sent.begin_ns, sent.end_ns) = (sent_ns, end_ns);
+            sent.ended(&kind, &code);
+            tell(sent);
+        }
+        let mut span = Span {
+            id,
+            link: self.about.get().copied(),
+            ..whole(&self.ids, &self.method, &self.name, SpanKind::Server)
+        };
+        (span.begin_ns, span.end_ns) = (self.began_ns, end_ns);
+        span.ended(&kind, &code);
+        tell(span);
+    }
+}
+
+/// The span of an operation, without its times and its end.
+pub(super) fn whole(ids: &TaskTrace, method: &str, name: &str, kind: SpanKind) -> Span {
+    let target = if name.is_empty() { "" } else { " " };
+    let mut span = Span {
+        trace: ids.trace,
+        id: ids.span,
+        parent: ids.parent,
+        state: ids.state.clone(),
+        name: format!("{}{target}{}", cut(method), cut(name)),
+        kind,
+        begin_ns: 0,
+        end_ns: 0,
+        attributes: Vec::with_capacity(12),
+        link: None,
+        is_error: false,
+    };
+    span.say("mcp.method.name", method);
+    match method {
+        "tools/call" => {
+            span.say("gen_ai.operation.name", "execute_tool");
+            span.say("gen_ai.tool.name", name);
+        }
+        "prompts/get" => span.say("gen_ai.prompt.name", name),
+        _ => {}
+    }
+    if kind == SpanKind::Server {
+        span.say("mcp.protocol.version", &ids.version);
+        span.say("jsonrpc.request.id", &ids.request);
+        span.say(
+            "network.transport",
+            if ids.is_piped { "pipe" } else { "tcp" },
+        );
+    }
+    span
+}
+
+/// Ends the span of a request with its answer. Dropped before, the client did not wait for the answer.
+#[derive(Debug)]
+pub struct SpanGuard(Arc<RequestSpan>);
+
+impl SpanGuard {
+    pub fn new(span: Arc<RequestSpan>) -> Self {
+        Self(span)
+    }
+
+    /// Ends the span as the answer says.
+    pub fn end(self, ending: Ending) {
+        self.0.end(ending);
+    }
+}
+
+impl Drop for SpanGuard {
+    fn drop(&mut self) {
+        self.0.end(Ending::Cancelled);
+    }
+}

@@ -1,0 +1,106 @@
+//! Whether spans are made, of which traces, and the queue to the exporter.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::span::Span;
+use crate::mcp::trace_context::{HexId, TraceId};
+use crate::telemetry::metrics::METRICS;
+
+/// The most spans that wait for the collector: about 4 MiB. Further spans are dropped and counted.
+const WAITING_MAX: usize = 4096;
+
+/// Whether there is a collector. Read for each request.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+static TRACER: OnceLock<Tracer> = OnceLock::new();
+
+#[derive(Debug)]
+struct Tracer {
+    /// Which of the traces that begin here are recorded, in parts of `u64::MAX`.
+    below: u64,
+    spans: Sender<Span>,
+}
+
+/// Makes spans from now on, of this part of the traces that begin here. Whoever gets the receiver exports them.
+/// `None`: spans are made already.
+pub fn begin(ratio: f64) -> Option<SpanQueue> {
+    let (spans, waiting) = channel(WAITING_MAX);
+    let below = threshold(ratio);
+    TRACER.set(Tracer { below, spans }).ok()?;
+    IS_ON.store(true, Ordering::Relaxed);
+    Some(SpanQueue(waiting))
+}
+
+/// The spans that wait for the collector.
+#[derive(Debug)]
+pub struct SpanQueue(pub(super) Receiver<Span>);
+
+/// Whether spans are made.
+pub fn are_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// Gives the span to the exporter, and never waits.
+pub(super) fn tell(span: Span) {
+    if let Some(tracer) = TRACER.get()
+        && tracer.spans.try_send(span).is_err()
+    {
+        METRICS.traces.spans.with_label_values(&["dropped"]).inc();
+    }
+}
+
+/// Whether a trace that begins here is recorded. All replicas decide alike, as OpenTelemetry's ratio sampler does.
+pub(super) fn is_sampled(trace: &TraceId) -> bool {
+    TRACER
+        .get()
+        .is_some_and(|tracer| part(trace) < tracer.below)
+}
+
+/// What of a random id decides: its last 63 bits.
+fn part(trace: &TraceId) -> u64 {
+    let last = trace.as_bytes().last_chunk().copied();
+    u64::from_be_bytes(last.unwrap_or_default()) >> 1
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a ratio from 0 to 1 of 63 bits"
+)]
+fn threshold(ratio: f64) -> u64 {
+    if ratio >= 1.0 {
+        return u64::MAX;
+    }
+    (ratio.max(0.0) * (1_u64 << 63) as f64) as u64
+}
+
+/// A random id. Where the system has no random bytes, spans get ids of the clock.
+pub(super) fn random<const N: usize>() -> HexId<N> {
+    let mut bytes = [0; N];
+    if getrandom::fill(&mut bytes).is_err() {
+        let now = crate::clock::wall_ns().to_be_bytes();
+        for (byte, clock) in bytes.iter_mut().zip(now.iter().cycle()) {
+            *byte = *clock;
+        }
+    }
+    HexId::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_a_part_of_all_traces() {
+        assert_eq!(threshold(0.0), 0);
+        assert_eq!(threshold(1.0), u64::MAX);
+        assert_eq!(threshold(0.5), 1 << 62);
+        let ids = (0..1000).map(|_| random::<16>());
+        let sampled = ids.filter(|id| part(id) < threshold(0.5)).count();
+        assert!((350..650).contains(&sampled), "{sampled}");
+    }
+}

@@ -241,3 +241,18 @@ fn the_wrapped_program_cannot_read_our_environment() {
     let said = said.unwrap_or_default();
     assert!(said.contains("Permission denied"), "{said}");
 }
+
+/// A variable with one underscore is the probable cause of a setting that is missing.
+#[test]
+fn a_variable_that_is_not_read_is_named_where_a_setting_is_missing() {
+    let output = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .arg("run")
+        .env_clear()
+        .env("RAINCHECK_UPSTREAM_URL", "http://127.0.0.1:1/mcp")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("write RAINCHECK_UPSTREAM__URL"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}

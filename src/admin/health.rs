@@ -22,7 +22,7 @@ pub struct Health {
     needs_keys: bool,
     facts: Mutex<Facts>,
     /// A weak reference, because probes are answered even after the drain, and must not keep the program alive.
-    program: Weak<Upstream>,
+    program: Mutex<Weak<Upstream>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,16 +70,14 @@ impl Health {
             ready_needs_store,
             needs_keys: false,
             facts: Mutex::default(),
-            program: Weak::new(),
+            program: Mutex::default(),
         }
     }
 
     /// Also makes the process not ready while the server's program cannot be run, because raincheck starts that program.
     /// A server elsewhere that goes away later has a probe of its own.
-    #[must_use]
-    pub fn in_front_of(mut self, upstream: &Arc<Upstream>) -> Self {
-        self.program = Arc::downgrade(upstream);
-        self
+    pub fn in_front_of(&self, upstream: &Arc<Upstream>) {
+        *self.program.lock() = Arc::downgrade(upstream);
     }
 
     /// Also makes the process not ready until the keys of all issuers of tokens were fetched: before that, no client gets in.
@@ -112,7 +110,7 @@ impl Health {
     }
 
     pub fn readiness(&self) -> Readiness {
-        let program = self.program.upgrade();
+        let program = self.program.lock().upgrade();
         self.readiness_of(!program.is_some_and(|upstream| upstream.cannot_run()))
     }
 

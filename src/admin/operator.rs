@@ -13,6 +13,7 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tracing::info;
 
 use super::body::read;
@@ -28,8 +29,8 @@ use super::tasks::{NotDone, OperatorTasks};
 use super::token::Token;
 use crate::runner::Runner;
 use crate::task::id::TaskId;
-use crate::telemetry::log;
 use crate::telemetry::metrics::METRICS;
+use crate::telemetry::{log, waiting};
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -62,7 +63,7 @@ pub async fn bind(
     settings: OperatorSettings,
     health: Arc<Health>,
     drain: Drain,
-    runner: Arc<Runner>,
+    runner: watch::Receiver<Arc<Runner>>,
 ) -> io::Result<Listener> {
     let operator = Operator {
         health,
@@ -167,6 +168,7 @@ impl Operator {
     fn metrics(&self) -> Response<AdminBody> {
         let is_ready = self.health.readiness().ready;
         METRICS.process.ready.set(is_ready.into());
+        waiting::measure();
         let mut response = Response::new(whole(METRICS.render()));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));

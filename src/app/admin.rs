@@ -1,21 +1,24 @@
 //! The listeners for orchestrators and operators, and the health that they report.
 
-use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::error::AppError;
 use super::reload::Reload;
+use super::{auth, seal_keys};
 use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
 use crate::admin::operator::OperatorSettings;
 use crate::admin::token::Token;
 use crate::admin::{Listener, operator, probes};
 use crate::config::{Config, Secret};
+use crate::downstream::Proxy;
 use crate::runner::Runner;
 use crate::store::StoreHealth;
 use crate::telemetry::repeats::tell_what_was_left_out;
@@ -28,6 +31,8 @@ const STORE_HEALTH: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Admin {
     pub(super) health: Arc<Health>,
+    /// The runner whose tasks operators see.
+    runner: watch::Sender<Arc<Runner>>,
     listeners: Listeners,
 }
 
@@ -41,15 +46,15 @@ pub(super) struct Listeners {
 impl Admin {
     pub(super) async fn bind(
         config: &Config,
-        upstream: &Arc<Upstream>,
+        proxy: &Arc<Proxy>,
         drain: &Drain,
-        runner: &Arc<Runner>,
         reload: &Reload,
-        asks: bool,
     ) -> Result<Self, AppError> {
-        let health = Health::new(config.admin.ready_needs_store).in_front_of(upstream);
-        let health = Arc::new(health.behind_keys(asks));
+        let health = Health::new(config.admin.ready_needs_store);
+        let health = Arc::new(health.behind_keys(proxy.auth.is_some()));
+        health.in_front_of(&proxy.upstream);
         limits::begin();
+        let runner = watch::Sender::new(Arc::clone(&proxy.runner));
         let mut listeners = Listeners::default();
         if let Some(address) = config.admin.probes {
             let token = config.drain.token.as_ref().map(token);
@@ -66,48 +71,84 @@ impl Admin {
                 reload: Arc::new(reload.clone()),
             };
             let (health, drain) = (Arc::clone(&health), drain.clone());
-            let bound = operator::bind(settings, health, drain, Arc::clone(runner)).await;
+            let bound = operator::bind(settings, health, drain, runner.subscribe()).await;
             listeners.operators = Some(bound.map_err(not_bound("admin.listen", address))?);
         }
-        Ok(Self { health, listeners })
+        Ok(Self {
+            health,
+            runner,
+            listeners,
+        })
     }
 
-    /// Keeps the health true, and the log short. The store was reached when this is called.
-    pub(super) fn watch(
+    /// From now on these parts serve.
+    pub(super) fn serve_over(&self, proxy: &Arc<Proxy>) {
+        self.health.in_front_of(&proxy.upstream);
+        self.runner.send_replace(Arc::clone(&proxy.runner));
+    }
+
+    /// Asks the server until it answers, and keeps the log short.
+    pub(super) fn watch_server(&self, upstream: Arc<Upstream>) -> impl Future<Output = ()> + use<> {
+        let health = Arc::clone(&self.health);
+        let is_asked = self.listeners.probes.is_some() || self.listeners.operators.is_some();
+        let server = async move {
+            // Without a listener the health has no reader, so no request goes to the server. With one, the server
+            // is asked until it has answered once. Later failures are its own probes' matter.
+            if is_asked {
+                health.watch_upstream(&upstream).await;
+            }
+        };
+        async {
+            tokio::join!(server, tell_what_was_left_out());
+        }
+    }
+
+    /// Keeps what the process knows of the store and of the issuers of tokens, until `stop`.
+    pub(super) fn keep(
         &self,
-        upstream: Arc<Upstream>,
-        runner: &Runner,
-    ) -> impl Future<Output = ()> + use<> {
+        config: &Config,
+        proxy: &Proxy,
+        services: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        let keys = auth::keep_keys(proxy.auth.clone(), Arc::clone(&self.health));
+        let comparing = seal_keys::tell_if_unequal(proxy.kv.clone(), config.store.clone());
+        let store = self.watch_store(&proxy.runner);
+        let jobs = async { tokio::join!(keys, comparing, store) };
+        services.spawn(stop.clone().run_until_cancelled_owned(jobs));
+    }
+
+    /// The same without a store, until `stop`.
+    pub(super) fn miss_store(
+        &self,
+        proxy: &Proxy,
+        services: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        self.health.store_is(Some(Degraded::Away));
+        let keys = auth::keep_keys(proxy.auth.clone(), Arc::clone(&self.health));
+        services.spawn(stop.clone().run_until_cancelled_owned(keys));
+    }
+
+    fn watch_store(&self, runner: &Runner) -> impl Future<Output = ()> + use<> {
         let mut answers = runner.store_answers();
         let ledger = runner.ledger().clone();
         let health = Arc::clone(&self.health);
-        let is_asked = self.listeners.probes.is_some() || self.listeners.operators.is_some();
         async move {
-            let store = async {
-                loop {
-                    let away = !*answers.borrow_and_update();
-                    let may_evict = ledger.store().health() != StoreHealth::Good;
-                    health.store_is(match (away, may_evict) {
-                        (true, _) => Some(Degraded::Away),
-                        (false, true) => Some(Degraded::MayEvict),
-                        (false, false) => None,
-                    });
-                    polls::expire(ledger.now_ms());
-                    // An outage is told at once; what the store found out by itself, a little later.
-                    if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
-                        return;
-                    }
+            loop {
+                let away = !*answers.borrow_and_update();
+                let may_evict = ledger.store().health() != StoreHealth::Good;
+                health.store_is(match (away, may_evict) {
+                    (true, _) => Some(Degraded::Away),
+                    (false, true) => Some(Degraded::MayEvict),
+                    (false, false) => None,
+                });
+                polls::expire(ledger.now_ms());
+                // An outage is told at once; what the store found out by itself, a little later.
+                if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
+                    return;
                 }
-            };
-            let server = async {
-                // Without a listener the health has no reader, so no request goes to the server. With one, the server
-                // is asked until it has answered once. Later failures are its own probes' matter.
-                if is_asked {
-                    health.watch_upstream(&upstream).await;
-                }
-                pending::<()>().await;
-            };
-            tokio::join!(store, server, tell_what_was_left_out());
+            }
         }
     }
 

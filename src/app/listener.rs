@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{AppError, line};
 use crate::config;
-use crate::downstream::Proxy;
-use crate::downstream::server::{self, ConnectionLimits, Server};
+use crate::downstream::server::{self, ConnectionLimits, Served, Server};
 use crate::downstream::stdio::Lines;
 use crate::tls::{self, kept::Kept};
 
@@ -23,31 +23,47 @@ pub(super) enum ListenerKind {
 impl ListenerKind {
     pub(super) async fn serve(
         self,
-        proxy: Arc<Proxy>,
+        served: watch::Receiver<Served>,
         close: CancellationToken,
         stop: CancellationToken,
         grace: Duration,
     ) {
         match self {
-            Self::Http(server) => server.serve(proxy, close, stop, grace).await,
-            Self::Stdio(lines) => lines.serve(proxy, close, stop, grace).await,
+            Self::Http(server) => server.serve(served, close, stop, grace).await,
+            Self::Stdio(lines) => {
+                let proxy = Arc::clone(&served.borrow().proxy);
+                lines.serve(proxy, close, stop, grace).await;
+            }
         }
     }
 }
 
-/// A bound listener, the limits of its connections, and its TLS configuration. Both can be changed.
-type Bound = (
-    ListenerKind,
-    Option<Arc<ConnectionLimits>>,
-    Option<Arc<Kept<ServerConfig>>>,
-);
+/// A bound listener.
+pub(super) struct Bound {
+    pub(super) server: Server,
+    pub(super) reloaded: ReloadedListener,
+}
+
+/// What a reload changes of the listener: the limits of its connections, and its TLS configuration. The one client on
+/// standard input has neither.
+#[derive(Default)]
+pub(super) struct ReloadedListener {
+    pub(super) limits: Option<Arc<ConnectionLimits>>,
+    pub(super) tls: Option<Arc<Kept<ServerConfig>>>,
+}
+
+impl std::fmt::Debug for ReloadedListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReloadedListener")
+    }
+}
 
 /// Binds the HTTP listener.
-pub(super) async fn bind(config: &config::Config) -> Result<Bound, AppError> {
+pub(super) fn bind(config: &config::Config) -> Result<Bound, AppError> {
     let listen = &config.listen;
     let limits = ConnectionLimits::new(config.limits.connections, config.limits.header_timeout);
     let tls = tls_files(config).map(tls::server).transpose();
-    let tls = tls.map_err(line)?;
+    let tls = tls.map_err(|error| AppError(format!("listen.tls: {}", line(error))))?;
     let settings = server::Settings {
         limits: Arc::clone(&limits),
         h2c: listen.h2c,
@@ -60,7 +76,11 @@ pub(super) async fn bind(config: &config::Config) -> Result<Bound, AppError> {
             listen.address
         ))
     })?;
-    Ok((ListenerKind::Http(server), Some(limits), tls))
+    let reloaded = ReloadedListener {
+        limits: Some(limits),
+        tls,
+    };
+    Ok(Bound { server, reloaded })
 }
 
 /// The files for TLS of the HTTP listener. `None`: it speaks no TLS.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tracing::{error, info};
 
+use super::error::{AppError, line};
 use super::live::LiveParts;
 use crate::admin::operator::Reloads;
 use crate::auth::authenticator::Authenticator;
@@ -34,10 +35,17 @@ pub struct Reload(Arc<Reloadable>);
 struct Reloadable {
     /// The settings that the process runs on.
     running: Mutex<Arc<Config>>,
-    parts: LiveParts,
-    files: ReloadedFiles,
+    /// What gets the new settings. Other parts come in their place once, if the store was not there at the start.
+    reloaded: Mutex<Arc<Reloaded>>,
     /// One reload at a time.
     turn: Semaphore,
+}
+
+/// What gets new settings.
+#[derive(Debug)]
+pub(super) struct Reloaded {
+    pub(super) parts: LiveParts,
+    pub(super) files: ReloadedFiles,
 }
 
 /// The values that are made from files, beside the settings.
@@ -57,13 +65,29 @@ struct Prepared {
 }
 
 impl Reload {
-    pub(super) fn new(config: &Config, parts: LiveParts, files: ReloadedFiles) -> Self {
+    pub(super) fn new(config: &Config, reloaded: Reloaded) -> Self {
         Self(Arc::new(Reloadable {
             running: Mutex::new(Arc::new(config.clone())),
-            parts,
-            files,
+            reloaded: Mutex::new(Arc::new(reloaded)),
             turn: Semaphore::new(1),
         }))
+    }
+
+    /// The settings that the process runs on.
+    pub(super) fn running(&self) -> Arc<Config> {
+        Arc::clone(&self.0.running.lock())
+    }
+
+    /// Builds other parts from the settings that count now, and gives them the reloads from now on. No reload happens in
+    /// between.
+    pub(super) async fn replace_parts<T>(
+        &self,
+        build: impl FnOnce(&Config) -> Result<(T, Reloaded), AppError>,
+    ) -> Result<T, AppError> {
+        let _turn = self.0.turn.acquire().await.map_err(line)?;
+        let (built, reloaded) = build(&self.running())?;
+        *self.0.reloaded.lock() = Arc::new(reloaded);
+        Ok(built)
     }
 
     /// Reloads everything, and logs each change. `Err`: something has a mistake, and nothing was changed.
@@ -81,7 +105,8 @@ impl Reload {
 impl Reloadable {
     fn reload(&self) -> Result<Value, String> {
         let running = Arc::clone(&self.running.lock());
-        let next = self.prepare(&running)?;
+        let reloaded = Arc::clone(&self.reloaded.lock());
+        let next = reloaded.prepare(&running)?;
         let changes = running.changes(&next.config);
         let (live, mut after_restart): (Vec<Change>, Vec<Change>) =
             changes.into_iter().partition(Change::is_live);
@@ -90,10 +115,10 @@ impl Reloadable {
             log::set_filter(&next.config.telemetry.log)?;
         }
         // From here on nothing fails.
-        let outgrown = self.parts.apply(&next.config);
+        let outgrown = reloaded.parts.apply(&next.config);
         after_restart.extend(outgrown);
-        let files = self.replace_files(&next);
-        if let (Some(auth), Some(tokens)) = (&self.files.auth, next.tokens) {
+        let files = reloaded.replace_files(&next);
+        if let (Some(auth), Some(tokens)) = (&reloaded.files.auth, next.tokens) {
             auth.replace_tokens(tokens);
         }
         warnings::log(&next.config);
@@ -109,7 +134,9 @@ impl Reloadable {
             "after_restart": after_restart.iter().map(|it| &it.setting).collect::<Vec<_>>(),
         }))
     }
+}
 
+impl Reloaded {
     /// Reads and checks everything. A mistake is an error in the log and no warning: of warnings that repeat only some are
     /// written, and who sends SIGHUP has nothing but the log.
     fn prepare(&self, running: &Config) -> Result<Prepared, String> {

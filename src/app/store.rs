@@ -12,30 +12,91 @@ use super::slots;
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, Seal, SealKey, Secret};
 use crate::runner::learned::memory::{self as learned, LearnedTool};
-use crate::store::Store;
+use crate::store::absent::Absent;
 use crate::store::embedded::{Embedded, FileState, seal_key};
 use crate::store::kv::{Kind, Name};
 use crate::store::memory::Memory;
-use crate::store::redis::{Namespace, Redis, RedisOptions, RedisTls, Wait};
+use crate::store::redis::{
+    Moved, Namespace, Redis, RedisOpenError, RedisOptions, RedisTls, Wait, move_namespace,
+};
 use crate::store::seal::{Sealer, fingerprint};
 use crate::store::sealed::Sealed;
+use crate::store::{Store, StoreError};
 
-/// Opens the store. What goes into it is sealed if the operator asked for that.
+/// Why the store is not open.
+#[derive(Debug)]
+pub(super) enum NotOpen {
+    /// The store does not answer yet, or is not ready itself: it may open later.
+    Away(AppError),
+    /// The settings or the store must change first.
+    Refused(AppError),
+}
+
+impl From<AppError> for NotOpen {
+    fn from(error: AppError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<RedisOpenError> for NotOpen {
+    fn from(error: RedisOpenError) -> Self {
+        if error.is_away() {
+            Self::Away(line(error))
+        } else {
+            Self::Refused(line(error))
+        }
+    }
+}
+
+impl From<StoreError> for NotOpen {
+    fn from(error: StoreError) -> Self {
+        // A store that has just opened, and answers no more.
+        if error.kind() == "away" {
+            Self::Away(line(error))
+        } else {
+            Self::Refused(line(error))
+        }
+    }
+}
+
+/// Opens the store, and reads the key under which it knows callers. What goes into the store is sealed if the operator
+/// asked for that.
 pub(super) async fn open(
     config: &Config,
     services: &TaskTracker,
     stop: &CancellationToken,
-) -> Result<Opened, AppError> {
+) -> Result<(Opened, [u8; 32]), NotOpen> {
     let opened = open_clear(config, services, stop).await?;
+    let opened = sealed(config, opened).await?;
+    let key = opened.store.caller_key().await?;
+    Ok((opened, key))
+}
+
+/// A store that is never there, and a key for callers that no other process knows: no task is made with it.
+pub(super) fn absent(config: &Config) -> Result<(Opened, [u8; 32]), AppError> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|error| AppError(format!("no random bytes: {error}")))?;
+    let opened = Opened {
+        store: Arc::new(Absent),
+        clock: Arc::new(System),
+        shared_clock: None,
+        exclusive: false,
+        embedded: None,
+        sealer: configured_sealer(config, ""),
+    };
+    Ok((opened, key))
+}
+
+async fn sealed(config: &Config, opened: Opened) -> Result<Opened, NotOpen> {
     if opened.exclusive && opened.embedded.is_none() {
         // What is in memory is nowhere else.
         return Ok(opened);
     }
     let (store, sealer) = (Arc::clone(&opened.store), opened.sealer.clone());
     let sealed = match (config.store.seal, sealer) {
-        (Seal::Payloads, Some(sealer)) => Sealed::sealing(store, sealer, opened.clock.now_ms())
-            .await
-            .map_err(line)?,
+        (Seal::Payloads, Some(sealer)) => {
+            Sealed::sealing(store, sealer, opened.clock.now_ms()).await?
+        }
         (Seal::Payloads | Seal::Off, sealer) => Sealed::reading(store, sealer),
     };
     Ok(Opened {
@@ -48,7 +109,7 @@ async fn open_clear(
     config: &Config,
     services: &TaskTracker,
     stop: &CancellationToken,
-) -> Result<Opened, AppError> {
+) -> Result<Opened, NotOpen> {
     let system: Arc<dyn Clock> = Arc::new(System);
     match &config.store.location {
         Location::Memory => Ok(in_memory(system)),
@@ -69,12 +130,8 @@ async fn open_clear(
         Location::Redis { url, namespace } => {
             let options = options(config, url, namespace)?;
             let sealed_for = options.namespace.to_string();
-            let store = Redis::open(&options, services, stop).await.map_err(line)?;
-            let now_ms = store
-                .beat(None, config.replica.lease)
-                .await
-                .map_err(line)?
-                .now_ms;
+            let store = Redis::open(&options, services, stop).await?;
+            let now_ms = store.beat(None, config.replica.lease).await?.now_ms;
             let clock = Arc::new(Anchored::at(now_ms));
             Ok(Opened {
                 store: Arc::new(store),
@@ -168,12 +225,44 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
         }
     };
     let looked = tokio::time::timeout(CHECK_TIMEOUT, checking).await;
-    looked.unwrap_or_else(|_elapsed| {
-        Err(AppError(format!(
-            "no answer within {} s",
-            CHECK_TIMEOUT.as_secs()
-        )))
+    looked.unwrap_or_else(|_elapsed| Err(no_answer()))
+}
+
+/// What became of a store that was to be moved to the server of these settings.
+#[derive(Debug)]
+pub enum StoreMoved {
+    /// The store remembers no server.
+    Nameless,
+    Unused,
+    Already,
+    Done {
+        from: String,
+    },
+    Alive {
+        from: String,
+        replicas: Vec<String>,
+    },
+}
+
+/// Lets the namespace in Redis serve the server of these settings.
+pub async fn move_store(config: &Config, by_force: bool) -> Result<StoreMoved, AppError> {
+    let Location::Redis { url, namespace } = &config.store.location else {
+        return Ok(StoreMoved::Nameless);
+    };
+    let options = options(config, url, namespace)?;
+    let moving = move_namespace(&options, by_force);
+    let moved = tokio::time::timeout(CHECK_TIMEOUT, moving).await;
+    let moved = moved.map_err(|_elapsed| no_answer())?;
+    Ok(match moved.map_err(line)? {
+        Moved::Unused => StoreMoved::Unused,
+        Moved::Already => StoreMoved::Already,
+        Moved::Done { from } => StoreMoved::Done { from },
+        Moved::Alive { from, replicas } => StoreMoved::Alive { from, replicas },
     })
+}
+
+fn no_answer() -> AppError {
+    AppError(format!("no answer within {} s", CHECK_TIMEOUT.as_secs()))
 }
 
 fn others(config: &Config, theirs: Option<&[u8]>) -> OtherReplicas {

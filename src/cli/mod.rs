@@ -26,6 +26,7 @@ mod progress_bar;
 mod run;
 mod sighup;
 mod stdio;
+mod store;
 mod table;
 mod wrap;
 
@@ -59,6 +60,8 @@ enum Command {
     Health(operate::HealthArgs),
     /// Print settings: all of them with their meaning, or those that count here
     Config(ConfigArgs),
+    /// Change what a store remembers
+    Store(StoreArgs),
     /// Print the completions of a shell
     Completions { shell: Shell },
     /// Write the manual pages into a directory
@@ -103,6 +106,28 @@ enum ConfigWhat {
     Schema,
     /// The settings that count here, from file, environment and flags, as JSON without secrets
     Show(Box<ServeArgs>),
+}
+
+#[derive(Debug, Args)]
+struct StoreArgs {
+    #[command(subcommand)]
+    what: StoreWhat,
+}
+
+#[derive(Debug, Subcommand)]
+enum StoreWhat {
+    /// The server has another address now: let its namespace in Redis serve the server of these settings
+    Move(Box<MoveArgs>),
+}
+
+#[derive(Debug, Args)]
+struct MoveArgs {
+    #[arg(long, help = "Also while replicas in front of the old address live")]
+    force: bool,
+    #[arg(long, help = "JSON for scripts, in place of a sentence")]
+    json: bool,
+    #[command(flatten)]
+    settings: ServeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -293,6 +318,12 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Call(args) => call::call(*args),
         Command::Tasks(args) => operate::tasks(&args),
         Command::Health(args) => operate::health(&args),
+        Command::Store(args) => {
+            let StoreWhat::Move(args) = args.what;
+            let config = args.settings.load()?;
+            log(&config.telemetry)?;
+            store::move_to(&config, args.force, args.json)
+        }
         Command::Config(args) => {
             match args.what {
                 ConfigWhat::Example => config::example(),

@@ -44,7 +44,8 @@ pub(super) fn run(config: Config) -> Result<ExitCode, CommandFailure> {
         tokio::pin!(serving);
         let hung_up = sighup.handle(&reload);
         let signal = tokio::select! {
-            () = &mut serving => {
+            served = &mut serving => {
+                served.map_err(|e| CommandFailure::runtime(e.to_string()))?;
                 info!("drained");
                 return Ok(ExitCode::SUCCESS);
             }
@@ -54,7 +55,10 @@ pub(super) fn run(config: Config) -> Result<ExitCode, CommandFailure> {
         info!(signal, "draining; the same signal again stops at once");
         shutdown.cancel();
         tokio::select! {
-            () = &mut serving => info!("drained"),
+            served = &mut serving => {
+                served.map_err(|e| CommandFailure::runtime(e.to_string()))?;
+                info!("drained");
+            }
             signal = stop.asked() => {
                 return Err(CommandFailure::runtime(format!("stopped by a second {signal}, not drained")));
             }

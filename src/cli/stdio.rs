@@ -34,13 +34,13 @@ pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {
         let serving = app.serve(shutdown.clone());
         tokio::pin!(serving);
         tokio::select! {
-            () = &mut serving => return Ok(()),
+            served = &mut serving => return served.map_err(|e| CommandFailure::runtime(e.to_string())),
             () = ended.cancelled() => info!("the client has closed its side"),
             signal = stop.asked() => info!(signal, "draining"),
         }
         shutdown.cancel();
         tokio::select! {
-            () = &mut serving => {}
+            _served = &mut serving => {}
             signal = stop.asked() => info!(signal, "not drained"),
         }
         Ok(())

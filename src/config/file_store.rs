@@ -25,6 +25,8 @@ pub(super) struct Store {
     #[serde(deserialize_with = "scalar")]
     pub(super) allow_eviction: bool,
     #[serde(deserialize_with = "scalar")]
+    pub(super) required_at_start: bool,
+    #[serde(deserialize_with = "scalar")]
     pub(super) seal: Seal,
     #[serde(deserialize_with = "optional")]
     pub(super) seal_key: Option<Secret>,
@@ -52,6 +54,7 @@ impl Default for Store {
             read_patience: Duration::from_secs(5),
             create_patience: Duration::from_secs(2),
             allow_eviction: false,
+            required_at_start: true,
             seal: Seal::Off,
             seal_key: None,
             seal_key_file: None,

@@ -11,11 +11,13 @@ use super::file::File;
 use super::fingerprints::fingerprints;
 use super::host::Host;
 use super::layer::Layer;
-use super::problem::{ConfigError, ENVIRONMENT, ENVIRONMENT_PREFIX, FLAG_KEYS, FLAGS, explain};
+use super::problem::{
+    ConfigError, ENVIRONMENT, ENVIRONMENT_PREFIX, FLAG_KEYS, FLAGS, Problem, explain,
+};
 use super::secret::Secret;
 use super::settings::Config;
 pub use super::source::{Flags, Source};
-use super::{rules_file, secret_files, show};
+use super::{ignored, rules_file, secret_files, show};
 
 /// Loads the settings again.
 pub fn reload(source: &Source) -> Result<Config, ConfigError> {
@@ -36,12 +38,23 @@ pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, C
     secret_files::read(&mut file).map_err(|problem| problem.located(&figment))?;
     let host = Host::new(environment);
     let checked = Config::check(file, &host, environment, flags.for_one_client);
-    let mut config = checked.map_err(|problem| problem.located(&figment))?;
+    let refused = |problem: Problem| with_ignored(&problem.located(&figment), environment);
+    let mut config = checked.map_err(refused)?;
     let written = written(flags, environment)?;
     config.shown = Arc::new(show::without_secrets(written.clone()));
     config.fingerprints = Arc::new(fingerprints(&written));
     config.source = Source::new(flags);
     Ok(config)
+}
+
+/// Also names the variables that look like settings and are not read, because the cause is probably there.
+fn with_ignored(error: &ConfigError, environment: &[(String, String)]) -> ConfigError {
+    let ignored = ignored::variables(environment);
+    let ignored = ignored
+        .iter()
+        .filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX));
+    let told = ignored.map(|(name, why)| format!("; {name}: {why}"));
+    ConfigError::new(format!("{error}{}", told.collect::<String>()))
 }
 
 /// All settings as they were written, or else their defaults, without secrets. Nothing is checked but the keys.

@@ -249,6 +249,8 @@ pub struct StoreSettings {
     /// How long a task's creation waits for a store that is away.
     pub create_patience: Duration,
     pub allow_eviction: bool,
+    /// Whether raincheck ends if the store is not there at the start.
+    pub required_at_start: bool,
     pub seal: Seal,
     /// The key that seals. A file has a key of its own beside it, which counts if there is none here.
     pub seal_key: Option<SealKey>,

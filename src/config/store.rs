@@ -13,41 +13,11 @@ pub(super) fn store(
     file: file_store::Store,
     usual: impl FnOnce() -> Option<Location>,
 ) -> Result<StoreSettings, Problem> {
-    let refused = |text: &str| Problem::new("store.url", text);
     let over_tls = file
         .url
         .as_ref()
         .is_some_and(|url| url.expose().starts_with("rediss"));
-    let location = match file.url {
-        None => usual().ok_or_else(|| {
-            refused(
-                "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
-                 set); write --store redb:/path/to/file",
-            )
-        })?,
-        Some(url) => match url.expose().split_once(':') {
-            Some(("memory", "")) => Location::Memory,
-            Some(("redb", path)) if path.starts_with('~') => {
-                return Err(refused(
-                    "no shell makes a folder of \"~\" there; write the whole path",
-                ));
-            }
-            Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
-            Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
-            Some((scheme, rest)) if is_redis(scheme) && rest.starts_with("//") => Location::Redis {
-                namespace: namespace(file.namespace)?,
-                url,
-            },
-            // The text is not quoted: it may hold a password.
-            _ => {
-                return Err(refused(
-                    "not a known store; write \"redb:PATH\", \"redis://HOST\", \"rediss://HOST\", \
-                     \"redis+unix:///PATH\", \"redis-sentinel://HOST,HOST/NAME\", \
-                     \"redis-cluster://HOST,HOST\" or \"memory:\"",
-                ));
-            }
-        },
-    };
+    let location = location(file.url, file.namespace, usual)?;
     positive("store.read_patience", file.read_patience)?;
     positive("store.create_patience", file.create_patience)?;
     let tls = StoreTls {
@@ -80,6 +50,7 @@ pub(super) fn store(
         read_patience: file.read_patience,
         create_patience: file.create_patience,
         allow_eviction: file.allow_eviction,
+        required_at_start: file.required_at_start,
         seal: file.seal,
         seal_key: key,
         seal_key_previous: seal_key("store.seal_key_previous", file.seal_key_previous)?,
@@ -106,6 +77,45 @@ fn seal_key(key: &str, text: Option<Secret>) -> Result<Option<SealKey>, Problem>
     let refused = "is not a key; write 64 hex digits, as `openssl rand -hex 32` makes them";
     let read = SealKey::from_hex(text.expose());
     read.map(Some).ok_or_else(|| Problem::new(key, refused))
+}
+
+/// Where tasks live. `usual` is the location if there is no URL.
+fn location(
+    url: Option<Secret>,
+    name: Option<String>,
+    usual: impl FnOnce() -> Option<Location>,
+) -> Result<Location, Problem> {
+    let refused = |text: &str| Problem::new("store.url", text);
+    match url {
+        None => usual().ok_or_else(|| {
+            refused(
+                "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
+                 set); write --store redb:/path/to/file",
+            )
+        }),
+        Some(url) => Ok(match url.expose().split_once(':') {
+            Some(("memory", "")) => Location::Memory,
+            Some(("redb", path)) if path.starts_with('~') => {
+                return Err(refused(
+                    "no shell makes a folder of \"~\" there; write the whole path",
+                ));
+            }
+            Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
+            Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
+            Some((scheme, rest)) if is_redis(scheme) && rest.starts_with("//") => Location::Redis {
+                namespace: namespace(name)?,
+                url,
+            },
+            // The text is not quoted: it may hold a password.
+            _ => {
+                return Err(refused(
+                    "not a known store; write \"redb:PATH\", \"redis://HOST\", \"rediss://HOST\", \
+                     \"redis+unix:///PATH\", \"redis-sentinel://HOST,HOST/NAME\", \
+                     \"redis-cluster://HOST,HOST\" or \"memory:\"",
+                ));
+            }
+        }),
+    }
 }
 
 /// The keys in config.example.toml.

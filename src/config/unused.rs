@@ -32,7 +32,7 @@ pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
 
 type Checked = (&'static str, bool, &'static str);
 
-fn of_store(store: &Store) -> [Checked; 6] {
+fn of_store(store: &Store) -> [Checked; 7] {
     let url = store.url.as_ref().map_or("", |url| url.expose());
     let elsewhere = !url.starts_with("redis");
     let in_memory = url == "memory:";
@@ -64,6 +64,11 @@ fn of_store(store: &Store) -> [Checked; 6] {
             "store.allow_eviction",
             elsewhere && store.allow_eviction,
             "has an effect only if store.url is a Redis",
+        ),
+        (
+            "store.required_at_start",
+            elsewhere && !store.required_at_start,
+            "has an effect only if store.url is a Redis: a file opens at the start or never",
         ),
         (
             "store.wait_timeout",

@@ -14,6 +14,7 @@ use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -78,6 +79,14 @@ impl std::fmt::Debug for Settings {
     }
 }
 
+/// What serves the connections that are accepted from now on.
+#[derive(Debug, Clone)]
+pub struct Served {
+    pub proxy: Arc<Proxy>,
+    /// Cancelled when these connections take no new request.
+    pub stop: CancellationToken,
+}
+
 /// A listener that is bound and not served yet.
 #[derive(Debug)]
 pub struct Server {
@@ -100,11 +109,11 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Accepts until `close`; serves what was accepted until `stop`, when no new request is taken
-    /// on it and this returns with the last connection, at most `grace` later.
+    /// Accepts until `close`; serves what was accepted until `stop`, and until the `stop` of what serves it, when no new
+    /// request is taken on it. Returns with the last connection, at most `grace` after `stop`.
     pub async fn serve(
         self,
-        proxy: Arc<Proxy>,
+        served: watch::Receiver<Served>,
         close: CancellationToken,
         stop: CancellationToken,
         grace: Duration,
@@ -122,11 +131,12 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
+                    let Served { proxy, stop } = served.borrow().clone();
                     let connection = Connection {
-                        proxy: Arc::clone(&proxy),
+                        proxy,
                         peer,
                         settings: self.settings.clone(),
-                        stop: stop.clone(),
+                        stop,
                         streams: self.connections.clone(),
                     };
                     self.connections.spawn(async move {

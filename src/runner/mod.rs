@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
 use tokio::sync::TryAcquireError;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::mcp::error::Reason;
 use crate::resizable::ResizablePermit;
@@ -91,6 +91,30 @@ impl Runner {
     /// Starts the jobs that run for as long as the process: the follower of the change log, and the sweeper.
     /// Call it once, before the first call of a client.
     pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.follow_changes();
+        self.first_sweep().await?;
+        self.keep_living();
+        Ok(())
+    }
+
+    /// Starts the same jobs. If the store does not answer, its outage begins with the process: what the first sweep
+    /// would find is found by the first sweep after it.
+    pub async fn start_without_store(self: &Arc<Self>) {
+        self.follow_changes();
+        if let Err(error) = self.first_sweep().await {
+            warn!(%error, "the store does not answer; no call becomes a task until it answers");
+            self.has_no_store();
+            self.contact_broke();
+        }
+        self.keep_living();
+    }
+
+    /// Notes that the store does not answer. Without [`Self::start`] this stays so.
+    pub fn has_no_store(&self) {
+        self.store_answers.send_replace(false);
+    }
+
+    fn follow_changes(self: &Arc<Self>) {
         let changes = self.ledger.changes();
         let follower = Arc::clone(self);
         self.services.spawn(async move {
@@ -99,14 +123,15 @@ impl Runner {
                 .run_until_cancelled(follower.watches.follow(changes))
                 .await;
         });
-        self.first_sweep().await?;
+    }
+
+    fn keep_living(self: &Arc<Self>) {
         let (heart, sweeper) = (Arc::clone(self), Arc::clone(self));
         self.services.spawn(Arc::clone(self).share_learned());
         self.services
             .spawn(async move { heart.beat_until_halted().await });
         self.services
             .spawn(async move { sweeper.sweep_until_halted().await });
-        Ok(())
     }
 
     /// Begins a call. The job runs until the call has ended, even if the client goes away.

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::lock::Mutex;
 use crate::store::{ChangeEvent, Changes};
 use crate::task::id::TaskId;
+use crate::telemetry::waiting;
 
 /// The pause before a record that changed and could not be read is read again.
 pub(super) const RELOAD: Duration = Duration::from_secs(1);
@@ -70,7 +71,10 @@ impl Watches {
     pub async fn follow(&self, mut changes: Changes) {
         loop {
             match changes.next().await {
-                ChangeEvent::Changed(change) => self.mark(change.id),
+                ChangeEvent::Changed(change) => {
+                    self.mark(change.id);
+                    waiting::changed(change.id, change.revision);
+                }
                 ChangeEvent::Missed => self.mark_all(),
                 ChangeEvent::Closed => return,
             }

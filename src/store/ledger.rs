@@ -188,6 +188,7 @@ impl Ledger {
             Commit::Done(revision) => {
                 hit(Point::CreateAfter);
                 telemetry::tasks::committed(None, &task);
+                telemetry::waiting::committed(&task, revision);
                 let version = Version {
                     revision,
                     nonce: write.nonce,
@@ -285,6 +286,7 @@ impl Ledger {
         match committed? {
             Commit::Done(revision) => {
                 telemetry::tasks::committed(Some(&loaded.task), &decided.task);
+                telemetry::waiting::committed(&decided.task, revision);
                 if decided.task.is_ended() && decided.task.log.is_none() {
                     let (caller, bytes) = (&decided.task.caller, write.record.len());
                     self.quotas

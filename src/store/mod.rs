@@ -12,6 +12,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 
+pub mod absent;
 mod compare_and_set;
 pub mod embedded;
 mod error;

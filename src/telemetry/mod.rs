@@ -14,3 +14,4 @@ mod seconds;
 pub mod tasks;
 mod tool;
 pub mod traces;
+pub mod waiting;

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use raincheck::store::redis::{Namespace, Redis, RedisOpenError, RedisOptions};
+use raincheck::store::redis::{
+    Moved, Namespace, Redis, RedisOpenError, RedisOptions, move_namespace,
+};
 use raincheck::store::{Store as _, StoreHealth};
+use raincheck::task::id::Incarnation;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -153,4 +156,50 @@ async fn open(options: &RedisOptions) -> Result<Arc<Redis>, RedisOpenError> {
     Redis::open(options, &TaskTracker::new(), &CancellationToken::new())
         .await
         .map(Arc::new)
+}
+
+/// A service moves with its tasks, once its replicas in front of the old address have stopped.
+#[tokio::test]
+async fn a_namespace_moves_with_its_service() {
+    let server = RedisServer::start();
+    let mut options = options(&server.url());
+    options.serves = Some("http://127.0.0.1:1/mcp".into());
+    let moved =
+        async |options: &RedisOptions, by_force| move_namespace(options, by_force).await.unwrap();
+    assert_eq!(moved(&options, false).await, Moved::Unused);
+    let store = open(&options).await.unwrap();
+    assert_eq!(moved(&options, false).await, Moved::Already);
+    let task = create_until(hour());
+    done(store.commit(&task).await.unwrap());
+    let owner = Incarnation::new("one");
+    store
+        .beat(Some(&owner), Duration::from_mins(1))
+        .await
+        .unwrap();
+
+    let from = options
+        .serves
+        .replace("http://localhost:1/mcp".into())
+        .unwrap();
+    let replicas = vec!["one".to_owned()];
+    let alive = Moved::Alive {
+        from: from.clone(),
+        replicas,
+    };
+    assert_eq!(moved(&options, false).await, alive);
+    let refused = open(&options).await.unwrap_err().to_string();
+    assert!(refused.contains("raincheck store move"), "{refused}");
+    // Its lease has ended.
+    store.beat(Some(&owner), Duration::ZERO).await.unwrap();
+    assert_eq!(moved(&options, false).await, Moved::Done { from });
+    assert_eq!(moved(&options, false).await, Moved::Already);
+    let store = open(&options).await.unwrap();
+    assert!(store.load(task.id).await.unwrap().is_some());
+
+    store
+        .beat(Some(&owner), Duration::from_mins(1))
+        .await
+        .unwrap();
+    let from = options.serves.replace("http://[::1]:1/mcp".into()).unwrap();
+    assert_eq!(moved(&options, true).await, Moved::Done { from });
 }

@@ -6,7 +6,9 @@ use hyper::StatusCode;
 use serde_json::json;
 
 use crate::redis_server::RedisServer;
-use crate::support::{Client, Config, Era, PATIENCE, Rig, eventually, in_both_eras};
+use crate::support::pair::Pair;
+use crate::support::session::accept;
+use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually, in_both_eras};
 
 in_both_eras!(
     each_task_ends_with_a_line_and_is_counted,
@@ -269,4 +271,44 @@ async fn strangers_learn_nothing() {
         .send()
         .await;
     assert_eq!(nothing.status, 404);
+}
+
+/// The sum over replicas is the number of tasks that wait, whichever replica gets the answers.
+#[tokio::test]
+async fn tasks_that_wait_for_answers_are_counted_once() {
+    for era in [Era::Legacy, Era::Modern] {
+        let pair = Pair::with(era, "", with_operators).await;
+        let at = async |proxy: &Proxy| {
+            let page = Client::of(proxy.operators().await).page("/metrics").await;
+            let value = |name: &str| -> u32 {
+                let mut lines = page.body.lines();
+                let line = lines.find_map(|line| line.strip_prefix(name)).unwrap();
+                line.trim().parse().unwrap()
+            };
+            value("raincheck_tasks_waiting ")
+        };
+        let until = async |wanted: u32| {
+            eventually(PATIENCE, &format!("{wanted} tasks wait"), async || {
+                let sum = at(&pair.a).await + at(&pair.b).await;
+                if sum == wanted { Ok(()) } else { Err(sum) }
+            })
+            .await;
+        };
+        until(0).await;
+        let client = pair.at_a();
+        let first = client.call("ask", json!({})).await.into_task();
+        let other = client.call("ask", json!({})).await.into_task();
+        let asked = client.until(&first, "input_required").await;
+        client.until(&other, "input_required").await;
+        until(2).await;
+        let requests = asked["inputRequests"].as_object().unwrap();
+        let key = requests.keys().next().unwrap().clone();
+        let elsewhere = pair.at_b();
+        let answer = json!({(key): accept("ann")});
+        elsewhere.update(&first, answer).await.assert_acknowledged();
+        elsewhere.until(&first, "completed").await;
+        until(1).await;
+        elsewhere.cancel(&other).await;
+        until(0).await;
+    }
 }

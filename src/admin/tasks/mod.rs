@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::mcp::input;
 use crate::runner::{AnswerError, Runner};
@@ -75,13 +75,14 @@ impl From<StoreError> for NotDone {
 /// The tasks of the store, as operators reach them.
 #[derive(Debug)]
 pub(super) struct OperatorTasks {
-    runner: Arc<Runner>,
+    /// The runner of the parts that serve now.
+    runner: watch::Receiver<Arc<Runner>>,
     show_payloads: bool,
     lists: Semaphore,
 }
 
 impl OperatorTasks {
-    pub(super) fn new(runner: Arc<Runner>, show_payloads: bool) -> Self {
+    pub(super) fn new(runner: watch::Receiver<Arc<Runner>>, show_payloads: bool) -> Self {
         recent::keep();
         Self {
             runner,
@@ -123,7 +124,8 @@ impl OperatorTasks {
         let task = &loaded.task;
         let (mut request, mut result) = (None, None);
         if self.show_payloads {
-            let ledger = self.runner.ledger();
+            let runner = self.runner();
+            let ledger = runner.ledger();
             request = ledger.load_request(task.id).await?;
             result = ledger.load_kept(task).await?;
         }
@@ -132,7 +134,7 @@ impl OperatorTasks {
             result: text(result.as_ref()),
         });
         let now_ms = self.now_ms();
-        let usual = self.runner.learned().tool(&task.name);
+        let usual = self.runner().learned().tool(&task.name);
         let shown = Shown {
             now_ms,
             payloads,
@@ -146,7 +148,7 @@ impl OperatorTasks {
         let loaded = self.find(id).await?;
         let (id, caller) = (loaded.task.id, loaded.task.caller);
         let event = TaskEvent::Cancel { reason: None };
-        match self.runner.ledger().apply(&loaded, event).await {
+        match self.runner().ledger().apply(&loaded, event).await {
             // The owner sees the change and tells the server.
             Ok((cancelled, _)) => Ok((id, summary::line(&cancelled.task, self.now_ms()))),
             Err(NotApplied::Rejected(_, stands)) => {
@@ -155,7 +157,7 @@ impl OperatorTasks {
             }
             Err(NotApplied::Gone) => Err(NotDone::Unknown),
             Err(NotApplied::Store(error)) => {
-                self.runner.stop(id, &caller);
+                self.runner().stop(id, &caller);
                 Err(error.into())
             }
         }
@@ -168,7 +170,7 @@ impl OperatorTasks {
         check_answers(&loaded.task, &answers)?;
         let id = loaded.task.id;
         let answering = self
-            .runner
+            .runner()
             .answer(
                 loaded,
                 answers,
@@ -180,13 +182,17 @@ impl OperatorTasks {
             AnswerError::Gone => NotDone::Unknown,
             AnswerError::Store(error) => error.into(),
         })?;
-        let now = self.runner.ledger().load(id).await?;
+        let now = self.runner().ledger().load(id).await?;
         let now = now.ok_or(NotDone::Unknown)?;
         Ok((id, summary::line(&now.task, self.now_ms())))
     }
 
+    fn runner(&self) -> Arc<Runner> {
+        Arc::clone(&self.runner.borrow())
+    }
+
     fn now_ms(&self) -> u64 {
-        self.runner.ledger().now_ms()
+        self.runner().ledger().now_ms()
     }
 
     async fn find(&self, text: &str) -> Result<Loaded, NotDone> {
@@ -194,7 +200,7 @@ impl OperatorTasks {
             Some(id) => id,
             None => self.complete(text).await?,
         };
-        let found = self.runner.ledger().load(id).await?;
+        let found = self.runner().ledger().load(id).await?;
         found.ok_or(NotDone::Unknown)
     }
 
@@ -224,7 +230,8 @@ impl OperatorTasks {
 
     /// The ids of all open tasks, and whether there are more than were looked at.
     async fn open(&self) -> Result<(Vec<TaskId>, bool), NotDone> {
-        let store = self.runner.ledger().store();
+        let runner = self.runner();
+        let store = runner.ledger().store();
         let mut known: Vec<TaskId> = Vec::new();
         let mut is_partial = false;
         for look in 0..LOOKS {
@@ -252,7 +259,8 @@ impl OperatorTasks {
             ids.sort_unstable();
             ids.dedup();
         }
-        let ledger = self.runner.ledger();
+        let runner = self.runner();
+        let ledger = runner.ledger();
         let mut reading = stream::iter(ids)
             .map(|id| ledger.load(id))
             .buffer_unordered(READ_AT_ONCE);

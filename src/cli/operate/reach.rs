@@ -63,7 +63,12 @@ impl Reach {
         }
         let why = value.get("error").and_then(Value::as_str);
         let why = why.map_or_else(
-            || format!("{address} answered with HTTP {status}"),
+            || {
+                format!(
+                    "{address} answered with HTTP {status}, and not as raincheck answers operators: name the address \
+                     of admin.listen with --admin"
+                )
+            },
             str::to_owned,
         );
         Err(CommandFailure::runtime(match status {

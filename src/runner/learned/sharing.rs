@@ -11,8 +11,7 @@ use super::memory::{Part, name};
 use super::tools::Tools;
 use crate::lock::Mutex;
 use crate::runner::state::Runner;
-use crate::store::StoreError;
-use crate::store::key_value::KeyValue;
+use crate::store::{Store, StoreError};
 
 /// The pause between two looks for what was counted.
 const SAVE: Duration = Duration::from_secs(5);
@@ -21,7 +20,7 @@ const SAVE: Duration = Duration::from_secs(5);
 const SAVES_FOR_A_READ: u32 = 12;
 
 /// How long the store keeps a part in which no call ends.
-const LIFETIME: Duration = Duration::from_hours(24 * 30);
+const LIFETIME_MS: u64 = 30 * 24 * 3_600_000;
 
 /// Attempts to write a part that other replicas write at the same time. What is not written then is written later.
 const ATTEMPTS: usize = 4;
@@ -72,7 +71,13 @@ impl Runner {
         }
     }
 
+    /// Asks the store at most for [`SAVE`], and repeats nothing: what a store that is away does not take now, it takes at
+    /// another look.
     async fn share_parts(&self, reads_all: bool) {
+        let _ = timeout(SAVE, self.share_all(reads_all)).await;
+    }
+
+    async fn share_all(&self, reads_all: bool) {
         for (number, part) in (0..).zip(&self.learned.parts) {
             let counted = !part.lock().unsaved.is_empty();
             // A store that is away loses nothing.
@@ -84,11 +89,15 @@ impl Runner {
 
     async fn share_part(&self, number: u8, part: &Mutex<Part>) -> Result<(), StoreError> {
         let taken = Taken::of(part);
+        let store = self.ledger.store();
+        let expires_ms = self.ledger.now_ms().saturating_add(LIFETIME_MS);
         for _ in 0..ATTEMPTS {
-            let found = self.kv.find(name(number)).await?;
+            let found = store.find(name(number)).await?;
             let mut tools = found.as_deref().map(Tools::decode).unwrap_or_default();
             tools.merge(&taken.tools);
-            if !taken.tools.is_empty() && !replace(&self.kv, number, found, &tools).await? {
+            if !taken.tools.is_empty()
+                && !replace(store, (number, found), &tools, expires_ms).await?
+            {
                 continue;
             }
             taken.forget();
@@ -103,15 +112,15 @@ impl Runner {
 
 /// Writes a part if it is as it was found. A write that was lost with its answer may count twice.
 async fn replace(
-    kv: &KeyValue,
-    number: u8,
-    found: Option<Bytes>,
+    store: &dyn Store,
+    (number, found): (u8, Option<Bytes>),
     tools: &Tools,
+    expires_ms: u64,
 ) -> Result<bool, StoreError> {
     let value = tools.encode(uuid::Uuid::new_v4().as_u128());
     if let Some(found) = found {
-        return kv.replace(name(number), found, value, LIFETIME).await;
+        return store.replace(name(number), found, value, expires_ms).await;
     }
-    let claimed = kv.claim(name(number), value, LIFETIME).await;
+    let claimed = store.claim(name(number), value, expires_ms).await;
     claimed.map(|other| other.is_none())
 }

@@ -3,14 +3,13 @@
 //! The check writes nothing and does not claim the namespace.
 
 use bytes::Bytes;
-use redis::aio::MultiplexedConnection;
 
 use super::Redis;
 use super::address::Target;
 use super::connector::RedisConnector;
 use super::error::RedisOpenError;
 use super::keys::{self, Keys, slot_of};
-use super::open::{RedisOptions, connect, examine_servers};
+use super::open::{RedisOptions, connect, examine_servers, namespace_field};
 use super::topology::Topology;
 use crate::store::kv::Name;
 
@@ -46,7 +45,6 @@ impl Redis {
         {
             return Err(RedisOpenError::Foreign {
                 namespace,
-                meta: keys.meta().to_owned(),
                 theirs,
                 ours: ours.clone(),
             });
@@ -76,22 +74,6 @@ async fn value(
     let found = found.map(|value| value.map(Bytes::from));
     found.map_err(|cause| RedisOpenError::Unreachable {
         server: server.name.clone(),
-        cause,
-    })
-}
-
-/// A field of the namespace's own hash, or `None` if no store was ever opened there.
-async fn namespace_field(
-    connection: &mut MultiplexedConnection,
-    server: &str,
-    keys: &Keys,
-    field: &str,
-) -> Result<Option<String>, RedisOpenError> {
-    let mut get = redis::cmd("HGET");
-    get.arg(keys.meta()).arg(field);
-    let found = get.query_async(connection).await;
-    found.map_err(|cause| RedisOpenError::Unreachable {
-        server: server.to_owned(),
         cause,
     })
 }

@@ -1,6 +1,6 @@
 //! Why a Redis store could not be opened.
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::keys::Namespace;
 use crate::store::error::StoreError;
@@ -84,12 +84,45 @@ pub enum RedisOpenError {
     #[error(
         "the namespace {namespace} was used in front of {theirs}, and this is {ours}: another \
          service needs a store.namespace of its own; if it is the same service at another address, \
-         first say so: HDEL {meta} serves"
+         say so with the same settings: raincheck store move"
     )]
     Foreign {
         namespace: Namespace,
-        meta: String,
         theirs: String,
         ours: String,
     },
+    #[error("the namespace was moved by another process at the same moment: look again")]
+    MovedMeanwhile,
+}
+
+impl RedisOpenError {
+    /// Whether the same settings may open the store later: nobody answers yet, or the servers are still starting.
+    pub fn is_away(&self) -> bool {
+        if let Self::Sentinels { cause, .. }
+        | Self::Nodes { cause }
+        | Self::Unreachable { cause, .. } = self
+        {
+            return is_passing(cause);
+        }
+        if let Self::Log(error) = self {
+            return error.kind() == "away";
+        }
+        matches!(
+            self,
+            Self::NoSlots | Self::Replica { .. } | Self::WaitReplicas { .. }
+        )
+    }
+}
+
+/// Whether the command may succeed later.
+fn is_passing(error: &RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly, TryAgain};
+
+    if let ErrorKind::Server(kind) = error.kind() {
+        return matches!(
+            kind,
+            BusyLoading | ClusterDown | MasterDown | ReadOnly | TryAgain
+        );
+    }
+    error.is_io_error() || error.is_timeout() || error.is_connection_dropped()
 }

@@ -43,6 +43,7 @@ pub use connector::RedisTls;
 pub use durable::Wait;
 pub use error::RedisOpenError;
 pub use keys::{Namespace, bucket_of};
+pub use moving::{Moved, move_namespace};
 pub use open::RedisOptions;
 
 mod address;
@@ -61,6 +62,7 @@ mod link;
 mod list;
 mod log;
 mod map;
+mod moving;
 mod open;
 mod replies;
 mod scripts;

@@ -278,7 +278,6 @@ async fn claim(
     if theirs != *ours {
         return Err(RedisOpenError::Foreign {
             namespace,
-            meta: keys.meta().to_owned(),
             theirs,
             ours: ours.clone(),
         });
@@ -304,6 +303,22 @@ async fn settle(
         .arg(field)
         .query_async(connection)
         .await
+}
+
+/// A field of the namespace's own hash, or `None` if no store was ever opened there.
+pub(super) async fn namespace_field(
+    connection: &mut MultiplexedConnection,
+    server: &str,
+    keys: &Keys,
+    field: &str,
+) -> Result<Option<String>, RedisOpenError> {
+    let mut get = redis::cmd("HGET");
+    get.arg(keys.meta()).arg(field);
+    let found = get.query_async(connection).await;
+    found.map_err(|cause| RedisOpenError::Unreachable {
+        server: server.to_owned(),
+        cause,
+    })
 }
 
 /// A setting of the server, or `None` if CONFIG is denied.

@@ -21,7 +21,7 @@ pub use list::Described;
 pub use operations::OperationMetrics;
 pub use process::ProcessMetrics;
 pub use store::StoreMetrics;
-pub use tasks::TaskMetrics;
+pub use tasks::{TaskMetrics, WaitingMetrics};
 pub use traces::TraceMetrics;
 
 /// The metrics of this process.

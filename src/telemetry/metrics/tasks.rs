@@ -1,6 +1,6 @@
 //! Metrics of tasks.
 
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 
 use super::list::{CALL_SECONDS, List, POLLS};
 
@@ -12,6 +12,7 @@ pub struct TaskMetrics {
     pub queue: HistogramVec,
     pub input: HistogramVec,
     pub questions: IntCounterVec,
+    pub waiting: WaitingMetrics,
     pub takeovers: IntCounter,
     pub releases: IntCounter,
     pub recoveries: IntCounterVec,
@@ -59,6 +60,7 @@ impl TaskMetrics {
                  `reminded`: told of again after `input_reminder`.",
                 &["what"],
             ),
+            waiting: WaitingMetrics::new(list),
             takeovers: list.counter(
                 "raincheck_takeovers_total",
                 "Tasks of lost owners that this replica carries on.",
@@ -90,6 +92,32 @@ impl TaskMetrics {
                 "Tasks that this replica ended and that expired before a client saw the end. With several replicas, \
                  a task whose client asks another replica counts, too.",
             ),
+        }
+    }
+}
+
+/// Metrics of the tasks that wait for their clients' answers.
+#[derive(Debug)]
+pub struct WaitingMetrics {
+    pub count: IntGauge,
+    pub oldest_seconds: IntGauge,
+}
+
+impl WaitingMetrics {
+    fn new(list: &mut List) -> Self {
+        let count = list.gauge(
+                "raincheck_tasks_waiting",
+                "Tasks that wait for their client's answers, as far as this replica changed them last: the sum over \
+                 all replicas is their number. A task that a process changed last which has ended counts again from \
+                 its next change.",
+    );
+        let oldest = list.gauge(
+            "raincheck_tasks_waiting_oldest_seconds",
+            "Seconds that the oldest of those tasks has waited. 0: none waits.",
+        );
+        Self {
+            count,
+            oldest_seconds: oldest,
         }
     }
 }

@@ -1,0 +1,290 @@
+//! The parts that serve clients over one store, built from the settings.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::{AppError, line};
+use super::listener::ReloadedListener;
+use super::live::{LiveParts, quotas};
+use super::opened::Opened;
+use super::reload::{Reloaded, ReloadedFiles};
+use super::upstream::settings as upstream_settings;
+use super::{auth, live, reach};
+use crate::auth::authenticator::Authenticator;
+use crate::auth::callers::Callers;
+use crate::clock::Clock;
+use crate::config::{self, CompanionUse, Config, NativeTasks, Seal};
+use crate::downstream::calls::registry::CallRegistry;
+use crate::downstream::companion::{Companion, WhoHas};
+use crate::downstream::forwarded::ForwardedHeaders;
+use crate::downstream::inbound::access::Names;
+use crate::downstream::sessions::agreed_versions::AgreedVersions;
+use crate::downstream::sessions::ours::OurSessions;
+use crate::downstream::sessions::session_clients::SessionClients;
+use crate::downstream::stand_ins::StandIns;
+use crate::downstream::{self, FairShares, Proxy};
+use crate::room::BufferBudget;
+use crate::runner::{self, Runner};
+use crate::shares::Shares;
+use crate::store::embedded::Embedded;
+use crate::store::key_value::KeyValue;
+use crate::store::ledger::Ledger;
+use crate::store::observed::Observed;
+use crate::store::patience::StorePatience;
+use crate::store::quota::Quotas;
+use crate::store::{Store, record};
+use crate::task::id::Incarnation;
+use crate::task::state::Reach;
+use crate::tls::kept::Kept;
+use crate::upstream::wrapped::Upstream;
+
+/// What the parts share with the rest of the process.
+#[derive(Debug, Clone)]
+pub(super) struct Surroundings {
+    /// The soft limit of open files that the server's processes get. `None`: raincheck's own limit.
+    pub(super) open_files: Option<u64>,
+    /// Whether the one client is on raincheck's standard input and output.
+    pub(super) is_piped: bool,
+    pub(super) room: Arc<BufferBudget>,
+    /// The background jobs.
+    pub(super) services: TaskTracker,
+}
+
+/// The parts that serve clients over one store.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) proxy: Arc<Proxy>,
+    pub(super) embedded: Option<Arc<Embedded>>,
+    upstream_tls: Option<UpstreamTlsConfig>,
+}
+
+impl Parts {
+    /// Builds the parts. Nothing is asked of the store. `caller_key` is the store's, so that all replicas know a caller
+    /// by the same name.
+    pub(super) fn new(
+        config: &Config,
+        opened: Opened,
+        caller_key: &[u8; 32],
+        around: &Surroundings,
+    ) -> Result<Self, AppError> {
+        let further = config.auth.credential_headers.iter().cloned();
+        let callers = Callers::new(caller_key).by_headers(further);
+        let auth = auth::authenticator(config, &callers, &opened.clock, around.is_piped)?;
+        let (upstream, upstream_tls) = wrap(config, around, &callers)?;
+        let settings = runner_settings(config, &opened, &around.room, auth.is_some());
+        let (ledger, notes) = kept_in(opened.store, opened.clock, config);
+        let runner = Runner::new(
+            ledger,
+            notes.clone(),
+            Arc::clone(&upstream) as _,
+            Incarnation::new(&config.replica.id).reading(record::FORMAT),
+            Arc::new(config.rules.clone()),
+            settings,
+        );
+        let room = Arc::clone(&around.room);
+        let proxy = proxy(config, (&runner, &upstream), callers, auth, room, notes);
+        Ok(Self {
+            proxy,
+            embedded: opened.embedded,
+            upstream_tls,
+        })
+    }
+
+    /// What a reload gives new settings to. `listener` is what it changes of the listener.
+    pub(super) fn reloaded(&self, config: &Config, listener: &ReloadedListener) -> Reloaded {
+        let parts = LiveParts {
+            proxy: Arc::downgrade(&self.proxy),
+            connections: listener.limits.clone(),
+            result_bytes_max: config.rules.result_bytes_max(),
+        };
+        let files = ReloadedFiles {
+            listener: listener.tls.clone(),
+            upstream: self.upstream_tls.clone(),
+            auth: self.proxy.auth.clone(),
+        };
+        Reloaded { parts, files }
+    }
+
+    /// Starts the program, or asks for the server's era, before the first client needs it, until `stop`.
+    pub(super) fn start_early(
+        &self,
+        config: &Config,
+        around: &Surroundings,
+        stop: &CancellationToken,
+    ) {
+        let early = start_early(&self.proxy.upstream, config, around.is_piped);
+        let services = &around.services;
+        services.spawn(stop.clone().run_until_cancelled_owned(early));
+    }
+}
+
+/// What every part of the downstream side needs.
+fn proxy(
+    config: &Config,
+    (runner, upstream): (&Arc<Runner>, &Arc<Upstream>),
+    callers: Callers,
+    auth: Option<Arc<Authenticator>>,
+    room: Arc<BufferBudget>,
+    notes: KeyValue,
+) -> Arc<Proxy> {
+    Arc::new(Proxy {
+        fair: auth.is_some().then(|| fair_shares(&config.limits)),
+        held_polls: live::held_polls(&config.limits, auth.is_some()),
+        runner: Arc::clone(runner),
+        upstream: Arc::clone(upstream),
+        callers,
+        auth,
+        settings: downstream_settings(config),
+        live: live::settings(config),
+        room,
+        closing: CancellationToken::new(),
+        passing: TaskTracker::new(),
+        calls: CallRegistry::default(),
+        mailboxes: Arc::default(),
+        kv: notes,
+        deliveries: Arc::default(),
+        native_tools: Arc::default(),
+        agreed: AgreedVersions::default(),
+        session_clients: SessionClients::default(),
+        resumable: Arc::default(),
+        our_sessions: OurSessions::default(),
+        stand_ins: StandIns::default(),
+        companion: companion(config),
+    })
+}
+
+fn downstream_settings(config: &Config) -> downstream::Settings {
+    let listen = config.listen.clone();
+    let public = config.listen.public_url.as_ref();
+    downstream::Settings {
+        metadata: auth::metadata(config),
+        names: Names {
+            path: listen.path,
+            public_path: public.map(|public| public.path.as_ref().to_owned()),
+            hosts: listen.allowed_hosts,
+            origins: listen.allowed_origins,
+            address: listen.address.ip(),
+        },
+        way: ForwardedHeaders {
+            trusted: listen.trusted_proxies,
+            said: config.upstream.forward_headers.clone(),
+            over_tls: listen.tls.is_some(),
+        },
+        trust_annotations: config.upstream.trust_annotations,
+        pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
+    }
+}
+
+/// The ledger of tasks, and the values and logs that are kept beside tasks.
+fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Ledger, KeyValue) {
+    let patience = StorePatience {
+        read: config.store.read_patience,
+        create: config.store.create_patience,
+    };
+    let store: Arc<dyn Store> = Arc::new(Observed(store));
+    let notes = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
+    let ledger = Ledger::new(store, clock, patience).within({
+        let (of_caller, in_all) = quotas(&config.limits);
+        Quotas::new(of_caller, in_all)
+    });
+    (ledger, notes)
+}
+
+fn fair_shares(limits: &config::LimitSettings) -> FairShares {
+    FairShares {
+        requests: Shares::new(limits.requests_per_caller),
+        // One caller leaves half of the room to the others.
+        bytes: Shares::new(config::half(limits.buffer_bytes_max)),
+    }
+}
+
+/// Whether every client's list has the companion tools.
+fn lists_ours_to_all(config: &Config) -> bool {
+    let companion = config.companion.as_ref();
+    companion.is_some_and(|wanted| wanted.used == CompanionUse::Always)
+}
+
+fn companion(config: &Config) -> Option<Companion> {
+    let wanted = config.companion.as_ref()?;
+    let who = match wanted.used {
+        CompanionUse::Always => WhoHas::All,
+        CompanionUse::KnownToNeed => WhoHas::KnownToNeed,
+        CompanionUse::AllButKnownNotTo => WhoHas::AllButKnownNotTo,
+    };
+    Some(Companion::new(&wanted.prefix, who))
+}
+
+/// The TLS configuration of connections to the wrapped server, which can be reloaded.
+type UpstreamTlsConfig = Arc<Kept<ClientConfig>>;
+
+/// Builds the upstream side, with its TLS configuration.
+fn wrap(
+    config: &Config,
+    around: &Surroundings,
+    callers: &Callers,
+) -> Result<(Arc<Upstream>, Option<UpstreamTlsConfig>), AppError> {
+    let mut settings = upstream_settings(config).map_err(AppError)?;
+    if config.store.seal == Seal::Off {
+        settings.known_file.clone_from(&config.upstream.known_file);
+    }
+    if config.auth.asks() {
+        settings.children_of_each_caller = Some(config::half(config.upstream.children_max));
+        settings.sessions_of_each_caller = Some(config::half(config.upstream.sessions_max));
+    }
+    settings.anonymous = *callers.anonymous().as_bytes();
+    if let Some(program) = &mut settings.command {
+        program.open_files = around.open_files;
+    }
+    let upstream = Upstream::new(&settings, around.services.clone());
+    let upstream = Arc::new(upstream.map_err(line)?);
+    Ok((upstream, settings.tls))
+}
+
+/// Starts the program, or asks for the server's era, before the first client needs it. Over a pipe the program is
+/// started only: the client's first message says which era to speak to it. With companion tools the era must be
+/// known before the first list, because only then the list has the tools.
+fn start_early(
+    upstream: &Arc<Upstream>,
+    config: &Config,
+    is_piped: bool,
+) -> impl Future<Output = ()> + use<> {
+    let upstream = Arc::clone(upstream);
+    let is_asked = !is_piped && (!upstream.has_address() || lists_ours_to_all(config));
+    // Where there is an admin or a probe listener, the health asks the server, and says so.
+    let is_watched = config.admin.probes.is_some() || config.admin.listen.is_some();
+    let server = (!is_piped && !is_watched).then(|| config.upstream.server.clone());
+    let patience = config.upstream.connect_timeout;
+    async move {
+        let telling = async {
+            if let Some(server) = server {
+                reach::tell_if_away(server, patience).await;
+            }
+        };
+        tokio::join!(telling, upstream.start_early(is_asked));
+    }
+}
+
+fn runner_settings(
+    config: &Config,
+    opened: &Opened,
+    room: &Arc<BufferBudget>,
+    asks: bool,
+) -> runner::RunnerSettings {
+    runner::RunnerSettings {
+        room: Arc::clone(room),
+        calls_max: config.limits.calls,
+        calls_per_caller: asks.then_some(config.limits.calls_per_caller),
+        lease: config.replica.lease,
+        exclusive_store: opened.exclusive,
+        shared_clock: opened.shared_clock.clone(),
+        reach: if config.upstream.shared {
+            Reach::Shared
+        } else {
+            Reach::Instance(config.replica.id.as_str().into())
+        },
+        sealer: opened.sealer.clone(),
+    }
+}

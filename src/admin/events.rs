@@ -42,12 +42,12 @@ impl EventReaders {
             let why = "too many read events already (16)";
             return error(StatusCode::SERVICE_UNAVAILABLE, why);
         };
-        let reader = Reader {
+        let reader = EventReader {
             events: subscribe(),
             is_begun: false,
             _permit: permit,
         };
-        let frames = stream::unfold(reader, Reader::next);
+        let frames = stream::unfold(reader, EventReader::next);
         let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -56,13 +56,13 @@ impl EventReaders {
     }
 }
 
-struct Reader {
+struct EventReader {
     events: Receiver<TaskEventText>,
     is_begun: bool,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Reader {
+impl EventReader {
     async fn next(mut self) -> Option<(Result<Frame<Bytes>, Infallible>, Self)> {
         // The first bytes come at once, so that the reader knows from when on nothing is missed.
         let bytes = if std::mem::replace(&mut self.is_begun, true) {

@@ -40,7 +40,7 @@ pub use store::{OtherReplicas, StoreFound, StoreMoved, check as check_store, mov
 use traces::Traces;
 pub use traces::check as check_traces;
 pub use upstream::settings as upstream_settings;
-use waiting::Waiting;
+use waiting::WaitingForStore;
 
 use crate::admin::drain::Drain;
 use crate::config::Config;
@@ -75,7 +75,7 @@ struct Process {
     /// The connections that are served now: cancelled, none of them takes a new request.
     stop_serving: CancellationToken,
     /// The store was not there yet: what replaces the parts when it is.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingForStore>,
     embedded: Option<Arc<Embedded>>,
     admin: Admin,
     drain: Drain,
@@ -139,7 +139,7 @@ impl App {
         around
             .services
             .spawn(stop.clone().run_until_cancelled_owned(jobs));
-        let waiting = missing.map(|missing| Waiting {
+        let waiting = missing.map(|missing| WaitingForStore {
             missing,
             listener: reloaded,
             early: stop.child_token(),

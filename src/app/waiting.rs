@@ -22,7 +22,7 @@ const TELL: Duration = Duration::from_mins(1);
 
 /// A store that was not there at the start.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingForStore {
     /// Why the first attempt failed.
     pub(super) missing: AppError,
     pub(super) listener: ReloadedListener,
@@ -30,7 +30,7 @@ pub(super) struct Waiting {
     pub(super) early: CancellationToken,
 }
 
-impl Waiting {
+impl WaitingForStore {
     /// The parts over the store, once it is there. They were started, so that tasks of dead replicas are recovered.
     /// `Err`: the store refuses raincheck, and will go on to.
     pub(super) async fn parts(

@@ -36,7 +36,7 @@ pub struct IssuerSettings {
 pub(super) struct Issuer {
     settings: IssuerSettings,
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<IssuerState>,
     /// Counts changes of the keys: what was verified by other keys is verified anew.
     generation: AtomicU64,
     /// When the keys were fetched, in Unix milliseconds. 0: never.
@@ -48,7 +48,7 @@ pub(super) struct Issuer {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct IssuerState {
     keys: Option<Arc<KeySet>>,
     budget: Budget,
     /// A fetch was asked for and has not come to its end.

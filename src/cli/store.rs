@@ -18,7 +18,7 @@ pub(super) fn move_to(
     let moving = move_store(config, by_force);
     let moved = runtime()?.block_on(moving);
     let moved = moved.map_err(|error| CommandFailure::runtime(error.to_string()))?;
-    let Told {
+    let MoveTold {
         outcome,
         sentence,
         is_done,
@@ -43,14 +43,14 @@ pub(super) fn move_to(
 }
 
 /// What is told of a move.
-struct Told {
+struct MoveTold {
     outcome: &'static str,
     sentence: String,
     /// The server of these settings may serve over the store.
     is_done: bool,
 }
 
-fn told(config: &Config, moved: &StoreMoved) -> Told {
+fn told(config: &Config, moved: &StoreMoved) -> MoveTold {
     let store = config.store.location.to_string();
     let server = config.upstream.server.service();
     let (outcome, sentence) = match moved {
@@ -79,7 +79,7 @@ fn told(config: &Config, moved: &StoreMoved) -> Told {
             ),
         ),
     };
-    Told {
+    MoveTold {
         outcome,
         sentence,
         is_done: !matches!(moved, StoreMoved::Alive { .. }),

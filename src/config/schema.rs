@@ -66,7 +66,7 @@ impl<'de> Deserializer<'de> for Recorder<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        let mut members = Members {
+        let mut members = SchemaMembers {
             names: fields.iter(),
             name: "",
             schemas: Map::new(),
@@ -81,7 +81,7 @@ impl<'de> Deserializer<'de> for Recorder<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let mut members = Members {
+        let mut members = SchemaMembers {
             names: ["x"].iter(),
             name: "",
             schemas: Map::new(),
@@ -114,13 +114,13 @@ impl<'de> Deserializer<'de> for Recorder<'_> {
 }
 
 /// Has a member of each name.
-struct Members {
+struct SchemaMembers {
     names: std::slice::Iter<'static, &'static str>,
     name: &'static str,
     schemas: Map<String, Value>,
 }
 
-impl<'de> MapAccess<'de> for &mut Members {
+impl<'de> MapAccess<'de> for &mut SchemaMembers {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(

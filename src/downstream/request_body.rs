@@ -33,7 +33,7 @@ pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
         announced: announced.min(bytes_max),
         bytes_max,
         place: proxy.room.enter(),
-        pieces: Pieces::default(),
+        pieces: BodyPieces::default(),
     };
     if !proxy.room.has(reader.announced) {
         return no_room();
@@ -83,7 +83,7 @@ struct BodyReader {
     announced: usize,
     bytes_max: usize,
     place: BufferShare,
-    pieces: Pieces,
+    pieces: BodyPieces,
 }
 
 impl BodyReader {
@@ -135,7 +135,7 @@ impl BodyReader {
 /// The bytes of a body that have arrived. A body that outgrows its buffer gets a second one beside it, and is copied
 /// together once, at its end: while many bodies grow, no memory that was just freed stays with the process.
 #[derive(Default)]
-struct Pieces {
+struct BodyPieces {
     /// The first piece. Most bodies have only one, which is not copied.
     first: Bytes,
     full: Vec<BytesMut>,
@@ -143,7 +143,7 @@ struct Pieces {
     last: BytesMut,
 }
 
-impl Pieces {
+impl BodyPieces {
     fn len(&self) -> usize {
         self.first.len() + self.full_len + self.last.len()
     }
@@ -196,7 +196,7 @@ mod tests {
     fn pieces_are_joined_in_their_order() {
         let text: Vec<u8> = (0..=255).cycle().take(5000).collect();
         for size in [1, 7, 64, 1000, 4999, 5000] {
-            let mut pieces = Pieces::default();
+            let mut pieces = BodyPieces::default();
             for piece in text.chunks(size) {
                 let sum = pieces.len() + piece.len();
                 let wanted = if sum <= pieces.capacity() {
@@ -209,12 +209,12 @@ mod tests {
             }
             assert_eq!(pieces.join(), text, "in pieces of {size}");
         }
-        assert!(Pieces::default().join().is_empty());
+        assert!(BodyPieces::default().join().is_empty());
     }
 
     #[test]
     fn a_body_whose_length_is_announced_has_one_buffer() {
-        let mut pieces = Pieces::default();
+        let mut pieces = BodyPieces::default();
         for _ in 0..10 {
             pieces.add(Bytes::from_static(b"0123456789"), 100);
         }

@@ -52,11 +52,11 @@ pub(super) fn ends_at(end: Instant, mut response: Response<Body>) -> Response<Bo
 /// What the caller has until its response is over; in the extensions of the response. It is shared because extensions can
 /// be cloned.
 #[derive(Debug, Clone)]
-struct Held(#[expect(dead_code, reason = "held for what dropping it does")] Arc<Share>);
+struct HeldShare(#[expect(dead_code, reason = "held for what dropping it does")] Arc<Share>);
 
 /// The caller has this share until the response is over.
 pub(super) fn holding(share: Share, mut response: Response<Body>) -> Response<Body> {
-    response.extensions_mut().insert(Held(Arc::new(share)));
+    response.extensions_mut().insert(HeldShare(Arc::new(share)));
     response
 }
 
@@ -69,7 +69,7 @@ pub(super) struct SentBody {
     rest: Bytes,
     in_pieces: bool,
     _asked: Option<BufferShare>,
-    _held: Option<Held>,
+    _held: Option<HeldShare>,
     answering: Option<Answering>,
 }
 
@@ -94,7 +94,7 @@ impl SentBody {
         }
         let asked = response.extensions_mut().remove::<RequestSize>();
         let end = response.extensions_mut().remove::<EndsAt>();
-        let held = response.extensions_mut().remove::<Held>();
+        let held = response.extensions_mut().remove::<HeldShare>();
         let answering = Asked::of(&mut response);
         response.map(|body| Self {
             body,

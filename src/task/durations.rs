@@ -126,7 +126,7 @@ impl Durations {
     }
 
     /// The weights of calls that took longer than this, with where their buckets lie beyond it.
-    fn parts(&self, age_ms: u64) -> impl Iterator<Item = Part> {
+    fn parts(&self, age_ms: u64) -> impl Iterator<Item = BucketPart> {
         let weights = self.weights.iter().enumerate();
         weights.filter_map(move |(place, weight)| {
             let (start, end) = bounds(place);
@@ -135,7 +135,7 @@ impl Durations {
                 return None;
             }
             let weight = u64::from(*weight) * (end - from) / (end - start);
-            (weight > 0).then_some(Part {
+            (weight > 0).then_some(BucketPart {
                 weight,
                 start: from,
                 end,
@@ -169,7 +169,7 @@ impl Durations {
 }
 
 /// What is left of one bucket for a call of some age.
-struct Part {
+struct BucketPart {
     weight: u64,
     start: u64,
     end: u64,

@@ -160,7 +160,7 @@ impl Default for Rule {
             max_duration_ms: 3_600_000,
             poll_interval_ms: 2_000,
             learns_poll_interval: true,
-            poll_hold_ms: 15_000,
+            poll_hold_ms: 8_000,
             input_timeout_ms: None,
             on_input_timeout: OnInputTimeout::Fail,
             input_reminder_ms: None,

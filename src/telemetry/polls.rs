@@ -17,10 +17,10 @@ const TASKS_MAX: usize = 20_000;
 /// How many of the ends that were seen last are remembered.
 const SEEN_MAX: usize = 128;
 
-static POLLS: Mutex<Option<Polls>> = Mutex::new(None);
+static POLLS: Mutex<Option<PollCounts>> = Mutex::new(None);
 
 #[derive(Debug, Default)]
-struct Polls {
+struct PollCounts {
     tasks: HashMap<TaskId, PolledTask>,
     /// The last tasks whose end a poll saw. A poll may see an end in the store before this replica notes it.
     seen: VecDeque<TaskId>,
@@ -41,7 +41,7 @@ struct FirstSight {
     late_ms: u64,
 }
 
-impl Polls {
+impl PollCounts {
     fn entry(&mut self, task: &Task) -> Option<&mut PolledTask> {
         if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&task.id) {
             return None;
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_first_poll_after_the_end_counts_and_no_other() {
-        let mut polls = Polls::default();
+        let mut polls = PollCounts::default();
         let open = task(Leg::Sent(1), true);
         let at = open.created_ms;
         assert_eq!(polls.polled(&open, at + 10), None);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_end_that_nobody_saw_is_counted_when_it_expires() {
-        let mut polls = Polls::default();
+        let mut polls = PollCounts::default();
         let open = task(Leg::Sent(1), true);
         polls.ended(&ended_at(&open, open.created_ms + 1));
         assert_eq!(polls.expire(open.created_ms + open.ttl_ms - 1), 0);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn they_are_bounded() {
-        let mut polls = Polls::default();
+        let mut polls = PollCounts::default();
         for _ in 0..TASKS_MAX + 10 {
             let other = Task {
                 id: TaskId::random(),

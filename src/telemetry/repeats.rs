@@ -19,18 +19,18 @@ const WARNINGS_MAX: u32 = 3;
 const WINDOW: Duration = Duration::from_mins(1);
 
 /// The places that warned.
-static PLACES: Mutex<Option<HashMap<Identifier, Place>>> = Mutex::new(None);
+static PLACES: Mutex<Option<HashMap<Identifier, LogPlace>>> = Mutex::new(None);
 
 /// One place in the code, in its minute.
 #[derive(Debug)]
-struct Place {
+struct LogPlace {
     began: Instant,
     written: u32,
     left_out: u64,
     metadata: &'static Metadata<'static>,
 }
 
-impl Place {
+impl LogPlace {
     /// Counts one more warning. Returns whether to write it.
     fn writes(&mut self, now: Instant) -> bool {
         // The count of a minute that is over is written by `tell`, before a new minute begins.
@@ -74,7 +74,7 @@ impl<S: Subscriber> Filter<S> for Repeats {
         let place = places
             .get_or_insert_default()
             .entry(metadata.callsite())
-            .or_insert_with(|| Place {
+            .or_insert_with(|| LogPlace {
                 began: now,
                 written: 0,
                 left_out: 0,

@@ -15,7 +15,7 @@ use crate::task::state::{Status, Task};
 /// The most tasks that are counted: 10 MiB.
 const TASKS_MAX: usize = 100_000;
 
-static WAITING: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);
+static WAITING: LazyLock<Mutex<WaitingTasks>> = LazyLock::new(Mutex::default);
 
 /// A task that waits.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Entry {
 }
 
 #[derive(Debug, Default)]
-struct Waiting(HashMap<TaskId, Entry>);
+struct WaitingTasks(HashMap<TaskId, Entry>);
 
 /// Notes a change that this replica committed.
 pub fn committed(task: &Task, revision: Revision) {
@@ -56,7 +56,7 @@ pub fn measure() {
     metrics.oldest_seconds.set(seconds);
 }
 
-impl Waiting {
+impl WaitingTasks {
     fn enter(&mut self, id: TaskId, revision: Revision, now: Instant, life: Duration) {
         let known = self.0.get(&id);
         if known.is_none() && self.0.len() >= TASKS_MAX {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_task_counts_until_somebody_changes_it_or_it_is_forgotten() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingTasks::default();
         let from = Instant::now();
         let second = |number| from + Duration::from_secs(number);
         let (first, other) = (TaskId::random(), TaskId::random());

@@ -25,14 +25,14 @@ const CALLERS_MAX: usize = 1024;
 type CacheReading<T> = watch::Receiver<Option<Result<Arc<T>, DiscoverError>>>;
 
 /// A value, or the read that will give it.
-struct Kept<T> {
+struct CachedValue<T> {
     since: Instant,
     reading: CacheReading<T>,
     /// Each caller that waits for the value has a receiver of this.
     waiting: watch::Sender<()>,
 }
 
-type Readings<T> = HashMap<[u8; 16], Kept<T>>;
+type Readings<T> = HashMap<[u8; 16], CachedValue<T>>;
 
 pub(super) struct Cache<T> {
     by_caller: Arc<Mutex<Readings<T>>>,
@@ -92,7 +92,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
                 }
             }
         });
-        let kept = Kept {
+        let kept = CachedValue {
             since: now,
             reading: reading.clone(),
             waiting,

@@ -112,7 +112,7 @@ fn error_of(text: &str) -> Option<Box<RawValue>> {
 #[derive(Debug)]
 pub(super) struct Messages {
     body: ResponseBody,
-    form: Form,
+    form: BodyForm,
     bytes_max: usize,
     queue: VecDeque<Queued>,
     /// What was read so far, while it may still be passed on as it is.
@@ -145,20 +145,20 @@ struct Queued {
 }
 
 #[derive(Debug)]
-enum Form {
+enum BodyForm {
     Json,
     Events(Decoder),
 }
 
 /// The decoder for the body behind that head. `None` if the body is no event stream.
 pub(super) fn decoder_of(headers: &HeaderMap, bytes_max: usize) -> Option<Decoder> {
-    match Form::of(headers, bytes_max)? {
-        Form::Events(decoder) => Some(decoder),
-        Form::Json => None,
+    match BodyForm::of(headers, bytes_max)? {
+        BodyForm::Events(decoder) => Some(decoder),
+        BodyForm::Json => None,
     }
 }
 
-impl Form {
+impl BodyForm {
     fn of(headers: &HeaderMap, bytes_max: usize) -> Option<Self> {
         // raincheck does not ask for an encoded body, and cannot read one.
         if headers.contains_key(CONTENT_ENCODING) {
@@ -176,7 +176,7 @@ impl Form {
 
 impl Messages {
     pub(super) fn of(response: Response<ResponseBody>, bytes_max: usize) -> Result<Self, Failure> {
-        let form = Form::of(response.headers(), bytes_max).ok_or(INVALID)?;
+        let form = BodyForm::of(response.headers(), bytes_max).ok_or(INVALID)?;
         Ok(Self::in_form(form, response.into_body(), bytes_max))
     }
 
@@ -188,7 +188,7 @@ impl Messages {
         if response.status() != StatusCode::OK {
             return Err(Box::new(response));
         }
-        let Some(form) = Form::of(response.headers(), bytes_max) else {
+        let Some(form) = BodyForm::of(response.headers(), bytes_max) else {
             return Err(Box::new(response));
         };
         let (head, body) = response.into_parts();
@@ -197,7 +197,7 @@ impl Messages {
         Ok((head, messages))
     }
 
-    fn in_form(form: Form, body: ResponseBody, bytes_max: usize) -> Self {
+    fn in_form(form: BodyForm, body: ResponseBody, bytes_max: usize) -> Self {
         Self {
             body,
             form,
@@ -213,7 +213,7 @@ impl Messages {
     }
 
     pub(super) fn is_stream(&self) -> bool {
-        matches!(self.form, Form::Events(_))
+        matches!(self.form, BodyForm::Events(_))
     }
 
     /// The failure of a body that ended without the answer.
@@ -305,12 +305,12 @@ impl Messages {
                 return self.fault.map_or(Ok(None), Err);
             }
             match &mut self.form {
-                Form::Json => {
+                BodyForm::Json => {
                     self.ended = true;
                     let text = read_json(&mut self.body, self.bytes_max).await?;
                     return Ok(Some(text));
                 }
-                Form::Events(_) => self.read_events().await,
+                BodyForm::Events(_) => self.read_events().await,
             }
         }
     }
@@ -321,7 +321,7 @@ impl Messages {
             self.ended = true;
             return;
         };
-        let Form::Events(decoder) = &mut self.form else {
+        let BodyForm::Events(decoder) = &mut self.form else {
             return;
         };
         let Ok(data) = frame.into_data() else {

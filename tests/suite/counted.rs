@@ -18,7 +18,7 @@ type Ending = (
     fn(&Upstream),
 );
 
-const ENDINGS: [Ending; 5] = [
+const ENDINGS: [Ending; 6] = [
     (
         "upstream_unauthorized",
         "none",
@@ -46,6 +46,9 @@ const ENDINGS: [Ending; 5] = [
         "never",
         |_| {},
     ),
+    ("upstream_reset", "unknown", "", "steps", |server| {
+        server.release("steps");
+    }),
 ];
 
 #[tokio::test]
@@ -58,12 +61,21 @@ async fn each_reason_of_the_server_is_counted() {
         client.until(&first, "completed").await;
         happens(&rig.upstream);
         let task = client
-            .call(tool, json!({"bytes": 1 << 20}))
+            .call(tool, json!({"bytes": 1 << 20, "then": "break"}))
             .await
             .into_task();
         client.until(&task, "failed").await;
         assert_counted(&rig, tool, reason, effect).await;
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_result_is_counted() {
+    let rig = Rig::start(Era::Modern, with_operators(Config::always())).await;
+    let client = rig.client();
+    let called = client.call("verbatim", json!({"result": "7"})).await;
+    client.until(&called.into_task(), "failed").await;
+    assert_counted(&rig, "verbatim", "upstream_invalid", "unknown").await;
 }
 
 async fn assert_counted(rig: &Rig, tool: &str, reason: &str, effect: &str) {

@@ -29,13 +29,13 @@ pub(super) struct Field {
     pub(super) name: String,
     title: String,
     description: String,
-    kind: Kind,
+    kind: FieldKind,
     is_required: bool,
     default: Value,
 }
 
 #[derive(Debug, PartialEq)]
-enum Kind {
+enum FieldKind {
     Text {
         format: String,
         length_min: u64,
@@ -47,14 +47,14 @@ enum Kind {
         max: f64,
     },
     YesOrNo,
-    One(Vec<Choice>),
-    Several(Vec<Choice>),
+    One(Vec<FieldChoice>),
+    Several(Vec<FieldChoice>),
     /// What the protocol does not know: typed as JSON.
     Json,
 }
 
 #[derive(Debug, PartialEq)]
-struct Choice {
+struct FieldChoice {
     value: String,
     title: String,
 }
@@ -98,7 +98,7 @@ impl Field {
                 title
             },
             description: own("description"),
-            kind: Kind::of(schema),
+            kind: FieldKind::of(schema),
             is_required,
             default: schema.get("default").cloned().unwrap_or_default(),
         }
@@ -111,8 +111,11 @@ impl Field {
             let _ = write!(out, " - {}", self.description);
         }
         let choices = match &self.kind {
-            Kind::One(choices) | Kind::Several(choices) => choices.as_slice(),
-            Kind::Text { .. } | Kind::Number { .. } | Kind::YesOrNo | Kind::Json => &[],
+            FieldKind::One(choices) | FieldKind::Several(choices) => choices.as_slice(),
+            FieldKind::Text { .. }
+            | FieldKind::Number { .. }
+            | FieldKind::YesOrNo
+            | FieldKind::Json => &[],
         };
         for (place, choice) in choices.iter().enumerate() {
             let _ = write!(out, "\n    {}) {}", place + 1, cleaned(&choice.title));
@@ -144,7 +147,7 @@ impl Field {
     }
 }
 
-impl Kind {
+impl FieldKind {
     fn of(schema: &Value) -> Self {
         let number = |key| schema.get(key).and_then(Value::as_f64);
         let count = |key| schema.get(key).and_then(Value::as_u64);
@@ -251,7 +254,7 @@ pub(super) fn accepted(content: &Map<String, Value>) -> Value {
 }
 
 /// The choices of a schema: `enum` with `enumNames`, or constants with titles (`oneOf`, `anyOf`).
-fn choices(schema: &Value) -> Vec<Choice> {
+fn choices(schema: &Value) -> Vec<FieldChoice> {
     let names: Vec<&str> = list(schema, "enumNames")
         .filter_map(Value::as_str)
         .collect();
@@ -261,7 +264,7 @@ fn choices(schema: &Value) -> Vec<Choice> {
     let titled = titled.filter_map(|one| Some((text(one, "const")?, text(one, "title"))));
     plain
         .chain(titled)
-        .map(|(value, title)| Choice {
+        .map(|(value, title)| FieldChoice {
             value: value.to_owned(),
             title: title.unwrap_or(value).to_owned(),
         })
@@ -269,7 +272,7 @@ fn choices(schema: &Value) -> Vec<Choice> {
 }
 
 /// The choice that a line names: by its place, its value or its title.
-fn chosen(choices: &[Choice], line: &str) -> Result<String, String> {
+fn chosen(choices: &[FieldChoice], line: &str) -> Result<String, String> {
     let named = choices
         .iter()
         .find(|one| one.value == line || one.title == line);

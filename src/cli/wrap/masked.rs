@@ -77,7 +77,7 @@ fn mask_words(list: &CstNode) {
 /// The position of a word in a command line.
 #[derive(Default)]
 struct ArgumentPosition {
-    part: Part,
+    part: MaskedPart,
     /// Whether a word that is no option was shown already.
     has_named: bool,
     /// Whether the word before is an option that may have a value.
@@ -86,7 +86,7 @@ struct ArgumentPosition {
 
 /// The part of the command line to which the next word belongs.
 #[derive(Default, PartialEq, Eq)]
-enum Part {
+enum MaskedPart {
     #[default]
     First,
     Ours,
@@ -100,16 +100,16 @@ const FLAGS: [&str; 5] = ["-y", "--yes", "-m", "-i", "--rm"];
 
 impl ArgumentPosition {
     fn next(&mut self, word: &str) -> String {
-        match std::mem::replace(&mut self.part, Part::Theirs) {
-            Part::First if word == "stdio" => {
-                self.part = Part::Ours;
+        match std::mem::replace(&mut self.part, MaskedPart::Theirs) {
+            MaskedPart::First if word == "stdio" => {
+                self.part = MaskedPart::Ours;
                 return word.to_owned();
             }
-            Part::Ours => {
+            MaskedPart::Ours => {
                 self.part = if word == "--" {
-                    Part::Program
+                    MaskedPart::Program
                 } else {
-                    Part::Ours
+                    MaskedPart::Ours
                 };
                 let is_address = word.contains("://");
                 return if is_address {
@@ -118,8 +118,8 @@ impl ArgumentPosition {
                     word.to_owned()
                 };
             }
-            Part::Program => return word.to_owned(),
-            Part::First | Part::Theirs => {}
+            MaskedPart::Program => return word.to_owned(),
+            MaskedPart::First | MaskedPart::Theirs => {}
         }
         let is_value = std::mem::take(&mut self.is_value);
         if word.starts_with('-') {

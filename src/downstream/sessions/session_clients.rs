@@ -32,10 +32,10 @@ const ASKED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The clients of the newest sessions.
 #[derive(Debug, Default)]
-pub struct SessionClients(Mutex<NewestSessions<Found>>);
+pub struct SessionClients(Mutex<NewestSessions<FoundClient>>);
 
 #[derive(Debug, Clone, Copy)]
-enum Found {
+enum FoundClient {
     Here(ClientTerms),
     /// The store had no value then.
     Not(Instant),
@@ -64,18 +64,18 @@ impl SessionClients {
         };
         let known = self.0.lock().find(session);
         match known {
-            Some(Found::Here(client)) => return client,
-            Some(Found::Not(then))
+            Some(FoundClient::Here(client)) => return client,
+            Some(FoundClient::Not(then))
                 if Instant::now().saturating_duration_since(then) < ASKED_AGAIN =>
             {
                 return ClientTerms::default();
             }
-            Some(Found::Not(_)) | None => {}
+            Some(FoundClient::Not(_)) | None => {}
         }
         let stored = timeout(PATIENCE, kv.find(name(session))).await;
         let stored = stored.ok().and_then(Result::ok).flatten();
         let found = stored.and_then(|value| stored_client(&value));
-        let fact = found.map_or_else(|| Found::Not(Instant::now()), Found::Here);
+        let fact = found.map_or_else(|| FoundClient::Not(Instant::now()), FoundClient::Here);
         self.0.lock().remember(session, fact);
         found.unwrap_or_default()
     }
@@ -91,7 +91,9 @@ impl SessionClients {
         let Some(session) = session.or_else(|| sole_session(by)) else {
             return;
         };
-        self.0.lock().remember(session, Found::Here(by.client));
+        self.0
+            .lock()
+            .remember(session, FoundClient::Here(by.client));
         let Some(client) = by.client.client().filter(|_| !by.is_piped) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! HELD POLLS: a poll of a client that knows the present state of its task is answered when the state changes, or when
+//! Held polls: a poll of a client that knows that its task works, and how far it is, is answered when that changes, or when
 //! `tasks.poll_hold` is over. So clients hear of an end when it comes, and ask less often.
 //!
 //! A held poll is a request that waits: it has no thread and no job, one timer, and a watch, which costs the store
@@ -16,7 +16,7 @@ use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
-use crate::task::state::Task;
+use crate::task::state::{Status, Task};
 
 /// A credential ends this long after the last poll that it lets wait: the answer must reach the client before.
 const BEFORE_EXPIRY_MS: u64 = 500;
@@ -64,7 +64,9 @@ impl Proxy {
     fn hold<'a>(&'a self, by: &'a Requester, task: &Task, watch: Watch) -> Option<HeldPoll<'a>> {
         let (rule, _) = by.rules.for_tool(&task.name);
         let hold_ms = rule.poll_hold_ms.min(self.lifetime_ms(by));
-        let waits = hold_ms > 0 && !by.is_web_page && !self.closing.is_cancelled();
+        // A client that asks again for a task with a question wants to see the question again, and may have been restarted.
+        let works = task.status() == Status::Working;
+        let waits = works && hold_ms > 0 && !by.is_web_page && !self.closing.is_cancelled();
         if !waits || self.runner.told_states().is_news(task) {
             return None;
         }

@@ -25,6 +25,9 @@ const LIFETIME_MS: u64 = 30 * 24 * 3_600_000;
 /// Attempts to write a part that other replicas write at the same time. What is not written then is written later.
 const ATTEMPTS: usize = 4;
 
+/// How long one part may take: nobody waits for it, and a store that is away should be asked seldom.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// How long the last write of a process may take.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -71,17 +74,15 @@ impl Runner {
         }
     }
 
-    /// Asks the store at most for [`SAVE`], and repeats nothing: what a store that is away does not take now, it takes at
-    /// another look.
+    /// What a store that is away does not take now, it takes at another look.
     async fn share_parts(&self, reads_all: bool) {
-        let _ = timeout(SAVE, self.share_all(reads_all)).await;
-    }
-
-    async fn share_all(&self, reads_all: bool) {
         for (number, part) in (0..).zip(&self.learned.parts) {
             let counted = !part.lock().unsaved.is_empty();
-            // A store that is away loses nothing.
-            if (counted || reads_all) && self.share_part(number, part).await.is_err() {
+            if !counted && !reads_all {
+                continue;
+            }
+            let shared = timeout(PATIENCE, self.share_part(number, part)).await;
+            if !matches!(shared, Ok(Ok(()))) {
                 return;
             }
         }

@@ -21,7 +21,7 @@ pub(super) struct Tools(HashMap<Box<str>, Durations>);
 
 /// What the store keeps of a part.
 #[derive(Debug, Serialize, Deserialize)]
-struct Written {
+struct WrittenTools {
     /// Tells two equal writes of two replicas apart.
     write: u128,
     tools: Vec<WrittenTool>,
@@ -93,13 +93,13 @@ impl Tools {
             }
         });
         let tools = tools.collect();
-        let written = serde_json::to_vec(&Written { write, tools });
+        let written = serde_json::to_vec(&WrittenTools { write, tools });
         written.unwrap_or_default().into()
     }
 
     /// What nobody can read counts as nothing, and is written over.
     pub(super) fn decode(bytes: &[u8]) -> Self {
-        let written: Option<Written> = serde_json::from_slice(bytes).ok();
+        let written: Option<WrittenTools> = serde_json::from_slice(bytes).ok();
         let mut tools = Self::default();
         for tool in written.into_iter().flat_map(|written| written.tools) {
             let durations = || Durations::from_sparse(tool.seen, tool.epoch, &tool.weights);

@@ -80,7 +80,7 @@ mod tests {
 
     const HELD: PollTerms = PollTerms {
         base_ms: 2_000,
-        hold_ms: 15_000,
+        hold_ms: 8_000,
     };
     const UNHELD: PollTerms = PollTerms { hold_ms: 0, ..HELD };
 

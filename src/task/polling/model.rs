@@ -7,7 +7,7 @@ use crate::task::policy::poll_interval_at;
 
 const CALLS_OF_A_LAW: u32 = 20_000;
 
-const HOLD_MS: u64 = 15_000;
+const HOLD_MS: u64 = 8_000;
 
 /// From the client to raincheck, or back.
 const WAY_MS: u64 = 5;

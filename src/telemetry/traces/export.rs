@@ -53,7 +53,7 @@ pub type TraceResource = Vec<(String, String)>;
 
 /// What came of a batch.
 #[derive(Debug, PartialEq, Eq)]
-enum Sent {
+enum SendOutcome {
     Taken,
     /// The collector will never take it.
     Refused(StatusCode),
@@ -90,7 +90,7 @@ pub async fn export(
             return;
         }
         let sending = timeout_at(until, collector.send(&batch)).await;
-        let is_taken = matches!(sending, Ok(Sent::Taken));
+        let is_taken = matches!(sending, Ok(SendOutcome::Taken));
         count(if is_taken { "exported" } else { "dropped" }, &mut batch);
         if !is_taken {
             count_rest(&mut waiting);
@@ -120,19 +120,19 @@ impl ExportState {
     /// Sends the batch, or waits for the next attempt and keeps it.
     async fn send(&mut self, collector: &Collector, batch: &mut Vec<Span>) {
         match collector.send(batch).await {
-            Sent::Taken => {
+            SendOutcome::Taken => {
                 if self.failures > 0 {
                     info!("the collector takes spans again");
                 }
                 self.failures = 0;
                 count("exported", batch);
             }
-            Sent::Refused(status) => {
+            SendOutcome::Refused(status) => {
                 warn!(%status, spans = batch.len(), "the collector refuses spans (telemetry.traces)");
                 self.failures = 0;
                 count("refused", batch);
             }
-            Sent::NotNow(why) => {
+            SendOutcome::NotNow(why) => {
                 // One line for each outage, however long it is.
                 if self.failures == 0 {
                     warn!(
@@ -165,31 +165,31 @@ fn count_rest(waiting: &mut Receiver<Span>) {
 /// Sends an empty batch. The error says why the collector does not take it.
 pub async fn probe(collector: &Collector) -> Result<(), String> {
     match collector.send(&[]).await {
-        Sent::Taken => Ok(()),
-        Sent::Refused(status) => Err(format!("HTTP {status}")),
-        Sent::NotNow(why) => Err(why),
+        SendOutcome::Taken => Ok(()),
+        SendOutcome::Refused(status) => Err(format!("HTTP {status}")),
+        SendOutcome::NotNow(why) => Err(why),
     }
 }
 
 impl Collector {
-    async fn send(&self, spans: &[Span]) -> Sent {
+    async fn send(&self, spans: &[Span]) -> SendOutcome {
         let body = otlp::encode(&self.resource, spans);
         let request = Request::post(self.address.path())
             .header(CONTENT_TYPE, PROTOBUF)
             .header(USER_AGENT, AGENT)
             .body(Full::new(Bytes::from(body)));
         let Ok(mut request) = request else {
-            return Sent::Refused(StatusCode::BAD_REQUEST);
+            return SendOutcome::Refused(StatusCode::BAD_REQUEST);
         };
         request.headers_mut().extend(self.headers.clone());
         match timeout(PATIENCE, self.address.ask(request, ANSWER_BYTES_MAX)).await {
-            Ok(Ok(answer)) if answer.status.is_success() => Sent::Taken,
+            Ok(Ok(answer)) if answer.status.is_success() => SendOutcome::Taken,
             Ok(Ok(answer)) if is_temporary(answer.status) => {
-                Sent::NotNow(format!("HTTP {}", answer.status))
+                SendOutcome::NotNow(format!("HTTP {}", answer.status))
             }
-            Ok(Ok(answer)) => Sent::Refused(answer.status),
-            Ok(Err(error)) => Sent::NotNow(error.to_string()),
-            Err(_elapsed) => Sent::NotNow("no answer within 10 s".to_owned()),
+            Ok(Ok(answer)) => SendOutcome::Refused(answer.status),
+            Ok(Err(error)) => SendOutcome::NotNow(error.to_string()),
+            Err(_elapsed) => SendOutcome::NotNow("no answer within 10 s".to_owned()),
         }
     }
 }

@@ -136,12 +136,12 @@ impl SharedStreams {
         // Never closed.
         let _turn = Arc::clone(&self.opening).acquire_owned().await.ok();
         if let Some(kept) = self.take_kept(after.as_deref()) {
-            return Ok(self.read(session, kept, StreamKind::Session));
+            return Ok(self.read(session, kept, SharedStreamKind::Session));
         }
         // Only the server knows to which stream an event id of its own belongs.
         let of = match after {
-            Some(_) => StreamKind::Rest,
-            None => StreamKind::Session,
+            Some(_) => SharedStreamKind::Rest,
+            None => SharedStreamKind::Session,
         };
         let origin = session.origin();
         let response = origin
@@ -159,7 +159,7 @@ impl SharedStreams {
             Err(refused) if refused.status() == hyper::StatusCode::CONFLICT => {
                 let kept = self.take_kept(None);
                 let kept = kept.ok_or(Unheard::Refused(refused))?;
-                Ok(self.read(session, kept, StreamKind::Session))
+                Ok(self.read(session, kept, SharedStreamKind::Session))
             }
             Err(refused) => Err(Unheard::Refused(refused)),
         }
@@ -175,9 +175,9 @@ impl SharedStreams {
         self: &Arc<Self>,
         session: &Arc<ServerSession>,
         stream: Arc<ClientStream>,
-        of: StreamKind,
+        of: SharedStreamKind,
     ) -> ServerStreamReader {
-        if of == StreamKind::Session {
+        if of == SharedStreamKind::Session {
             self.streams().read += 1;
         }
         ServerStreamReader {
@@ -195,9 +195,9 @@ impl SharedStreams {
         self: &Arc<Self>,
         session: &Arc<ServerSession>,
         stream: &Arc<ClientStream>,
-        of: StreamKind,
+        of: SharedStreamKind,
     ) {
-        if of == StreamKind::Rest {
+        if of == SharedStreamKind::Rest {
             stream.close();
             self.replace(session);
             return;
@@ -245,7 +245,7 @@ impl Unasked for ClientStreams {
 
 /// Which stream a client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StreamKind {
+enum SharedStreamKind {
     /// The session's stream.
     Session,
     /// The rest of a stream that was cut, mostly of a POST. It belongs to that client.
@@ -290,7 +290,7 @@ pub struct ServerStreamReader {
     session: Arc<ServerSession>,
     shared: Arc<SharedStreams>,
     stream: Arc<ClientStream>,
-    of: StreamKind,
+    of: SharedStreamKind,
     ended: CancellationToken,
 }
 

@@ -46,7 +46,7 @@ pub(super) enum EventSource {
 }
 
 /// What a source has for a reader.
-pub(super) enum Found {
+pub(super) enum FoundEvents {
     /// Other replicas can know of the call from here on.
     Begun(watch::Receiver<RecentEvents>),
     /// This replica carries the call on.
@@ -80,17 +80,17 @@ impl EventSource {
         proxy: &Arc<Proxy>,
         log: &EventLog,
         after: &mut u64,
-    ) -> Found {
+    ) -> FoundEvents {
         match self {
             Self::NotBegun(recent) => {
                 if recent.wait_for(|recent| recent.is_begun).await.is_err() {
-                    return Found::Over;
+                    return FoundEvents::Over;
                 }
-                Found::Begun(recent.clone())
+                FoundEvents::Begun(recent.clone())
             }
             Self::Local(recent) => local_events(log, recent, after).await,
             Self::Remote(remote) => remote.next(proxy, log, *after).await,
-            Self::Over => Found::Over,
+            Self::Over => FoundEvents::Over,
         }
     }
 }
@@ -99,19 +99,19 @@ async fn local_events(
     log: &EventLog,
     recent: &mut watch::Receiver<RecentEvents>,
     after: &mut u64,
-) -> Found {
+) -> FoundEvents {
     loop {
         let backlog = recent.borrow_and_update().behind(*after);
         match backlog {
             Backlog::All(entries) if entries.is_empty() => {
                 if recent.changed().await.is_err() {
-                    return Found::Over;
+                    return FoundEvents::Over;
                 }
             }
-            Backlog::All(entries) => return Found::Events(entries),
+            Backlog::All(entries) => return FoundEvents::Events(entries),
             // A slow client misses what the log no longer has. The answer is never dropped.
             Backlog::Since(first) => match log.behind(*after).await {
-                Ok(entries) if !entries.is_empty() => return Found::Events(entries),
+                Ok(entries) if !entries.is_empty() => return FoundEvents::Events(entries),
                 Ok(_) | Err(_) => *after = first - 1,
             },
         }
@@ -136,13 +136,13 @@ pub(super) struct RemoteLog {
 }
 
 impl RemoteLog {
-    async fn next(&mut self, proxy: &Arc<Proxy>, log: &EventLog, after: u64) -> Found {
+    async fn next(&mut self, proxy: &Arc<Proxy>, log: &EventLog, after: u64) -> FoundEvents {
         loop {
             tokio::select! {
                 _ = self.look.tick() => if !self.must_look(proxy, log) { continue },
                 _ = self.changes.changed() => {}
                 // The client comes back to another replica.
-                () = proxy.closing.cancelled() => return Found::Over,
+                () = proxy.closing.cancelled() => return FoundEvents::Over,
             }
             // A store that is away is asked again.
             if let Ok(Some(found)) = self.look(proxy, log, after).await {
@@ -166,14 +166,14 @@ impl RemoteLog {
         proxy: &Arc<Proxy>,
         log: &EventLog,
         after: u64,
-    ) -> Result<Option<Found>, StoreError> {
+    ) -> Result<Option<FoundEvents>, StoreError> {
         let owner = self.owner.take();
         // Before the log is read, so that no entry is between the two. A full store can be read, too.
         if Instant::now() >= self.marks_at && log.mark_read().await.is_ok() {
             self.marks_at = Instant::now() + MARK;
         }
         if let Some(recent) = proxy.resumable.find_begun(log.name()) {
-            return Ok(Some(Found::Local(recent)));
+            return Ok(Some(FoundEvents::Local(recent)));
         }
         if let Some(entries) = events_behind(log, after).await? {
             self.missed = None;
@@ -192,15 +192,15 @@ impl RemoteLog {
             return Ok(Some(entries));
         }
         let Some(stands) = stands else {
-            return Ok(Some(Found::Over));
+            return Ok(Some(FoundEvents::Over));
         };
         if stands.is_over {
             let error = match &stands.error {
                 Some(error) if !log.is_complete().await? => error,
-                Some(_) | None => return Ok(Some(Found::Over)),
+                Some(_) | None => return Ok(Some(FoundEvents::Over)),
             };
             let id = stands.terms.id.get();
-            return Ok(Some(Found::Lost(envelope::error(id, error.get()))));
+            return Ok(Some(FoundEvents::Lost(envelope::error(id, error.get()))));
         }
         if self.tries < TRIES && stands.can_be_taken_over() {
             // A takeover takes a moment, here or on the replica of another client of the call.
@@ -209,7 +209,7 @@ impl RemoteLog {
             self.takeover.clone().begin(log.clone(), after);
             return Ok(None);
         }
-        Ok(Some(Found::Lost(lost(&stands))))
+        Ok(Some(FoundEvents::Lost(lost(&stands))))
     }
 
     /// Whether the call is over, or no replica carries it. A call that this replica owns would be found here: an
@@ -239,9 +239,9 @@ fn lives(proxy: &Arc<Proxy>, owner: &Incarnation) -> bool {
     owner != runner.incarnation() && !runner.misses(owner)
 }
 
-async fn events_behind(log: &EventLog, after: u64) -> Result<Option<Found>, StoreError> {
+async fn events_behind(log: &EventLog, after: u64) -> Result<Option<FoundEvents>, StoreError> {
     let entries = log.behind(after).await?;
-    Ok((!entries.is_empty()).then_some(Found::Events(entries)))
+    Ok((!entries.is_empty()).then_some(FoundEvents::Events(entries)))
 }
 
 fn lost(stands: &CallStanding) -> String {

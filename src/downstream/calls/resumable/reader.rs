@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Interval;
 
 use super::event_id::event_id;
-use super::event_source::{EventSource, Found};
+use super::event_source::{EventSource, FoundEvents};
 use super::takeover::Takeover;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::keepalive::{self, Keepalive};
@@ -118,24 +118,24 @@ impl LogReader {
                 }
             };
             match found {
-                Found::Begun(recent) => {
+                FoundEvents::Begun(recent) => {
                     self.source = EventSource::Local(recent);
                     if self.primes {
                         let id = event_id(self.call, 0);
                         return Some(sse::priming(&id, RETRY_MS));
                     }
                 }
-                Found::Local(recent) => self.source = EventSource::Local(recent),
-                Found::Events(entries) => entries
+                FoundEvents::Local(recent) => self.source = EventSource::Local(recent),
+                FoundEvents::Events(entries) => entries
                     .into_iter()
                     .for_each(|(number, entry)| self.take(number, &entry)),
-                Found::Lost(answer) => {
+                FoundEvents::Lost(answer) => {
                     let id = event_id(self.call, self.after + 1);
                     self.ready.push_back(sse::event_with_id(&id, &answer));
                     self.source = EventSource::Over;
                 }
-                Found::Over if self.ready.is_empty() => return None,
-                Found::Over => self.source = EventSource::Over,
+                FoundEvents::Over if self.ready.is_empty() => return None,
+                FoundEvents::Over => self.source = EventSource::Over,
             }
         }
     }

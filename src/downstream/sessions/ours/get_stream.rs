@@ -62,7 +62,7 @@ struct SessionStream {
     beat: Interval,
 }
 
-enum Woke {
+enum WakeReason {
     Closing,
     MailReader(Option<String>),
     Server(Change),
@@ -75,15 +75,15 @@ impl SessionStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.wake().await {
-                Woke::Closing | Woke::MailReader(None) => return None,
-                Woke::MailReader(Some(message)) => return Some(sse::event(&message)),
-                Woke::Beat => return Some(sse::COMMENT),
-                Woke::Server(Change { method, params }) => {
+                WakeReason::Closing | WakeReason::MailReader(None) => return None,
+                WakeReason::MailReader(Some(message)) => return Some(sse::event(&message)),
+                WakeReason::Beat => return Some(sse::COMMENT),
+                WakeReason::Server(Change { method, params }) => {
                     if let Ok(message) = translate::notification(&method, params.as_deref()) {
                         return Some(sse::event(&message));
                     }
                 }
-                Woke::Look => match self.watch.look(&self.proxy, &self.session).await {
+                WakeReason::Look => match self.watch.look(&self.proxy, &self.session).await {
                     Ok(Some(session)) => {
                         self.session = session;
                         self.ask();
@@ -95,15 +95,15 @@ impl SessionStream {
         }
     }
 
-    async fn wake(&mut self) -> Woke {
+    async fn wake(&mut self) -> WakeReason {
         let closing = &self.proxy.closing;
         tokio::select! {
             biased;
-            () = closing.cancelled() => Woke::Closing,
-            message = self.pushed.next() => Woke::MailReader(message),
-            () = self.watch.changed() => Woke::Look,
-            change = self.at_server.next() => Woke::Server(change),
-            _ = self.beat.tick() => Woke::Beat,
+            () = closing.cancelled() => WakeReason::Closing,
+            message = self.pushed.next() => WakeReason::MailReader(message),
+            () = self.watch.changed() => WakeReason::Look,
+            change = self.at_server.next() => WakeReason::Server(change),
+            _ = self.beat.tick() => WakeReason::Beat,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::upstream::UpstreamError;
 const TICKET_AGAIN: Duration = Duration::from_secs(1);
 
 /// A ticket in place of the answer. The task behind it exists once the ticket is announced.
-struct Ticket {
+struct CallTicket {
     rpc: Rpc,
     client: CallSubscriber,
     task: TaskId,
@@ -61,7 +61,7 @@ impl TranslatedRequest {
     }
 
     /// Makes a ticket when the client's patience is over, as soon as the store takes it.
-    async fn ticket(&self, result: &RawValue) -> Ticket {
+    async fn ticket(&self, result: &RawValue) -> CallTicket {
         let mut until = self.patience.as_ref().map(|patience| patience.until);
         loop {
             over(until).await;
@@ -74,7 +74,7 @@ impl TranslatedRequest {
 
     /// Makes a ticket that has the questions. `None`: the store does not take the task. If the ticket is dropped
     /// before it is announced, its carrier takes the client for gone, and no task is left.
-    async fn asked_by_ticket(&self, result: &RawValue) -> Option<Ticket> {
+    async fn asked_by_ticket(&self, result: &RawValue) -> Option<CallTicket> {
         let begun = self
             .proxy
             .runner
@@ -84,7 +84,7 @@ impl TranslatedRequest {
             match client.next().await? {
                 Reply::Relay(_) => {}
                 Reply::Answer(CallAnswer::Result(ticket)) if ticket.get() != result.get() => {
-                    return Some(Ticket {
+                    return Some(CallTicket {
                         rpc: Rpc::result(self.id.get(), ticket.get()),
                         client,
                         task: *task.get()?,

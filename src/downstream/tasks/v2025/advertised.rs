@@ -18,7 +18,7 @@ const CAPABILITIES_OF_NOBODY: &str = r#"{"cancel":{},"requests":{"tools":{"call"
 /// What a result says of tasks.
 #[derive(Debug, Clone)]
 pub(in crate::downstream) struct Advertised {
-    place: Place,
+    place: SaidIn,
     /// The server's own tasks are the client's business.
     keep_own: bool,
     /// Tools that need not run as tasks say that they may.
@@ -26,7 +26,7 @@ pub(in crate::downstream) struct Advertised {
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum SaidIn {
     /// In the result of `initialize`: these capabilities.
     Capabilities(&'static str),
     /// In the result of `tools/list`: for each tool.
@@ -42,7 +42,7 @@ impl Advertised {
             CAPABILITIES_OF_NOBODY
         };
         Self {
-            place: Place::Capabilities(capabilities),
+            place: SaidIn::Capabilities(capabilities),
             keep_own: proxy.settings.pass_native_tasks,
             says_optional: by.client.tasks_of_2025().is,
         }
@@ -52,7 +52,7 @@ impl Advertised {
     pub(in crate::downstream) fn in_tools(proxy: &Arc<Proxy>, by: &Requester) -> Self {
         let (rules, native_tools) = (&by.rules, &proxy.native_tools);
         Self {
-            place: Place::Tools(Arc::clone(rules), Arc::clone(native_tools)),
+            place: SaidIn::Tools(Arc::clone(rules), Arc::clone(native_tools)),
             keep_own: proxy.settings.pass_native_tasks,
             says_optional: by.client.tasks_of_2025().is,
         }
@@ -62,8 +62,8 @@ impl Advertised {
     pub(in crate::downstream) fn edit(&self, result: &RawValue) -> Option<String> {
         let result = result.get();
         match &self.place {
-            Place::Capabilities(tasks) => with_capabilities(result, tasks, self.keep_own).ok()?,
-            Place::Tools(rules, native_tools) => with_support(result, |name, own| {
+            SaidIn::Capabilities(tasks) => with_capabilities(result, tasks, self.keep_own).ok()?,
+            SaidIn::Tools(rules, native_tools) => with_support(result, |name, own| {
                 native_tools.note(name, own == Some("required"));
                 let rule = rules.for_tool(name).0;
                 support(rule, own, self.keep_own, self.says_optional)

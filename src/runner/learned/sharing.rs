@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::memory::{Part, name};
 use super::tools::Tools;
@@ -13,7 +13,7 @@ use crate::lock::Mutex;
 use crate::runner::state::Runner;
 use crate::store::{Store, StoreError};
 
-/// The pause between two looks for what was counted.
+/// The shortest pause between two looks for what was counted.
 const SAVE: Duration = Duration::from_secs(5);
 
 /// After so many of these looks all parts are read, for what other replicas counted.
@@ -59,19 +59,24 @@ impl Drop for Taken<'_> {
 impl Runner {
     /// Reads and writes what is learned, until the process ends.
     pub(in crate::runner) async fn share_learned(self: Arc<Self>) {
+        // A heartbeat was written just before: a store that is away is not asked.
+        let mut beats = self.liveness.subscribe();
         let sharing = async {
             let mut saves = 0_u32;
-            loop {
+            let mut looked: Option<Instant> = None;
+            while beats.changed().await.is_ok() {
+                let now = Instant::now();
+                if looked.is_some_and(|at| now.saturating_duration_since(at) < SAVE) {
+                    continue;
+                }
+                looked = Some(now);
                 self.share_parts(saves.is_multiple_of(SAVES_FOR_A_READ))
                     .await;
                 saves = saves.wrapping_add(1);
-                sleep(SAVE).await;
             }
         };
-        let ended: Option<std::convert::Infallible> = self.halt.run_until_cancelled(sharing).await;
-        if ended.is_none() {
-            let _ = timeout(LAST_WORDS, self.share_parts(false)).await;
-        }
+        self.halt.run_until_cancelled(sharing).await;
+        let _ = timeout(LAST_WORDS, self.share_parts(false)).await;
     }
 
     /// What a store that is away does not take now, it takes at another look.

@@ -11,7 +11,7 @@ use super::scalar::FromText as _;
 use super::secret::Secret;
 use super::settings::Header;
 
-/// Where a collector is if nobody says where.
+/// The collector of a machine that names no endpoint.
 const USUAL: &str = "http://localhost:4318";
 
 const PATH: &str = "/v1/traces";

@@ -10,7 +10,7 @@ use super::problem::Problem;
 use super::ratio::Ratio;
 use super::settings::TraceSettings;
 
-/// The name of this service where nobody gave one.
+/// The name of this service if neither the settings nor the environment give one.
 const SERVICE: &str = "raincheck";
 
 /// Where spans go. `None`: nowhere. `replica` names this process among others.

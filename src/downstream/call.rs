@@ -91,7 +91,6 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
         plan: spec.plan,
         announce: spec.announce.clone(),
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
-        digest: digest(&asked.modern.request),
         repeatable: spec.repeatable,
         listed: asked.by.has_credentials,
         session: None,

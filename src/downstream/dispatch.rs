@@ -18,6 +18,7 @@ use super::companion::tools::CompanionTools;
 use super::durations::Asked;
 use super::inbound::access::Endpoint;
 use super::inbound::envelope::era_by_headers;
+use super::inbound::known_client;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
 use super::inbound::route::modern::{CallTerms, Known, Route, route};
@@ -35,7 +36,7 @@ use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
 use crate::room::SMALL;
 use crate::shares::Share;
-use crate::task::clients::{ClientTerms, KnownClient};
+use crate::task::clients::ClientTerms;
 use crate::telemetry::traces::{self, SpanGuard};
 
 /// No answer takes longer: a timer must not be set to the end of time.
@@ -235,8 +236,7 @@ async fn modern(
         Err(refused) => return unread(&refused),
     };
     if matches!(&*modern.request.method, "tools/call" | "tools/list") {
-        let info = modern.meta.client_info;
-        by.client = ClientTerms::of(info.and_then(KnownClient::of_info));
+        by.client = ClientTerms::of(modern.meta.client_info.and_then(known_client::of));
     }
     let by = &*by;
     if by.rules.wants_scopes()

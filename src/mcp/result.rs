@@ -22,16 +22,15 @@ pub enum ResultType {
 
 /// Absent means complete (basic, `ResultType`).
 pub fn result_type(result: &RawValue) -> Result<ResultType, Fault> {
-    Ok(
-        match Object::parse(result.get())?
-            .get_str("resultType")
-            .as_deref()
-        {
-            None | Some("complete") => ResultType::Complete,
-            Some("input_required") => ResultType::InputRequired,
-            Some(_) => ResultType::Other,
-        },
-    )
+    Ok(type_of(&Object::parse(result.get())?))
+}
+
+fn type_of(result: &Object<'_>) -> ResultType {
+    match result.get_str("resultType").as_deref() {
+        None | Some("complete") => ResultType::Complete,
+        Some("input_required") => ResultType::InputRequired,
+        Some(_) => ResultType::Other,
+    }
 }
 
 /// Whether a tool says in its result that it failed (tools, Error Handling).
@@ -68,13 +67,29 @@ pub fn without_type(result: Box<RawValue>) -> Box<RawValue> {
 /// The result as a task stores it: with `resultType` if a legacy server gave none, and without the server's
 /// `related-task`. Every other byte stays.
 pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
+    let edited = edited_for_task(&result, &Object::parse(result.get())?)?;
+    edited.map_or(Ok(result), raw)
+}
+
+/// The kind of a result. A complete one is as [`for_task`] gives it; the others are as the server gave them.
+pub fn typed_for_task(result: Box<RawValue>) -> Result<(ResultType, Box<RawValue>), Fault> {
     let object = Object::parse(result.get())?;
+    let kind = type_of(&object);
+    let edited = match kind {
+        ResultType::Complete => edited_for_task(&result, &object)?,
+        ResultType::InputRequired | ResultType::Other => None,
+    };
+    Ok((kind, edited.map_or(Ok(result), raw)?))
+}
+
+/// `None`: the task stores the result as the server gave it.
+fn edited_for_task(result: &RawValue, object: &Object<'_>) -> Result<Option<String>, Fault> {
     let has_type = object.contains("resultType");
     let meta = object
         .get_object("_meta")
         .filter(|meta| meta.contains(RELATED_TASK));
     if has_type && meta.is_none() {
-        return Ok(result);
+        return Ok(None);
     }
     let mut text = Cow::Borrowed(result.get());
     if let Some(meta) = meta {
@@ -84,7 +99,7 @@ pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
     if !has_type {
         text = prepend(&text, "resultType", "\"complete\"").into();
     }
-    raw(text.into_owned())
+    Ok(Some(text.into_owned()))
 }
 
 /// A call's result for a legacy client: without `resultType`, which only modern results have, and without a

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::admission::QueueFull;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
-use crate::task::digest::Digest;
 use crate::task::id::Caller;
 use crate::task::plan::Plan;
 use crate::task::policy::Rule;
@@ -33,8 +32,6 @@ pub struct CallSpec {
     pub announce: Announce,
     /// The client's progress token, if it asked for progress.
     pub progress_token: Option<Box<RawValue>>,
-    /// What a retry of this call must repeat, if the call is parked with a question.
-    pub digest: Digest,
     /// Whether the server calls the tool safe to repeat, and the operator trusts it.
     pub repeatable: bool,
     /// Whether the caller is known well enough to have the task listed (2025-11-25, Tasks).
@@ -59,7 +56,6 @@ pub(super) struct CallFacts {
     pub(super) caller: Caller,
     pub(super) label: Option<Arc<str>>,
     pub(super) began: Instant,
-    pub(super) digest: Digest,
     pub(super) repeatable: bool,
     pub(super) listed: bool,
     pub(super) session: Option<[u8; 16]>,
@@ -81,7 +77,6 @@ impl CallSpec {
             caller: self.caller,
             label: self.label,
             began: Instant::now(),
-            digest: self.digest,
             repeatable: self.repeatable,
             listed: self.listed,
             session: self.session,

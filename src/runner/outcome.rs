@@ -3,7 +3,8 @@
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::{input, result};
+use crate::mcp::input;
+use crate::mcp::result::{self, ResultType};
 use crate::upstream::UpstreamError;
 
 /// The HTTP statuses of credentials that the server does not accept.
@@ -22,14 +23,12 @@ pub(super) enum LegOutcome {
 /// cannot be kept as the result of a task whose client never agreed to it.
 pub(super) fn of_result(result: Box<RawValue>) -> LegOutcome {
     let invalid = || failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown));
-    match result::result_type(&result) {
-        Ok(result::ResultType::Complete) => {
-            result::for_task(result).map_or_else(|_| invalid(), LegOutcome::Completed)
-        }
-        Ok(result::ResultType::InputRequired) => {
+    match result::typed_for_task(result) {
+        Ok((ResultType::Complete, result)) => LegOutcome::Completed(result),
+        Ok((ResultType::InputRequired, result)) => {
             input::requests_of(&result).map_or_else(|_| invalid(), LegOutcome::Asks)
         }
-        Ok(result::ResultType::Other) | Err(_) => invalid(),
+        Ok((ResultType::Other, _)) | Err(_) => invalid(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The digest by which requests and answers are compared.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// The first half of a SHA-256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,6 +11,12 @@ pub struct Digest([u8; 16]);
 impl Digest {
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+
+    /// What another request must have in common with a call to be the same call.
+    pub fn of_call(method: &str, name: Option<&str>, arguments: Option<&RawValue>) -> Self {
+        let arguments = arguments.map_or("", RawValue::get);
+        Self::of(&[method, name.unwrap_or_default(), arguments])
     }
 
     pub fn of(parts: &[&str]) -> Self {

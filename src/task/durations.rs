@@ -83,7 +83,10 @@ impl Durations {
     /// than this one has taken already.
     pub fn remaining(&self, age_ms: u64, of_1000: u64) -> Option<u64> {
         let parts = || self.parts(age_ms);
-        let left: u64 = parts().map(|part| part.weight).sum();
+        let left = match age_ms {
+            0 => self.weight,
+            _ => parts().map(|part| part.weight).sum(),
+        };
         if left == 0 || left * 100 < self.weight {
             return None;
         }
@@ -127,14 +130,12 @@ impl Durations {
 
     /// The weights of calls that took longer than this, with where their buckets lie beyond it.
     fn parts(&self, age_ms: u64) -> impl Iterator<Item = BucketPart> {
-        let weights = self.weights.iter().enumerate();
-        weights.filter_map(move |(place, weight)| {
+        let weights = self.weights.iter().enumerate().skip(bucket(age_ms));
+        let some = weights.filter(|(_, weight)| **weight > 0);
+        some.filter_map(move |(place, weight)| {
             let (start, end) = bounds(place);
             let from = start.max(age_ms);
-            if *weight == 0 || from >= end {
-                return None;
-            }
-            let weight = u64::from(*weight) * (end - from) / (end - start);
+            let weight = u64::from(*weight) * end.checked_sub(from)? / (end - start);
             (weight > 0).then_some(BucketPart {
                 weight,
                 start: from,

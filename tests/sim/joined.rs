@@ -46,7 +46,7 @@ impl World {
         for _ in 0..20 {
             let replica = self.replica();
             let call = self.joined(key);
-            let claim = CallClaim::of_key(&call.caller, key, call.digest);
+            let claim = CallClaim::of_key(&call.caller, key, Digest::of(&[key]));
             let calling = async {
                 let begun = replica.runner.call_once(claim, call).await;
                 self.hear_joined(key, begun.ok()?, &replica.link).await
@@ -90,7 +90,6 @@ impl World {
         CallSpec {
             caller: Caller::from_bytes([1; 16]),
             client_era: Era::Legacy,
-            digest: Digest::of(&[key]),
             ..call_spec(self.all.era, key, Plan::Held)
         }
     }

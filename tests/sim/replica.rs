@@ -14,7 +14,6 @@ use raincheck::store::ledger::Ledger;
 use raincheck::store::memory::Memory;
 use raincheck::store::patience::StorePatience;
 use raincheck::store::seal::Sealer;
-use raincheck::task::digest::Digest;
 use raincheck::task::id::{Caller, Incarnation};
 use raincheck::task::plan::Plan;
 use raincheck::task::policy::{OnOwnerLost, Rule, Rules};
@@ -159,7 +158,6 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         plan,
         announce: Announce::Task,
         progress_token: None,
-        digest: Digest::of(&[key]),
         repeatable: false,
         listed: false,
         session: None,

@@ -73,12 +73,8 @@ fn key_in_meta<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
 
 /// What a retry must repeat: the method, and what it was asked to do.
 pub(in crate::downstream) fn digest(request: &Request<'_>) -> Digest {
-    let arguments = request.params.get("arguments").map_or("", RawValue::get);
-    Digest::of(&[
-        &request.method,
-        request.name().as_deref().unwrap_or_default(),
-        arguments,
-    ])
+    let arguments = request.params.get("arguments");
+    Digest::of_call(&request.method, request.name().as_deref(), arguments)
 }
 
 /// Takes the key out of what goes to the server: the key is for raincheck.

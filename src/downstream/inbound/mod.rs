@@ -4,6 +4,7 @@ pub mod access;
 pub(super) mod connection_polls;
 pub(super) mod envelope;
 pub(super) mod idempotency;
+pub(super) mod known_client;
 pub(super) mod request;
 pub(super) mod requester;
 pub(super) mod route;

@@ -12,12 +12,15 @@ use super::super::report::tool_of_task;
 use super::super::waiting::question;
 use super::record_terms::RecordTerms;
 use super::{Audience, CallStage, Carrier, PlainCall, RecordedCall, Timer};
+use crate::mcp::json::Object;
 use crate::mcp::version::Era;
 use crate::store::ledger::NotCreated;
+use crate::task::digest::Digest;
 use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
+use crate::upstream::UpstreamRequest;
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -120,7 +123,7 @@ impl Carrier {
             announced: terms.announced,
             listed: facts.listed,
             on_disconnect: terms.on_disconnect,
-            digest: (!terms.announced).then_some(facts.digest),
+            digest: (!terms.announced).then(|| digest(outgoing)),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),
             reach: self.runner.settings.reach.clone(),
@@ -164,4 +167,10 @@ impl Carrier {
             OnOwnerLost::Resume | OnOwnerLost::Rerun => OnOwnerLost::Resume,
         }
     }
+}
+
+/// What a retry of the call must repeat, if the call is parked with a question.
+fn digest(call: &UpstreamRequest) -> Digest {
+    let params = Object::parse(&call.params).unwrap_or_default();
+    Digest::of_call(&call.method, call.name.as_deref(), params.get("arguments"))
 }

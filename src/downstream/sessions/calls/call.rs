@@ -226,7 +226,6 @@ fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option
         plan: spec.plan,
         announce: spec.announce.clone(),
         progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
-        digest: idempotency::digest(request),
         repeatable: spec.repeatable,
         listed: by.has_credentials,
         session: by.session.map(|session| *session.as_bytes()),

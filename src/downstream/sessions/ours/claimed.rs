@@ -8,7 +8,6 @@ use hyper::{HeaderMap, Response};
 use super::translate;
 use super::translated::TranslatedRequest;
 use crate::downstream::body::Body;
-use crate::downstream::inbound::idempotency;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions::calls::{CarriedRequest, carry};
@@ -26,7 +25,7 @@ pub(super) async fn answer(
     (asked, claim): (TranslatedRequest, CallClaim),
 ) -> Response<Body> {
     let (by, session) = (asked.by.clone(), asked.session.key());
-    let call = asked.joined(idempotency::digest(request)).await;
+    let call = asked.joined().await;
     let carried = CarriedRequest {
         by: &by,
         headers,

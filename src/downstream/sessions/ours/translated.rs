@@ -23,7 +23,6 @@ use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::runner::{Announce, CallSpec};
-use crate::task::digest::Digest;
 use crate::task::plan::{Plan, plan};
 use crate::task::policy::Rule;
 use crate::upstream::{ClientHeaders, Forwarded, Retry, UpstreamRequest};
@@ -126,10 +125,9 @@ impl TranslatedRequest {
     }
 
     /// The request as a call that other requests may join.
-    pub(super) async fn joined(mut self, digest: Digest) -> CallSpec {
+    pub(super) async fn joined(mut self) -> CallSpec {
         self.param_headers = self.mirrored().await;
         let mut call = self.call(None);
-        call.digest = digest;
         call.outgoing.wants_progress = true;
         idempotency::hide_key(&mut call.outgoing);
         call
@@ -202,8 +200,6 @@ impl TranslatedRequest {
             plan,
             progress_token: self.progress_token.clone(),
             announce,
-            // Never parked: it becomes a ticket instead.
-            digest: Digest::of(&[]),
             repeatable: self.repeatable,
             listed: self.by.has_credentials,
             session: None,

@@ -102,7 +102,6 @@ pub(in crate::downstream) async fn make_task(
         era,
         client_era: Era::Legacy,
         announce: Announce::Task,
-        digest: idempotency::digest(request),
         outgoing,
         rule: spec.rule,
         plan: Plan::Always {

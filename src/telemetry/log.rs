@@ -1,4 +1,4 @@
-//! Where logs go: to stderr, as text or as JSON. The subscriber escapes values, so that a client cannot forge a
+//! Where logs go: to stderr, as text or as JSON. Values are escaped in both, so that a client cannot forge a
 //! line. The filter can be changed while the program runs.
 
 use std::io::{self, IsTerminal as _};
@@ -10,6 +10,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::log_fields::fields;
 use super::repeats::Repeats;
 use crate::lock::Mutex;
 
@@ -42,7 +43,7 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
         output.json().flatten_event(true).boxed()
     } else {
         let colours = settings.colours && io::stderr().is_terminal();
-        output.with_ansi(colours).boxed()
+        output.with_ansi(colours).fmt_fields(fields()).boxed()
     };
     tracing_subscriber::registry()
         .with(filter)

@@ -5,6 +5,7 @@ pub mod counted;
 pub mod events;
 pub mod limits;
 pub mod log;
+mod log_fields;
 pub mod metrics;
 pub mod operations;
 pub mod polls;

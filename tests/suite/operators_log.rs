@@ -12,6 +12,7 @@ in_both_eras!(
     what_a_limit_refuses_is_counted,
     each_limit_has_its_own_count,
     a_poll_that_is_late_and_an_end_that_is_seen_are_counted,
+    nobody_writes_a_line_of_the_log,
 );
 
 const SECRET: &str = "b4e1c0de-argument";
@@ -97,6 +98,22 @@ async fn a_poll_that_is_late_and_an_end_that_is_seen_are_counted(era: Era) {
     assert_eq!(sample(&rig, "raincheck_task_polls_count").await, Some(1.0));
     let polls = sample(&rig, "raincheck_task_polls_sum").await;
     assert!(polls.is_some_and(|polls| polls >= 1.0), "{polls:?}");
+}
+
+async fn nobody_writes_a_line_of_the_log(era: Era) {
+    let rig = Rig::start(era, Config::always()).await;
+    let name = "look\n2026-01-01T00:00:00Z ERROR raincheck: forged\x1b[2J";
+    let encoded =
+        "=?base64?bG9vawoyMDI2LTAxLTAxVDAwOjAwOjAwWiBFUlJPUiByYWluY2hlY2s6IGZvcmdlZBtbMko=?=";
+    let request = rig
+        .client()
+        .request("tools/call", json!({"name": name, "arguments": {}}));
+    request.header("mcp-name", encoded).send().await.into_task();
+    rig.proxy.until_said("task ended", 1).await;
+    let log = rig.proxy.log();
+    assert!(log.contains(r"tool=look\n2026"), "{log}");
+    let is_forged = |line: &str| line.starts_with("2026-01-01") || line.contains('\x1b');
+    assert!(!log.lines().any(is_forged), "{log}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use super::inbound::request::Inbound;
 use super::inbound::requester::Piped;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::version::{Era, MODERN};
-use crate::telemetry::operations::{Ending, Operation, Side};
+use crate::telemetry::operations::{self, Ending, Operation, Side};
 use crate::telemetry::traces::SpanGuard;
 
 /// A message of a client that is being answered; in the extensions of its response. Boxed, because the future of each request
@@ -35,6 +35,9 @@ impl Asked {
         era: Era,
         span: Option<SpanGuard>,
     ) -> Option<Self> {
+        if span.is_none() && !operations::are_measured() {
+            return None;
+        }
         let method = message.members()?.get_str("method")?;
         let tool = message.params().and_then(|params| params.get_str("name"));
         let said = parts.headers.get(PROTOCOL_VERSION);

@@ -17,6 +17,11 @@ pub fn measure() {
     ARE_READ.store(true, Ordering::Relaxed);
 }
 
+/// Whether anything is measured.
+pub fn are_measured() -> bool {
+    ARE_READ.load(Ordering::Relaxed)
+}
+
 /// Which side of an operation raincheck is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -46,7 +51,7 @@ impl Operation {
         version: &str,
         transport: &'static str,
     ) -> Option<Self> {
-        if !ARE_READ.load(Ordering::Relaxed) {
+        if !are_measured() {
             return None;
         }
         let method = known(&METHODS, method).unwrap_or(OTHER);

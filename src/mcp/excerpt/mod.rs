@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::json::{Object, Writer, set};
@@ -46,7 +47,7 @@ pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
     let drops =
         |structured: &RawValue| !rest.keeps_structured && structured.get().len() > SMALL_STRUCTURED;
     let drops_structured = object.get("structuredContent").is_some_and(drops);
-    let text = text_of(&blocks);
+    let text = text_of(result);
     let (text, mime) = match &text {
         Some(text) => (&**text, "text/plain"),
         None if drops_structured => (result, "application/json"),
@@ -74,10 +75,8 @@ pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
 
 /// What can be read of a result in ranges: its text, or the whole result if it has no text. With its MIME type.
 pub fn readable(result: &str) -> (Cow<'_, str>, &'static str) {
-    let object = Object::parse(result).unwrap_or_default();
-    let text = blocks(&object).and_then(|blocks| text_of(&blocks).map(Cow::into_owned));
-    match text {
-        Some(text) => (text.into(), "text/plain"),
+    match text_of(result) {
+        Some(text) => (text, "text/plain"),
         None => (result.into(), "application/json"),
     }
 }
@@ -95,13 +94,28 @@ fn blocks<'a>(result: &Object<'a>) -> Option<Vec<&'a RawValue>> {
     }
 }
 
+/// What is read of a result for its text.
+#[derive(Deserialize)]
+struct Texts<'a> {
+    #[serde(borrow, default)]
+    content: Vec<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    text: Cow<'a, str>,
+}
+
 /// The text of all texts of the content, a line break between two of them. `None`: there is no text.
-fn text_of<'a>(blocks: &[&'a RawValue]) -> Option<Cow<'a, str>> {
-    let texts = blocks.iter().filter_map(|block| {
-        let block = Object::parse(block.get()).ok()?;
-        (block.get_str("type")? == "text").then(|| block.get_str("text"))?
-    });
-    let mut texts: Vec<Cow<'a, str>> = texts.collect();
+///
+/// The result may be large, so it is read in one pass.
+fn text_of(result: &str) -> Option<Cow<'_, str>> {
+    let texts: Texts<'_> = serde_json::from_str(result).ok()?;
+    let texts = texts.content.into_iter().filter(|it| it.kind == "text");
+    let mut texts: Vec<Cow<'_, str>> = texts.map(|it| it.text).collect();
     let whole = match texts.len() {
         0 => return None,
         1 => texts.swap_remove(0),

@@ -1,3 +1,5 @@
+//! Excerpts of every kind of result.
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

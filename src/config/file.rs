@@ -15,6 +15,7 @@ use super::scalar::{OrAuto, Size, Value, list, names, optional, optional_list, s
 use super::secret::Secret;
 use super::settings::{CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice};
 use crate::task::input_rule::OnInputTimeout;
+use crate::task::large_results::ResultInline;
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]
@@ -184,6 +185,8 @@ pub(super) struct Terms {
     #[serde(deserialize_with = "optional")]
     pub(super) result_bytes_max: Option<Size>,
     #[serde(deserialize_with = "optional")]
+    pub(super) result_inline: Option<ResultInline>,
+    #[serde(deserialize_with = "optional")]
     pub(super) on_owner_lost: Option<OnOwnerLost>,
     #[serde(deserialize_with = "optional")]
     pub(super) concurrency: Option<usize>,
@@ -239,6 +242,8 @@ pub(super) struct ToolRule {
     #[serde(deserialize_with = "optional")]
     result_bytes_max: Option<Size>,
     #[serde(deserialize_with = "optional")]
+    result_inline: Option<ResultInline>,
+    #[serde(deserialize_with = "optional")]
     on_owner_lost: Option<OnOwnerLost>,
     #[serde(deserialize_with = "optional")]
     concurrency: Option<usize>,
@@ -283,6 +288,7 @@ impl ToolRule {
             input_timeout,
             on_input_timeout,
             result_bytes_max,
+            result_inline,
             on_owner_lost,
             concurrency,
             queue,
@@ -307,6 +313,7 @@ impl ToolRule {
             input_timeout,
             on_input_timeout,
             result_bytes_max,
+            result_inline,
             on_owner_lost,
             concurrency,
             queue,

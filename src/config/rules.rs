@@ -8,6 +8,7 @@ use super::scalar::OrAuto;
 use super::settings::AuthSettings;
 use super::{concurrency, file};
 use crate::task::glob::Glob;
+use crate::task::large_results::ResultInline;
 use crate::task::policy::{Mode, Rule, Rules};
 
 pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::ToolRule>) -> Result<Rules, Problem> {
@@ -95,6 +96,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         result_bytes_max: terms
             .result_bytes_max
             .map_or(base.result_bytes_max, |s| s.0),
+        result_inline: terms.result_inline.unwrap_or(base.result_inline),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
         heartbeat: terms.heartbeat.map_or(base.heartbeat, OrAuto::said),
         ..base.clone()
@@ -128,12 +130,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         );
     }
     check_input(&rule, terms, key)?;
-    if rule.result_bytes_max == 0 {
-        return refused(
-            "result_bytes_max",
-            r#"no result would fit; the default is "32MiB""#,
-        );
-    }
+    check_sizes(&rule, key)?;
     if rule.require_tasks && rule.mode == Mode::Never {
         return refused(
             "require_tasks",
@@ -142,6 +139,24 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         );
     }
     Ok(rule)
+}
+
+/// Checks what is said of the size of results.
+fn check_sizes(rule: &Rule, key: &str) -> Result<(), Problem> {
+    let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
+    if rule.result_bytes_max == 0 {
+        return refused(
+            "result_bytes_max",
+            r#"no result would fit; the default is "32MiB""#,
+        );
+    }
+    if matches!(rule.result_inline, ResultInline::Bytes(bytes) if bytes < RESULT_INLINE_MIN) {
+        return refused(
+            "result_inline",
+            r#"an excerpt itself has up to 4KiB; the smallest size is "4KiB""#,
+        );
+    }
+    Ok(())
 }
 
 /// Checks what is said of questions.
@@ -245,6 +260,8 @@ pub(super) fn scopes_can_be_had(rules: &Rules, auth: &AuthSettings) -> Result<()
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+const RESULT_INLINE_MIN: u64 = 4 << 10;
 
 const POLL_INTERVAL_MIN_MS: u64 = 10;
 

@@ -11,6 +11,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use super::duration;
 use super::secret::Secret;
 use crate::task::input_rule::OnInputTimeout;
+use crate::task::large_results::ResultInline;
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 /// A setting that is read from its text. The error may quote the text, so a secret must be a [`Secret`], which never
@@ -213,6 +214,17 @@ impl FromText for Size {
     const KIND: &'static str = r#"a size such as "8MiB""#;
     fn from_text(text: &str) -> Result<Self, String> {
         duration::size(text).map(Self)
+    }
+}
+
+impl FromText for ResultInline {
+    const KIND: &'static str = r#""auto", "off" or a size such as "64KiB""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            AUTO => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            _ => duration::size(text).map(Self::Bytes),
+        }
     }
 }
 

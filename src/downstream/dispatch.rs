@@ -28,7 +28,10 @@ use super::request_body::{ReadBody, read};
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
 use super::traced::{self, Traced};
-use super::{companion, discover, endpoint, metadata, passthrough, related, sent, sessions, tools};
+use super::{
+    companion, discover, endpoint, large_results, metadata, passthrough, related, sent, sessions,
+    tools,
+};
 use crate::auth::challenge::Denied;
 use crate::auth::identity::Identity;
 use crate::mcp::error::RpcError;
@@ -312,6 +315,10 @@ async fn answer<'k>(
                 }
                 TaskAnswer::Known(rpc) | TaskAnswer::Unknown(rpc) => return rpc.into_response(),
             },
+            Route::Result => {
+                let reading = large_results::read(proxy, by, &modern.request);
+                return Box::pin(reading).await.into_response();
+            }
             Route::Listen => {
                 let credentials = by.credentials.clone();
                 return Box::pin(listen::answer(proxy, modern, by, credentials)).await;

@@ -14,6 +14,7 @@ mod endpoint;
 pub mod forwarded;
 mod held_polls;
 pub mod inbound;
+mod large_results;
 mod lingering;
 #[cfg(feature = "measure")]
 #[doc(hidden)]

@@ -17,6 +17,7 @@ use crate::mcp::request::Request;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
+use crate::task::large_results::ResultUri;
 
 /// The scopes of a rule whose call the client may not make.
 type RuleScopes<'r> = &'r [Box<str>];
@@ -109,6 +110,14 @@ impl Proxy {
         } else if method.starts_with("tasks/") {
             let id = params.get_str("taskId");
             id.and_then(|id| TaskId::parse(&id))
+        } else if method == "resources/read" {
+            let uri = params.get_str("uri");
+            let Some(named) = uri.and_then(|uri| ResultUri::parse(&uri)) else {
+                return Ok(None);
+            };
+            let tasks = self.tasks_of(&by.caller);
+            let found = tasks.find_unannounced(named.task).await?;
+            return Ok(Self::lacking_for_task(by, found.as_ref()));
         } else {
             None
         };

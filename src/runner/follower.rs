@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
+use super::call::Announce;
 use super::presence::presence_pause;
 use super::report::tool_of_task;
 use super::responder::{CallAnswer, CallSubscriber};
@@ -21,8 +22,10 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::large_results::{Way, shortened};
 use crate::task::machine::TaskEvent;
 use crate::task::state::{Outcome, Payload, Progress};
+use crate::task::ticket::CompanionTool;
 use crate::task::view_2025;
 use crate::upstream::UpstreamError;
 
@@ -227,7 +230,10 @@ impl CallFollower {
 
     async fn end(&self, client: &WaitingClient, outcome: &Outcome) -> CallAnswer {
         let task = &self.loaded.task;
-        let fit = |result| self.runner.fit_kept(task, client.terms.era, result);
+        let fit = |result: Box<RawValue>| {
+            let result = self.excerpt(client, &result).unwrap_or(result);
+            self.runner.fit_kept(task, client.terms.era, result)
+        };
         match outcome {
             Outcome::Completed(Payload::Inline(result)) => fit(result.clone()),
             Outcome::Completed(Payload::Kept { .. }) => {
@@ -241,6 +247,31 @@ impl CallFollower {
                 RpcError::internal("The call was cancelled").to_raw(),
             )),
         }
+    }
+
+    /// The excerpt in place of the result. `None`: the client gets the whole result.
+    fn excerpt(&self, client: &WaitingClient, result: &RawValue) -> Option<Box<RawValue>> {
+        let task = &self.loaded.task;
+        // A call that no client can name leaves no way to its result.
+        if &*task.method != "tools/call" || !task.is_wanted() {
+            return None;
+        }
+        let rules = self.runner.rules();
+        let inline_bytes = rules.for_tool(&task.name).0.result_inline.for_clients();
+        let tool = match &client.terms.announce {
+            Announce::Ticket(ticket) if task.announced => {
+                Some(ticket.names.of(CompanionTool::Result))
+            }
+            Announce::Ticket(_) | Announce::Task => None,
+        };
+        let way = match &tool {
+            Some(tool) => Way::ToolLater(tool),
+            None => Way::Resource {
+                knows_links: client.terms.era == Era::Modern,
+            },
+        };
+        let excerpt = shortened(result.get(), inline_bytes, task.id, way)?;
+        RawValue::from_string(excerpt).ok()
     }
 
     fn store_unavailable(&self) -> CallAnswer {

@@ -48,6 +48,10 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
         if asked(after) > 0 {
             found.push(TaskChange::Asked(asked(after)));
         }
+        // The record of a call whose result alone is kept.
+        if after.is_ended() {
+            found.push(TaskChange::Ended);
+        }
         return found;
     };
     if before.is_ended() {

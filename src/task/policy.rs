@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::glob::Glob;
 use super::input_rule::OnInputTimeout;
+use super::large_results::ResultInline;
 use serde::{Deserialize, Serialize};
 
 /// The longest poll interval that age leads to: a client must still notice the end of a long task soon.
@@ -121,6 +122,8 @@ pub struct Rule {
     /// After what time an open question is told of again.
     pub input_reminder_ms: Option<u64>,
     pub result_bytes_max: u64,
+    /// Which results go to clients as an excerpt.
+    pub result_inline: ResultInline,
     pub on_owner_lost: OnOwnerLost,
     /// How many calls run at once; `None`: no limit.
     pub concurrency: Option<Concurrency>,
@@ -165,6 +168,7 @@ impl Default for Rule {
             on_input_timeout: OnInputTimeout::Fail,
             input_reminder_ms: None,
             result_bytes_max: 32 << 20,
+            result_inline: ResultInline::Auto,
             on_owner_lost: OnOwnerLost::Resume,
             concurrency: None,
             heartbeat: None,

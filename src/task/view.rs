@@ -18,11 +18,11 @@ pub fn create_result(task: &Task, poll_interval_ms: u64) -> String {
     out.end()
 }
 
-/// The result of `tasks/get`. `kept` is the result of the call, if the record only names it.
-pub fn get_result(task: &Task, kept: Option<&str>, poll_interval_ms: u64) -> String {
+/// The result of `tasks/get`. `shown` is the result of the call, if the record only names it or the client gets an excerpt.
+pub fn get_result(task: &Task, shown: Option<&str>, poll_interval_ms: u64) -> String {
     let mut out = Writer::with_capacity(512);
     out.str("resultType", "complete");
-    detailed(&mut out, task, kept, poll_interval_ms);
+    detailed(&mut out, task, shown, poll_interval_ms);
     out.end()
 }
 
@@ -30,7 +30,7 @@ pub fn get_result(task: &Task, kept: Option<&str>, poll_interval_ms: u64) -> Str
 /// `resultType`, with the id of the subscription as JSON.
 pub fn notification_params(
     task: &Task,
-    kept: Option<&str>,
+    shown: Option<&str>,
     subscription: &str,
     poll_interval_ms: u64,
 ) -> String {
@@ -39,7 +39,7 @@ pub fn notification_params(
     meta.raw("io.modelcontextprotocol/subscriptionId", subscription);
     progress(&mut meta, task);
     out.raw("_meta", &meta.end());
-    status(&mut out, task, kept, poll_interval_ms);
+    status(&mut out, task, shown, poll_interval_ms);
     out.end()
 }
 
@@ -58,13 +58,13 @@ pub fn shown(task: &Task) -> u64 {
     hasher.finish()
 }
 
-fn detailed(out: &mut Writer, task: &Task, kept: Option<&str>, poll_interval_ms: u64) {
+fn detailed(out: &mut Writer, task: &Task, shown: Option<&str>, poll_interval_ms: u64) {
     if task.progress.is_some() {
         let mut meta = Writer::with_capacity(64);
         progress(&mut meta, task);
         out.raw("_meta", &meta.end());
     }
-    status(out, task, kept, poll_interval_ms);
+    status(out, task, shown, poll_interval_ms);
 }
 
 fn progress(meta: &mut Writer, task: &Task) {
@@ -77,14 +77,14 @@ fn progress(meta: &mut Writer, task: &Task) {
     }
 }
 
-fn status(out: &mut Writer, task: &Task, kept: Option<&str>, poll_interval_ms: u64) {
+fn status(out: &mut Writer, task: &Task, shown: Option<&str>, poll_interval_ms: u64) {
     common(out, task, poll_interval_ms);
     match &task.outcome {
         Some(Outcome::Completed(Payload::Inline(result))) => {
-            out.raw("result", result.get());
+            out.raw("result", shown.unwrap_or_else(|| result.get()));
         }
         Some(Outcome::Completed(Payload::Kept { .. })) => {
-            out.raw("result", kept.unwrap_or("{}"));
+            out.raw("result", shown.unwrap_or("{}"));
         }
         Some(Outcome::Failed(error)) => {
             out.raw("error", error.get());

@@ -15,8 +15,8 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
              [tasks]: mode, grace_window, companion_tools, companion_prefix, fallback_after, \
              require_tasks, input, retention, max_duration, poll_interval, poll_hold, \
-             input_reminder, input_timeout, on_input_timeout, result_bytes_max, on_owner_lost, \
-             concurrency, queue, heartbeat, attach, attach_window, scopes, rules_file, rules",
+             input_reminder, input_timeout, on_input_timeout, result_bytes_max, result_inline, \
+             on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, scopes, rules_file, rules",
     ),
     (
         "[task]\nmode = 'auto'",
@@ -32,7 +32,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
              name, mode, grace_window, fallback_after, require_tasks, input, retention, \
              max_duration, poll_interval, poll_hold, input_reminder, input_timeout, \
-             on_input_timeout, result_bytes_max, \
+             on_input_timeout, result_bytes_max, result_inline, \
              on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, scopes",
     ),
     (

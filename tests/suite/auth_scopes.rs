@@ -88,6 +88,9 @@ async fn a_task_is_out_of_reach_without_its_scope(era: Era) {
         });
         assert_lacks(&request.send().await, "run");
     }
+    let uri = format!("raincheck://task/{}/result", task.id);
+    let read = narrow.request("resources/read", json!({"uri": uri}));
+    assert_lacks(&read.header("mcp-name", &uri).send().await, "run");
     let mut stream = narrow.listen(&[&task]).await;
     let acknowledged = stream.next().await;
     assert_eq!(

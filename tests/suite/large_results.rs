@@ -45,8 +45,8 @@ async fn called_over_lines(agent: &str, arguments: serde_json::Value, rule: &str
 /// A stream that was begun by progress would carry the result as one event.
 #[tokio::test]
 async fn a_large_result_behind_progress_is_a_task() {
-    let config = Config::auto("20s").terms("companion_tools = true\nfallback_after = \"20s\"");
-    let rig = Rig::start(Era::Legacy, config).await;
+    let terms = "companion_tools = true\nfallback_after = \"20s\"\nresult_inline = \"off\"";
+    let rig = Rig::start(Era::Legacy, Config::auto("20s").terms(terms)).await;
     for (client, agent, is_task) in [
         (rig.client(), "node", true),
         (rig.client().without_tasks(), LIMITED, true),

@@ -64,6 +64,7 @@ mod deadline;
 mod dialect;
 mod discover;
 mod drain;
+mod excerpts;
 mod facade;
 mod facade_bounds;
 mod facade_ends;

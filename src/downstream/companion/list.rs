@@ -16,6 +16,12 @@ const KEY: &str = r#"{"type":"string","description":"Which question, as it was n
 const ACTION: &str = r#"{"type":"string","enum":["accept","decline","cancel"]}"#;
 const CONTENT: &str = r#"{"type":"object","description":"With accept: the answer, in the shape that was asked for."}"#;
 
+const OFFSET: &str = r#"{"type":"integer","minimum":0,"description":"With a large result: reads it from this byte on."}"#;
+const LIMIT: &str =
+    r#"{"type":"integer","minimum":1,"description":"How many bytes are read; 16384 if left out."}"#;
+const GREP: &str = r#"{"type":"string","description":"Gives only the lines that contain this text, whatever its case."}"#;
+const BLOCK: &str = r#"{"type":"integer","minimum":0,"description":"Gives only this part of the content, by the number that was named."}"#;
+
 /// Whether no further page follows.
 pub(super) fn is_last(page: &RawValue) -> bool {
     let cursor = Object::parse(page.get()).map(|page| page.get("nextCursor"));
@@ -119,6 +125,13 @@ fn schema(tool: CompanionTool, wait_max: Duration) -> String {
             properties
                 .raw("round", ROUND)
                 .raw("wait_seconds", &wait(wait_max));
+            if tool == CompanionTool::Result {
+                properties
+                    .raw("offset", OFFSET)
+                    .raw("limit", LIMIT)
+                    .raw("grep", GREP)
+                    .raw("block", BLOCK);
+            }
             r#"["ticket"]"#
         }
         CompanionTool::Cancel => r#"["ticket"]"#,

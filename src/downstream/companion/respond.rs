@@ -27,6 +27,8 @@ use crate::mcp::version::Era;
 use crate::runner::responder::CallAnswer;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
+use crate::task::large_results::{self, Way, shortened};
+use crate::task::ranges::{Wanted, as_tool_result};
 use crate::task::state::{Outcome, Payload, Status, Task};
 use crate::task::ticket::{self, CompanionNames, CompanionTool, Moment};
 use crate::upstream::{Forwarded, UpstreamError};
@@ -34,6 +36,8 @@ use crate::upstream::{Forwarded, UpstreamError};
 const NO_TICKET: ToolError = ToolError::Said(Cow::Borrowed(
     "The argument ticket is missing: the one that the call was answered with.",
 ));
+
+const NO_SUCH_PART: ToolError = ToolError::Said(Cow::Borrowed("The result has no such block."));
 
 /// Why a companion tool has no result. The text is the tool's result, because models read results.
 enum ToolError {
@@ -148,7 +152,7 @@ impl ToolCall {
             CompanionTool::Result => {
                 let found = self.wait(id, arguments).await?;
                 if let Some(outcome) = &found.task.outcome {
-                    return self.result(&found.task, outcome).await;
+                    return self.result(&found.task, outcome, arguments).await;
                 }
                 found.task
             }
@@ -190,7 +194,12 @@ impl ToolCall {
     }
 
     /// The result of the tool, as if the client had waited for it.
-    async fn result(&self, task: &Task, outcome: &Outcome) -> Result<CallAnswer, ToolError> {
+    async fn result(
+        &self,
+        task: &Task,
+        outcome: &Outcome,
+        arguments: &Object<'_>,
+    ) -> Result<CallAnswer, ToolError> {
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.clone(),
             Outcome::Completed(Payload::Kept { .. }) => {
@@ -209,6 +218,15 @@ impl ToolCall {
             }
             Outcome::Cancelled => return Err(ToolError::Said("The call was cancelled.".into())),
         };
+        let tool = self.names.of(CompanionTool::Result);
+        if let Some(wanted) = wanted(arguments) {
+            let read = as_tool_result(&wanted, result.get(), (task.id, &tool), self.by.era);
+            return read.map(answer_of).ok_or(NO_SUCH_PART);
+        }
+        let rule = self.by.rules.for_tool(&task.name).0;
+        let inline_bytes = rule.result_inline.for_companion_tools();
+        let excerpt = shortened(result.get(), inline_bytes, task.id, Way::Tool(&tool));
+        let result = excerpt.and_then(|text| raw(text).ok()).unwrap_or(result);
         let upstream = &self.proxy.upstream;
         let fit = match (self.by.era, upstream.known_era()) {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),
@@ -244,6 +262,27 @@ impl ToolCall {
 fn wait_of(arguments: &Object<'_>) -> Option<Duration> {
     let seconds = arguments.get("wait_seconds")?.get().parse::<f64>().ok()?;
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
+}
+
+/// What the call wants of the result. `None`: the result as the tool gave it.
+fn wanted<'a>(arguments: &Object<'a>) -> Option<Wanted<'a>> {
+    // Models write numbers as texts, too.
+    let number = |key: &str| {
+        let number = arguments.get(key)?.get().trim_matches('"');
+        number.parse::<u64>().ok()
+    };
+    let block = number("block").and_then(|place| usize::try_from(place).ok());
+    let grep = arguments.get_str("grep").filter(|word| !word.is_empty());
+    let (offset, limit) = (number("offset"), number("limit"));
+    if block.is_none() && grep.is_none() && offset.is_none() && limit.is_none() {
+        return None;
+    }
+    Some(Wanted {
+        offset: offset.unwrap_or(0),
+        limit: large_results::limit(limit),
+        grep,
+        block,
+    })
 }
 
 /// The round that the call names. Models may write any number.

@@ -17,6 +17,7 @@ use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::route::first_contact::{Way, route_way};
 use crate::downstream::inbound::route::session::{SessionRoute, route_session};
 use crate::downstream::inbound::route::stream::{KnownSession, Spoken, StreamRoute, route_stream};
+use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, undecided};
 use crate::downstream::passthrough;
 use crate::downstream::proxy::Proxy;
@@ -124,6 +125,10 @@ async fn on_servers_session(
             if !proxy.settings.pass_native_tasks || answered.is_known() {
                 return answered.into_response();
             }
+        }
+        SessionRoute::Result(request) => {
+            let read = Box::pin(large_results::read(proxy, by, request)).await;
+            return read.on_session().into_response();
         }
         SessionRoute::Cancel(id) => {
             let cancelled = by.session.map(|session| cancel(proxy, session, id));

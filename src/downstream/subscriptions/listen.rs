@@ -286,8 +286,9 @@ impl Subscription {
         };
         self.proxy.runner.told_states().tell(&whole.task);
         let next_ms = self.proxy.runner.poll_interval_ms(&whole.task);
-        let kept = whole.kept_result();
-        let params = view::notification_params(&whole.task, kept, &self.id, next_ms);
+        let shown = whole.shown(&self.proxy.runner.rules());
+        let shown = shown.as_deref();
+        let params = view::notification_params(&whole.task, shown, &self.id, next_ms);
         let event = sse::event(&envelope::notification("notifications/tasks", &params));
         Ok(Some(event))
     }

@@ -3,6 +3,7 @@
 //! Every wire form (2026-07-28, 2025-11-25, the companion tools) calls these functions and says the
 //! outcome in its own words.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +20,10 @@ use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
 use crate::task::input_rule::AnsweredBy;
+use crate::task::large_results::{Way, shortened};
 use crate::task::machine::{CancelReason, TaskEvent};
-use crate::task::state::Task;
+use crate::task::policy::Rules;
+use crate::task::state::{Outcome, Payload, Task};
 use crate::telemetry::polls;
 use crate::telemetry::traces::RequestSpan;
 use crate::upstream::Forwarded;
@@ -75,9 +78,29 @@ pub(in crate::downstream) struct WholeTask {
 }
 
 impl WholeTask {
-    pub(in crate::downstream) fn kept_result(&self) -> Option<&str> {
-        let kept = self.kept.as_deref();
-        kept.and_then(|bytes| std::str::from_utf8(bytes).ok())
+    /// The result of the call, wherever it is stored. `None`: there is none.
+    pub(in crate::downstream) fn result(&self) -> Option<&str> {
+        match &self.task.outcome {
+            Some(Outcome::Completed(Payload::Inline(result))) => Some(result.get()),
+            Some(Outcome::Completed(Payload::Kept { .. })) => {
+                let kept = self.kept.as_deref();
+                kept.and_then(|bytes| std::str::from_utf8(bytes).ok())
+            }
+            Some(Outcome::Failed(_) | Outcome::Cancelled) | None => None,
+        }
+    }
+
+    /// The result as a client that knows tasks gets it: whole, or as an excerpt.
+    pub(in crate::downstream) fn shown(&self, rules: &Rules) -> Option<Cow<'_, str>> {
+        let result = self.result()?;
+        let inline_bytes = rules
+            .for_tool(&self.task.name)
+            .0
+            .result_inline
+            .for_clients();
+        let way = Way::Resource { knows_links: true };
+        let excerpt = shortened(result, inline_bytes, self.task.id, way);
+        Some(excerpt.map_or(Cow::Borrowed(result), Cow::Owned))
     }
 }
 

@@ -62,7 +62,8 @@ impl Proxy {
         let task = found.ok_or(TaskError::Unknown)?.task;
         let whole = self.tasks_of(&by.caller).whole(task).await?;
         let next_ms = self.runner.poll_interval_ms(&whole.task);
-        Ok(view::get_result(&whole.task, whole.kept_result(), next_ms))
+        let shown = whole.shown(&by.rules);
+        Ok(view::get_result(&whole.task, shown.as_deref(), next_ms))
     }
 
     async fn update(

@@ -33,6 +33,7 @@ mod dispatch;
 mod ending;
 mod events;
 mod handover;
+mod large_results;
 mod pending;
 mod progress;
 mod questions;

@@ -100,7 +100,7 @@ impl Carrier {
         client.answer(tool_of_task(task), heard);
     }
 
-    fn new_task(&self, facts: &CallFacts, terms: RecordTerms) -> Task {
+    pub(super) fn new_task(&self, facts: &CallFacts, terms: RecordTerms) -> Task {
         let (rule, now_ms) = (&self.server.rule, self.runner.ledger.now_ms());
         let outgoing = &self.server.outgoing;
         let since_began = Instant::now().saturating_duration_since(facts.began);

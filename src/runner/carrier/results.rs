@@ -31,6 +31,14 @@ impl Carrier {
             // The question belongs in a task: both are announced together.
             return self.on_asks_first(result).await;
         }
+        let is_complete =
+            !is_modern || result::result_type(&result) == Ok(result::ResultType::Complete);
+        if is_plain
+            && is_complete
+            && let Some(excerpt) = Box::pin(self.excerpt(&result, client_era)).await
+        {
+            result = excerpt;
+        }
         if self.would_be_large_event(&result) && !asks(&result) {
             // If there is no record, the client gets the large event.
             let _ = self.record(Vec::new(), RecordTerms::of_call(true)).await;

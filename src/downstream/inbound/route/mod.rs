@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use crate::mcp::request::Request;
 use crate::mcp::tools::{Tool, Tools};
 use crate::mcp::version::Era;
+use crate::task::large_results::ResultUri;
 
 pub(in crate::downstream) mod call;
 pub(in crate::downstream) mod first_contact;
@@ -79,6 +81,12 @@ impl TaskOp {
             _ => return None,
         })
     }
+}
+
+/// Whether a `resources/read` names a result that raincheck keeps. No other URI is looked at.
+pub(in crate::downstream) fn names_our_result(request: &Request<'_>) -> bool {
+    let uri = request.params.get_str("uri");
+    uri.is_some_and(|uri| ResultUri::is_ours(&uri))
 }
 
 /// Where the answer to a request for a list has the list.

@@ -2,7 +2,7 @@
 //! request says, who sent it and what is known. Pure.
 
 use super::call::{CallOp, CallRoute, KnownOfCalls, TaskSpec, route_task};
-use super::{Question, TaskOp, is_translated};
+use super::{Question, TaskOp, is_translated, names_our_result};
 use crate::downstream::inbound::idempotency::{claim_of_legacy, may_claim};
 use crate::downstream::inbound::requester::Requester;
 use crate::mcp::error::RpcError;
@@ -24,6 +24,8 @@ pub(in crate::downstream) enum OursRoute {
     MakeTask(Box<TaskSpec>),
     /// A request about a task, which may be in the store.
     Task(TaskOp),
+    /// `resources/read` of a result that raincheck keeps.
+    Result,
     /// A request about the session itself.
     Session(SessionOp),
     /// To the server, in the words of its revision.
@@ -60,6 +62,7 @@ pub(in crate::downstream) fn route_ours(
 ) -> OursRoute {
     let op = match &*request.method {
         "tools/call" => return call(request, by, known).unwrap_or_else(OursRoute::Refuse),
+        "resources/read" if names_our_result(request) => return OursRoute::Result,
         "ping" => SessionOp::Ping,
         "logging/setLevel" => SessionOp::SetLogLevel,
         "resources/subscribe" => SessionOp::Subscribe,
@@ -168,6 +171,7 @@ mod tests {
             OursRoute::MakeTask(spec) if spec.claim.is_some() => "task claimed".into(),
             OursRoute::MakeTask(_) => "task".into(),
             OursRoute::Task(op) => format!("{op:?}"),
+            OursRoute::Result => "result".into(),
             OursRoute::Session(op) => format!("{op:?}"),
             OursRoute::Translate(how) => {
                 let is = |is: bool, word| if is { word } else { "" };

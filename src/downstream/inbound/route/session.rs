@@ -3,7 +3,7 @@
 
 use serde_json::value::RawValue;
 
-use super::TaskOp;
+use super::{TaskOp, names_our_result};
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::mcp::json::{Object, string};
@@ -22,6 +22,8 @@ pub(in crate::downstream) enum SessionRoute<'m, 'a> {
     Call(&'m Request<'a>),
     /// A request about a task, which may be in the store.
     Task(&'m Request<'a>, TaskOp),
+    /// `resources/read` of a result that raincheck keeps.
+    Result(&'m Request<'a>),
     /// The client no longer waits for the request with this id.
     Cancel(&'a RawValue),
     /// The answer to a question of a task.
@@ -69,6 +71,7 @@ pub(in crate::downstream) fn route_session<'m, 'a>(
             }
             "tools/list" => SessionRoute::Tools(request),
             "tools/call" => SessionRoute::Call(request),
+            "resources/read" if names_our_result(request) => SessionRoute::Result(request),
             method => match TaskOp::of(method).filter(|_| speaks_of_tasks) {
                 Some(op) => SessionRoute::Task(request, op),
                 None => SessionRoute::Pass,
@@ -111,6 +114,7 @@ mod tests {
             SessionRoute::Tools(_) => "tools".into(),
             SessionRoute::Call(_) => "call".into(),
             SessionRoute::Task(_, op) => format!("task {op:?}"),
+            SessionRoute::Result(_) => "result".into(),
             SessionRoute::Cancel(_) => "cancel".into(),
             SessionRoute::TaskAnswer(question, _) => format!("answer {}", question.key),
             SessionRoute::Answer(..) => "answer".into(),
@@ -121,6 +125,9 @@ mod tests {
     #[test]
     fn only_what_raincheck_has_to_do_with_is_read() {
         let initialize = r#"{"id":1,"method":"initialize"}"#;
+        let theirs =
+            r#"{"id":1,"method":"resources/read","params":{"uri":"file:///raincheck://task/"}}"#;
+        let ours = r#"{"id":1,"method":"resources/read","params":{"uri":"raincheck://task/x"}}"#;
         let cancelled = r#"{"method":"notifications/cancelled"}"#;
         let initialized = r#"{"method":"notifications/initialized"}"#;
         let cancel = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;
@@ -134,6 +141,8 @@ mod tests {
             (r#"{"id":1,"method":"tasks/get"}"#, true, false, "pass"),
             (r#"{"id":1,"method":"tasks/update"}"#, true, true, "pass"),
             (r#"{"id":1,"method":"ping"}"#, true, true, "pass"),
+            (theirs, true, true, "pass"),
+            (ours, true, false, "result"),
             (cancel, true, false, "cancel"),
             (cancelled, true, false, "pass"),
             (initialized, true, true, "pass"),

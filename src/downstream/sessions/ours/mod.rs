@@ -18,6 +18,7 @@ use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::route::ours::{OursRoute, SessionOp, Translation, route_ours};
 use crate::downstream::inbound::route::session::TaskQuestion;
+use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, Rpc, undecided};
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tasks::v2025;
@@ -199,6 +200,10 @@ async fn answer(
                     return answered.into_response();
                 }
                 is_no_task_here = true;
+            }
+            OursRoute::Result => {
+                let read = Box::pin(large_results::read(proxy, by, request)).await;
+                return read.on_session().into_response();
             }
             OursRoute::Session(op) => {
                 return changed(request, change(proxy, &session, op, &request.params).await);

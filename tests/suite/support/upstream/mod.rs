@@ -28,7 +28,7 @@ mod sessions;
 mod tools;
 
 pub(crate) use legacy::Greeting;
-pub(crate) use tools::FAITHFUL;
+pub(crate) use tools::{FAITHFUL, long_text};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {

@@ -1,5 +1,6 @@
 //! The tools of the scripted server.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,6 +16,21 @@ use super::{Era, Shared, own};
 /// would write them.
 pub(crate) const FAITHFUL: &str =
     r#""structuredContent": {"z":1.10,"a":12345678901234567890123 ,"m":1E+2,"é":"\u00e9"}"#;
+
+/// What `long` answers: lines of letters of all lengths, of so many bytes.
+pub(crate) fn long_text(bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 64);
+    for number in 0_u32.. {
+        if text.len() >= bytes {
+            break;
+        }
+        let _ = writeln!(text, "line {number} \"äöü\" € 😀 {:-<160}", "");
+    }
+    text.truncate(text.floor_char_boundary(bytes));
+    // Within a character, the last bytes are other letters.
+    let missing = bytes - text.len();
+    text + &"x".repeat(missing)
+}
 
 /// One `tools/call`.
 #[derive(Debug)]
@@ -133,6 +149,10 @@ impl Call {
             // A result word for word, whatever era it is of.
             "verbatim" => End::Result(self.arguments["result"].as_str().unwrap().to_owned()),
             "big" => self.text(&"x".repeat(usize::try_from(self.number("bytes")).unwrap())),
+            "long" => {
+                tokio::time::sleep(Duration::from_millis(self.number("ms"))).await;
+                self.text(&long_text(usize::try_from(self.number("bytes")).unwrap()))
+            }
             "never" => std::future::pending().await,
             "own" => {
                 tokio::time::sleep(Duration::from_millis(self.number("ms"))).await;

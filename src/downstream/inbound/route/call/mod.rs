@@ -258,15 +258,16 @@ fn plain<'k>(
     let Some(is_native) = is_native(&name, by, known) else {
         return Ok(CallRoute::Ask(Question::Tools));
     };
-    // What passes waits for no turn.
+    // What passes waits for no turn, and cannot be shortened.
     let is_limited = known.is_limited;
-    let may_be_ours = is_native || is_limited || known.companion.is_some();
+    let is_carried = is_limited || rule.result_inline.for_clients().is_some();
+    let may_be_ours = is_native || is_carried || known.companion.is_some();
     if !may_be_ours && !may_claim(request, by, rule) {
         return pass(rule);
     }
     let claim = claim_of_legacy(request, by, rule)?;
-    if claim.is_some() || is_limited {
-        // What passes to a server that is not known yet would not be claimed, and not be counted.
+    if claim.is_some() || is_carried {
+        // What passes to a server that is not known yet would not be claimed, counted or shortened.
         if server.era.is_none() {
             return Ok(CallRoute::Ask(Question::Era));
         }
@@ -295,7 +296,7 @@ fn plain<'k>(
     let tool = server.tools.get(&name).filter(|_| is_told);
     let requires_task = tool.is_some_and(ServerTool::requires_task);
     if claim.is_none() {
-        let may_pass = plan == Plan::Held && !(is_native && requires_task) && !is_limited;
+        let may_pass = plan == Plan::Held && !(is_native && requires_task) && !is_carried;
         if may_pass || plan == Plan::Refuse {
             return pass(rule);
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::super::idempotency::claim_of;
 use super::super::request::Modern;
 use super::super::requester::Requester;
-use super::{KnownServer, Question, is_translated, list_member};
+use super::{KnownServer, Question, is_translated, list_member, names_our_result};
 use crate::downstream::companion::state::Companion;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::is_object;
@@ -32,6 +32,8 @@ pub(in crate::downstream) enum Route<'k> {
     Discover,
     /// `tasks/*`, about a task in the store.
     Task,
+    /// `resources/read` of a result that raincheck keeps.
+    Result,
     /// `subscriptions/listen`.
     Listen,
     /// One of our own tools, which have these names for this client.
@@ -100,6 +102,7 @@ pub(in crate::downstream) fn route<'k>(
         "server/discover" => Ok(Route::Discover),
         "subscriptions/listen" => Ok(Route::Listen),
         "tools/call" => call(modern, by, known),
+        "resources/read" if names_our_result(&modern.request) => Ok(Route::Result),
         method if method.starts_with("tasks/") && !known.is_no_task_here => Ok(Route::Task),
         _ => other(modern, known),
     };
@@ -139,7 +142,11 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         return Ok(Route::Ask(Question::Era));
     };
     let may_pass = era == Era::Modern && known.server.speaks_http && plan == Plan::Held;
-    if may_pass && claim.is_none() && may_stream_past(modern, by.client.heartbeat(rule).is, known) {
+    if may_pass
+        && claim.is_none()
+        && may_stream_past(modern, by.client.heartbeat(rule).is, known)
+        && rule.result_inline.for_clients().is_none()
+    {
         return Ok(Route::Pass);
     }
     // A task is created before the server sees the call, so what the server would refuse must be found here first.

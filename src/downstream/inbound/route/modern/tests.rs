@@ -70,6 +70,7 @@ fn shown(route: &Route<'_>) -> String {
         Route::Pass => "pass".into(),
         Route::Discover => "discover".into(),
         Route::Task => "task".into(),
+        Route::Result => "result".into(),
         Route::Listen => "listen".into(),
         Route::Companion(tool, _) => format!("companion {tool:?}"),
         Route::List(listed, _) => format!("list {listed:?}"),

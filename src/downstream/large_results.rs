@@ -1,0 +1,61 @@
+//! LARGE RESULTS: `resources/read` of what an excerpt left out, for the caller whose result it is, on any replica.
+//!
+//! Only names of raincheck's own come here. Every other resource is the server's, and its request is not looked at.
+
+use std::sync::Arc;
+
+use super::inbound::requester::Requester;
+use super::outbound::response::Rpc;
+use super::proxy::Proxy;
+use super::tasks::service::{TaskError, WholeTask};
+use crate::mcp::error::{RpcError, code};
+use crate::mcp::json::Writer;
+use crate::mcp::request::Request;
+use crate::mcp::version::Era;
+use crate::task::large_results::ResultUri;
+use crate::task::ranges::as_resource;
+
+/// The answer to `resources/read` of a result.
+pub(super) async fn read(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'_>) -> Rpc {
+    let id = request.id.get();
+    let uri = request.params.get_str("uri").unwrap_or_default();
+    let unknown = || Rpc::error(id, &not_found(&uri, by.era));
+    let Some(named) = ResultUri::parse(&uri) else {
+        return unknown();
+    };
+    let whole = match result_of(proxy, by, &named).await {
+        Ok(Some(whole)) => whole,
+        Ok(None) | Err(TaskError::Unknown) => return unknown(),
+        Err(TaskError::StoreUnavailable) => return Rpc::store_unavailable(id),
+        Err(TaskError::Unreadable) => return Rpc::unreadable_task(id),
+        Err(TaskError::Busy) => return Rpc::busy(id),
+    };
+    let read = whole
+        .result()
+        .and_then(|result| as_resource(&uri, &named, result, by.era));
+    read.map_or_else(unknown, |read| Rpc::result(id, &read))
+}
+
+/// A call whose client waited may have a record that no client heard of: its result has a name all the same.
+async fn result_of(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    named: &ResultUri,
+) -> Result<Option<WholeTask>, TaskError> {
+    let tasks = proxy.tasks_for(by);
+    match tasks.find_unannounced(named.task).await? {
+        Some(found) => Ok(Some(tasks.whole(found.task).await?)),
+        None => Ok(None),
+    }
+}
+
+/// A caller gets the same error for a result that does not exist, or is not there yet, and for another's.
+fn not_found(uri: &str, era: Era) -> RpcError {
+    let code = match era {
+        Era::Modern => code::INVALID_PARAMS,
+        Era::Legacy => code::LEGACY_RESOURCE_NOT_FOUND,
+    };
+    let mut data = Writer::object();
+    data.str("uri", uri);
+    RpcError::new(code, "Resource not found").with_data(data.end())
+}

@@ -1,0 +1,280 @@
+//! Excerpts of large results: head and tail of the text, and where the rest is. Pure.
+//!
+//! An excerpt is a result of the same kind. It keeps `isError`, `_meta` and every other member of the result, so that its
+//! client reads it as it would read the whole result.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::json::{Object, Writer, set};
+
+#[cfg(test)]
+mod tests;
+
+/// How much of the head and of the tail is shown, in bytes of JSON. With the rest of the excerpt this stays below 4 KiB.
+const HEAD_BYTES: usize = 1400;
+const TAIL_BYTES: usize = 900;
+
+/// How many other parts of the content are named or kept.
+const PARTS_MAX: usize = 3;
+
+/// A part of the content up to this size may stay as it is: a link, for example.
+const SMALL_PART: usize = 256;
+
+/// `structuredContent` up to this size stays in any case.
+const SMALL_STRUCTURED: usize = 512;
+
+/// Where the client gets the whole result.
+#[derive(Debug)]
+pub struct Rest<'r> {
+    /// The resource that is the whole text. A query may follow.
+    pub uri: &'r str,
+    /// The tool that gives the rest, and the ticket for it.
+    pub tool: Option<(&'r str, &'r str)>,
+    /// The client knows content of the type `resource_link`, which there is since 2025-06-18.
+    pub knows_links: bool,
+    /// Large `structuredContent` stays: the client may check it against the output schema of the tool.
+    pub keeps_structured: bool,
+}
+
+/// The excerpt of a result. `None`: the result cannot be read, or an excerpt would not be shorter.
+pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
+    let object = Object::parse(result).ok()?;
+    let blocks = blocks(&object)?;
+    let drops =
+        |structured: &RawValue| !rest.keeps_structured && structured.get().len() > SMALL_STRUCTURED;
+    let drops_structured = object.get("structuredContent").is_some_and(drops);
+    let text = text_of(result);
+    let (text, mime) = match &text {
+        Some(text) => (&**text, "text/plain"),
+        None if drops_structured => (result, "application/json"),
+        None => ("", "text/plain"),
+    };
+    let mut parts = Parts::default();
+    for (place, block) in blocks.iter().enumerate() {
+        parts.add(place, block, rest);
+    }
+    let mut content = Vec::new();
+    let shown = shown(text, &parts, rest);
+    if !shown.is_empty() {
+        let mut block = Writer::object();
+        block.str("type", "text").str("text", &shown);
+        content.push(block.end());
+    }
+    if rest.knows_links && !text.is_empty() {
+        content.push(link(rest.uri, "result", mime, text.len()));
+    }
+    content.append(&mut parts.kept);
+    let left = object.render_filtered(|key| !(drops_structured && key == "structuredContent"));
+    let excerpt = set(&left, "content", &format!("[{}]", content.join(","))).ok()?;
+    (excerpt.len() < result.len()).then_some(excerpt)
+}
+
+/// What can be read of a result in ranges: its text, or the whole result if it has no text. With its MIME type.
+pub fn readable(result: &str) -> (Cow<'_, str>, &'static str) {
+    match text_of(result) {
+        Some(text) => (text, "text/plain"),
+        None => (result.into(), "application/json"),
+    }
+}
+
+/// One part of the content of a result.
+pub fn block(result: &str, place: usize) -> Option<Box<RawValue>> {
+    let object = Object::parse(result).ok()?;
+    blocks(&object)?.get(place).map(|block| (*block).to_owned())
+}
+
+fn blocks<'a>(result: &Object<'a>) -> Option<Vec<&'a RawValue>> {
+    match result.get("content") {
+        Some(content) => serde_json::from_str(content.get()).ok(),
+        None => Some(Vec::new()),
+    }
+}
+
+/// What is read of a result for its text.
+#[derive(Deserialize)]
+struct Texts<'a> {
+    #[serde(borrow, default)]
+    content: Vec<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    text: Cow<'a, str>,
+}
+
+/// The text of all texts of the content, a line break between two of them. `None`: there is no text.
+///
+/// The result may be large, so it is read in one pass.
+fn text_of(result: &str) -> Option<Cow<'_, str>> {
+    let texts: Texts<'_> = serde_json::from_str(result).ok()?;
+    let texts = texts.content.into_iter().filter(|it| it.kind == "text");
+    let mut texts: Vec<Cow<'_, str>> = texts.map(|it| it.text).collect();
+    let whole = match texts.len() {
+        0 => return None,
+        1 => texts.swap_remove(0),
+        _ => texts.join("\n").into(),
+    };
+    (!whole.is_empty()).then_some(whole)
+}
+
+/// What of the content is no text.
+#[derive(Default)]
+struct Parts {
+    /// As JSON: small parts as they are, and links in place of large ones.
+    kept: Vec<String>,
+    /// Lines in place of links.
+    named: String,
+    left_out: usize,
+}
+
+impl Parts {
+    fn add(&mut self, place: usize, block: &RawValue, rest: &Rest<'_>) {
+        let object = Object::parse(block.get()).unwrap_or_default();
+        let kind = object.get_str("type").unwrap_or_default();
+        if kind == "text" {
+            return;
+        }
+        if self.kept.len() + self.named.lines().count() >= PARTS_MAX {
+            self.left_out += 1;
+            return;
+        }
+        if block.get().len() <= SMALL_PART {
+            self.kept.push(block.get().to_owned());
+            return;
+        }
+        let inner = object.get_object("resource").unwrap_or_default();
+        let mime = object.get_str("mimeType");
+        let mime = mime.or_else(|| inner.get_str("mimeType"));
+        let mime = mime.filter(|mime| mime.len() <= 80);
+        let mime = mime.as_deref().unwrap_or("application/octet-stream");
+        let size = size(&object).or_else(|| size(&inner));
+        let size = size.unwrap_or_else(|| block.get().len());
+        let uri = format!("{}?block={place}", rest.uri);
+        if rest.tool.is_none() && rest.knows_links {
+            let name = format!("part {place}");
+            self.kept.push(link(&uri, &name, mime, size));
+            return;
+        }
+        let how = match rest.tool {
+            Some((tool, ticket)) => format!("call {tool} with ticket {ticket} and block {place}"),
+            None => format!("read {uri}"),
+        };
+        let _ = writeln!(self.named, "[raincheck: {mime} of {size} bytes; {how}]");
+    }
+}
+
+/// How many bytes a part of the content holds.
+fn size(block: &Object<'_>) -> Option<usize> {
+    let encoded = block.get("data").or_else(|| block.get("blob"));
+    let plain = block.get("text");
+    let of = |raw: &RawValue| raw.get().len().saturating_sub(2);
+    encoded.map(|raw| of(raw) / 4 * 3).or_else(|| plain.map(of))
+}
+
+fn link(uri: &str, name: &str, mime: &str, size: usize) -> String {
+    let mut out = Writer::with_capacity(256);
+    out.str("type", "resource_link")
+        .str("uri", uri)
+        .str("name", name)
+        .str("mimeType", mime)
+        .number("size", size);
+    out.end()
+}
+
+/// The text that the model sees.
+fn shown(text: &str, parts: &Parts, rest: &Rest<'_>) -> String {
+    let (head, tail) = (head(text), tail(text));
+    let mut out = String::with_capacity(3072);
+    if head < tail {
+        let left = tail - head;
+        let total = text.len();
+        out.push_str(text.get(..head).unwrap_or_default());
+        if !out.ends_with('\n') {
+            out.push('\n');
+        }
+        let _ = write!(
+            out,
+            "[raincheck: {left} of {total} bytes are left out here; "
+        );
+        let _ = match rest.tool {
+            Some((tool, ticket)) => write!(
+                out,
+                "for the rest, call {tool} with ticket {ticket} and offset {head}, or with grep for the lines that contain \
+                 a word"
+            ),
+            None => write!(
+                out,
+                "for the rest, read the resource {}?offset={head}",
+                rest.uri
+            ),
+        };
+        out.push_str("]\n");
+        out.push_str(text.get(tail..).unwrap_or_default());
+    } else {
+        out.push_str(text);
+    }
+    if !parts.named.is_empty() && !out.is_empty() && !out.ends_with('\n') {
+        out.push('\n');
+    }
+    out.push_str(&parts.named);
+    if parts.left_out > 0 {
+        let number = parts.left_out;
+        let uri = rest.uri;
+        let _ = write!(
+            out,
+            "\n[raincheck: {number} more parts are left out; read {uri}?as=json for all of the result]"
+        );
+    }
+    out
+}
+
+/// Where the head of the text ends: at the end of a line if that leaves half of what fits.
+fn head(text: &str) -> usize {
+    let mut bytes = 0;
+    let end = text.char_indices().find(|(_, letter)| {
+        bytes += json_bytes(*letter);
+        bytes > HEAD_BYTES
+    });
+    let Some((end, _)) = end else {
+        return text.len();
+    };
+    let line = text.get(..end).and_then(|head| head.rfind('\n'));
+    line.map(|at| at + 1)
+        .filter(|line| *line >= end / 2)
+        .unwrap_or(end)
+}
+
+/// Where the tail of the text begins: at the start of a line if that leaves half of what fits.
+fn tail(text: &str) -> usize {
+    let (mut bytes, mut start) = (0, text.len());
+    for (at, letter) in text.char_indices().rev() {
+        bytes += json_bytes(letter);
+        if bytes > TAIL_BYTES {
+            break;
+        }
+        start = at;
+    }
+    if start == 0 {
+        return 0;
+    }
+    let line = text.get(start..).and_then(|tail| tail.find('\n'));
+    line.map(|at| start + at + 1)
+        .filter(|line| *line - start <= (text.len() - start) / 2)
+        .unwrap_or(start)
+}
+
+/// How long JSON writes a character.
+fn json_bytes(letter: char) -> usize {
+    match letter {
+        '"' | '\\' | '\n' | '\r' | '\t' => 2,
+        control if control < ' ' => 6,
+        other => other.len_utf8(),
+    }
+}

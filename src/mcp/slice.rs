@@ -1,0 +1,125 @@
+//! Parts of a long text: a range of its bytes, and the lines that contain a word. No part ends inside a character. Pure.
+
+use std::fmt::Write as _;
+
+/// The most bytes of a line that [`grep`] shows.
+const LINE_MAX: usize = 400;
+
+/// A range of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Slice<'t> {
+    pub text: &'t str,
+    /// Where it begins, in bytes.
+    pub offset: usize,
+    /// Where the next slice begins. `None`: this one is the last.
+    pub next: Option<usize>,
+}
+
+/// The range that begins at `offset`, or at the start of the character there, with at most `limit` bytes. At least one
+/// character, so that a reader who goes on at `next` comes to the end.
+pub fn slice(text: &str, offset: u64, limit: usize) -> Slice<'_> {
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+    let offset = text.floor_char_boundary(offset);
+    let rest = text.get(offset..).unwrap_or_default();
+    let first = rest.chars().next().map_or(0, char::len_utf8);
+    let end = rest.floor_char_boundary(limit).max(first);
+    Slice {
+        text: rest.get(..end).unwrap_or_default(),
+        offset,
+        next: (end < rest.len()).then_some(offset + end),
+    }
+}
+
+/// The lines with a word.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Matches {
+    /// One line each, behind the offset of the line.
+    pub lines: String,
+    pub number: usize,
+    /// Where the search goes on. `None`: there are no further matches.
+    pub next: Option<usize>,
+}
+
+/// The lines at or behind `offset` that contain `word`, in any case of ASCII letters, in at most `limit` bytes. At least one
+/// line if there is a match.
+pub fn grep(text: &str, word: &str, offset: u64, limit: usize) -> Matches {
+    let mut found = Matches {
+        lines: String::new(),
+        number: 0,
+        next: None,
+    };
+    let word = word.to_ascii_lowercase();
+    let mut at = slice(text, offset, 1).offset;
+    for line in text.get(at..).unwrap_or_default().split_inclusive('\n') {
+        let begins = at;
+        at += line.len();
+        if !line.to_ascii_lowercase().contains(&word) {
+            continue;
+        }
+        let line = line.trim_end_matches(['\n', '\r']);
+        let shown = line.get(..line.floor_char_boundary(LINE_MAX));
+        let shown = shown.unwrap_or_default();
+        if found.number > 0 && found.lines.len() + shown.len() + 16 > limit {
+            found.next = Some(begins);
+            break;
+        }
+        let more = if shown.len() < line.len() { " .." } else { "" };
+        let _ = writeln!(found.lines, "{begins}: {shown}{more}");
+        found.number += 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn slices_put_together_are_the_text(text in any::<String>(), limit in 0_usize..40) {
+            let (mut whole, mut offset) = (String::new(), Some(0));
+            while let Some(at) = offset {
+                let slice = slice(&text, at as u64, limit);
+                prop_assert_eq!(slice.offset, whole.len());
+                prop_assert!(slice.text.len() <= limit.max(4));
+                whole.push_str(slice.text);
+                offset = slice.next;
+            }
+            prop_assert_eq!(whole, text);
+        }
+
+        #[test]
+        fn every_match_is_found_once(lines in prop::collection::vec("[aä x]{0,9}", 0..30), limit in 0_usize..60) {
+            let text = lines.join("\n");
+            let expected = lines.iter().filter(|line| line.contains('x')).count();
+            let (mut number, mut offset) = (0, Some(0));
+            while let Some(at) = offset {
+                let found = grep(&text, "X", at as u64, limit);
+                number += found.number;
+                prop_assert!(found.next.is_none_or(|next| next > at));
+                offset = found.next;
+            }
+            prop_assert_eq!(number, expected);
+        }
+    }
+
+    #[test]
+    fn an_offset_within_a_character_is_moved_to_its_start() {
+        let of = |offset, limit| slice("aäb", offset, limit);
+        assert_eq!(of(2, 2).text, "ä");
+        assert_eq!((of(2, 2).offset, of(2, 2).next), (1, Some(3)));
+        assert_eq!(of(99, 2).text, "");
+        assert_eq!(of(99, 2).next, None);
+    }
+
+    #[test]
+    fn matches_say_where_they_are() {
+        let found = grep("one\ntwo error\nthree\nErRor four", "error", 0, 1000);
+        assert_eq!(found.lines, "4: two error\n20: ErRor four\n");
+        assert_eq!((found.number, found.next), (2, None));
+        let long = "x".repeat(2000);
+        assert!(grep(&long, "x", 0, 10).lines.len() < 420);
+    }
+}

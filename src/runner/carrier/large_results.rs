@@ -1,0 +1,76 @@
+//! The large result of a call without a record: it is stored as the record of a task that has ended, before its client gets an
+//! excerpt. If it cannot be stored, the client gets it whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::super::call::Announce;
+use super::{CallStage, Carrier, PlainCall, RecordTerms};
+use crate::mcp::json::raw;
+use crate::mcp::result;
+use crate::mcp::version::Era;
+use crate::task::large_results::{Way, is_large, shortened};
+use crate::task::on_disconnect::OnDisconnect;
+use crate::task::state::{Leg, Outcome, Payload};
+use crate::task::ticket::CompanionTool;
+
+/// How long the client waits for the store, with its result at hand.
+const STORE_PATIENCE: Duration = Duration::from_secs(3);
+
+impl Carrier {
+    /// The excerpt in place of a complete result. `None`: the client gets the whole result.
+    pub(super) async fn excerpt(
+        &mut self,
+        result: &RawValue,
+        client_era: Era,
+    ) -> Option<Box<RawValue>> {
+        let inline_bytes = self.server.rule.result_inline.for_clients()?;
+        if !is_large(result.get(), inline_bytes) || &*self.server.outgoing.method != "tools/call" {
+            return None;
+        }
+        let CallStage::Plain(PlainCall { facts, .. }) = &self.stage else {
+            return None;
+        };
+        let announce = &self.audience.client()?.terms.announce;
+        let tool = match announce {
+            Announce::Ticket(ticket) => Some(ticket.names.of(CompanionTool::Result)),
+            Announce::Task => None,
+        };
+        let terms = RecordTerms {
+            // A client with a ticket knows of a task. Every other client knows the name of the result only.
+            on_disconnect: OnDisconnect::Keep,
+            ..RecordTerms::of_call(tool.is_some())
+        };
+        let way = match &tool {
+            Some(tool) => Way::ToolLater(tool),
+            None => Way::Resource {
+                knows_links: client_era == Era::Modern,
+            },
+        };
+        let excerpt = shortened(result.get(), Some(inline_bytes), terms.id, way)?;
+        let stored = result::for_task(result.to_owned()).ok()?;
+        let bytes = Bytes::copy_from_slice(stored.get().as_bytes());
+        let mut task = self.new_task(facts, terms);
+        task.leg = Leg::Sent(1);
+        task.resume = None;
+        task.listed = false;
+        task.outcome = Some(Outcome::Completed(Payload::Kept {
+            fence: task.fence,
+            bytes: bytes.len() as u64,
+            is_error: result::is_tool_error(&stored),
+        }));
+        let runner = Arc::clone(&self.runner);
+        let storing = async {
+            runner.ledger.keep(&task, task.fence, bytes).await?;
+            runner.ledger.create(task, None).await
+        };
+        match timeout(STORE_PATIENCE, storing).await {
+            Ok(Ok(_stored)) => raw(excerpt).ok(),
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A part of a large result, as a client reads it: as a resource, or as the result of a tool. Pure.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::id::TaskId;
+use super::large_results::{Part, ResultUri};
+use crate::mcp::excerpt::{block, readable};
+use crate::mcp::json::{Object, Writer, quote};
+use crate::mcp::slice::{Slice, grep, slice};
+use crate::mcp::version::Era;
+
+/// Where the numbers of a range are, for programs.
+const RANGE: &str = "io.raincheck/range";
+
+const BLOB_MIME: &str = "application/octet-stream";
+
+/// The result of `resources/read`. `None`: the result has no such part.
+pub fn as_resource(uri: &str, named: &ResultUri, result: &str, era: Era) -> Option<String> {
+    let mut contents = Vec::with_capacity(2);
+    let mut meta = None;
+    match part(result, named.part)? {
+        Read::Text(text, mime) => {
+            let range = slice(&text, named.offset, named.limit());
+            contents.push(content(uri, &mime, "text", &quote(range.text)));
+            if let Some(next) = range.next {
+                let next = ResultUri {
+                    offset: next as u64,
+                    ..*named
+                };
+                let next = next.to_string();
+                let note = format!("[raincheck: {}. Go on with {next}]", said(&range, &text));
+                contents.push(content(&next, "text/plain", "text", &quote(&note)));
+            }
+            meta = Some(numbers(&range, &text));
+        }
+        Read::Blob(data, mime) => contents.push(content(uri, &mime, "blob", data)),
+    }
+    let mut out = Writer::with_capacity(1024);
+    if era == Era::Modern {
+        out.str("resultType", "complete")
+            .number("ttlMs", 0)
+            .str("cacheScope", "private");
+    }
+    out.raw("contents", &format!("[{}]", contents.join(",")));
+    if let Some(meta) = meta {
+        out.raw("_meta", &meta);
+    }
+    Some(out.end())
+}
+
+fn content(uri: &str, mime: &str, key: &str, json: &str) -> String {
+    let mut out = Writer::with_capacity(json.len() + 192);
+    out.str("uri", uri).str("mimeType", mime).raw(key, json);
+    out.end()
+}
+
+/// What a model wants of a result.
+#[derive(Debug, Default)]
+pub struct Wanted<'w> {
+    pub offset: u64,
+    pub limit: usize,
+    /// Only the lines that contain this.
+    pub grep: Option<Cow<'w, str>>,
+    /// One part of the content as it is.
+    pub block: Option<usize>,
+}
+
+/// The result of a tool that gives a part of a result. `tool`: its name. `None`: the result has no such part.
+pub fn as_tool_result(
+    wanted: &Wanted<'_>,
+    result: &str,
+    (task, tool): (TaskId, &str),
+    era: Era,
+) -> Option<String> {
+    let again = |next: usize| format!("Call {tool} with ticket {task} and offset {next} for more");
+    let blocks = if let Some(place) = wanted.block {
+        block(result, place)?.get().to_owned()
+    } else {
+        let (text, _) = readable(result);
+        let (shown, note) = if let Some(word) = &wanted.grep {
+            let found = grep(&text, word, wanted.offset, wanted.limit);
+            let more = found.next.map_or_else(
+                || "There are no more".to_owned(),
+                |next| format!("{}, with the same grep", again(next)),
+            );
+            let (number, bytes) = (found.number, text.len());
+            let word = quote(word);
+            let note = format!(
+                "{number} lines contain {word}, each behind its offset of {bytes} bytes in all. {more}."
+            );
+            (Cow::Owned(found.lines), note)
+        } else {
+            let range = slice(&text, wanted.offset, wanted.limit);
+            let more = range
+                .next
+                .map_or_else(|| "This is the end".to_owned(), again);
+            let note = format!("{}. {more}.", said(&range, &text));
+            (Cow::Borrowed(range.text), note)
+        };
+        let note = format!("[raincheck: {note}]");
+        format!("{},{}", text_block(&shown), text_block(&note))
+    };
+    let mut out = Writer::with_capacity(blocks.len() + 96);
+    if era == Era::Modern {
+        out.str("resultType", "complete");
+    }
+    out.raw("content", &format!("[{blocks}]"));
+    Some(out.end())
+}
+
+fn text_block(text: &str) -> String {
+    let mut out = Writer::with_capacity(text.len() + 32);
+    out.str("type", "text").str("text", text);
+    out.end()
+}
+
+/// What can be read of a part of a result.
+enum Read<'r> {
+    Text(Cow<'r, str>, Cow<'r, str>),
+    /// As JSON, in base64.
+    Blob(&'r str, Cow<'r, str>),
+}
+
+fn part(result: &str, part: Part) -> Option<Read<'_>> {
+    Some(match part {
+        Part::Text => {
+            let (text, mime) = readable(result);
+            Read::Text(text, mime.into())
+        }
+        Part::Json => Read::Text(result.into(), "application/json".into()),
+        Part::Block(place) => {
+            let result = Object::parse(result).ok()?;
+            let blocks: Vec<&RawValue> = serde_json::from_str(result.get("content")?.get()).ok()?;
+            of_block(blocks.get(place)?)?
+        }
+    })
+}
+
+fn of_block(block: &RawValue) -> Option<Read<'_>> {
+    let object = Object::parse(block.get()).ok()?;
+    let inner = object.get_object("resource").unwrap_or_default();
+    let mime = object.get_str("mimeType");
+    let mime = mime.or_else(|| inner.get_str("mimeType"));
+    let data = object.get("data").or_else(|| inner.get("blob"));
+    if let Some(data) = data {
+        return Some(Read::Blob(
+            data.get(),
+            mime.unwrap_or(Cow::Borrowed(BLOB_MIME)),
+        ));
+    }
+    let text = object.get_str("text").or_else(|| inner.get_str("text"));
+    Some(match text {
+        Some(text) => Read::Text(text, mime.unwrap_or(Cow::Borrowed("text/plain"))),
+        None => Read::Text(block.get().into(), "application/json".into()),
+    })
+}
+
+fn said(range: &Slice<'_>, text: &str) -> String {
+    let end = range.offset + range.text.len();
+    format!("Bytes {} to {end} of {}", range.offset, text.len())
+}
+
+fn numbers(range: &Slice<'_>, text: &str) -> String {
+    let mut numbers = Writer::object();
+    numbers
+        .number("offset", range.offset)
+        .number("bytes", range.text.len())
+        .number("total", text.len());
+    if let Some(next) = range.next {
+        numbers.number("nextOffset", next);
+    }
+    let mut meta = Writer::object();
+    meta.raw(RANGE, &numbers.end());
+    meta.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const ID: &str = "3ad6b4fd-737e-47b0-aa3e-9980ad6444a1";
+
+    fn read(query: &str, result: &Value, era: Era) -> Option<Value> {
+        let uri = format!("raincheck://task/{ID}/result{query}");
+        let named = ResultUri::parse(&uri).unwrap();
+        let read = as_resource(&uri, &named, &result.to_string(), era)?;
+        let read: Value = serde_json::from_str(&read).unwrap();
+        assert_eq!(read["contents"][0]["uri"], uri);
+        Some(read)
+    }
+
+    fn of_text(text: &str) -> Value {
+        json!({"content": [{"type": "text", "text": text}]})
+    }
+
+    #[test]
+    fn a_range_says_where_it_goes_on() {
+        let result = of_text("abcdefgh");
+        let first = read("?limit=3", &result, Era::Legacy).unwrap();
+        assert_eq!(first["contents"][0]["text"], "abc");
+        let next = format!("raincheck://task/{ID}/result?offset=3&limit=3");
+        assert_eq!(first["contents"][1]["uri"], next);
+        let note = format!("[raincheck: Bytes 0 to 3 of 8. Go on with {next}]");
+        assert_eq!(first["contents"][1]["text"], note);
+        assert_eq!(
+            first["_meta"],
+            json!({"io.raincheck/range": {"offset": 0, "bytes": 3, "total": 8, "nextOffset": 3}})
+        );
+        assert!(first.get("resultType").is_none());
+        let last = read("?offset=6&limit=3", &result, Era::Modern).unwrap();
+        assert_eq!(
+            last["contents"],
+            json!([{"uri": last["contents"][0]["uri"], "mimeType": "text/plain", "text": "gh"}])
+        );
+        assert_eq!(
+            (&last["resultType"], &last["cacheScope"]),
+            (&json!("complete"), &json!("private"))
+        );
+        assert!(
+            last["_meta"]["io.raincheck/range"]
+                .get("nextOffset")
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn every_part_can_be_read() {
+        let result = json!({"content": [
+            {"type": "text", "text": "here"},
+            {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+            {"type": "resource", "resource": {"uri": "x:y", "text": "inside"}},
+            {"type": "new", "n": 1},
+        ]});
+        let of =
+            |query: &str| read(query, &result, Era::Modern).map(|read| read["contents"][0].clone());
+        let image = of("?block=1").unwrap();
+        assert_eq!(
+            (&image["mimeType"], &image["blob"]),
+            (&json!("image/png"), &json!("AAAA"))
+        );
+        assert_eq!(of("?block=2").unwrap()["text"], "inside");
+        assert_eq!(of("?block=3").unwrap()["text"], r#"{"n":1,"type":"new"}"#);
+        assert_eq!(of("?as=json").unwrap()["text"], result.to_string());
+        assert_eq!(of("").unwrap()["text"], "here");
+        assert_eq!(of("?block=4"), None);
+    }
+
+    #[test]
+    fn a_model_reads_ranges_lines_and_parts() {
+        let result = of_text("one\ntwo\nthree");
+        let of = |wanted: &Wanted<'_>| {
+            let task = TaskId::parse(ID).unwrap();
+            let text = as_tool_result(
+                wanted,
+                &result.to_string(),
+                (task, "task_result"),
+                Era::Legacy,
+            )?;
+            let read: Value = serde_json::from_str(&text).unwrap();
+            Some([0, 1].map(|at| {
+                read["content"][at]["text"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            }))
+        };
+        let wanted = |offset, limit| Wanted {
+            offset,
+            limit,
+            ..Wanted::default()
+        };
+        let [text, note] = of(&wanted(4, 4)).unwrap();
+        assert_eq!(text, "two\n");
+        assert_eq!(
+            note,
+            format!(
+                "[raincheck: Bytes 4 to 8 of 13. Call task_result with ticket {ID} and offset 8 for more.]"
+            )
+        );
+        let [text, note] = of(&wanted(8, 40)).unwrap();
+        assert_eq!(
+            (&*text, &*note),
+            (
+                "three",
+                "[raincheck: Bytes 8 to 13 of 13. This is the end.]"
+            )
+        );
+        let [text, note] = of(&Wanted {
+            grep: Some("T".into()),
+            ..wanted(0, 4)
+        })
+        .unwrap();
+        assert_eq!(text, "4: two\n");
+        assert!(
+            note.contains("1 lines contain \"T\"")
+                && note.contains("offset 8 for more, with the same grep"),
+            "{note}"
+        );
+        assert_eq!(
+            of(&Wanted {
+                block: Some(0),
+                ..wanted(0, 4)
+            })
+            .unwrap()[0],
+            "one\ntwo\nthree"
+        );
+        assert!(
+            of(&Wanted {
+                block: Some(1),
+                ..wanted(0, 4)
+            })
+            .is_none()
+        );
+    }
+}

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::super::call::Announce;
 use super::{CallStage, Carrier, PlainCall, RecordTerms};
 use crate::mcp::json::raw;
-use crate::mcp::result;
+use crate::mcp::result::{self, ResultType};
 use crate::mcp::version::Era;
 use crate::task::large_results::{Way, is_large, shortened};
 use crate::task::on_disconnect::OnDisconnect;
@@ -30,6 +30,11 @@ impl Carrier {
     ) -> Option<Box<RawValue>> {
         let inline_bytes = self.server.rule.result_inline.for_clients()?;
         if !is_large(result.get(), inline_bytes) || &*self.server.outgoing.method != "tools/call" {
+            return None;
+        }
+        // A legacy result is always complete, whatever it contains.
+        if self.server.era == Era::Modern && result::result_type(result) != Ok(ResultType::Complete)
+        {
             return None;
         }
         let CallStage::Plain(PlainCall { facts, .. }) = &self.stage else {

@@ -31,12 +31,7 @@ impl Carrier {
             // The question belongs in a task: both are announced together.
             return self.on_asks_first(result).await;
         }
-        let is_complete =
-            !is_modern || result::result_type(&result) == Ok(result::ResultType::Complete);
-        if is_plain
-            && is_complete
-            && let Some(excerpt) = Box::pin(self.excerpt(&result, client_era)).await
-        {
+        if is_plain && let Some(excerpt) = Box::pin(self.excerpt(&result, client_era)).await {
             result = excerpt;
         }
         if self.would_be_large_event(&result) && !asks(&result) {

@@ -93,7 +93,7 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
         digest: digest(&asked.modern.request),
         repeatable: spec.repeatable,
-        listed: asked.by.has_credentials,
+        listed: asked.by.list,
         session: None,
         span: asked.by.span.clone(),
     }

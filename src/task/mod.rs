@@ -17,6 +17,8 @@ pub mod polling;
 pub mod recovery;
 pub mod state;
 pub mod ticket;
+pub mod ticket_list;
+pub mod ticket_terms;
 pub mod trace;
 pub mod unanswered;
 pub mod view;

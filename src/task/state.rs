@@ -15,6 +15,7 @@ use super::input_rule::{AnsweredBy, OnInputTimeout};
 use super::log_terms::LogTerms;
 use super::on_disconnect::OnDisconnect;
 use super::policy::OnOwnerLost;
+use super::ticket_terms::TicketTerms;
 use super::trace::TaskTrace;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
@@ -121,6 +122,9 @@ pub struct Task {
     /// Set for a call with a log: its client reads the log, and never hears of a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<Box<LogTerms>>,
+    /// Set for a call whose client may get a ticket. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<Box<TicketTerms>>,
     /// Set for a call whose trace is recorded. Replicas of an earlier version drop it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Box<TaskTrace>>,
@@ -405,6 +409,12 @@ impl Task {
     /// call.
     pub fn is_wanted(&self) -> bool {
         self.announced || self.on_disconnect != OnDisconnect::Cancel
+    }
+
+    /// Whose list names the task: its caller's, or that of a session of an anonymous caller.
+    pub fn listed_for(&self) -> Option<Caller> {
+        let session = self.ticket.as_ref().and_then(|ticket| ticket.session());
+        self.listed.then_some(self.caller).or(session)
     }
 
     /// The replica whose index must name the task: the replica that still has to do something about it.

@@ -111,6 +111,10 @@ pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) 
     let mut out = Writer::object();
     out.str("ticket", &task.id.to_string());
     out.str("state", task.status().word());
+    out.str("tool", &task.name);
+    if let Some(terms) = &task.ticket {
+        out.str("arguments", terms.arguments());
+    }
     if let Some(next) = &next {
         out.str("next", next);
     }
@@ -149,7 +153,7 @@ fn model_text(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> St
             " The call goes on by itself, for {age_s} s since its ticket: do not make it again."
         );
     }
-    let _ = write!(text, " Ticket {}.", task.id);
+    let _ = write!(text, " Ticket {} for {}.", task.id, call_of(task));
     let Some(next) = next else { return text };
     let _ = match task.status() {
         Status::Working => write!(
@@ -162,6 +166,14 @@ fn model_text(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> St
         }
     };
     text
+}
+
+/// What was asked for: the tool, and the beginning of its arguments. A model that forgot why it made the call recognises it.
+pub(super) fn call_of(task: &Task) -> String {
+    match &task.ticket {
+        Some(terms) => format!("{} {}", task.name, terms.arguments()),
+        None => task.name.to_string(),
+    }
 }
 
 /// Tells a model what went wrong with its call of a companion tool.
@@ -180,13 +192,18 @@ fn sentence(task: &Task) -> &'static str {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum IsError {
+pub(super) enum IsError {
     No,
     Yes,
 }
 
 /// A `CallToolResult`.
-fn tool_result(client_era: Era, text: &str, structured: Option<&str>, is_error: IsError) -> String {
+pub(super) fn tool_result(
+    client_era: Era,
+    text: &str,
+    structured: Option<&str>,
+    is_error: IsError,
+) -> String {
     let mut content = Writer::with_capacity(text.len() + 48);
     content.str("type", "text").str("text", text);
     let mut out = Writer::with_capacity(text.len() + 256);

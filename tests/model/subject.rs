@@ -415,6 +415,7 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         outcome: None,
         must_tell: false,
         log: None,
+        ticket: None,
         trace: None,
     }
 }

@@ -161,7 +161,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         progress_token: None,
         digest: Digest::of(&[key]),
         repeatable: false,
-        listed: false,
+        listed: None,
         session: None,
         span: None,
     }

@@ -82,6 +82,7 @@ mod large_results;
 mod learned_polls;
 mod lifecycle;
 mod listen;
+mod lost_tickets;
 mod malformed;
 #[expect(dead_code, reason = "the bars measure parts of a life")]
 #[path = "../support/memory.rs"]

@@ -312,6 +312,7 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         outcome: None,
         must_tell: false,
         log: Some(Box::new(terms)),
+        ticket: None,
         trace: None,
     }
 }

@@ -18,6 +18,7 @@ use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
+use crate::task::ticket_terms::TicketTerms;
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -118,7 +119,7 @@ impl Carrier {
             on_input_timeout: rule.on_input_timeout.clone(),
             input_reminder_ms: rule.input_reminder_ms,
             announced: terms.announced,
-            listed: facts.listed,
+            listed: facts.listed == Some(facts.caller),
             on_disconnect: terms.on_disconnect,
             digest: (!terms.announced).then_some(facts.digest),
             owner: Some(self.runner.incarnation.clone()),
@@ -143,6 +144,7 @@ impl Carrier {
             outcome: None,
             must_tell: false,
             log: None,
+            ticket: self.ticket_terms(facts),
             trace: facts
                 .span
                 .as_ref()
@@ -150,6 +152,15 @@ impl Carrier {
         };
         task.resume = self.resume_point(&task);
         task
+    }
+
+    /// What the client needs to find its ticket again.
+    fn ticket_terms(&self, facts: &CallFacts) -> Option<Box<TicketTerms>> {
+        let session = facts.listed.filter(|list| *list != facts.caller);
+        let params = &self.server.outgoing.params;
+        facts
+            .by_ticket
+            .then(|| Box::new(TicketTerms::new(params, session)))
     }
 
     /// What others may do with the call if this replica is lost. They have neither the caller's

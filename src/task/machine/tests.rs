@@ -57,6 +57,7 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
         outcome: None,
         must_tell: false,
         log: None,
+        ticket: None,
         trace: None,
     }
 }

@@ -228,7 +228,7 @@ fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option
         progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
         digest: idempotency::digest(request),
         repeatable: spec.repeatable,
-        listed: by.has_credentials,
+        listed: by.list,
         session: by.session.map(|session| *session.as_bytes()),
         span: by.span.clone(),
     }

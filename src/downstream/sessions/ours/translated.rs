@@ -205,7 +205,7 @@ impl TranslatedRequest {
             // Never parked: it becomes a ticket instead.
             digest: Digest::of(&[]),
             repeatable: self.repeatable,
-            listed: self.by.has_credentials,
+            listed: self.by.list,
             session: None,
             span: self.by.span.clone(),
         }

@@ -121,6 +121,7 @@ mod tests {
     use super::*;
     use crate::mcp::error::{Failure, Reason, SideEffect};
     use crate::task::id::Incarnation;
+    use crate::task::last_news::LastNews;
     use crate::task::machine::tests::task;
     use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent, step};
     use crate::task::state::{Outcome, Payload, Progress, Reach};
@@ -149,7 +150,7 @@ mod tests {
         OwnerEvent::Ended {
             outcome: Outcome::Completed(Payload::Inline(raw("{}"))),
             message: None,
-            progress: None,
+            last: LastNews::default(),
         }
     }
 
@@ -199,6 +200,7 @@ mod tests {
             }),
             message: None,
             resume: None,
+            messages: Vec::new(),
         };
         let (_, found) = told(vec![
             owner(OwnerEvent::Dispatched, 1),

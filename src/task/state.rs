@@ -13,6 +13,7 @@ use super::digest::Digest;
 use super::id::{Caller, Fence, Incarnation, TaskId};
 use super::input_rule::{AnsweredBy, OnInputTimeout};
 use super::log_terms::LogTerms;
+use super::messages::TaskMessage;
 use super::on_disconnect::OnDisconnect;
 use super::policy::OnOwnerLost;
 use super::ticket_terms::TicketTerms;
@@ -114,6 +115,9 @@ pub struct Task {
         deserialize_with = "Progress::known"
     )]
     pub progress: Option<Progress>,
+    /// The last messages of the server. Replicas of an earlier version drop them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<TaskMessage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// Whether the task has ended and the server still has to hear that no client waits.

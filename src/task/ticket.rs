@@ -83,6 +83,8 @@ pub struct Moment {
     /// The number of this answer about the ticket. The client repeats the number in its next call, because
     /// some clients stop a model that makes the same call several times.
     pub round: u64,
+    /// Whether the last messages of the server are told: they take room in the window of a model.
+    pub with_messages: bool,
 }
 
 impl Ticket {
@@ -92,7 +94,11 @@ impl Ticket {
             &self.names,
             self.client_era,
             task,
-            Moment { now_ms, round: 1 },
+            Moment {
+                now_ms,
+                round: 1,
+                with_messages: false,
+            },
         )
     }
 }
@@ -127,6 +133,18 @@ pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) 
     let progress = task.progress.as_ref();
     if let Some(json) = progress.and_then(|p| serde_json::to_string(p).ok()) {
         out.raw("progress", &json);
+    }
+    if at.with_messages && !task.messages.is_empty() {
+        text.push_str("\nThe last messages of the server, the newest last:");
+        let told = task.messages.iter().map(|message| {
+            let ago_s = at.now_ms.saturating_sub(message.at_ms) / 1000;
+            let _ = write!(text, "\n{ago_s} s ago: {}", message.text);
+            let mut out = Writer::object();
+            out.number("secondsAgo", ago_s).str("text", &message.text);
+            out.end()
+        });
+        let told: Vec<_> = told.collect();
+        out.raw("messages", &format!("[{}]", told.join(",")));
     }
     if let Some(questions) = view::input_requests(task).filter(|_| !task.is_ended()) {
         out.raw("questions", &questions);

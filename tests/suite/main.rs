@@ -123,6 +123,7 @@ mod store_down;
 mod store_late;
 mod store_moved;
 mod strict;
+mod task_messages;
 mod traces;
 mod unanswered;
 mod unhurried;

@@ -178,6 +178,7 @@ impl ToolCall {
         let at = Moment {
             now_ms: self.proxy.runner.ledger().now_ms(),
             round: round_of(arguments).saturating_add(1),
+            with_messages: tool == CompanionTool::Status,
         };
         Ok(answer_of(ticket::status(
             &self.names,

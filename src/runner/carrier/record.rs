@@ -63,6 +63,7 @@ impl Carrier {
             }
         };
         let _ = self.task_id.set(terms.id);
+        self.progress.messages.clear();
         self.timers.disarm(Timer::GraceWindow);
         self.timers.disarm(Timer::Gather);
         let pin = self.server.outgoing.pin.as_ref();
@@ -141,6 +142,7 @@ impl Carrier {
             request_state: None,
             status_message: self.dispatch.queue_message(),
             progress: None,
+            messages: self.progress.messages.clone(),
             outcome: None,
             must_tell: false,
             log: None,

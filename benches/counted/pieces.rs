@@ -7,6 +7,7 @@ use raincheck::downstream::measured::MeasuredRequest;
 use raincheck::mcp::sse::Decoder;
 use raincheck::store::record::{FORMAT, decode, encode};
 use raincheck::task::id::Fence;
+use raincheck::task::last_news::LastNews;
 use raincheck::task::machine::{OwnerEvent, TaskEvent, step};
 use raincheck::task::state::{Outcome, Payload, Task};
 use raincheck::task::view::{create_result, get_result};
@@ -133,7 +134,7 @@ fn ended(result: Box<RawValue>) -> TaskEvent {
     let ended = OwnerEvent::Ended {
         outcome: Outcome::Completed(Payload::Inline(result)),
         message: None,
-        progress: None,
+        last: LastNews::default(),
     };
     TaskEvent::Owner(Fence(1), ended)
 }

@@ -92,7 +92,7 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
         announce: spec.announce.clone(),
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
         repeatable: spec.repeatable,
-        listed: asked.by.has_credentials,
+        listed: asked.by.list,
         session: None,
         span: asked.by.span.clone(),
     }

@@ -1,6 +1,8 @@
 //! `_meta["io.modelcontextprotocol/relatedTaskIds"]`: a client says which of its tasks a request is about. The ids of
 //! raincheck's tasks never reach the server, because an id is the only secret of a caller without credentials.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_LENGTH;
@@ -12,13 +14,15 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::{related_task_ids, with_related_task_ids};
 use crate::task::id::TaskId;
 
-/// How many ids are kept. Servers may drop further ids.
+/// How many different ids are kept. Servers may drop further ids.
 const IDS_MAX: usize = 16;
 
 impl Proxy {
     /// The message without the ids of raincheck's tasks. `None`: the message names no tasks.
     pub(super) async fn without_our_ids(&self, body: &Bytes, params: &Object<'_>) -> Option<Bytes> {
-        let named = related_task_ids(params)?;
+        let mut named = related_task_ids(params)?;
+        let mut seen = HashSet::new();
+        named.retain(|id| seen.insert(id.clone()));
         let mut kept = Vec::new();
         // Without this setting, no id reaches the server.
         if self.settings.pass_native_tasks {

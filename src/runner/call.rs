@@ -34,8 +34,9 @@ pub struct CallSpec {
     pub progress_token: Option<Box<RawValue>>,
     /// Whether the server calls the tool safe to repeat, and the operator trusts it.
     pub repeatable: bool,
-    /// Whether the caller is known well enough to have the task listed (2025-11-25, Tasks).
-    pub listed: bool,
+    /// Whose list may name the task: the caller's, where it is known well enough, or, for a call that may become a
+    /// ticket, that of its session.
+    pub listed: Option<Caller>,
     /// The session of the client, if any replica takes the answers to its questions.
     pub session: Option<[u8; 16]>,
     /// The span of the client's request, where its trace is recorded.
@@ -57,7 +58,9 @@ pub(super) struct CallFacts {
     pub(super) label: Option<Arc<str>>,
     pub(super) began: Instant,
     pub(super) repeatable: bool,
-    pub(super) listed: bool,
+    pub(super) listed: Option<Caller>,
+    /// Whether the client hears of the task by a ticket.
+    pub(super) by_ticket: bool,
     pub(super) session: Option<[u8; 16]>,
     pub(super) span: Option<Arc<RequestSpan>>,
 }
@@ -79,6 +82,7 @@ impl CallSpec {
             began: Instant::now(),
             repeatable: self.repeatable,
             listed: self.listed,
+            by_ticket: matches!(self.announce, Announce::Ticket(_)),
             session: self.session,
             span: self.span,
         };

@@ -15,8 +15,9 @@ use crate::mcp::result;
 use crate::store::StoreError;
 use crate::store::ledger::{INLINE_BYTES_MAX, Loaded, NotApplied};
 use crate::task::id::Fence;
+use crate::task::last_news::LastNews;
 use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
-use crate::task::state::{Outcome, Payload, Progress, Task};
+use crate::task::state::{Outcome, Payload, Task};
 
 /// The longest wait for a full store to make room for a result. Then the task fails, in a few bytes.
 const FULL_PATIENCE: Duration = Duration::from_secs(30);
@@ -36,21 +37,18 @@ pub(super) struct Attempts<'a> {
 }
 
 impl Runner {
-    /// Writes how the call ended, as the owner of that fence, together with its last progress.
+    /// Writes how the call ended, as the owner of that fence, together with its last news.
     pub(super) async fn finish(
         &self,
         loaded: &Loaded,
         fence: Fence,
         mut end: CallEnd,
-        progress: Option<Progress>,
+        last: LastNews,
     ) {
         let mut attempts = self.attempts(&loaded.task);
         let (mut room, mut full_since) = (None, None);
         loop {
-            let why = match self
-                .try_finish(loaded, fence, &end, progress.as_ref())
-                .await
-            {
+            let why = match self.try_finish(loaded, fence, &end, &last).await {
                 Ok(()) => return,
                 Err(why) => why,
             };
@@ -102,7 +100,7 @@ impl Runner {
         loaded: &Loaded,
         fence: Fence,
         end: &CallEnd,
-        progress: Option<&Progress>,
+        last: &LastNews,
     ) -> Result<(), StoreError> {
         let (outcome, message) = match end {
             Ok(result) if result.get().len() > INLINE_BYTES_MAX => {
@@ -124,7 +122,7 @@ impl Runner {
         let ended = OwnerEvent::Ended {
             outcome,
             message,
-            progress: progress.cloned(),
+            last: last.clone(),
         };
         let event = TaskEvent::Owner(fence, ended);
         hit(Point::EndBefore);

@@ -88,7 +88,7 @@ mod tests {
                 request: None,
                 durable: false,
                 ends: false,
-                listed: false,
+                listed: None,
             };
             assert_eq!(
                 next_revision(found, &write),

@@ -332,7 +332,7 @@ impl Ledger {
             // A client relies on these: that the task exists, that an answer arrived, how the task ended.
             durable: task.log.is_none() && (before.is_none() || task.is_ended()),
             ends: before.is_some_and(|before| ends(task, before)),
-            listed: task.listed,
+            listed: task.listed_for(),
         })
     }
 

@@ -79,8 +79,9 @@ pub struct Write {
     pub durable: bool,
     /// This write ends its task and adds next to nothing, so that a full store accepts it too.
     pub ends: bool,
-    /// Only with create: [`Store::listed`] names the task to its caller while the record exists.
-    pub listed: bool,
+    /// Only with create: whose list names the task while the record exists, its caller's or that of one session of an
+    /// anonymous caller. See [`Store::listed`].
+    pub listed: Option<Caller>,
 }
 
 /// The outcome of a [`Write`].
@@ -219,7 +220,7 @@ pub trait Store: kv::KvStore {
     /// tasks in each call (Redis Cluster: an eighth), so that repeated calls see all tasks.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The tasks that were created as `listed` for this caller and have not expired, each with its expiry,
+    /// The tasks that were created as `listed` for this caller, or session, and have not expired, each with its expiry,
     /// in no order.
     async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError>;
 

@@ -125,6 +125,7 @@ mod tests {
     use super::*;
     use crate::mcp::error::{Failure, Reason, SideEffect};
     use crate::task::id::Incarnation;
+    use crate::task::last_news::LastNews;
     use crate::task::machine::tests::task;
     use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent, step};
     use crate::task::state::{Outcome, Payload, Progress, Reach};
@@ -153,7 +154,7 @@ mod tests {
         OwnerEvent::Ended {
             outcome: Outcome::Completed(Payload::Inline(raw("{}"))),
             message: None,
-            progress: None,
+            last: LastNews::default(),
         }
     }
 
@@ -203,6 +204,7 @@ mod tests {
             }),
             message: None,
             resume: None,
+            messages: Vec::new(),
         };
         let (_, found) = told(vec![
             owner(OwnerEvent::Dispatched, 1),

@@ -13,8 +13,10 @@ use super::digest::Digest;
 use super::id::{Caller, Fence, Incarnation, TaskId};
 use super::input_rule::{AnsweredBy, OnInputTimeout};
 use super::log_terms::LogTerms;
+use super::messages::TaskMessage;
 use super::on_disconnect::OnDisconnect;
 use super::policy::OnOwnerLost;
+use super::ticket_terms::TicketTerms;
 use super::trace::TaskTrace;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
@@ -113,6 +115,9 @@ pub struct Task {
         deserialize_with = "Progress::known"
     )]
     pub progress: Option<Progress>,
+    /// The last messages of the server. Replicas of an earlier version drop them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<TaskMessage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// Whether the task has ended and the server still has to hear that no client waits.
@@ -121,6 +126,9 @@ pub struct Task {
     /// Set for a call with a log: its client reads the log, and never hears of a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<Box<LogTerms>>,
+    /// Set for a call whose client may get a ticket. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<Box<TicketTerms>>,
     /// Set for a call whose trace is recorded. Replicas of an earlier version drop it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Box<TaskTrace>>,
@@ -405,6 +413,12 @@ impl Task {
     /// call.
     pub fn is_wanted(&self) -> bool {
         self.announced || self.on_disconnect != OnDisconnect::Cancel
+    }
+
+    /// Whose list names the task: its caller's, or that of a session of an anonymous caller.
+    pub fn listed_for(&self) -> Option<Caller> {
+        let session = self.ticket.as_ref().and_then(|ticket| ticket.session());
+        self.listed.then_some(self.caller).or(session)
     }
 
     /// The replica whose index must name the task: the replica that still has to do something about it.

@@ -83,6 +83,8 @@ pub struct Moment {
     /// The number of this answer about the ticket. The client repeats the number in its next call, because
     /// some clients stop a model that makes the same call several times.
     pub round: u64,
+    /// Whether the last messages of the server are told: they take room in the window of a model.
+    pub with_messages: bool,
 }
 
 impl Ticket {
@@ -92,7 +94,11 @@ impl Ticket {
             &self.names,
             self.client_era,
             task,
-            Moment { now_ms, round: 1 },
+            Moment {
+                now_ms,
+                round: 1,
+                with_messages: false,
+            },
         )
     }
 }
@@ -111,6 +117,10 @@ pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) 
     let mut out = Writer::object();
     out.str("ticket", &task.id.to_string());
     out.str("state", task.status().word());
+    out.str("tool", &task.name);
+    if let Some(terms) = &task.ticket {
+        out.str("arguments", terms.arguments());
+    }
     if let Some(next) = &next {
         out.str("next", next);
     }
@@ -123,6 +133,18 @@ pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) 
     let progress = task.progress.as_ref();
     if let Some(json) = progress.and_then(|p| serde_json::to_string(p).ok()) {
         out.raw("progress", &json);
+    }
+    if at.with_messages && !task.messages.is_empty() {
+        text.push_str("\nThe last messages of the server, the newest last:");
+        let told = task.messages.iter().map(|message| {
+            let ago_s = at.now_ms.saturating_sub(message.at_ms) / 1000;
+            let _ = write!(text, "\n{ago_s} s ago: {}", message.text);
+            let mut out = Writer::object();
+            out.number("secondsAgo", ago_s).str("text", &message.text);
+            out.end()
+        });
+        let told: Vec<_> = told.collect();
+        out.raw("messages", &format!("[{}]", told.join(",")));
     }
     if let Some(questions) = view::input_requests(task).filter(|_| !task.is_ended()) {
         out.raw("questions", &questions);
@@ -149,7 +171,7 @@ fn model_text(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> St
             " The call goes on by itself, for {age_s} s since its ticket: do not make it again."
         );
     }
-    let _ = write!(text, " Ticket {}.", task.id);
+    let _ = write!(text, " Ticket {} for {}.", task.id, call_of(task));
     let Some(next) = next else { return text };
     let _ = match task.status() {
         Status::Working => write!(
@@ -162,6 +184,14 @@ fn model_text(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> St
         }
     };
     text
+}
+
+/// What was asked for: the tool, and the beginning of its arguments. A model that forgot why it made the call recognises it.
+pub(super) fn call_of(task: &Task) -> String {
+    match &task.ticket {
+        Some(terms) => format!("{} {}", task.name, terms.arguments()),
+        None => task.name.to_string(),
+    }
 }
 
 /// Tells a model what went wrong with its call of a companion tool.
@@ -180,13 +210,18 @@ fn sentence(task: &Task) -> &'static str {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum IsError {
+pub(super) enum IsError {
     No,
     Yes,
 }
 
 /// A `CallToolResult`.
-fn tool_result(client_era: Era, text: &str, structured: Option<&str>, is_error: IsError) -> String {
+pub(super) fn tool_result(
+    client_era: Era,
+    text: &str,
+    structured: Option<&str>,
+    is_error: IsError,
+) -> String {
     let mut content = Writer::with_capacity(text.len() + 48);
     content.str("type", "text").str("text", text);
     let mut out = Writer::with_capacity(text.len() + 256);

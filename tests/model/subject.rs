@@ -12,6 +12,7 @@ use raincheck::store::ledger::{Ledger, Loaded, NotApplied};
 use raincheck::store::patience::StorePatience;
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
 use raincheck::task::input_rule::{AnsweredBy, OnInputTimeout};
+use raincheck::task::last_news::LastNews;
 use raincheck::task::machine::{Effect, OwnerEvent, Rejected, TakeoverMode, TaskEvent};
 use raincheck::task::policy::OnOwnerLost;
 use raincheck::task::state::{self, Outcome, Payload, Progress, QuestionStage, Reach};
@@ -120,7 +121,7 @@ impl Subject {
             owner(OwnerEvent::Ended {
                 outcome,
                 message: None,
-                progress: None,
+                last: LastNews::default(),
             })
         };
         let claimed = |by: &usize, takeover| TaskEvent::Claimed {
@@ -160,6 +161,7 @@ impl Subject {
                     total: None,
                 }),
                 resume: None,
+                messages: Vec::new(),
             }),
             Op::Finish { large } => ended(Outcome::Completed(self.payload(now, *large).await)),
             Op::Fail => ended(Outcome::Failed(raw(r#"{"code":1,"message":"no"}"#))),
@@ -412,9 +414,11 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         request_state: None,
         status_message: None,
         progress: None,
+        messages: Vec::new(),
         outcome: None,
         must_tell: false,
         log: None,
+        ticket: None,
         trace: None,
     }
 }

@@ -159,7 +159,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         announce: Announce::Task,
         progress_token: None,
         repeatable: false,
-        listed: false,
+        listed: None,
         session: None,
         span: None,
     }

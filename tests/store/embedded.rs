@@ -222,6 +222,35 @@ async fn the_file_does_not_keep_what_has_expired() {
     assert!(store.indexed(&mine).await.unwrap().is_empty());
 }
 
+/// A session's list names a task by two rows, and a record knows neither.
+#[tokio::test]
+async fn nothing_of_a_list_outlives_its_tasks() {
+    let directory = Place::new();
+    let clock = Arc::new(Manual::at(START_MS));
+    let as_clock = Arc::<Manual>::clone(&clock);
+    let store = Embedded::open(&directory.file(), as_clock).unwrap();
+    let session = raincheck::task::id::Caller::from_bytes([9; 16]);
+    for list in [None, Some(session)] {
+        let create = create_until(START_MS + HOUR_MS);
+        let listed = list.or(Some(create.caller));
+        done(store.commit(&Write { listed, ..create }).await.unwrap());
+    }
+    let rows = |store: Embedded| {
+        drop(store);
+        let database = redb::Database::open(directory.file()).unwrap();
+        let lists = redb::TableDefinition::<(&[u8; 16], &[u8; 16]), u64>::new("lists");
+        let reading = redb::ReadableDatabase::begin_read(&database).unwrap();
+        let lists = reading.open_table(lists).unwrap();
+        redb::ReadableTableMetadata::len(&lists).unwrap()
+    };
+    assert_eq!(rows(store), 3);
+    clock.advance(Duration::from_secs(3601));
+    let as_clock = Arc::<Manual>::clone(&clock);
+    let store = Embedded::open(&directory.file(), as_clock).unwrap();
+    store.beat(None, Duration::ZERO).await.unwrap();
+    assert_eq!(rows(store), 0);
+}
+
 fn open(file: &Path) -> Embedded {
     Embedded::open(file, Arc::new(Manual::at(START_MS))).unwrap()
 }

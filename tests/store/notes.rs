@@ -310,14 +310,16 @@ pub(crate) async fn an_append_is_told_of_while_another_replica_reads(rig: &Rig) 
 pub(crate) async fn a_caller_is_told_of_its_listed_tasks_only(rig: &Rig) {
     let (mine, theirs) = (Caller::from_bytes([1; 16]), Caller::from_bytes([2; 16]));
     assert!(listed(rig, mine).await.is_empty());
+    let session = Caller::from_bytes([3; 16]);
     let create = |caller, listed| Write {
         caller,
         listed,
         ..rig.create()
     };
-    let writes: Vec<_> = (0..70).map(|_| create(mine, true)).collect();
-    let (other, unlisted) = (create(theirs, true), create(mine, false));
-    for write in writes.iter().chain([&other, &unlisted]) {
+    let writes: Vec<_> = (0..70).map(|_| create(mine, Some(mine))).collect();
+    let (other, unlisted) = (create(theirs, Some(theirs)), create(mine, None));
+    let of_session = create(mine, Some(session));
+    for write in writes.iter().chain([&other, &unlisted, &of_session]) {
         done(rig.store.commit(write).await.unwrap());
         // The same write again, as after a lost answer.
         done(rig.store.commit(write).await.unwrap());
@@ -325,8 +327,9 @@ pub(crate) async fn a_caller_is_told_of_its_listed_tasks_only(rig: &Rig) {
     let ids: BTreeSet<_> = writes.iter().map(|write| write.id).collect();
     assert_eq!(listed(rig, mine).await, ids);
     assert_eq!(listed(rig, theirs).await, BTreeSet::from([other.id]));
+    assert_eq!(listed(rig, session).await, BTreeSet::from([of_session.id]));
     let end = Write {
-        listed: true,
+        listed: Some(mine),
         ..update(&writes[0], 1, "ended")
     };
     done(rig.store.commit(&end).await.unwrap());
@@ -335,18 +338,20 @@ pub(crate) async fn a_caller_is_told_of_its_listed_tasks_only(rig: &Rig) {
 
 pub(crate) async fn a_task_that_expired_is_not_listed(rig: &Rig) {
     let mine = Caller::from_bytes([1; 16]);
-    let create = |until| Write {
-        caller: mine,
-        listed: true,
-        ..create_until(until)
-    };
-    let (short, lasting) = (create(rig.now_ms() + 80), create(rig.now_ms() + 3_600_000));
-    done(rig.store.commit(&lasting).await.unwrap());
-    done(rig.store.commit(&short).await.unwrap());
-    rig.expire(short.id, Duration::from_millis(80)).await;
-    assert_eq!(listed(rig, mine).await, BTreeSet::from([lasting.id]));
-    rig.store.beat(None, Duration::ZERO).await.unwrap();
-    assert_eq!(listed(rig, mine).await, BTreeSet::from([lasting.id]));
+    for list in [mine, Caller::from_bytes([3; 16])] {
+        let create = |until| Write {
+            caller: mine,
+            listed: Some(list),
+            ..create_until(until)
+        };
+        let (short, lasting) = (create(rig.now_ms() + 80), create(rig.now_ms() + 3_600_000));
+        done(rig.store.commit(&lasting).await.unwrap());
+        done(rig.store.commit(&short).await.unwrap());
+        rig.expire(short.id, Duration::from_millis(80)).await;
+        assert_eq!(listed(rig, list).await, BTreeSet::from([lasting.id]));
+        rig.store.beat(None, Duration::ZERO).await.unwrap();
+        assert_eq!(listed(rig, list).await, BTreeSet::from([lasting.id]));
+    }
 }
 
 fn claim_of(what: &str) -> Name {

@@ -28,7 +28,7 @@ async fn a_clusters_tasks_are_on_all_nodes_and_every_replica_finds_them() {
         let mut create = create_until(hour());
         create.keep_for = Some(mine.clone());
         create.due_ms = Some(1);
-        create.listed = true;
+        create.listed = Some(create.caller);
         done(a.commit(&create).await.unwrap());
         writes.push(create);
     }

@@ -131,10 +131,8 @@ async fn a_list_keeps_no_task_that_expired() {
     let mut raw = raw(&server).await;
     let lasting = listed();
     done(store.commit(&lasting).await.unwrap());
-    let short = Write {
-        listed: true,
-        ..create_until(System.now_ms() + 100)
-    };
+    let mut short = create_until(System.now_ms() + 100);
+    short.listed = Some(short.caller);
     done(store.commit(&short).await.unwrap());
     let gone = async || store.load(short.id).await.unwrap().is_none();
     eventually(PATIENCE, "the task expires", gone).await;
@@ -257,7 +255,7 @@ fn name(kind: Kind) -> Name {
 fn listed() -> Write {
     Write {
         caller: Caller::from_bytes([7; 16]),
-        listed: true,
+        listed: Some(Caller::from_bytes([7; 16])),
         ..create_until(hour())
     }
 }

@@ -97,7 +97,7 @@ fn durable() -> raincheck::store::Write {
     raincheck::store::Write {
         durable: true,
         ends: false,
-        listed: false,
+        listed: None,
         ..create_until(hour())
     }
 }

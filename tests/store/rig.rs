@@ -178,7 +178,7 @@ pub(crate) fn create_until(expires_ms: u64) -> Write {
         request: None,
         durable: false,
         ends: false,
-        listed: false,
+        listed: None,
     }
 }
 
@@ -197,7 +197,7 @@ pub(crate) fn update(write: &Write, revision: u64, record: &'static str) -> Writ
         request: None,
         durable: false,
         ends: false,
-        listed: false,
+        listed: None,
         ..write.clone()
     }
 }

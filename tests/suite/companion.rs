@@ -86,14 +86,15 @@ async fn a_call_that_takes_long_is_answered_with_a_ticket(era: Era) {
     let ticket = result["structuredContent"]["ticket"].as_str().unwrap();
     let words = format!(
         "Still running. The call goes on by itself, for 0 s since its ticket: do not make it again. \
-         Ticket {ticket}. Call task_result with this ticket and round 1: it waits for the result."
+         Ticket {ticket} for held {{}}. Call task_result with this ticket and round 1: it waits for the result."
     );
     assert_eq!(text(&result), words);
     // Many clients show their model nothing else.
     assert_eq!(
         result["structuredContent"],
         json!({
-            "ticket": ticket, "state": "working", "next": "task_result", "round": 1,
+            "ticket": ticket, "state": "working", "tool": "held", "arguments": "{}",
+            "next": "task_result", "round": 1,
             "secondsSinceTicket": 0, "message": words,
         })
     );
@@ -362,8 +363,10 @@ async fn tickets_of_others_are_unknown(era: Era) {
         refusals.dedup();
         assert_eq!(refusals.len(), 1, "{tool}: {refusals:?}");
     }
-    let without = eve.call("task_status", json!({})).await.into_result();
+    let without = eve.call("task_result", json!({})).await.into_result();
     assert_eq!(without["isError"], true);
+    let hers = eve.call("task_status", json!({})).await.into_result();
+    assert_eq!(hers["structuredContent"]["tickets"], json!([]));
     let soon = json!({"ticket": real, "wait_seconds": 0});
     let hers = ada.call("task_status", soon).await.into_result();
     assert_eq!(hers["structuredContent"]["state"], "working");

@@ -83,6 +83,7 @@ mod large_results;
 mod learned_polls;
 mod lifecycle;
 mod listen;
+mod lost_tickets;
 mod malformed;
 #[expect(dead_code, reason = "the bars measure parts of a life")]
 #[path = "../support/memory.rs"]
@@ -123,6 +124,7 @@ mod store_down;
 mod store_late;
 mod store_moved;
 mod strict;
+mod task_messages;
 mod traces;
 mod unanswered;
 mod unhurried;

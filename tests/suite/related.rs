@@ -80,19 +80,36 @@ async fn the_ids_of_the_servers_own_tasks_pass() {
     let client = rig.client();
     let ours = client.call("held", json!({})).await.into_task();
     let theirs = "786512e2-9e0d-44bd-8f29-789f320fe840";
-    let ids = json!([ours.id, theirs, "own-1"]);
-    let call = related(client.calling("echo", json!({"text": "x"})), &ids);
+    let unknown = uuid::Uuid::new_v4().to_string();
+    let eve = client.clone().named("Bearer eve");
+    let foreign = eve.call("held", json!({})).await.into_task();
+    let mut ids = vec![
+        json!(ours.id),
+        json!(theirs),
+        json!(foreign.id),
+        json!("own-1"),
+    ];
+    // What was said before, and what is beyond the limit, is ignored.
+    ids.extend((0..20).map(|_| json!(theirs)));
+    ids.push(json!(unknown));
+    ids.extend((0..20).map(|number| json!(format!("beyond-{number}"))));
+    let call = related(client.calling("echo", json!({"text": "x"})), &json!(ids));
     assert_eq!(call.send().await.into_text(), "x");
     let calls = rig.upstream.requests("tools/call");
     let call = calls
         .iter()
         .find(|call| call.json()["params"]["name"] == "echo");
     let call = call.unwrap();
+    let passed = call.json()["params"]["_meta"][RELATED].take();
+    let passed: Vec<_> = passed.as_array().unwrap().clone();
+    // To the client an id of another caller is as one that nobody has: it gets the same answer.
+    assert_eq!(passed[..3], [json!(theirs), json!("own-1"), json!(unknown)]);
     assert_eq!(
-        call.json()["params"]["_meta"][RELATED],
-        json!([theirs, "own-1"])
+        passed.len(),
+        14,
+        "16 that differ, without the two of raincheck"
     );
-    assert!(!call.text().contains(&ours.id));
+    assert!(!call.text().contains(&ours.id) && !call.text().contains(&foreign.id));
 }
 
 /// On a session, too, and nothing else of the message is another then.

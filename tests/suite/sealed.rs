@@ -129,7 +129,7 @@ async fn say_everything(
     read
 }
 
-fn files_of(directory: &Path) -> Vec<u8> {
+pub(crate) fn files_of(directory: &Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

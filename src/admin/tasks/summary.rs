@@ -127,6 +127,10 @@ pub(super) fn whole(task: &Task, shown: Shown<'_>) -> Value {
         if let Some(message) = &task.status_message {
             put("message", (&**message).into());
         }
+        let messages = task.messages.iter();
+        let messages =
+            messages.map(|said| json!({ "at": rfc3339(said.at_ms), "text": &*said.text }));
+        put("messages", messages.collect());
         put("arguments", arguments(payloads.request));
         put("result", result(task, payloads.result));
     }
@@ -205,6 +209,7 @@ mod tests {
     use super::*;
     use crate::mcp::error::{Failure, Reason, SideEffect};
     use crate::task::machine::tests::task;
+    use crate::task::messages::TaskMessage;
 
     fn shown(payloads: Option<Payloads<'_>>) -> Shown<'_> {
         Shown {
@@ -243,6 +248,7 @@ mod tests {
         let ended = Task {
             outcome: Some(Outcome::Completed(Payload::Inline(result))),
             status_message: Some("s3cret".into()),
+            messages: vec![TaskMessage::new(1_000_000, "s3cret")],
             ..task(Leg::Sent(1), true)
         };
         let without = whole(&ended, shown(None));
@@ -253,6 +259,7 @@ mod tests {
         };
         let with = whole(&ended, shown(Some(payloads)));
         assert_eq!(with["arguments"]["a"], 1);
+        assert_eq!(with["messages"][0]["text"], "s3cret");
         assert_eq!(with["result"]["content"], "s3cret");
         assert_eq!(with["timeline"][0]["what"], "created");
     }

@@ -342,6 +342,13 @@ fn shown(task: &Value) -> String {
         .map(|event| [text(event, "at").to_owned(), text(event, "what").to_owned()])
         .collect();
     let _ = write!(out, "\n{}", table(&events));
+    let messages = at(task, "messages").as_array().into_iter().flatten();
+    let messages: Vec<_> = messages
+        .map(|said| [text(said, "at").to_owned(), printable(text(said, "text"))])
+        .collect();
+    if !messages.is_empty() {
+        let _ = write!(out, "\n{}", table(&messages));
+    }
     for question in questions(task) {
         out.push('\n');
         out.push_str(&question_text(question));

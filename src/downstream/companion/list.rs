@@ -68,11 +68,11 @@ fn admitting_ticket(tool: &RawValue, may_be_ticket: impl Fn(&str) -> bool) -> Op
 }
 
 /// The page with the companion tools behind the server's. `None`: the page is no list of tools. A call of a companion
-/// tool waits for at most `wait_max`.
+/// tool waits for at most `wait_max`. `lists`: the client's calls can be listed.
 pub(super) fn with(
     page: &RawValue,
     names: &CompanionNames,
-    wait_max: Duration,
+    (wait_max, lists): (Duration, bool),
 ) -> Option<Box<RawValue>> {
     let tools = Object::parse(page.get()).ok()?.get("tools")?.get();
     let theirs = tools.strip_prefix('[')?.strip_suffix(']')?;
@@ -84,14 +84,18 @@ pub(super) fn with(
         if !std::mem::take(&mut is_first) {
             all.push(',');
         }
-        all.push_str(&definition(tool, &names.of(tool), wait_max));
+        all.push_str(&definition(tool, &names.of(tool), (wait_max, lists)));
     }
     all.push(']');
     set(page.get(), "tools", &all).and_then(raw).ok()
 }
 
-fn definition(tool: CompanionTool, name: &str, wait_max: Duration) -> String {
+fn definition(tool: CompanionTool, name: &str, (wait_max, lists): (Duration, bool)) -> String {
     let (description, annotations) = match tool {
+        CompanionTool::Status if lists => (
+            "How a call with a ticket stands, once there is news. Without a ticket: lists your calls.",
+            r#"{"readOnlyHint":true,"openWorldHint":false}"#,
+        ),
         CompanionTool::Status => (
             "How a call that was answered with a ticket stands, as soon as there is news.",
             r#"{"readOnlyHint":true,"openWorldHint":false}"#,
@@ -112,12 +116,12 @@ fn definition(tool: CompanionTool, name: &str, wait_max: Duration) -> String {
     let mut out = Writer::with_capacity(640);
     out.str("name", name)
         .str("description", description)
-        .raw("inputSchema", &schema(tool, wait_max))
+        .raw("inputSchema", &schema(tool, (wait_max, lists)))
         .raw("annotations", annotations);
     out.end()
 }
 
-fn schema(tool: CompanionTool, wait_max: Duration) -> String {
+fn schema(tool: CompanionTool, (wait_max, lists): (Duration, bool)) -> String {
     let mut properties = Writer::object();
     properties.raw("ticket", TICKET);
     let required = match tool {
@@ -132,7 +136,11 @@ fn schema(tool: CompanionTool, wait_max: Duration) -> String {
                     .raw("grep", GREP)
                     .raw("block", BLOCK);
             }
-            r#"["ticket"]"#
+            if lists && tool == CompanionTool::Status {
+                "[]"
+            } else {
+                r#"["ticket"]"#
+            }
         }
         CompanionTool::Cancel => r#"["ticket"]"#,
         CompanionTool::Answer => {
@@ -182,7 +190,7 @@ mod tests {
         let edited = with(
             &page(r#"{ "ttlMs":0, "tools" : [ {"name":"\u0061","n":1.10} ] ,"x":1}"#),
             &names(),
-            WAIT,
+            (WAIT, false),
         );
         let edited = edited.unwrap();
         let (before, after) = edited
@@ -194,7 +202,7 @@ mod tests {
             r#"{ "ttlMs":0, "tools" : [ {"name":"\u0061","n":1.10} "#
         );
         assert!(after.ends_with(r#"}] ,"x":1}"#), "{after}");
-        let empty = with(&page(r#"{"tools":[ ]}"#), &names(), WAIT).unwrap();
+        let empty = with(&page(r#"{"tools":[ ]}"#), &names(), (WAIT, true)).unwrap();
         let empty: serde_json::Value = serde_json::from_str(empty.get()).unwrap();
         let listed: Vec<_> = empty["tools"].as_array().unwrap().iter().collect();
         assert_eq!(listed.len(), 4);
@@ -207,8 +215,8 @@ mod tests {
                 );
             }
         }
-        assert!(with(&page(r#"{"tools":{}}"#), &names(), WAIT).is_none());
-        assert!(with(&page("{}"), &names(), WAIT).is_none());
+        assert!(with(&page(r#"{"tools":{}}"#), &names(), (WAIT, true)).is_none());
+        assert!(with(&page("{}"), &names(), (WAIT, true)).is_none());
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::task::ticket::CompanionTool;
 
 mod answers;
 mod list;
+mod listing;
 mod respond;
 mod schema;
 pub(super) mod state;
@@ -132,6 +133,7 @@ pub(super) async fn with_ours(
             .await
             .map(|companion_tools| companion_tools.names)
     };
-    let edited = names.and_then(|names| list::with(&page, &names, wait_max(by)));
+    let edited =
+        names.and_then(|names| list::with(&page, &names, (wait_max(by), by.list.is_some())));
     edited.unwrap_or(page)
 }

@@ -10,9 +10,9 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::answers;
 use super::state::wait_max;
 use super::tools::CompanionTools;
+use super::{answers, listing};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
@@ -33,14 +33,11 @@ use crate::task::state::{Outcome, Payload, Status, Task};
 use crate::task::ticket::{self, CompanionNames, CompanionTool, Moment};
 use crate::upstream::{Forwarded, UpstreamError};
 
-const NO_TICKET: ToolError = ToolError::Said(Cow::Borrowed(
-    "The argument ticket is missing: the one that the call was answered with.",
-));
-
 const NO_SUCH_PART: ToolError = ToolError::Said(Cow::Borrowed("The result has no such block."));
 
 /// Why a companion tool has no result. The text is the tool's result, because models read results.
 enum ToolError {
+    NoTicket,
     Task(TaskError),
     Said(Cow<'static, str>),
 }
@@ -60,6 +57,9 @@ impl From<Cow<'static, str>> for ToolError {
 impl ToolError {
     fn text(&self) -> &str {
         match self {
+            Self::NoTicket => {
+                "The argument ticket is missing: the one that the call was answered with."
+            }
             Self::Task(TaskError::Unknown) => {
                 "There is no such ticket. It may have expired, or it is somebody else's."
             }
@@ -70,6 +70,11 @@ impl ToolError {
             Self::Task(TaskError::Busy) => "Too many calls are under way; try again later.",
             Self::Said(text) => text,
         }
+    }
+
+    /// Whether a list of the client's calls could help.
+    fn is_lost_ticket(&self) -> bool {
+        matches!(self, Self::NoTicket | Self::Task(TaskError::Unknown))
     }
 }
 
@@ -135,6 +140,12 @@ impl ToolCall {
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
         let text = match answered {
             Ok(answer) => return answer,
+            Err(refused) if refused.is_lost_ticket() && self.by.list.is_some() => {
+                let status = self.names.of(CompanionTool::Status);
+                let text = refused.text();
+                let text = format!("{text} Call {status} without a ticket: it lists your calls.");
+                ticket::refusal(self.by.era, &text)
+            }
             Err(refused) => ticket::refusal(self.by.era, refused.text()),
         };
         answer_of(text)
@@ -145,7 +156,16 @@ impl ToolCall {
         tool: CompanionTool,
         arguments: &Object<'_>,
     ) -> Result<CallAnswer, ToolError> {
-        let ticket = arguments.get_str("ticket").ok_or(NO_TICKET)?;
+        // Some models name every argument, and leave empty what they do not have.
+        let ticket = arguments.get_str("ticket").filter(|text| !text.is_empty());
+        let Some(ticket) = ticket else {
+            return match tool {
+                CompanionTool::Status => self.list().await,
+                CompanionTool::Result | CompanionTool::Cancel | CompanionTool::Answer => {
+                    Err(ToolError::NoTicket)
+                }
+            };
+        };
         let id = TaskId::parse(ticket.trim()).ok_or(TaskError::Unknown)?;
         let task = match tool {
             CompanionTool::Status => self.wait(id, arguments).await?.task,
@@ -162,6 +182,7 @@ impl ToolCall {
         let at = Moment {
             now_ms: self.proxy.runner.ledger().now_ms(),
             round: round_of(arguments).saturating_add(1),
+            with_messages: tool == CompanionTool::Status,
         };
         Ok(answer_of(ticket::status(
             &self.names,
@@ -169,6 +190,13 @@ impl ToolCall {
             &task,
             at,
         )))
+    }
+
+    /// The calls of the client, for a model that lost a ticket.
+    async fn list(&self) -> Result<CallAnswer, ToolError> {
+        let list = listing::list(&self.proxy, &self.by, &self.names).await?;
+        list.map(answer_of)
+            .ok_or_else(|| ToolError::Said(listing::NOT_TOLD_APART.into()))
     }
 
     fn tasks(&self) -> CallerTasks<'_> {

@@ -8,9 +8,11 @@ use serde_json::value::RawValue;
 use crate::mcp::json::{Object, Writer, prepend, set, string};
 
 /// The members of a ticket, as `task/ticket` writes them.
-const TICKET: [(&str, &str); 9] = [
+const TICKET: [(&str, &str); 11] = [
     ("ticket", r#"{"type":"string"}"#),
     ("state", r#"{"type":"string"}"#),
+    ("tool", r#"{"type":"string"}"#),
+    ("arguments", r#"{"type":"string"}"#),
     ("next", r#"{"type":"string"}"#),
     ("round", r#"{"type":"integer"}"#),
     ("secondsSinceTicket", r#"{"type":"integer"}"#),

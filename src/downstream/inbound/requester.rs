@@ -10,6 +10,7 @@ use crate::auth::callers::Callers;
 use crate::auth::identity::Identity;
 use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::session_key::SessionKey;
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::Era;
 use crate::task::clients::ClientTerms;
 use crate::task::id::Caller;
@@ -36,6 +37,9 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) rules: Arc<Rules>,
     /// What the wrapped server gets of the credentials.
     pub(in crate::downstream) credentials: Option<Credentials>,
+    /// Whose list names the client's calls: its caller's, or that of its session or connection, where requests do not
+    /// say who asks. `None`: nothing tells the client from others.
+    pub(in crate::downstream) list: Option<Caller>,
     /// The session that the request names.
     pub(in crate::downstream) session: Option<SessionKey>,
     /// The era that the client speaks.
@@ -59,6 +63,14 @@ pub(in crate::downstream) struct Requester {
 /// In the extensions of a request: its client has no connection that could be dropped without it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::downstream) struct Piped;
+
+/// In the extensions of a request: the connection that is the client's alone.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::downstream) struct OwnConnection(pub(in crate::downstream) SessionKey);
+
+/// The shortest session id by which calls are listed. Most servers make ids of 32 or more; a short one could be a number
+/// that others can guess.
+const SESSION_ID_MIN: usize = 16;
 
 /// The `Idempotency-Key` header of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,10 +103,17 @@ impl Requester {
         let headers = &parts.headers;
         let identity = parts.extensions.get::<Arc<Identity>>();
         let caller = callers.of(identity.map(AsRef::as_ref), headers);
+        let has_credentials = callers.are_told_apart(identity.map(AsRef::as_ref), headers);
+        let list = if has_credentials {
+            Some(caller)
+        } else {
+            session_of(&caller, parts, era).map(|session| Caller::from_bytes(*session.as_bytes()))
+        };
         Self {
             caller,
+            list,
             identity: identity.cloned(),
-            has_credentials: callers.are_told_apart(identity.map(AsRef::as_ref), headers),
+            has_credentials,
             credentials,
             client: ClientTerms::default(),
             rules,
@@ -138,6 +157,16 @@ impl Requester {
             None => *self.caller.as_bytes(),
         }
     }
+}
+
+/// What tells a client without credentials from others: its connection, or the session of a legacy client.
+fn session_of(caller: &Caller, parts: &Parts, era: Era) -> Option<SessionKey> {
+    if let Some(OwnConnection(key)) = parts.extensions.get() {
+        return Some(*key);
+    }
+    let id = parts.headers.get(SESSION_ID)?;
+    let is_known = era == Era::Legacy && id.len() >= SESSION_ID_MIN;
+    SessionKey::named(caller, &parts.headers).filter(|_| is_known)
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {

@@ -56,11 +56,12 @@ impl Lines {
         grace: Duration,
     ) {
         let (out, lines) = mpsc::channel(LINES_MAX);
+        let key = SessionKey::unnamed();
         let client = Arc::new(Client {
             proxy,
             out,
-            key: SessionKey::unnamed(),
-            session: Session::default(),
+            key,
+            session: Session::new(key),
             sign_in: Once::new(),
             requests: TaskTracker::new(),
             gone: CancellationToken::new(),

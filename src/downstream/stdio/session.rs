@@ -18,6 +18,8 @@ use crate::downstream::body::Body;
 use crate::downstream::dispatch;
 use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::request::Inbound;
+use crate::downstream::inbound::requester::OwnConnection;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions;
 use crate::lock::Mutex;
@@ -38,8 +40,9 @@ const RENEW_PATIENCE: Duration = Duration::from_mins(1);
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The client's session at the server.
-#[derive(Default)]
 pub(super) struct Session {
+    /// Names the connection, by which the client's calls are listed.
+    key: SessionKey,
     agreed: Mutex<Agreed>,
     /// One request renews the session for all.
     renewing: tokio::sync::Mutex<()>,
@@ -71,6 +74,16 @@ impl Agreed {
 }
 
 impl Session {
+    pub(super) fn new(key: SessionKey) -> Self {
+        Self {
+            key,
+            agreed: Mutex::default(),
+            renewing: tokio::sync::Mutex::default(),
+            renewed: Notify::new(),
+            polls: ConnectionPolls::default(),
+        }
+    }
+
     fn agreed_now(&self) -> MutexGuard<'_, Agreed> {
         self.agreed.lock()
     }
@@ -83,6 +96,7 @@ impl Session {
     pub(super) fn parts(&self, headers: HeaderMap) -> Box<Parts> {
         let mut parts = parts(Method::POST, headers);
         parts.extensions.insert(self.polls.clone());
+        parts.extensions.insert(OwnConnection(self.key));
         parts
     }
 

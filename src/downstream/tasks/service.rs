@@ -262,7 +262,16 @@ impl CallerTasks<'_> {
         self,
         after: Option<Position>,
     ) -> Result<Page, TaskError> {
-        let listed = self.runner.ledger().store().listed(self.caller).await?;
+        self.page_of(self.caller, after).await
+    }
+
+    /// The same of another list that names tasks of the caller: that of its session.
+    pub(in crate::downstream) async fn page_of(
+        self,
+        list: &Caller,
+        after: Option<Position>,
+    ) -> Result<Page, TaskError> {
+        let listed = self.runner.ledger().store().listed(list).await?;
         let has_none = listed.is_empty();
         // One more task than a page has shows whether another page follows.
         let mut reading = stream::iter(in_order(listed, after))

@@ -12,6 +12,7 @@ use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied, NotCreated};
 use crate::task::id::Fence;
 use crate::task::input_rule::OnInputTimeout;
+use crate::task::last_news::LastNews;
 use crate::task::log_terms::{LogTerms, SealedPoint};
 use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent};
 use crate::task::on_disconnect::OnDisconnect;
@@ -266,7 +267,7 @@ fn ended() -> OwnerEvent {
     OwnerEvent::Ended {
         outcome: Outcome::Completed(Payload::Inline(RawValue::NULL.to_owned())),
         message: None,
-        progress: None,
+        last: LastNews::default(),
     }
 }
 
@@ -309,9 +310,11 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         request_state: None,
         status_message: None,
         progress: None,
+        messages: Vec::new(),
         outcome: None,
         must_tell: false,
         log: Some(Box::new(terms)),
+        ticket: None,
         trace: None,
     }
 }

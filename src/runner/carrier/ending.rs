@@ -81,12 +81,13 @@ impl Carrier {
     pub(super) async fn give_up(&mut self, reason: Reason) -> Flow {
         let was_open = self.dispatch.exchange().is_some();
         self.cancel_upstream().await;
+        let last = self.take_last_news();
         match &self.stage {
             CallStage::Recorded(recorded) => {
                 let failure = recorded.task().failure(reason);
                 let end = Err(failure.to_error().to_raw());
                 self.runner
-                    .finish(&recorded.loaded, recorded.fence, end, None)
+                    .finish(&recorded.loaded, recorded.fence, end, last)
                     .await;
             }
             CallStage::Plain(_) if was_open => {

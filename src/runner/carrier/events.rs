@@ -23,6 +23,7 @@ impl Carrier {
                 if !self.stage.is_recorded() {
                     self.relay("notifications/message", params.get()).await;
                 }
+                self.on_log(&params);
                 Flow::Continue
             }
             upstream::Event::Question(question) => {

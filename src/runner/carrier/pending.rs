@@ -4,12 +4,15 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::mcp::json::Object;
+use crate::task::messages::TaskMessage;
 use crate::task::state::Progress;
 
 /// The newest progress, committed at most once a poll interval.
 #[derive(Default)]
 pub(super) struct PendingProgress {
     pub(super) newest: Option<ProgressNews>,
+    /// What the server said since the last commit.
+    pub(super) messages: Vec<TaskMessage>,
     /// The earliest time of the next commit.
     pub(super) not_before: Option<Instant>,
 }
@@ -17,6 +20,8 @@ pub(super) struct PendingProgress {
 pub(super) struct ProgressNews {
     pub(super) message: Box<str>,
     pub(super) progress: Option<Progress>,
+    /// The message is the server's own, and not made of its numbers.
+    pub(super) is_said: bool,
 }
 
 /// The longest number of progress, in digits; raincheck ignores a longer one.
@@ -36,7 +41,9 @@ impl ProgressNews {
             progress: number("progress")?,
             total: number("total"),
         };
-        let message = object.get_str("message").map_or_else(
+        let said = object.get_str("message");
+        let is_said = said.is_some();
+        let message = said.map_or_else(
             || match progress.total {
                 Some(total) => format!("{} of {total}", progress.progress).into(),
                 None => format!("progress {}", progress.progress).into(),
@@ -46,6 +53,7 @@ impl ProgressNews {
         Some(Self {
             message,
             progress: Some(progress),
+            is_said,
         })
     }
 }

@@ -8,14 +8,20 @@ use tokio::time::Instant;
 use super::pending::ProgressNews;
 use super::{CallStage, Carrier, Flow, Timer};
 use crate::store::ledger::Tried;
+use crate::task::last_news::LastNews;
 use crate::task::machine::{OwnerEvent, TaskEvent};
-use crate::task::state::Progress;
+use crate::task::messages::{self, TaskMessage};
 
 impl Carrier {
     pub(super) async fn on_progress(&mut self, params: &RawValue) -> Flow {
+        let news = ProgressNews::read(params);
+        if let Some(news) = news.as_ref().filter(|news| news.is_said) {
+            let message = TaskMessage::new(self.runner.ledger.now_ms(), &news.message);
+            messages::add(&mut self.progress.messages, message);
+        }
         match &self.stage {
             CallStage::Recorded(_) => {
-                if let Some(news) = ProgressNews::read(params) {
+                if let Some(news) = news {
                     self.tell(news);
                 }
             }
@@ -28,6 +34,14 @@ impl Carrier {
             }
         }
         Flow::Continue
+    }
+
+    /// The record keeps the last log messages. They go with the next commit of progress.
+    pub(super) fn on_log(&mut self, params: &RawValue) {
+        if let Some(message) = TaskMessage::of_log(self.runner.ledger.now_ms(), params) {
+            messages::add(&mut self.progress.messages, message);
+            self.tell_progress_later();
+        }
     }
 
     /// Relays a notification to the client that waits. A slow client delays the call until the grace
@@ -88,6 +102,7 @@ impl Carrier {
         self.tell(ProgressNews {
             message,
             progress: None,
+            is_said: false,
         });
     }
 
@@ -98,7 +113,8 @@ impl Carrier {
 
     /// Arms the commit of the pending progress, if the call has a record.
     pub(super) fn tell_progress_later(&mut self) {
-        if self.progress.newest.is_some() && self.stage.is_recorded() {
+        let has_news = self.progress.newest.is_some() || !self.progress.messages.is_empty();
+        if has_news && self.stage.is_recorded() {
             let at = self.progress.not_before.unwrap_or_else(Instant::now);
             self.timers.arm(Timer::Progress, at);
         }
@@ -110,37 +126,48 @@ impl Carrier {
         self.timers.disarm(Timer::Progress);
     }
 
-    /// The progress that is not committed yet, for the commit of the end.
-    pub(super) fn take_progress(&mut self) -> Option<Progress> {
+    /// What is not committed yet, for the commit of the end.
+    pub(super) fn take_last_news(&mut self) -> LastNews {
         self.timers.disarm(Timer::Progress);
-        self.progress.newest.take()?.progress
+        let newest = self.progress.newest.take();
+        let messages = std::mem::take(&mut self.progress.messages);
+        LastNews::new(newest.and_then(|news| news.progress), messages)
     }
 
     pub(super) async fn commit_progress(&mut self) -> Flow {
         let Some(recorded) = self.stage.recorded() else {
             return Flow::Continue;
         };
-        let Some(news) = self.progress.newest.take() else {
+        if self.progress.newest.is_none() && self.progress.messages.is_empty() {
             return Flow::Continue;
-        };
+        }
         let now = Instant::now();
         if let Err(again) = self.runner.progress.take(now) {
             self.progress.not_before = Some(again);
-            self.tell(news);
+            self.tell_progress_later();
             return Flow::Continue;
         }
         let task = recorded.task();
         let pause = Duration::from_millis(task.poll_interval_ms);
         self.progress.not_before = Some(now + pause);
+        let (message, progress) = match self.progress.newest.take() {
+            Some(news) => (Some(news.message), news.progress),
+            None => (None, task.progress.clone()),
+        };
         let progressed = OwnerEvent::Progressed {
-            message: Some(news.message),
-            progress: news.progress,
+            message,
+            progress,
             resume: self.resume_point(task),
+            messages: self.progress.messages.clone(),
         };
         let event = TaskEvent::Owner(recorded.fence, progressed);
-        // Progress may be lost: newer progress follows.
+        // Progress may be lost: newer progress follows. Messages that are not committed go with it.
         match self.runner.ledger.try_apply(&recorded.loaded, event).await {
-            Ok(Tried::Done(loaded, _) | Tried::Conflict(loaded)) => self.act_on(*loaded).await,
+            Ok(Tried::Done(loaded, _)) => {
+                self.progress.messages.clear();
+                self.act_on(*loaded).await
+            }
+            Ok(Tried::Conflict(loaded)) => self.act_on(*loaded).await,
             Err(_) => Flow::Continue,
         }
     }

@@ -20,6 +20,7 @@ use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
+use crate::task::ticket_terms::TicketTerms;
 use crate::upstream::UpstreamRequest;
 
 fn millis(time: Duration) -> u64 {
@@ -65,6 +66,7 @@ impl Carrier {
             }
         };
         let _ = self.task_id.set(terms.id);
+        self.progress.messages.clear();
         self.timers.disarm(Timer::GraceWindow);
         self.timers.disarm(Timer::Gather);
         let pin = self.server.outgoing.pin.as_ref();
@@ -121,7 +123,7 @@ impl Carrier {
             on_input_timeout: rule.on_input_timeout.clone(),
             input_reminder_ms: rule.input_reminder_ms,
             announced: terms.announced,
-            listed: facts.listed,
+            listed: facts.listed == Some(facts.caller),
             on_disconnect: terms.on_disconnect,
             digest: (!terms.announced).then(|| digest(outgoing)),
             owner: Some(self.runner.incarnation.clone()),
@@ -143,9 +145,11 @@ impl Carrier {
             request_state: None,
             status_message: self.dispatch.queue_message(),
             progress: None,
+            messages: self.progress.messages.clone(),
             outcome: None,
             must_tell: false,
             log: None,
+            ticket: self.ticket_terms(facts),
             trace: facts
                 .span
                 .as_ref()
@@ -153,6 +157,15 @@ impl Carrier {
         };
         task.resume = self.resume_point(&task);
         task
+    }
+
+    /// What the client needs to find its ticket again.
+    fn ticket_terms(&self, facts: &CallFacts) -> Option<Box<TicketTerms>> {
+        let session = facts.listed.filter(|list| *list != facts.caller);
+        let params = &self.server.outgoing.params;
+        facts
+            .by_ticket
+            .then(|| Box::new(TicketTerms::new(params, session)))
     }
 
     /// What others may do with the call if this replica is lost. They have neither the caller's

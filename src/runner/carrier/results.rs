@@ -110,10 +110,10 @@ impl Carrier {
             LegOutcome::Failed(error) => Err(error),
         };
         self.end_dispatch();
-        let progress = self.take_progress();
+        let last = self.take_last_news();
         if let CallStage::Recorded(recorded) = &self.stage {
             self.runner
-                .finish(&recorded.loaded, recorded.fence, end, progress)
+                .finish(&recorded.loaded, recorded.fence, end, last)
                 .await;
         }
         self.wait_for_settlement().await

@@ -20,7 +20,8 @@ pub(super) const DUE: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new(
 pub(super) const EXPIRY: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("expiry");
 pub(super) const RESULT_EXPIRY: TableDefinition<'_, (u64, Id, u64), ()> =
     TableDefinition::new("result_expiry");
-/// The listed tasks of each caller, with their expiry.
+/// The listed tasks of each caller, and of each session, with their expiry. What a session's list names has a row the
+/// other way round, too, by which the end of the record finds the list.
 pub(super) const LISTS: TableDefinition<'_, (Id, Id), u64> = TableDefinition::new("lists");
 
 /// A name: the letter of its kind, then its digest.

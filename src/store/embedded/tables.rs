@@ -229,9 +229,12 @@ impl<'t> Tables<'t> {
                 let place = self.kv.pieces.put(&of_request(write.id), 0, request)?;
                 self.requests.insert(id, place)?;
             }
-            if write.listed {
-                let listed = (write.caller.as_bytes(), id);
-                self.lists.insert(listed, write.expires_ms)?;
+            if let Some(list) = &write.listed {
+                let list = list.as_bytes();
+                self.lists.insert((list, id), write.expires_ms)?;
+                if list != write.caller.as_bytes() {
+                    self.lists.insert((id, list), write.expires_ms)?;
+                }
             }
         }
         self.expiry.insert((write.expires_ms, id), ())?;
@@ -327,11 +330,22 @@ impl<'t> Tables<'t> {
             self.kv.pieces.remove(&key, 0..=0)?;
         }
         self.lists.remove((found.stored.caller.as_bytes(), id))?;
+        while let Some(list) = self.other_list(id)? {
+            self.lists.remove((&list, id))?;
+            self.lists.remove((id, &list))?;
+        }
         self.expiry.remove((found.expires_ms, id))?;
         if let Some(due_ms) = found.due_ms {
             self.due.remove((due_ms, id))?;
         }
         Ok(())
+    }
+
+    /// A list beside its caller's that names the task.
+    fn other_list(&self, id: &[u8; 16]) -> Result<Option<[u8; 16]>, redb::Error> {
+        let mut rows = self.lists.range((id, &[0; 16])..=(id, &[0xff; 16]))?;
+        let row = rows.next().transpose()?;
+        Ok(row.map(|(key, _)| *key.value().1))
     }
 
     fn remove_result(&mut self, id: TaskId, fence: Fence) -> Result<(), redb::Error> {

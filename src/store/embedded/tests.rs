@@ -133,6 +133,6 @@ fn create() -> Write {
         request: None,
         durable: false,
         ends: false,
-        listed: false,
+        listed: None,
     }
 }

@@ -239,6 +239,8 @@ struct MemoryState {
 struct MemoryRecord {
     stored: Stored,
     request: Option<Bytes>,
+    /// Whose list names the task.
+    listed: Option<Caller>,
     expires_ms: u64,
     due_ms: Option<u64>,
 }
@@ -258,9 +260,9 @@ impl MemoryState {
     }
 
     fn apply(&mut self, write: &Write, revision: Revision) {
-        let request = match self.remove_record(write.id) {
-            Some(old) => old.request,
-            None => write.request.clone(),
+        let (request, listed) = match self.remove_record(write.id) {
+            Some(old) => (old.request, old.listed),
+            None => (write.request.clone(), write.listed),
         };
         if let Some(due_ms) = write.due_ms {
             self.due.insert((due_ms, write.id));
@@ -277,11 +279,12 @@ impl MemoryState {
         let entry = MemoryRecord {
             stored: stored(write, revision),
             request,
+            listed,
             expires_ms: write.expires_ms,
             due_ms: write.due_ms,
         };
-        if write.listed {
-            self.lists.entry(write.caller).or_default().insert(write.id);
+        if let Some(list) = listed {
+            self.lists.entry(list).or_default().insert(write.id);
         }
         self.bytes += entry.bytes();
         self.expiry.insert((write.expires_ms, write.id, None));
@@ -299,8 +302,8 @@ impl MemoryState {
                 self.remove_result(id, fence);
                 continue;
             }
-            if let Some(entry) = self.remove_record(id) {
-                self.unlist(&entry.stored.caller, id);
+            if let Some(list) = self.remove_record(id).and_then(|entry| entry.listed) {
+                self.unlist(&list, id);
             }
             // A record does not tell which index names it. There are few indexes: one for each live replica.
             self.index.retain(|_, ids| {
@@ -404,7 +407,7 @@ mod tests {
             request: None,
             durable: false,
             ends: false,
-            listed: true,
+            listed: Some(Caller::from_bytes([1; 16])),
         }
     }
 }

@@ -12,8 +12,8 @@ impl Redis {
             .filter(|left| Some(*left) != write.keep_for.as_ref());
         let indexes = || leave.into_iter().chain(&write.keep_for);
         let bucket = self.keys.bucket(write.id);
-        let list = (write.listed && write.expected.is_none())
-            .then(|| self.keys.list(bucket, &write.caller));
+        let list = write.listed.filter(|_| write.expected.is_none());
+        let list = list.map(|list| self.keys.list(bucket, &list));
         command
             .arg(4 + indexes().count() + usize::from(list.is_some()))
             .arg(self.keys.task(write.id))

@@ -126,7 +126,7 @@ impl Keys {
         self.named(bucket, &["o:", incarnation.as_str()])
     }
 
-    /// The listed tasks of a caller.
+    /// The listed tasks of a caller, or a session.
     pub(super) fn list(&self, bucket: u16, caller: &Caller) -> String {
         self.named(bucket, &["c:", &hex(caller.as_bytes())])
     }

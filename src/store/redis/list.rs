@@ -1,4 +1,4 @@
-//! The listed tasks of a caller: a sorted set by expiry in each bucket.
+//! The listed tasks of a caller, or a session: a sorted set by expiry in each bucket.
 
 use std::collections::BTreeSet;
 

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::tests::task;
 use super::*;
 use crate::mcp::error::SideEffect;
+use crate::task::last_news::LastNews;
 use crate::task::log_terms::LogTerms;
 use crate::task::on_disconnect::OnDisconnect;
 use crate::task::state::Payload;
@@ -49,7 +50,7 @@ fn ended() -> OwnerEvent {
     OwnerEvent::Ended {
         outcome: Outcome::Completed(Payload::Inline(raw("null"))),
         message: None,
-        progress: None,
+        last: LastNews::default(),
     }
 }
 

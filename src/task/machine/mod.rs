@@ -10,7 +10,9 @@ use serde_json::value::RawValue;
 use super::digest::Digest;
 use super::id::{Fence, Incarnation};
 use super::input_rule::AnsweredBy;
+use super::last_news::LastNews;
 use super::log_terms::SealedPoint;
+use super::messages::{self, TaskMessage};
 use super::state::{Leg, Outcome, Progress, QuestionStage, Reach, Task};
 use super::unanswered::{self};
 use crate::mcp::error::{Failure, Reason};
@@ -87,6 +89,8 @@ pub enum OwnerEvent {
         progress: Option<Progress>,
         /// The new resume point, if it has moved.
         resume: Option<Box<str>>,
+        /// What the server said since the last commit.
+        messages: Vec<TaskMessage>,
     },
     /// The leg has its turn and goes to the server now.
     Dispatched,
@@ -113,8 +117,7 @@ pub enum OwnerEvent {
     Ended {
         outcome: Outcome,
         message: Option<Box<str>>,
-        /// The last progress that was not committed before.
-        progress: Option<Progress>,
+        last: LastNews,
     },
     /// The server was told that no client waits.
     Told,
@@ -237,14 +240,20 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             message,
             progress,
             resume,
+            messages,
         } => {
-            if (message.is_none() && progress == task.progress)
-                || goes_back(task, progress.as_ref())
-            {
+            let is_news = (message.is_some() || progress != task.progress)
+                && !goes_back(task, progress.as_ref());
+            if !is_news && messages.is_empty() {
                 return Err(Rejected::Unchanged);
             }
-            task.status_message = message.or_else(|| task.status_message.take());
-            task.progress = progress;
+            if is_news {
+                task.status_message = message.or_else(|| task.status_message.take());
+                task.progress = progress;
+            }
+            for message in messages {
+                messages::add(&mut task.messages, message);
+            }
             task.resume = resume.or_else(|| task.resume.take());
             Ok(None)
         }
@@ -293,8 +302,8 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
         OwnerEvent::Ended {
             outcome,
             message,
-            progress,
-        } => Ok(end_by_server(task, outcome, message, progress)),
+            last,
+        } => Ok(end_by_server(task, outcome, message, last)),
         OwnerEvent::Told => Err(Rejected::Unchanged),
     }
 }
@@ -304,10 +313,13 @@ fn end_by_server(
     task: &mut Task,
     outcome: Outcome,
     message: Option<Box<str>>,
-    progress: Option<Progress>,
+    LastNews { progress, messages }: LastNews,
 ) -> Option<Effect> {
     if progress.is_some() && !goes_back(task, progress.as_ref()) {
         task.progress = progress;
+    }
+    for message in messages {
+        messages::add(&mut task.messages, message);
     }
     task.status_message = message;
     end(task, outcome);

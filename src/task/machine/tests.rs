@@ -54,9 +54,11 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
         request_state: None,
         status_message: None,
         progress: None,
+        messages: Vec::new(),
         outcome: None,
         must_tell: false,
         log: None,
+        ticket: None,
         trace: None,
     }
 }
@@ -114,6 +116,14 @@ const ALPHABET: [Symbol; 22] = [
     Symbol::Turn,
 ];
 
+fn ended(outcome: Outcome) -> OwnerEvent {
+    OwnerEvent::Ended {
+        outcome,
+        message: None,
+        last: LastNews::default(),
+    }
+}
+
 impl Symbol {
     fn event(self, task: &Task) -> TaskEvent {
         let owner = |event| TaskEvent::Owner(task.fence, event);
@@ -130,13 +140,7 @@ impl Symbol {
             task.open_questions()
                 .map(|(question, _)| question.key.clone())
         };
-        let end = |outcome| {
-            owner(OwnerEvent::Ended {
-                outcome,
-                message: None,
-                progress: None,
-            })
-        };
+        let end = |outcome| owner(ended(outcome));
         match self {
             // A legacy server counts its questions, anew in each run.
             Self::Ask => owner(OwnerEvent::Asked {
@@ -161,6 +165,7 @@ impl Symbol {
                 message: Some("m".into()),
                 progress: None,
                 resume: None,
+                messages: Vec::new(),
             }),
             Self::Complete => end(Outcome::Completed(Payload::Inline(raw("{}")))),
             Self::Fail => end(Outcome::Failed(raw("{}"))),
@@ -169,11 +174,7 @@ impl Symbol {
             Self::Announce => TaskEvent::Announced,
             Self::LateOwner => TaskEvent::Owner(
                 Fence(task.fence.0.wrapping_sub(1)),
-                OwnerEvent::Ended {
-                    outcome: Outcome::Cancelled,
-                    message: None,
-                    progress: None,
-                },
+                ended(Outcome::Cancelled),
             ),
             Self::Abandon => TaskEvent::Abandoned {
                 fence: task.fence,

@@ -73,10 +73,10 @@ function update(parts, task) {
   parts.facts.replaceChildren(facts(task, isEnded));
   showQuestions(parts, task);
   // What did not change stays, so that a reader keeps the focus and the selection.
-  const seen = JSON.stringify([task.state, task.timeline, task.arguments, task.result, task.open_questions]);
+  const seen = JSON.stringify([task.state, task.timeline, task.messages, task.arguments, task.result, task.open_questions]);
   if (parts.seen === seen) return;
   parts.seen = seen;
-  parts.timeline.replaceChildren(el("h3", {}, "Timeline"), timeline(task));
+  parts.timeline.replaceChildren(el("h3", {}, "Timeline"), timeline(task.timeline.map(({ at, what }) => [at, what])), ...messages(task));
   parts.payloads.replaceChildren(...payloads(task));
   parts.actions.replaceChildren(...(isEnded ? [] : [el("button", { type: "button", class: "danger", onclick: () => cancel(task.id) }, "Cancel the task")]));
   parts.commands.replaceChildren(el("h3", {}, "In a terminal"), ...commands(task, isEnded).map(command));
@@ -165,7 +165,13 @@ async function act(path, body) {
   }
 }
 
-const timeline = (task) => el("ol", { class: "timeline" }, task.timeline.map(({ at, what }) => el("li", {}, el("time", { datetime: at }, clock(at)), ` ${what}`)));
+const timeline = (events) => el("ol", { class: "timeline" }, events.map(([at, what]) => el("li", {}, el("time", { datetime: at }, clock(at)), ` ${what}`)));
+
+/** What the server said last, where operators may see it. */
+function messages(task) {
+  if (!task.messages?.length) return [];
+  return [el("h3", {}, "Messages of the server"), timeline(task.messages.map(({ at, text }) => [at, text]))];
+}
 
 function payloads(task) {
   return [["Arguments", task.arguments], ["Result", task.result]]

@@ -227,7 +227,7 @@ fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option
         announce: spec.announce.clone(),
         progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
         repeatable: spec.repeatable,
-        listed: by.has_credentials,
+        listed: by.list,
         session: by.session.map(|session| *session.as_bytes()),
         span: by.span.clone(),
     }

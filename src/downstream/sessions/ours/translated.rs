@@ -201,7 +201,7 @@ impl TranslatedRequest {
             progress_token: self.progress_token.clone(),
             announce,
             repeatable: self.repeatable,
-            listed: self.by.has_credentials,
+            listed: self.by.list,
             session: None,
             span: self.by.span.clone(),
         }

@@ -109,7 +109,7 @@ pub(in crate::downstream) async fn make_task(
         },
         progress_token: None,
         repeatable: spec.repeatable,
-        listed: by.has_credentials,
+        listed: by.list,
         session: None,
         span: by.span.clone(),
     };

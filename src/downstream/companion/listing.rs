@@ -1,0 +1,27 @@
+//! The calls of a client that lost a ticket, from the store.
+
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::proxy::Proxy;
+use crate::downstream::tasks::service::TaskError;
+use crate::task::ticket::CompanionNames;
+use crate::task::ticket_list;
+
+/// Tells a model why it gets no list.
+pub(super) const NOT_TOLD_APART: &str = "Nothing can be listed: this server cannot tell your client from others, because \
+    your requests have neither credentials nor a session. The ticket of a call is in the answer to the call.";
+
+/// The open calls of the client, and the last that have ended. `Ok(None)`: nothing tells the client from others.
+pub(super) async fn list(
+    proxy: &Proxy,
+    by: &Requester,
+    names: &CompanionNames,
+) -> Result<Option<String>, TaskError> {
+    let Some(list) = &by.list else {
+        return Ok(None);
+    };
+    let page = proxy.tasks_for(by).page_of(list, None).await?;
+    let now_ms = proxy.runner.ledger().now_ms();
+    let has_more = page.last.is_some();
+    let text = ticket_list::list(names, by.era, page.tasks, (has_more, now_ms));
+    Ok(Some(text))
+}

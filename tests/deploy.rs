@@ -19,6 +19,8 @@ mod chart;
 mod eventually;
 #[path = "deploy/files.rs"]
 mod files;
+#[path = "deploy/image.rs"]
+mod image;
 #[path = "deploy/manifests.rs"]
 mod manifests;
 #[path = "support/netns.rs"]

@@ -12,6 +12,8 @@ use std::path::Path;
 
 use yaml_rust2::{Yaml, YamlLoader};
 
+#[path = "deploy/archive.rs"]
+mod archive;
 #[path = "deploy/chart.rs"]
 mod chart;
 #[path = "support/eventually.rs"]

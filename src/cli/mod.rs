@@ -296,7 +296,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         }) => {
             if let Some(client) = client {
                 let config = settings.with_any_server().load()?;
-                return Ok(check::client(&config, &client, json));
+                return check::client(&config, &client, json);
             }
             let config = settings.load()?;
             log(&check::telemetry(&config.telemetry))?;
@@ -309,7 +309,9 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Man { directory } => {
-            let written = clap_mangen::generate_to(CommandLine::command(), &directory);
+            let made = std::fs::create_dir_all(&directory);
+            let written =
+                made.and_then(|()| clap_mangen::generate_to(CommandLine::command(), &directory));
             written.map_err(|error| {
                 CommandFailure::runtime(format!("{}: {error}", directory.display()))
             })?;

@@ -2,6 +2,7 @@
 # deploy/package.sh BINARY OUT: make, of a built program, what can be published. It publishes nothing. Needs cargo and Python 3.11.
 #
 #   raincheck-VERSION.cdx.json               all crates that raincheck is made of (CycloneDX)
+#   raincheck-VERSION-TARGET.tar.gz          for /usr/local: the program, pages for `man`, completions, the unit of systemd
 #   raincheck-VERSION.tgz                    for npm: the launcher, for `npx raincheck`
 #   raincheck-SYSTEM-MACHINE-VERSION.tgz     for npm: the program
 #   raincheck-VERSION-py3-none-TAG.whl       for PyPI: the program, for `uvx raincheck`
@@ -25,5 +26,6 @@ if not binary.read(sys.argv[1]).is_auditable:
 PY
 sbom=$out/raincheck-$version.cdx.json
 python3 -m sbom "$binary" "$sbom" "$version"
+python3 -m archive "$binary" "$out" "$version"
 python3 -m npm.pack "$binary" "$out" "$version"
 python3 -m pypi.wheel "$binary" "$out" "$version" "$sbom"

@@ -27,6 +27,8 @@ mod network;
 mod rules_file;
 #[path = "config/secret_files.rs"]
 mod secret_files;
+#[path = "config/warned.rs"]
+mod warned;
 #[path = "config/wrapped.rs"]
 mod wrapped;
 

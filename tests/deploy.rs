@@ -12,6 +12,8 @@ use std::path::Path;
 
 use yaml_rust2::{Yaml, YamlLoader};
 
+#[path = "deploy/archive.rs"]
+mod archive;
 #[path = "deploy/chart.rs"]
 mod chart;
 #[path = "support/eventually.rs"]
@@ -19,6 +21,8 @@ mod chart;
 mod eventually;
 #[path = "deploy/files.rs"]
 mod files;
+#[path = "deploy/image.rs"]
+mod image;
 #[path = "deploy/manifests.rs"]
 mod manifests;
 #[path = "support/netns.rs"]

@@ -264,6 +264,15 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Writes the manual pages into a folder, which is made if it is not there.
+fn man(directory: &Path) -> Result<ExitCode, CommandFailure> {
+    let made = std::fs::create_dir_all(directory);
+    let written = made.and_then(|()| clap_mangen::generate_to(CommandLine::command(), directory));
+    written
+        .map_err(|error| CommandFailure::runtime(format!("{}: {error}", directory.display())))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
     if let Command::Child(line) = command {
         return Err(child::exec_program(&line));
@@ -296,7 +305,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         }) => {
             if let Some(client) = client {
                 let config = settings.with_any_server().load()?;
-                return Ok(check::client(&config, &client, json));
+                return check::client(&config, &client, json);
             }
             let config = settings.load()?;
             log(&check::telemetry(&config.telemetry))?;
@@ -308,13 +317,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
             config::print(&out);
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man { directory } => {
-            let written = clap_mangen::generate_to(CommandLine::command(), &directory);
-            written.map_err(|error| {
-                CommandFailure::runtime(format!("{}: {error}", directory.display()))
-            })?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Man { directory } => man(&directory),
         Command::Call(args) => call::call(*args),
         Command::Tasks(args) => operate::tasks(&args),
         Command::Health(args) => operate::health(&args),

@@ -30,7 +30,8 @@ impl Config {
         environment: &[(String, String)],
         for_one_client: bool,
     ) -> Result<Self, Problem> {
-        let unused = unused::settings(&file);
+        let mut unused = unused::settings(&file);
+        let for_traces = unused::of_traces(&file.telemetry.traces);
         let listen = ListenSettings::try_from(file.listen)?;
         let mut upstream = wrapped::upstream(&file.upstream, environment)?;
         upstream.known_file = known_file(&upstream, host);
@@ -49,6 +50,8 @@ impl Config {
         }
         let replica = replica(file.replica, host)?;
         credentials::fit(&auth, &upstream, !for_one_client)?;
+        let telemetry = telemetry::telemetry(file.telemetry, environment, &replica)?;
+        unused.extend(for_traces.filter(|_| telemetry.traces.is_none()));
         Ok(Self {
             store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks, for_one_client)?,
@@ -57,7 +60,7 @@ impl Config {
             admin,
             auth,
             limits: LimitSettings::try_from(file.limits)?,
-            telemetry: telemetry::telemetry(file.telemetry, environment, &replica)?,
+            telemetry,
             replica,
             listen,
             upstream,

@@ -4,6 +4,7 @@
 use super::companion::PREFIX;
 use super::file::{File, Terms, ToolRule};
 use super::file_store::Store;
+use super::file_telemetry::Traces;
 use super::scalar::OrAuto;
 
 /// The settings without effect, each with the reason. A setting at its default is not reported.
@@ -28,6 +29,25 @@ pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
     all.filter(|(_, is_unused, _)| *is_unused)
         .map(|(setting, _, why)| (setting, why))
         .collect()
+}
+
+/// The first setting of traces that is written although spans go nowhere.
+pub(super) fn of_traces(written: &Traces) -> Option<(&'static str, &'static str)> {
+    let written = [
+        ("telemetry.traces.ratio", written.ratio.is_some()),
+        (
+            "telemetry.traces.service_name",
+            written.service_name.is_some(),
+        ),
+        ("telemetry.traces.roots", written.roots.is_some()),
+        ("telemetry.traces.headers", !written.headers.is_empty()),
+        (
+            "telemetry.traces.header_files",
+            !written.header_files.is_empty(),
+        ),
+    ];
+    let (setting, _) = written.into_iter().find(|(_, is_written)| *is_written)?;
+    Some((setting, "has no effect without telemetry.traces.endpoint"))
 }
 
 type Checked = (&'static str, bool, &'static str);

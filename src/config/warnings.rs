@@ -2,13 +2,15 @@
 
 use super::duration::duration_text;
 use super::settings::Config;
-use crate::task::policy::{Mode, Rules};
+use crate::task::policy::{Mode, Rule, Rules};
 
 /// The warnings, each with its subject.
 pub fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
     let hosts = nobody_gets_in(config).map(|text| ("listen", text));
     let signs_in = nobody_finds_out(config).map(|text| ("auth", text));
     let windows = long_windows(&config.rules).map(|text| ("grace_window", text));
+    let questions = late_questions(&config.rules).map(|text| ("input_timeout", text));
+    let spans = no_collector_there(config).map(|text| ("traces", text));
     let unused = config.unused.iter().map(|(setting, why)| {
         let section = setting.split('.').next().unwrap_or_default();
         (section, format!("{setting} does nothing here: {why}"))
@@ -26,6 +28,8 @@ pub fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, String)>
         .into_iter()
         .chain(signs_in)
         .chain(windows)
+        .chain(questions)
+        .chain(spans)
         .chain(unused)
         .chain(hidden)
         .chain(ignored)
@@ -107,6 +111,43 @@ fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
                 duration_text(rule.grace_window_ms)
             )
         })
+}
+
+/// Warns of rules under which a call ends before `input_timeout` is over.
+fn late_questions(rules: &Rules) -> impl Iterator<Item = String> {
+    let defaults = rules.defaults();
+    let times = |rule: &Rule| (rule.input_timeout_ms, rule.max_duration_ms);
+    let entries = rules.entries().enumerate();
+    // What an entry only inherits is reported once.
+    let own = entries.filter(move |(_, rule)| times(rule) != times(defaults));
+    let named = own.map(|(place, rule)| (name(Some(place)), rule));
+    let all = std::iter::once((name(None), defaults)).chain(named);
+    all.filter_map(|(name, rule)| {
+        let timeout = rule.input_timeout_ms?;
+        let (timeout_text, longest) = (duration_text(timeout), duration_text(rule.max_duration_ms));
+        let is_late = timeout >= rule.max_duration_ms;
+        is_late.then(|| {
+            format!(
+                "{name}: {timeout_text} never comes: a call ends after its max_duration, {longest}"
+            )
+        })
+    })
+}
+
+/// The port of collectors for gRPC, which raincheck does not speak.
+const GRPC_PORT: u16 = 4317;
+
+/// Warns of an endpoint where collectors take no spans over HTTP. The variables of OpenTelemetry get their path by themselves.
+fn no_collector_there(config: &Config) -> Option<String> {
+    let endpoint = &config.telemetry.traces.as_ref()?.endpoint;
+    let wrong = if endpoint.port_u16() == Some(GRPC_PORT) {
+        "collectors take gRPC at port 4317, and OTLP over HTTP at 4318"
+    } else if endpoint.path() == "/" {
+        "it has no path, and collectors take spans at /v1/traces"
+    } else {
+        return None;
+    };
+    Some(format!("telemetry.traces.endpoint {endpoint}: {wrong}"))
 }
 
 /// The name of a rule in the configuration file.

@@ -22,6 +22,31 @@ pub fn accepts(params: &Value, content: &Value) -> bool {
             .all(|(name, value)| properties.get(name).is_some_and(|of| fits(of, value)))
 }
 
+/// What is wrong with the names of this content: a field that the form lacks, or one that the content lacks. `None`:
+/// nothing, or there is no form.
+pub fn wrong_name(params: &Value, content: &Value) -> Option<String> {
+    let schema = params.get("requestedSchema")?;
+    let properties = schema.get("properties")?.as_object()?;
+    let content = content.as_object()?;
+    let listed = || {
+        let names: Vec<_> = properties.keys().map(String::as_str).collect();
+        names.join(", ")
+    };
+    if let Some(unknown) = content.keys().find(|name| !properties.contains_key(*name)) {
+        return Some(format!(
+            "has {unknown:?}, which is no field of the form: {}",
+            listed()
+        ));
+    }
+    let required = schema.get("required")?.as_array()?;
+    let mut required = required.iter().filter_map(Value::as_str);
+    let missing = required.find(|name| !content.contains_key(*name))?;
+    Some(format!(
+        "lacks {missing:?}, which the form needs: {}",
+        listed()
+    ))
+}
+
 /// Whether the value is one of this property. The protocol has texts, numbers, yes or no, one choice and several.
 fn fits(property: &Value, value: &Value) -> bool {
     if let Some(choices) = choices(property) {
@@ -121,5 +146,27 @@ mod tests {
         let visit = json!({"mode": "url", "url": "https://example.com", "message": "?"});
         assert!(!accepts(&visit, &json!({})));
         assert!(!accepts(&json!({"message": "?"}), &json!({})));
+    }
+
+    #[test]
+    fn a_name_that_the_form_lacks_is_named() {
+        let params = json!({"requestedSchema": {"type": "object", "required": ["name"],
+            "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}});
+        let wrong = |content| wrong_name(&params, &content);
+        assert_eq!(wrong(json!({"name": "Ada", "age": 36})), None);
+        // Values are the server's to judge.
+        assert_eq!(wrong(json!({"name": 7})), None);
+        assert_eq!(
+            wrong(json!({"nme": "Ada"})).unwrap(),
+            "has \"nme\", which is no field of the form: age, name"
+        );
+        assert_eq!(
+            wrong(json!({"age": 36})).unwrap(),
+            "lacks \"name\", which the form needs: age, name"
+        );
+        assert_eq!(
+            wrong_name(&json!({"mode": "url", "url": "x"}), &json!({})),
+            None
+        );
     }
 }

@@ -216,3 +216,41 @@ fn what_a_client_would_get_is_said_with_the_reason() {
     assert_eq!(said["gets"][0]["setting"], "heartbeat");
     assert_eq!(said["gets"][0]["value"], "on");
 }
+
+#[test]
+fn a_name_or_a_version_that_is_not_read_is_not_silent() {
+    let said = |client: &str| {
+        let output = raincheck(&["check", "--client", client, "--store", "memory:"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        (
+            output.status.code(),
+            text + &String::from_utf8_lossy(&output.stderr),
+        )
+    };
+    let (code, text) = said("Claude Code");
+    assert_eq!(code, Some(0));
+    assert!(text.contains("Known are claude-code, opencode, "), "{text}");
+    for (client, note) in [
+        (
+            "opencode@latest",
+            "\"latest\" is no version of numbers, so this is what an old opencode gets",
+        ),
+        (
+            "opencode",
+            "No version was given, so this is what an old opencode gets",
+        ),
+    ] {
+        let (code, text) = said(client);
+        assert!(code == Some(0) && text.contains(note), "{text}");
+    }
+    for client in ["opencode@1.18.33", "claude-code"] {
+        let (_, text) = said(client);
+        assert!(!text.contains("so this is what"), "{text}");
+    }
+    let (code, text) = said("@2");
+    assert_eq!(code, Some(2));
+    assert_eq!(
+        text,
+        "raincheck: --client: no name; write what the client says of itself, such as opencode@1.18.33\n"
+    );
+}

@@ -34,7 +34,6 @@ fn each_shell_has_a_script() {
 #[test]
 fn there_is_a_page_for_each_command() {
     let folder = std::env::temp_dir().join(format!("raincheck-man-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
     assert!(
         raincheck(&["man", folder.to_str().unwrap()])
             .status

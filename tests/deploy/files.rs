@@ -3,7 +3,7 @@
 use super::*;
 
 /// Comments out, continued lines together.
-fn instructions() -> Vec<(String, String)> {
+pub(super) fn instructions() -> Vec<(String, String)> {
     let lines: Vec<String> = text("Dockerfile")
         .lines()
         .filter(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty())
@@ -17,7 +17,7 @@ fn instructions() -> Vec<(String, String)> {
     joined.lines().map(split).collect()
 }
 
-fn all<'a>(instructions: &'a [(String, String)], word: &str) -> Vec<&'a str> {
+pub(super) fn all<'a>(instructions: &'a [(String, String)], word: &str) -> Vec<&'a str> {
     let own = instructions.iter().filter(|(other, _)| other == word);
     own.map(|(_, rest)| &**rest).collect()
 }

@@ -11,10 +11,10 @@ use super::*;
 use crate::eventually::eventually_blocking;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// An empty folder of this name.
-fn folder(name: &str) -> PathBuf {
+pub(super) fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("packages-{name}"));
     if path.exists() {
         fs::remove_dir_all(&path).unwrap();
@@ -30,7 +30,7 @@ fn package(binary: &Path, out: &Path) -> Output {
 }
 
 /// Python that finds what is in `deploy/`.
-fn python() -> Command {
+pub(super) fn python() -> Command {
     let mut python = Command::new("python3");
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
     python.arg("-B").env("PYTHONPATH", deploy);
@@ -42,7 +42,7 @@ fn printed(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-fn succeeds(command: &mut Command) -> String {
+pub(super) fn succeeds(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", printed(&output));
@@ -50,7 +50,7 @@ fn succeeds(command: &mut Command) -> String {
 }
 
 /// The file in a folder with this end: there is one.
-fn file(folder: &Path, end: &str) -> PathBuf {
+pub(super) fn file(folder: &Path, end: &str) -> PathBuf {
     let mut found: Vec<PathBuf> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -76,6 +76,7 @@ fn the_packages_of_npm_run_from_their_files_and_the_list_of_crates_is_whole() {
     let warning = "!!! THE PROGRAM DOES NOT CARRY THE LIST OF ITS CRATES";
     assert!(printed(&made).contains(warning), "{}", printed(&made));
     is_whole(&file(&out, ".cdx.json"));
+    assert!(printed(&made).contains(file(&out, ".tar.gz").to_str().unwrap()));
 
     let program = out.join(format!("raincheck-linux-{}-{VERSION}.tgz", machine()));
     let launcher = out.join(format!("raincheck-{VERSION}.tgz"));
@@ -94,7 +95,7 @@ fn the_packages_of_npm_run_from_their_files_and_the_list_of_crates_is_whole() {
 }
 
 /// The build of this test, small: what is not run need not be packed.
-fn without_symbols(folder: &Path) -> PathBuf {
+pub(super) fn without_symbols(folder: &Path) -> PathBuf {
     let binary = folder.join("raincheck");
     let built = env!("CARGO_BIN_EXE_raincheck");
     succeeds(Command::new("strip").arg("-o").arg(&binary).arg(built));

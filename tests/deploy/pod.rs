@@ -9,7 +9,7 @@ use crate::eventually::eventually_blocking;
 use crate::netns::Pod;
 use crate::redis_server::RedisServer;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
@@ -115,7 +115,8 @@ fn environment(file: &str, sidecar: &Yaml, redis: &str) -> Vec<(String, String)>
     all
 }
 
-fn server_environment() -> Vec<(String, String)> {
+/// Of a program that answers HTTP at the port of the server.
+pub(super) fn server_environment() -> Vec<(String, String)> {
     [
         ("RAINCHECK_UPSTREAM__URL", "http://127.0.0.1:9/mcp"),
         ("RAINCHECK_LISTEN__ADDRESS", "127.0.0.1:8000"),
@@ -126,19 +127,23 @@ fn server_environment() -> Vec<(String, String)> {
 }
 
 /// Killed when dropped.
-struct Running {
+pub(super) struct Running {
     child: Child,
     log: std::path::PathBuf,
 }
 
 impl Running {
-    fn start(pod: &Pod, environment: Vec<(String, String)>) -> Self {
+    pub(super) fn start(pod: &Pod, environment: Vec<(String, String)>) -> Self {
+        let mut command = pod.command(env!("CARGO_BIN_EXE_raincheck"));
+        command.arg("run");
+        Self::of(command, environment)
+    }
+
+    pub(super) fn of(mut command: Command, environment: Vec<(String, String)>) -> Self {
         let name = format!("rc-pod-{}.log", uuid::Uuid::new_v4().simple());
         let log = std::env::temp_dir().join(name);
         let file = File::create(&log).unwrap();
-        let child = pod
-            .command(env!("CARGO_BIN_EXE_raincheck"))
-            .arg("run")
+        let child = command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .envs(environment)
@@ -150,10 +155,19 @@ impl Running {
         Self { child, log }
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// SIGTERM. `ip netns exec` became the program, so the signal reaches it.
-    fn stop(&mut self) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    pub(super) fn stop(&mut self) -> ExitStatus {
+        assert!(
+            Command::new("kill")
+                .arg(self.pid().to_string())
+                .status()
+                .unwrap()
+                .success()
+        );
         self.child.wait().unwrap()
     }
 }

@@ -21,6 +21,7 @@
 #   board                tests/board: the board of the admin listener, in Chromium
 #   polling              polling.mjs: how late ext-tasks hears of the ends of many short tasks, and how often it asks
 #   sleeper              sleeper.mjs: server-everything behind 6 s of sleep, for the client 2.4 over HTTP and over a pipe
+#   pages                pages.mjs: the commands that the pages show, run as a reader runs them, in a network of their own (needs root)
 #   examples             examples.mjs: what is in examples/, in front of server-everything
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
@@ -39,6 +40,12 @@ lane() {
     wrapped | plain | patience | defaults | agents | large | spellings | desync | peer | polling | sleeper | signin)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
+      return
+      ;;
+    pages)
+      # The pages' ports may be in use on this machine.
+      NETWORK=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests pages.mjs "$dir"
       return
       ;;
     board)
@@ -84,8 +91,9 @@ examples() {
 }
 
 # node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
+NETWORK=()
 node_tests() {
-  run timeout 420 "$(node_path)" --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
+  run timeout 420 "${NETWORK[@]}" "$(node_path)" --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
   tap "$2/tests.tap"
 }
 
@@ -116,7 +124,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience defaults signin board wrapped plain agents large spellings desync peer polling sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(patience defaults signin pages board wrapped plain agents large spellings desync peer polling sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch

@@ -1,114 +1,14 @@
-//! Each reason why raincheck itself ends a task, each fate of a call and each kind of recovery has a count that rises.
+//! Each fate of a call, each kind of recovery and each limit has a count that rises. The reasons are in `counted_reasons`.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::pair::Pair;
-use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, Upstream, eventually};
+use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, eventually};
 
-fn with_operators(config: Config) -> Config {
+pub(crate) fn with_operators(config: Config) -> Config {
     config.section("admin", "listen = \"127.0.0.1:0\"")
-}
-
-/// What makes a task end so: the reason, its effect, the rule of the tool, the tool, and what happens to the server.
-type Ending = (
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&Upstream),
-);
-
-const ENDINGS: [Ending; 6] = [
-    (
-        "upstream_unauthorized",
-        "none",
-        "",
-        "echo",
-        Upstream::challenge,
-    ),
-    ("upstream_http", "none", "", "echo", |server| {
-        server.end_calls_with(400);
-    }),
-    ("upstream_http", "unknown", "", "echo", |server| {
-        server.end_calls_with(500);
-    }),
-    (
-        "upstream_too_large",
-        "unknown",
-        "result_bytes_max = \"64KiB\"",
-        "big",
-        |_| {},
-    ),
-    (
-        "deadline",
-        "unknown",
-        "max_duration = \"1s\"",
-        "never",
-        |_| {},
-    ),
-    ("upstream_reset", "unknown", "", "steps", |server| {
-        server.release("steps");
-    }),
-];
-
-#[tokio::test]
-async fn each_reason_of_the_server_is_counted() {
-    for (reason, effect, terms, tool, happens) in ENDINGS {
-        let rig = Rig::start(Era::Modern, with_operators(Config::always().terms(terms))).await;
-        let client = rig.client();
-        // The era of the server is known before anything happens to it.
-        let first = client.call("slow", json!({})).await.into_task();
-        client.until(&first, "completed").await;
-        happens(&rig.upstream);
-        let task = client
-            .call(tool, json!({"bytes": 1 << 20, "then": "break"}))
-            .await
-            .into_task();
-        client.until(&task, "failed").await;
-        assert_counted(&rig, tool, reason, effect).await;
-    }
-}
-
-#[tokio::test]
-async fn an_answer_that_is_no_result_is_counted() {
-    let rig = Rig::start(Era::Modern, with_operators(Config::always())).await;
-    let client = rig.client();
-    let called = client.call("verbatim", json!({"result": "7"})).await;
-    client.until(&called.into_task(), "failed").await;
-    assert_counted(&rig, "verbatim", "upstream_invalid", "unknown").await;
-}
-
-async fn assert_counted(rig: &Rig, tool: &str, reason: &str, effect: &str) {
-    let name = format!(
-        "raincheck_tasks_ended_total{{effect=\"{effect}\",outcome=\"failed\",reason=\"{reason}\",tool=\"{tool}\"}}"
-    );
-    until_at(&rig.proxy, &name, 1.0).await;
-}
-
-#[tokio::test]
-async fn a_server_that_is_gone_is_counted() {
-    let Rig { proxy, upstream } = Rig::start(Era::Modern, with_operators(Config::always())).await;
-    let client = Client::of(proxy.address());
-    let task = client.call("slow", json!({})).await.into_task();
-    client.until(&task, "completed").await;
-    drop(upstream);
-    let task = client.call("echo", json!({})).await.into_task();
-    client.until(&task, "failed").await;
-    let name = "raincheck_tasks_ended_total{effect=\"none\",outcome=\"failed\",reason=\"upstream_unreachable\",tool=\"echo\"}";
-    until_at(&proxy, name, 1.0).await;
-}
-
-/// The listener for operators answers until the process ends, and this process is not asked to.
-#[tokio::test]
-async fn what_a_drain_ends_is_counted() {
-    let config = with_operators(Config::always()).section("drain", "grace = \"3s\"");
-    let rig = Rig::start(Era::Modern, config).await;
-    rig.client().call("never", json!({})).await.into_task();
-    rig.upstream.until_started("never").await;
-    let operators = Client::of(rig.proxy.operators().await);
-    operators.http(hyper::Method::POST, "/drain").send().await;
-    let name = "raincheck_tasks_ended_total{effect=\"unknown\",outcome=\"failed\",reason=\"shutdown\",tool=\"never\"}";
-    until_at(&rig.proxy, name, 1.0).await;
 }
 
 async fn value(proxy: &Proxy, name: &str) -> Option<f64> {
@@ -118,8 +18,12 @@ async fn value(proxy: &Proxy, name: &str) -> Option<f64> {
     Some(line.parse().unwrap())
 }
 
-async fn until_at(proxy: &Proxy, name: &str, wanted: f64) {
-    eventually(PATIENCE, name, async || {
+pub(crate) async fn until_at(proxy: &Proxy, name: &str, wanted: f64) {
+    until_within(PATIENCE, proxy, name, wanted).await;
+}
+
+async fn until_within(patience: Duration, proxy: &Proxy, name: &str, wanted: f64) {
+    eventually(patience, name, async || {
         let found = value(proxy, name).await;
         if found == Some(wanted) {
             Ok(())
@@ -170,13 +74,32 @@ async fn each_fate_of_a_call_is_counted() {
     }
 }
 
-/// The rule, whether the server is shared, what the task does, and what the other replica did.
+/// What a metric counts by one label, as docs/metrics.md names its values in code font after `text`.
+fn values_in_the_help(metric: &str, text: &str) -> Vec<String> {
+    let page = include_str!("../../docs/metrics.md");
+    let row = page
+        .lines()
+        .find(|line| line.contains(&format!("`{metric}`")));
+    let (_, help) = row.unwrap().split_once(text).unwrap();
+    help.split('`').skip(1).step_by(2).map(Into::into).collect()
+}
+
+async fn recovered(pair: &Pair, outcome: &str) {
+    let name = format!("raincheck_recoveries_total{{outcome=\"{outcome}\"}}");
+    until_at(&pair.b, &name, 1.0).await;
+}
+
+const RECOVERIES: [&str; 4] = ["resumed", "dispatched", "failed", "told"];
+
+#[test]
+fn each_kind_of_recovery_has_a_test() {
+    let listed = values_in_the_help("raincheck_recoveries_total", "by what it did:");
+    assert_eq!(listed, RECOVERIES);
+}
+
 #[tokio::test]
-async fn each_kind_of_recovery_is_counted() {
-    for (terms, outcome, reason) in [
-        ("on_owner_lost = \"rerun\"", "dispatched", None),
-        ("", "failed", Some("owner_lost")),
-    ] {
+async fn a_call_that_is_dispatched_again_or_failed_is_counted() {
+    for (terms, outcome) in [("on_owner_lost = \"rerun\"", "dispatched"), ("", "failed")] {
         let mut pair = Pair::with(Era::Modern, terms, |config| {
             with_operators(config.section("upstream", "shared = false"))
         })
@@ -184,30 +107,92 @@ async fn each_kind_of_recovery_is_counted() {
         pair.at_a().call("held", json!({})).await.into_task();
         pair.upstream.until_started("held").await;
         pair.a.kill();
-        let name = format!("raincheck_recoveries_total{{outcome=\"{outcome}\"}}");
-        until_at(&pair.b, &name, 1.0).await;
-        if let Some(reason) = reason {
-            let name = format!(
-                "raincheck_tasks_ended_total{{effect=\"unknown\",outcome=\"failed\",reason=\"{reason}\",tool=\"held\"}}"
-            );
-            until_at(&pair.b, &name, 1.0).await;
-        }
+        recovered(&pair, outcome).await;
     }
-    let mut pair = Pair::with(Era::Legacy, "", |config| {
+}
+
+/// Both replicas can carry on each other's calls, and answer operators.
+async fn resumable() -> Pair {
+    Pair::with(Era::Legacy, "", |config| {
         let shared = "shared = true\ntrust_annotations = true";
         let key = crate::support::pair::SEAL_KEY;
         with_operators(config.section("upstream", shared)).store(&format!("seal_key = {key:?}"))
     })
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn a_call_that_is_resumed_is_counted() {
+    let mut pair = resumable().await;
     let task = pair.at_a().call("steps", json!({"n": 2})).await.into_task();
     let at_two = |state: &Value| state["statusMessage"] == "step 2";
     pair.at_a().until_it(&task, "at step 2", at_two).await;
     pair.a.kill();
     pair.upstream.release("steps");
-    until_at(
-        &pair.b,
-        "raincheck_recoveries_total{outcome=\"resumed\"}",
-        1.0,
-    )
-    .await;
+    recovered(&pair, "resumed").await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_told_in_place_of_its_owner_is_counted() {
+    let pair = resumable().await;
+    let task = pair.at_a().call("held", json!({})).await.into_task();
+    pair.until_resumable(&task).await;
+    pair.a.freeze();
+    pair.at_b().cancel(&task).await.assert_acknowledged();
+    recovered(&pair, "told").await;
+    pair.a.thaw();
+}
+
+/// What makes each limit refuse, in the file of the test that reads its count.
+pub(crate) const LIMITS: [(&str, &str); 9] = [
+    ("limits.calls", include_str!("operators_log.rs")),
+    ("limits.calls_per_caller", include_str!("auth_shares.rs")),
+    ("limits.requests_per_caller", include_str!("auth_shares.rs")),
+    ("drain", include_str!("drain.rs")),
+    ("queue", include_str!("operators_log.rs")),
+    ("limits.tasks", include_str!("operators_log.rs")),
+    ("limits.body_bytes_max", include_str!("operators_log.rs")),
+    ("limits.buffer_bytes_max", include_str!("floods.rs")),
+    ("upstream.sessions_max", include_str!("counted.rs")),
+];
+
+/// The metric has each limit from the start.
+#[tokio::test]
+async fn each_limit_has_a_test_that_reads_its_count() {
+    let rig = Rig::start(Era::Modern, with_operators(Config::always())).await;
+    let page = Client::of(rig.proxy.operators().await)
+        .page("/metrics")
+        .await;
+    let of_limit = |line: &str| {
+        let (limit, _) = line
+            .strip_prefix("raincheck_refusals_total{limit=\"")?
+            .split_once('"')?;
+        Some(limit.to_owned())
+    };
+    let mut shown: Vec<_> = page.body.lines().filter_map(of_limit).collect();
+    let mut tested = LIMITS.map(|(limit, _)| limit.to_owned()).to_vec();
+    shown.sort_unstable();
+    tested.sort_unstable();
+    assert_eq!(shown, tested);
+    for (limit, test) in LIMITS {
+        let names = test.matches(&format!("{limit}\\\"}}")).count()
+            + test.matches(&format!("\"{limit}\"")).count();
+        assert!(
+            names > 0 && test.contains("raincheck_refusals_total"),
+            "{limit}"
+        );
+    }
+}
+
+/// A call waits half a minute for a session.
+#[tokio::test]
+async fn a_call_without_a_session_is_counted() {
+    let config = with_operators(Config::always()).section("upstream", "sessions_max = 1");
+    let rig = Rig::start(Era::Legacy, config).await;
+    let client = rig.client();
+    client.call("held", json!({"nonce": "a"})).await.into_task();
+    rig.upstream.until_started("a").await;
+    client.call("echo", json!({})).await.into_task();
+    let name = "raincheck_refusals_total{limit=\"upstream.sessions_max\"}";
+    until_within(PATIENCE * 3, &rig.proxy, name, 1.0).await;
 }

@@ -60,6 +60,7 @@ mod companion_legacy;
 mod concurrency;
 mod connections;
 mod counted;
+mod counted_reasons;
 mod deadline;
 mod dialect;
 mod discover;

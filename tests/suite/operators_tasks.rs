@@ -211,6 +211,11 @@ async fn the_command_line_answers_a_question_and_cancels(era: Era) {
     assert!(shown.contains("Your name?"), "{shown}");
     let silent = raincheck(proxy, &["tasks", "answer", &task.id]).await;
     assert_eq!(silent.status.code(), Some(2));
+    let misspelt = raincheck(proxy, &["tasks", "answer", &task.id, r#"{"nme":"Ada"}"#]).await;
+    assert_eq!(misspelt.status.code(), Some(1));
+    let said = String::from_utf8(misspelt.stderr).unwrap();
+    let wrong = "has \"nme\", which is no field of the form: name";
+    assert!(said.contains(wrong), "{said}");
     told(proxy, &["tasks", "answer", &task.id, r#"{"name":"Ada"}"#]).await;
     let state = client.until(&task, "completed").await;
     assert_eq!(state["result"]["content"][0]["text"], "Ada");

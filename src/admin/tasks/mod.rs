@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
-use crate::mcp::input;
+use crate::mcp::{elicitation, input};
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
@@ -319,8 +319,24 @@ fn check_answers(task: &Task, answers: &Answers) -> Result<(), NotDone> {
                 "the answer to {key} has not the shape that was asked for"
             )));
         }
+        if let Some(answer) = answers.get(&question.key)
+            && let Some(wrong) = wrong_name(request, answer)
+        {
+            let key = &question.key;
+            return Err(NotDone::Wrong(format!("the answer to {key} {wrong}")));
+        }
     }
     Ok(())
+}
+
+/// A misspelt field of an operator's answer. A client's own answer goes to the server as it is.
+fn wrong_name(request: &RawValue, answer: &RawValue) -> Option<String> {
+    let answer: Value = serde_json::from_str(answer.get()).ok()?;
+    let request: Value = serde_json::from_str(request.get()).ok()?;
+    let content = answer
+        .get("content")
+        .filter(|_| answer.get("action").is_some_and(|it| it == "accept"))?;
+    elicitation::wrong_name(request.get("params")?, content)
 }
 
 fn text(bytes: Option<&Bytes>) -> Option<&str> {

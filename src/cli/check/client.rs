@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use crate::cli::failure::CommandFailure;
 use crate::cli::table::{printable, table};
 use crate::config::warnings::name;
 use crate::config::{CompanionUse, Config, duration_text};
@@ -12,7 +13,16 @@ use crate::mcp::version::Era;
 use crate::task::clients::{Choice, ClientTerms, KnownClient, KnownTasks, OnProgress, Patience};
 
 /// Says what a client gets. The server is not asked: nothing of it depends on the server.
-pub(in crate::cli) fn client(config: &Config, wanted: &str, as_json: bool) -> ExitCode {
+pub(in crate::cli) fn client(
+    config: &Config,
+    wanted: &str,
+    as_json: bool,
+) -> Result<ExitCode, CommandFailure> {
+    if wanted.is_empty() || wanted.starts_with('@') {
+        let text =
+            "--client: no name; write what the client says of itself, such as opencode@1.18.33";
+        return Err(CommandFailure::usage(text));
+    }
     let report = report(config, wanted);
     let text = if as_json {
         format!("{}\n", report.json())
@@ -21,7 +31,7 @@ pub(in crate::cli) fn client(config: &Config, wanted: &str, as_json: bool) -> Ex
     };
     // A reader that went away (`| head`) is no reason to fail.
     let _ = io::stdout().lock().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) struct ClientReport {
@@ -40,8 +50,12 @@ struct Gets {
     why: &'static str,
 }
 
+fn split(wanted: &str) -> (&str, &str) {
+    wanted.rsplit_once('@').unwrap_or((wanted, ""))
+}
+
 pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
-    let (named, version) = wanted.rsplit_once('@').unwrap_or((wanted, ""));
+    let (named, version) = split(wanted);
     let client = KnownClient::named(named, version);
     let terms = ClientTerms::of(client);
     let mut gets = Vec::new();
@@ -112,10 +126,12 @@ fn on(is: bool) -> String {
 impl ClientReport {
     pub(super) fn text(&self) -> String {
         let mut out = match self.client {
-            Some(client) => known(client),
+            Some(client) => known(client) + &self.version_note(),
             None => format!(
-                "{} is not known: it gets what helps most clients.\n",
-                printable(&self.wanted)
+                "{} is not known: it gets what helps most clients.\nKnown are {}. The name is the one in \
+                 clientInfo, letter by letter; it is not always the one on the box.\n",
+                printable(&self.wanted),
+                KnownClient::names().join(", ")
             ),
         };
         let rows: Vec<[String; 4]> = self
@@ -139,6 +155,23 @@ impl ClientReport {
         out.push('\n');
         out.push_str(&table(&rows));
         out
+    }
+
+    /// What became of the version, where that is not what was probably meant.
+    fn version_note(&self) -> String {
+        let (name, version) = split(&self.wanted);
+        if !KnownClient::depends_on_version(name) || KnownClient::reads_version(version) {
+            return String::new();
+        }
+        let said = if version.is_empty() {
+            "No version was given".to_owned()
+        } else {
+            format!("\"{}\" is no version of numbers", printable(version))
+        };
+        format!(
+            "\n{said}, so this is what an old {} gets: write {name}@1.2.3.\n",
+            printable(name)
+        )
     }
 
     pub(super) fn json(&self) -> Value {

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::client::KnownClient;
+use super::client::{KnownClient, numbers};
 use super::table::CLIENTS;
 use crate::mcp::json::Object;
 
@@ -30,11 +30,28 @@ impl KnownClient {
         }
         CLIENTS.iter().find(|line| line.is_of(name, version))
     }
+
+    /// The names of all known clients, each once.
+    pub fn names() -> Vec<&'static str> {
+        let mut names: Vec<_> = CLIENTS.iter().map(|line| line.name).collect();
+        names.dedup();
+        names
+    }
+
+    /// Whether versions of this client are known apart.
+    pub fn depends_on_version(name: &str) -> bool {
+        let is_apart = |line: &Self| line.name == name && !line.since.is_empty();
+        CLIENTS.iter().any(is_apart)
+    }
+
+    /// Whether a version is one of numbers. Any other may be an old one.
+    pub fn reads_version(version: &str) -> bool {
+        numbers(version).is_some()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::numbers;
     use super::*;
     use crate::mcp::json::raw;
 

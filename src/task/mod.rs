@@ -10,6 +10,8 @@ pub mod id;
 pub mod input_rule;
 pub mod log_terms;
 pub mod machine;
+pub mod notices;
+pub mod notify_rules;
 pub mod on_disconnect;
 pub mod plan;
 pub mod policy;

@@ -416,5 +416,6 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         must_tell: false,
         log: None,
         trace: None,
+        notices: Vec::new(),
     }
 }

@@ -126,3 +126,4 @@ mod traces;
 mod unanswered;
 mod unhurried;
 mod unread;
+mod webhooks;

@@ -313,5 +313,6 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         must_tell: false,
         log: Some(Box::new(terms)),
         trace: None,
+        notices: Vec::new(),
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
         must_tell: false,
         log: None,
         trace: None,
+        notices: Vec::new(),
     }
 }
 

@@ -37,84 +37,87 @@ fn a_receiver_needs_an_address_and_a_secret() {
     assert_eq!((found.states.len(), found.secrets.len()), (1, 2));
 }
 
+/// Lines in place of the usual ones, and what is said of them.
+const WRONG: &[(&str, &str)] = &[
+    ("url = ''", "url: not set"),
+    ("url = 'hooks.example.com'", "url: is not an address"),
+    (
+        "url = 'https://u:p@hooks.example.com'",
+        "url: is not an address",
+    ),
+    (
+        "url = 'http://hooks.example.com/in'",
+        "url: must begin with \"https\"",
+    ),
+    (
+        "url = 'https://127.0.0.1/in'",
+        "url: is an address of this machine",
+    ),
+    (
+        "url = 'https://localhost/in'",
+        "url: is an address of this machine",
+    ),
+    (
+        "url = 'https://a.localhost./in'",
+        "url: is an address of this machine",
+    ),
+    (
+        "url = 'https://10.1.2.3/in'",
+        "url: is an address of this machine",
+    ),
+    (
+        "url = 'https://169.254.169.254/'",
+        "url: is an address of this machine",
+    ),
+    (
+        "url = 'https://[::1]/in'",
+        "url: is an address of this machine",
+    ),
+    (
+        "url = 'https://[::ffff:127.0.0.1]/'",
+        "url: is an address of this machine",
+    ),
+    (
+        "url = 'https://2130706433/in'",
+        "url: is an address in an unusual form",
+    ),
+    (
+        "url = 'https://0177.0.0.1/in'",
+        "url: is an address in an unusual form",
+    ),
+    (
+        "url = 'https://0x7f.1/in'",
+        "url: is an address in an unusual form",
+    ),
+    (
+        "url = 'https://127.0x1/in'",
+        "url: is an address in an unusual form",
+    ),
+    ("secret = 'hunter2'", "secret: is not \"whsec_\""),
+    ("secret = 'whsec_YWJj'", "secret: is not \"whsec_\""),
+    (
+        "secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'",
+        "secret: is an example",
+    ),
+    ("secret_previous = 'x'", "secret_previous: is not"),
+    (
+        "states = ['done']",
+        "states: \"done\" is not one of \"completed\", ",
+    ),
+    ("states = []", "states: is empty"),
+    ("tools = ['[']", "tools: \"[\" is not a glob"),
+    ("tools = []", "tools: is empty"),
+    ("retry_for = '1s'", "retry_for: must be from"),
+    ("retry_for = '2d'", "retry_for: must be from"),
+    (
+        "urls = 'x'",
+        "urls: unknown key; did you mean url? accepted in [[notify]]: ",
+    ),
+];
+
 #[test]
 fn a_wrong_receiver_is_refused() {
-    for (wrong, said) in [
-        ("url = ''", "url: not set"),
-        ("url = 'hooks.example.com'", "url: is not an address"),
-        (
-            "url = 'https://u:p@hooks.example.com'",
-            "url: is not an address",
-        ),
-        (
-            "url = 'http://hooks.example.com/in'",
-            "url: must begin with \"https\"",
-        ),
-        (
-            "url = 'https://127.0.0.1/in'",
-            "url: is an address of this machine",
-        ),
-        (
-            "url = 'https://localhost/in'",
-            "url: is an address of this machine",
-        ),
-        (
-            "url = 'https://a.localhost./in'",
-            "url: is an address of this machine",
-        ),
-        (
-            "url = 'https://10.1.2.3/in'",
-            "url: is an address of this machine",
-        ),
-        (
-            "url = 'https://169.254.169.254/'",
-            "url: is an address of this machine",
-        ),
-        (
-            "url = 'https://[::1]/in'",
-            "url: is an address of this machine",
-        ),
-        (
-            "url = 'https://[::ffff:127.0.0.1]/'",
-            "url: is an address of this machine",
-        ),
-        (
-            "url = 'https://2130706433/in'",
-            "url: is an address in an unusual form",
-        ),
-        (
-            "url = 'https://0177.0.0.1/in'",
-            "url: is an address in an unusual form",
-        ),
-        (
-            "url = 'https://0x7f.1/in'",
-            "url: is an address in an unusual form",
-        ),
-        (
-            "url = 'https://127.0x1/in'",
-            "url: is an address in an unusual form",
-        ),
-        ("secret = 'hunter2'", "secret: is not \"whsec_\""),
-        ("secret = 'whsec_YWJj'", "secret: is not \"whsec_\""),
-        (
-            "secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'",
-            "secret: is an example",
-        ),
-        ("secret_previous = 'x'", "secret_previous: is not"),
-        (
-            "states = ['done']",
-            "states: \"done\" is not one of \"completed\", ",
-        ),
-        ("states = []", "states: is empty"),
-        ("tools = ['[']", "tools: \"[\" is not a glob"),
-        ("tools = []", "tools: is empty"),
-        ("retry_for = '1s'", "retry_for: must be from"),
-        ("retry_for = '2d'", "retry_for: must be from"),
-        (
-            "urls = 'x'",
-            "urls: unknown key; did you mean url? accepted in [[notify]]: ",
-        ),
-    ] {
+    for (wrong, said) in WRONG {
         let refusal = refusal(&receiver(wrong));
         let said = format!("[[notify]] #1: {said}");
         assert!(refusal.contains(&said), "{wrong}: {refusal}");

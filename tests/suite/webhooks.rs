@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::pair::Pair;
-use crate::support::receiver::{Receiver, Reply, SECRET};
+use crate::support::receiver::{Receiver, Reply, SECRET, Webhook};
 use crate::support::{Client, Config, Era, PATIENCE, Rig, Upstream, eventually, in_both_eras};
 
 in_both_eras!(
@@ -64,7 +64,7 @@ async fn each_state_is_told_in_order_and_nothing_private_is_said(era: Era) {
     ] {
         let short = &task.id[..8];
         let own = all.iter().filter(|it| it.json["data"]["task"] == short);
-        let told: Vec<_> = own.map(|it| it.state()).collect();
+        let told: Vec<_> = own.map(Webhook::state).collect();
         assert_eq!(told, states, "{all:#?}");
     }
     for webhook in &all {
@@ -94,7 +94,7 @@ async fn a_receiver_that_fails_or_redirects_is_told_again_and_in_order() {
     client.until(&task, "input_required").await;
     client.cancel(&task).await.assert_acknowledged();
     let all = receiver.until_taken(LONG, 2).await;
-    let told: Vec<_> = all.iter().map(|it| it.state()).collect();
+    let told: Vec<_> = all.iter().map(Webhook::state).collect();
     let question = "input_required";
     assert_eq!(told, [question, question, question, "cancelled"]);
     assert!(

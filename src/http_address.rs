@@ -1,24 +1,33 @@
 //! A place on the network that raincheck itself asks over HTTP, and that is not the wrapped server: an issuer of
-//! tokens, a collector of traces. Each request has a connection of its own, and no redirect is followed.
+//! tokens, a collector of traces, a receiver of webhooks. Each request has a connection of its own, and no redirect is followed.
 
+use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
-use hyper::header::HOST;
+use hyper::header::{HOST, HeaderMap};
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::public_address::is_public;
 use crate::tls::kept::Kept;
 
 /// A larger response head is refused.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How much is read of an answer whose body does not count, and for how long, so that the other side can send it.
+const UNREAD_BYTES_MAX: usize = 4 * 1024;
+const UNREAD_PATIENCE: Duration = Duration::from_millis(500);
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -30,12 +39,37 @@ pub struct HttpAddress {
     authority: Box<str>,
     path: Box<str>,
     tls: Option<(Arc<Kept<ClientConfig>>, ServerName<'static>)>,
+    allowed: AllowedAddresses,
+}
+
+/// The addresses to which a name may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllowedAddresses {
+    All,
+    /// Those of the public internet.
+    Public,
+    /// Those of this machine and its network.
+    Private,
+}
+
+/// A name leads to no address that is allowed.
+#[derive(Debug, thiserror::Error)]
+#[error("its name leads to {0}, which is not allowed")]
+pub struct NotAllowed(IpAddr);
+
+/// What is read of an answer.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    /// The body, of at most so many bytes.
+    Body(usize),
+    Head,
 }
 
 /// What came of a request.
 #[derive(Debug)]
 pub struct HttpAnswer {
     pub status: StatusCode,
+    pub headers: HeaderMap,
     /// Empty if the status is no success: such a body is not read.
     pub body: Bytes,
 }
@@ -63,7 +97,14 @@ impl HttpAddress {
                 .map_or("/", |path| path.as_str())
                 .into(),
             tls,
+            allowed: AllowedAddresses::All,
         })
+    }
+
+    /// The same, where the name may lead to these addresses only.
+    #[must_use]
+    pub fn only(self, allowed: AllowedAddresses) -> Self {
+        Self { allowed, ..self }
     }
 
     /// The path, with the query.
@@ -77,34 +118,77 @@ impl HttpAddress {
         request: Request<Full<Bytes>>,
         bytes_max: usize,
     ) -> Result<HttpAnswer, BoxError> {
-        let stream = TcpStream::connect((&*self.host, self.port)).await?;
-        let Some((config, name)) = &self.tls else {
-            return self.ask_over(stream, request, bytes_max).await;
-        };
-        let connecting = TlsConnector::from(config.current()).connect(name.clone(), stream);
-        self.ask_over(connecting.await?, request, bytes_max).await
+        self.send(request, Wanted::Body(bytes_max)).await
     }
 
-    async fn ask_over(
+    /// Sends the request. The head of the answer counts, whatever its body is. The caller bounds the time.
+    pub async fn tell(&self, request: Request<Full<Bytes>>) -> Result<HttpAnswer, BoxError> {
+        self.send(request, Wanted::Head).await
+    }
+
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        wanted: Wanted,
+    ) -> Result<HttpAnswer, BoxError> {
+        let stream = self.connect().await?;
+        let Some((config, name)) = &self.tls else {
+            return self.send_over(stream, request, wanted).await;
+        };
+        let connecting = TlsConnector::from(config.current()).connect(name.clone(), stream);
+        self.send_over(connecting.await?, request, wanted).await
+    }
+
+    /// Connects to the first of the name's addresses that is allowed and answers. The name is resolved once, so that the
+    /// address that is checked is the address that is used.
+    async fn connect(&self) -> Result<TcpStream, BoxError> {
+        let mut failure = BoxError::from(io::Error::from(io::ErrorKind::NotFound));
+        for address in lookup_host((&*self.host, self.port)).await? {
+            let is_allowed = match self.allowed {
+                AllowedAddresses::All => true,
+                AllowedAddresses::Public => is_public(address.ip()),
+                AllowedAddresses::Private => !is_public(address.ip()),
+            };
+            if !is_allowed {
+                failure = NotAllowed(address.ip()).into();
+                continue;
+            }
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = error.into(),
+            }
+        }
+        Err(failure)
+    }
+
+    async fn send_over(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send,
         mut request: Request<Full<Bytes>>,
-        bytes_max: usize,
+        wanted: Wanted,
     ) -> Result<HttpAnswer, BoxError> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX);
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         request.headers_mut().insert(HOST, self.authority.parse()?);
         let asking = async {
-            let response = sender.send_request(request).await?;
-            let status = response.status();
-            let body = if status.is_success() {
-                let limited = Limited::new(response.into_body(), bytes_max);
-                limited.collect().await?.to_bytes()
-            } else {
-                Bytes::new()
+            let (head, body) = sender.send_request(request).await?.into_parts();
+            let body = match wanted {
+                Wanted::Body(bytes_max) if head.status.is_success() => {
+                    Limited::new(body, bytes_max).collect().await?.to_bytes()
+                }
+                Wanted::Body(_) => Bytes::new(),
+                Wanted::Head => {
+                    let rest = Limited::new(body, UNREAD_BYTES_MAX).collect();
+                    let _ = timeout(UNREAD_PATIENCE, rest).await;
+                    Bytes::new()
+                }
             };
-            Ok(HttpAnswer { status, body })
+            Ok(HttpAnswer {
+                status: head.status,
+                headers: head.headers,
+                body,
+            })
         };
         // What the connection ends with, the question hears.
         let driving = async {
@@ -115,5 +199,69 @@ impl HttpAddress {
             answer = asking => answer,
             never = driving => never,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn address(url: &str, allowed: AllowedAddresses) -> HttpAddress {
+        let url: Uri = url.parse().unwrap();
+        HttpAddress::new(&url, None).unwrap().only(allowed)
+    }
+
+    fn request() -> Request<Full<Bytes>> {
+        Request::post("/").body(Full::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn no_spelling_of_this_machine_is_reached_where_only_public_addresses_are_allowed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in [
+            "localhost",
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0177.0.0.1",
+            "0.0.0.0",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+        ] {
+            let place = format!("http://{host}:{port}/");
+            let place = address(&place, AllowedAddresses::Public);
+            let error = place.tell(request()).await.expect_err(host);
+            let refused = error.is::<NotAllowed>();
+            // A resolver may not know the unusual forms at all.
+            let is_unknown = error.is::<io::Error>() && host.starts_with(['0', '1', '2']);
+            assert!(refused || is_unknown, "{host}: {error}");
+        }
+        let accepting = timeout(Duration::ZERO, listener.accept()).await;
+        assert!(accepting.is_err(), "a connection came");
+    }
+
+    #[tokio::test]
+    async fn the_head_of_an_answer_counts_whatever_its_body_is() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = format!("http://{}/", listener.local_addr().unwrap());
+        let answering = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = [0; 1024];
+            let _ = stream.read(&mut head).await.unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\nretry-after: 7\r\ncontent-length: 1000000\r\n\r\nx";
+            stream.write_all(answer).await.unwrap();
+            stream
+        };
+        let place = address(&place, AllowedAddresses::Private);
+        let (_stream, answer) = tokio::join!(answering, place.tell(request()));
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.headers["retry-after"], "7");
+        assert!(answer.body.is_empty());
     }
 }

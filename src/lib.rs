@@ -31,7 +31,10 @@ pub mod mcp;
 #[path = "../tests/fuzz/mutator.rs"]
 #[expect(clippy::disallowed_methods, reason = "tests own their environment")]
 mod mutator;
+pub mod notify;
+pub mod public_address;
 pub mod resizable;
+pub mod retry_after;
 pub mod room;
 pub mod runner;
 pub mod shares;

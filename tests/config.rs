@@ -23,6 +23,8 @@ mod layers;
 mod mistakes;
 #[path = "config/network.rs"]
 mod network;
+#[path = "config/notify.rs"]
+mod notify;
 #[path = "config/rules_file.rs"]
 mod rules_file;
 #[path = "config/secret_files.rs"]

@@ -16,6 +16,7 @@ mod auth;
 mod error;
 mod listener;
 mod live;
+mod notify;
 mod opened;
 mod parts;
 mod reach;
@@ -325,7 +326,7 @@ async fn first_parts(
     let may_wait = !config.store.required_at_start && !around.is_piped;
     match open(config, &around.services, stop).await {
         Ok((opened, key)) => {
-            let parts = Parts::new(config, opened, &key, around)?;
+            let parts = Parts::new(config, opened, &key, around, stop)?;
             parts.start_early(config, around, stop);
             if may_wait {
                 parts.proxy.runner.start_without_store().await;
@@ -336,7 +337,7 @@ async fn first_parts(
         }
         Err(NotOpen::Away(missing)) if may_wait => {
             let (opened, key) = store::absent(config)?;
-            let parts = Parts::new(config, opened, &key, around)?;
+            let parts = Parts::new(config, opened, &key, around, stop)?;
             parts.start_early(config, around, stop);
             parts.proxy.runner.has_no_store();
             Ok((parts, Some(missing)))

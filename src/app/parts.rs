@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::error::{AppError, line};
 use super::listener::ReloadedListener;
 use super::live::{LiveParts, quotas};
+use super::notify::{self, Webhooks};
 use super::opened::Opened;
 use super::reload::{Reloaded, ReloadedFiles};
 use super::upstream::settings as upstream_settings;
@@ -69,6 +70,7 @@ impl Parts {
         opened: Opened,
         caller_key: &[u8; 32],
         around: &Surroundings,
+        stop: &CancellationToken,
     ) -> Result<Self, AppError> {
         let further = config.auth.credential_headers.iter().cloned();
         let callers = Callers::new(caller_key).by_headers(further);
@@ -76,6 +78,9 @@ impl Parts {
         let (upstream, upstream_tls) = wrap(config, around, &callers)?;
         let settings = runner_settings(config, &opened, &around.room, auth.is_some());
         let (ledger, notes) = kept_in(opened.store, opened.clock, config);
+        let (webhooks, outbox) = Webhooks::new(config)?;
+        let ledger = ledger.telling(outbox);
+        webhooks.start(&ledger, &around.services, stop);
         let runner = Runner::new(
             ledger,
             notes.clone(),
@@ -286,5 +291,6 @@ fn runner_settings(
             Reach::Instance(config.replica.id.as_str().into())
         },
         sealer: opened.sealer.clone(),
+        notify: notify::rules(config),
     }
 }

@@ -41,7 +41,7 @@ impl WaitingForStore {
     ) -> Result<Parts, AppError> {
         let (opened, key) = self.opened(reload, around, stop).await?;
         let parts = reload.replace_parts(|config| {
-            let parts = Parts::new(config, opened, &key, around)?;
+            let parts = Parts::new(config, opened, &key, around, stop)?;
             let reloaded = parts.reloaded(config, &self.listener);
             Ok((parts, reloaded))
         });

@@ -90,6 +90,11 @@ impl Config {
                 "telemetry.traces (the content of a file)",
             ),
             (
+                self.notify != next.notify,
+                "notify",
+                "notify (the content of a file)",
+            ),
+            (
                 self.drain != next.drain,
                 "drain.",
                 "drain.token_file (its content)",

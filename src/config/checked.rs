@@ -20,7 +20,8 @@ use super::settings::{
 };
 use super::source::Source;
 use super::{
-    auth, companion, credentials, file, ignored, public, rules, store, telemetry, unused, wrapped,
+    auth, companion, credentials, file, ignored, notify, public, rules, store, telemetry, unused,
+    wrapped,
 };
 
 impl Config {
@@ -60,6 +61,7 @@ impl Config {
             admin,
             auth,
             limits: LimitSettings::try_from(file.limits)?,
+            notify: notify::receivers(file.notify)?,
             telemetry,
             replica,
             listen,

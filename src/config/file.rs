@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::file_auth::Auth;
+use super::file_notify::Notify;
 use super::file_store::Store;
 use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
@@ -26,6 +27,7 @@ pub(super) struct File {
     pub(super) store: Store,
     pub(super) tasks: Terms,
     pub(super) tools: Vec<ToolRule>,
+    pub(super) notify: Vec<Notify>,
     pub(super) replica: Replica,
     pub(super) drain: Drain,
     pub(super) admin: Admin,

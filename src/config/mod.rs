@@ -13,6 +13,7 @@ mod described;
 mod duration;
 mod file;
 mod file_auth;
+mod file_notify;
 mod file_store;
 mod file_telemetry;
 mod file_tls;
@@ -23,6 +24,7 @@ mod ignored;
 mod layer;
 mod limits;
 pub mod load;
+mod notify;
 mod otel;
 mod problem;
 mod public;
@@ -55,8 +57,8 @@ pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
     AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, CompanionUse, Config,
     CredentialUse, DrainSettings, EraChoice, Header, JwtSettings, LimitSettings, ListenSettings,
-    Location, LogFormat, NativeTasks, Quota, ReplicaSettings, Seal, SessionUse, StoreSettings,
-    StoreTls, TelemetrySettings, TraceSettings, TransportChoice, UpstreamCredentials,
-    UpstreamSettings, UpstreamTls, WaitSettings,
+    Location, LogFormat, NativeTasks, NotifySettings, Quota, ReplicaSettings, Seal, SessionUse,
+    StoreSettings, StoreTls, TelemetrySettings, TraceSettings, TransportChoice,
+    UpstreamCredentials, UpstreamSettings, UpstreamTls, WaitSettings,
 };
 pub use unix::Socket;

@@ -26,6 +26,17 @@ pub(super) fn read(file: &mut File) -> Result<(), Problem> {
     admin_token(file)?;
     let token_file = file.drain.token_file.as_deref();
     one("drain.token", &mut file.drain.token, token_file)?;
+    for (place, receiver) in file.notify.iter_mut().enumerate() {
+        let key = format!("notify.{place}.secret");
+        let path = receiver.secret_file.as_deref();
+        one(&key, &mut receiver.secret, path)?;
+        let path = receiver.secret_previous_file.as_deref();
+        one(
+            &format!("{key}_previous"),
+            &mut receiver.secret_previous,
+            path,
+        )?;
+    }
     let upstream = &mut file.upstream;
     all(
         "upstream.headers",

@@ -18,6 +18,9 @@ use super::server::Wrapped;
 use super::source::Source;
 use crate::auth::algorithm::Algorithm;
 use crate::auth::public::PublicAddress;
+use crate::notify::signature::WebhookSecret;
+use crate::task::glob::Glob;
+use crate::task::notices::{NoticeState, ReceiverId};
 use crate::task::policy::{Limit, Rules};
 
 /// All settings, checked.
@@ -33,6 +36,7 @@ pub struct Config {
     pub admin: AdminSettings,
     pub auth: AuthSettings,
     pub limits: LimitSettings,
+    pub notify: Vec<NotifySettings>,
     pub telemetry: TelemetrySettings,
     /// The settings that have no effect in this configuration, each with the reason.
     pub unused: Vec<(&'static str, &'static str)>,
@@ -434,6 +438,21 @@ pub struct LimitSettings {
     /// The quota of kept tasks that this process made.
     pub tasks: Quota,
     pub tasks_per_caller: Quota,
+}
+
+/// A receiver of webhooks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotifySettings {
+    pub receiver: ReceiverId,
+    /// http or https. Its path and its query may be secret.
+    pub url: Uri,
+    /// One or two, the newest first.
+    pub secrets: Vec<WebhookSecret>,
+    pub states: Vec<NoticeState>,
+    pub tools: Vec<Glob>,
+    pub retry_for: Duration,
+    /// Whether the receiver may be at an address of this machine or its network.
+    pub allow_private: bool,
 }
 
 /// A bound of a number and of bytes.

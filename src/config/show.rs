@@ -40,8 +40,10 @@ fn hide(path: &str, value: &mut Value) {
         }
         (_, Value::String(text)) => {
             let name = path.rsplit('.').next().unwrap_or_default();
-            if matches!(name, "token" | "seal_key" | "seal_key_previous")
-                || path == "upstream.command"
+            if matches!(
+                name,
+                "token" | "seal_key" | "seal_key_previous" | "secret" | "secret_previous"
+            ) || path == "upstream.command"
             {
                 HIDDEN.clone_into(text);
             } else if text.contains("://") {

@@ -37,6 +37,7 @@ mod heartbeat;
 pub mod learned;
 mod leg;
 mod liveness;
+mod notices;
 mod outcome;
 pub mod pauses;
 mod presence;

@@ -27,6 +27,7 @@ use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
+use crate::task::notify_rules::NotifyRules;
 use crate::task::policy::Rules;
 use crate::task::polling::PollTerms;
 use crate::task::state::{Reach, Task};
@@ -60,6 +61,8 @@ pub struct RunnerSettings {
     pub reach: Reach,
     /// Seals resume points. Without it no other process can carry a call on.
     pub sealer: Option<Sealer>,
+    /// Who hears of the states of tasks.
+    pub notify: NotifyRules,
 }
 
 /// Carries calls, and looks after the tasks of lost owners.

@@ -149,6 +149,9 @@ impl Runner {
         *passed = 0;
         for id in store.due(self.ledger.now_ms(), limit).await? {
             match self.read_indexed(id).await? {
+                IndexedRecord::Record(loaded) if loaded.task.is_ended() => {
+                    *passed += usize::from(!self.tell_receivers(&loaded).await);
+                }
                 IndexedRecord::Record(loaded)
                     if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
                 {
@@ -171,12 +174,13 @@ impl Runner {
 
     /// Does what the time of the task says. False: this replica cannot now, and the task stays in the index.
     async fn on_due(self: &Arc<Self>, loaded: Loaded) -> bool {
+        let has_told = self.tell_receivers(&loaded).await;
         if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {
             let from = (AnsweredBy::Rule, Forwarded::default());
             return self.answer(loaded, answers, from).await.is_ok();
         }
         self.settle(&loaded, TaskEvent::Tick).await;
-        true
+        has_told
     }
 
     fn is_overdue(&self, task: &Task) -> bool {

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::error::StoreError;
+pub use super::loaded::Loaded;
 use super::lost_ends::LostEnds;
+use super::outbox::Outbox;
 use super::patience::{StorePatience, patiently};
 use super::quota::{Allowance, OverQuota, Quotas};
 use super::{Changes, Commit, Nonce, Store, Stored, Version, Write, record};
@@ -40,6 +42,7 @@ pub struct Ledger {
     format: Arc<AtomicU32>,
     quotas: Arc<Quotas>,
     lost_ends: Arc<LostEnds>,
+    outbox: Outbox,
 }
 
 /// Unique nonces: a random half for this process and a counter. They need to be unique and not secret,
@@ -55,16 +58,6 @@ impl Nonces {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         Nonce(u128::from(self.process) << 64 | u128::from(count))
     }
-}
-
-/// A task at one revision.
-#[derive(Debug, Clone)]
-pub struct Loaded {
-    pub task: Task,
-    pub version: Version,
-    /// A newer raincheck wrote the record. A change by this program would lose the fields that it does
-    /// not know.
-    pub read_only: bool,
 }
 
 /// Why an event was not applied.
@@ -109,6 +102,7 @@ impl Ledger {
             format: Arc::new(AtomicU32::new(record::FORMAT)),
             quotas: Arc::new(Quotas::new(Allowance::ANY, Allowance::ANY)),
             lost_ends: Arc::default(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -119,6 +113,16 @@ impl Ledger {
             quotas: Arc::new(quotas),
             ..self
         }
+    }
+
+    /// Hands the tasks that receivers must hear of over to their jobs.
+    #[must_use]
+    pub fn telling(self, outbox: Outbox) -> Self {
+        Self { outbox, ..self }
+    }
+
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
     /// Changes how many tasks callers may have. Tasks beyond that stay.
@@ -193,11 +197,13 @@ impl Ledger {
                     revision,
                     nonce: write.nonce,
                 };
-                Ok(Loaded {
+                let created = Loaded {
                     task,
                     version,
                     read_only: false,
-                })
+                };
+                self.outbox.committed(None, &created);
+                Ok(created)
             }
             Commit::Conflict(_) => Err(NotCreated::Taken),
             Commit::Gone => {
@@ -287,7 +293,8 @@ impl Ledger {
             Commit::Done(revision) => {
                 telemetry::tasks::committed(Some(&loaded.task), &decided.task);
                 telemetry::waiting::committed(&decided.task, revision);
-                if decided.task.is_ended() && decided.task.log.is_none() {
+                let ends_now = decided.task.is_ended() && !loaded.task.is_ended();
+                if ends_now && decided.task.log.is_none() {
                     let (caller, bytes) = (&decided.task.caller, write.record.len());
                     self.quotas
                         .grow(caller, bytes, write.expires_ms, self.now_ms());
@@ -301,6 +308,7 @@ impl Ledger {
                     version,
                     read_only: false,
                 };
+                self.outbox.committed(Some(&loaded.task), &done);
                 Ok(Tried::Done(Box::new(done), decided.effect))
             }
             Commit::Conflict(stored) => Ok(Tried::Conflict(Box::new(self.decode(&stored)?))),
@@ -330,7 +338,8 @@ impl Ledger {
             keep_for,
             request: None,
             // A client relies on these: that the task exists, that an answer arrived, how the task ended.
-            durable: task.log.is_none() && (before.is_none() || task.is_ended()),
+            durable: task.log.is_none()
+                && before.is_none_or(|before| task.is_ended() && !before.is_ended()),
             ends: before.is_some_and(|before| ends(task, before)),
             listed: task.listed_for(),
         })

@@ -34,6 +34,11 @@ impl TaskId {
         [0; Hyphenated::LENGTH]
     }
 
+    /// The beginning of the id, which is all that operators and receivers of webhooks see of it.
+    pub fn short(&self) -> String {
+        format!("{:08x}", self.0.as_fields().0)
+    }
+
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -52,7 +57,7 @@ impl fmt::Display for TaskId {
 impl fmt::Debug for TaskId {
     /// Writes the first bytes only: a task id is a handle, and logs must not hold one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}..", self.0.as_fields().0)
+        write!(f, "{}..", self.short())
     }
 }
 

@@ -13,6 +13,8 @@ pub mod last_news;
 pub mod log_terms;
 pub mod machine;
 pub mod messages;
+pub mod notices;
+pub mod notify_rules;
 pub mod on_disconnect;
 pub mod plan;
 pub mod policy;

@@ -14,6 +14,7 @@ use super::id::{Caller, Fence, Incarnation, TaskId};
 use super::input_rule::{AnsweredBy, OnInputTimeout};
 use super::log_terms::LogTerms;
 use super::messages::TaskMessage;
+use super::notices::{Notices, ReceiverId};
 use super::on_disconnect::OnDisconnect;
 use super::policy::OnOwnerLost;
 use super::ticket_terms::TicketTerms;
@@ -132,6 +133,9 @@ pub struct Task {
     /// Set for a call whose trace is recorded. Replicas of an earlier version drop it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Box<TaskTrace>>,
+    /// What each receiver of `[[notify]]` hears of the task. Replicas of an earlier version drop it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notices>,
 }
 
 /// The five statuses of the specification (tasks.md, Task Status).
@@ -371,14 +375,21 @@ impl Task {
     }
 
     /// The time under which the due index names the task: sweepers read the record from then on. An offered
-    /// task has the time of its release.
+    /// task has the time of its release. A task that has ended is named while a receiver must still hear of it.
     pub fn look_ms(&self) -> Option<u64> {
-        let due_ms = self.due_ms()?;
-        Some(if self.is_offered() {
-            due_ms.min(self.updated_ms)
-        } else {
-            due_ms
-        })
+        let offered_ms = self.is_offered().then_some(self.updated_ms);
+        let times = [self.due_ms(), offered_ms, self.notice_ms()];
+        times.into_iter().flatten().min()
+    }
+
+    /// What this receiver hears of the task.
+    pub fn notices_of(&self, receiver: ReceiverId) -> Option<&Notices> {
+        self.notices.iter().find(|it| it.receiver == receiver)
+    }
+
+    /// When a replica must look at the first notice of any receiver.
+    pub fn notice_ms(&self) -> Option<u64> {
+        self.notices.iter().filter_map(Notices::look_ms).min()
     }
 
     /// When the call began.

@@ -4,6 +4,6 @@
     clippy::cast_precision_loss,
     reason = "milliseconds of a task's life are far below 2^53"
 )]
-pub(super) fn seconds(ms: u64) -> f64 {
+pub fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }

@@ -136,7 +136,7 @@ fn ended(before: Option<&Task>, task: &Task) {
 }
 
 /// The outcome, and the reason and the effect where raincheck itself failed the task.
-fn words(outcome: &Outcome) -> (&'static str, &'static str, &'static str) {
+pub fn words(outcome: &Outcome) -> (&'static str, &'static str, &'static str) {
     match outcome {
         Outcome::Completed(Payload::Inline(result)) if is_tool_error(result) => {
             ("tool_error", "", "")

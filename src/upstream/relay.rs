@@ -13,10 +13,10 @@ use tokio::time::timeout;
 
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
+use crate::retry_after;
 use crate::upstream::failures::{INVALID, LATER};
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::origin::{BOTH, EVENTS, JSON};
-use crate::upstream::http::retry_after;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::http_response;
 pub use crate::upstream::http_response::RawMessage;

@@ -12,7 +12,9 @@ fn the_example_file_is_the_defaults() {
 }
 
 /// Settings that stand in place of others of the example, or that it explains where they cannot be.
-const IN_PLACE_OF_OTHERS: [&str; 8] = [
+const IN_PLACE_OF_OTHERS: [&str; 10] = [
+    "secret_file = ",
+    "secret_previous_file = ",
     "url_file = ",
     "seal_key_file = ",
     "seal_key_previous_file = ",
@@ -36,6 +38,7 @@ fn whole_example(of_another: &[&str]) -> Config {
             };
             let is_setting = setting.starts_with("[[tools]]")
                 || setting.starts_with("[[auth.jwt]]")
+                || setting.starts_with("[[notify]]")
                 || setting
                     .split_once(" = ")
                     .is_some_and(|(key, _)| is_key(key));
@@ -50,6 +53,8 @@ fn whole_example(of_another: &[&str]) -> Config {
     // The secrets that the example shows are refused, because everyone can read them.
     let example = example
         .replace("\"a-long-random-text\"", "\"correct-horse-battery\"")
+        .replace("whsec_MfKQ", "whsec_AAAA")
+        .replace("whsec_C2FV", "whsec_BBBB")
         .replace("0123456789abcdef", "1f2e3d4c5b6a7988")
         .replace("fedcba9876543210", "0f1e2d3c4b5a6978");
     File::new(&example).load(&Flags::default(), &[]).unwrap()
@@ -61,7 +66,7 @@ fn what_the_example_file_leaves_out_is_there_too() {
     assert!(addressed.tls.roots.is_some() && addressed.tls.identity.is_some());
     assert_eq!(addressed.headers.len(), 2);
     let config = whole_example(&[
-        "url = \"http",
+        "url = \"http:",
         "roots = \"/etc/raincheck/upstream",
         "certificate = \"/etc/raincheck/upstream",
         "key = \"/etc/raincheck/upstream",
@@ -75,6 +80,7 @@ fn what_the_example_file_leaves_out_is_there_too() {
     assert!(config.listen.tls.is_some());
     assert!(config.auth.tokens_file.is_some() && config.auth.jwt.len() == 1);
     assert!(config.auth.client_roots.is_some());
+    assert_eq!(config.notify[0].secrets.len(), 2);
     assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
     let traces = config.telemetry.traces.unwrap();
@@ -104,6 +110,7 @@ fn the_example_file_names_every_setting() {
         "admin",
         "auth",
         "[auth.jwt]",
+        "[notify]",
         "limits",
         "telemetry",
         "telemetry.traces",

@@ -17,11 +17,13 @@ fn each_secret_can_be_in_a_file_of_its_own() {
     let previous = secret("previous", &"2e".repeat(32));
     let token = secret("token", "correct-horse-battery\r\n");
     let header = secret("header", "Bearer hunter2\n");
+    let webhook = secret("webhook", "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4\n");
     let text = format!(
         "[store]\nurl_file = {url:?}\nnamespace = 'ns'\nseal = 'payloads'\nseal_key_file = {key:?}\n\
          seal_key_previous_file = {previous:?}\n[admin]\nprobes = '127.0.0.1:0'\ntoken_file = {token:?}\n\
          listen = '127.0.0.1:0'\n[drain]\ntoken_file = {token:?}\n[upstream]\n\
-         header_files = {{ authorization = {header:?} }}"
+         header_files = {{ authorization = {header:?} }}\n[[notify]]\nurl = 'https://hooks.example.com/in'\n\
+         secret_file = {webhook:?}\nsecret_previous_file = {webhook:?}"
     );
     let config = File::new(&text)
         .load(
@@ -41,6 +43,7 @@ fn each_secret_can_be_in_a_file_of_its_own() {
         config.store.seal_key_previous.unwrap().expose(),
         &[0x2e; 32]
     );
+    assert_eq!(config.notify[0].secrets.len(), 2);
     assert_eq!(
         config.admin.token.unwrap().expose(),
         "correct-horse-battery"

@@ -22,6 +22,7 @@
 #   polling              polling.mjs: how late ext-tasks hears of the ends of many short tasks, and how often it asks
 #   sleeper              sleeper.mjs: server-everything behind 6 s of sleep, for the client 2.4 over HTTP and over a pipe
 #   pages                pages.mjs: the commands that the pages show, run as a reader runs them, in a network of their own (needs root)
+#   webhooks             webhooks.mjs: the library standardwebhooks verifies what a receiver of `[[notify]]` gets
 #   examples             examples.mjs: what is in examples/, in front of server-everything
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
@@ -37,7 +38,7 @@ lane() {
     return
   fi
   case $1 in
-    wrapped | plain | patience | defaults | agents | large | spellings | desync | peer | polling | sleeper | signin)
+    wrapped | plain | patience | defaults | agents | large | spellings | desync | peer | polling | sleeper | signin | webhooks)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
@@ -124,7 +125,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience defaults signin pages board wrapped plain agents large spellings desync peer polling sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(patience defaults signin pages board wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch

@@ -420,5 +420,6 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         log: None,
         ticket: None,
         trace: None,
+        notices: Vec::new(),
     }
 }

@@ -15,6 +15,7 @@ use raincheck::store::memory::Memory;
 use raincheck::store::patience::StorePatience;
 use raincheck::store::seal::Sealer;
 use raincheck::task::id::{Caller, Incarnation};
+use raincheck::task::notify_rules::NotifyRules;
 use raincheck::task::plan::Plan;
 use raincheck::task::policy::{OnOwnerLost, Rule, Rules};
 use raincheck::task::state::Reach;
@@ -122,6 +123,7 @@ impl Surroundings {
             shared_clock: None,
             reach: Reach::Shared,
             sealer: Some(Sealer::new("sim", &[7; 32], &[])),
+            notify: NotifyRules::default(),
         };
         let server = LinkedServer {
             server: Arc::clone(&self.server),

@@ -16,18 +16,7 @@ in_both_eras!(
 const MISMATCH: (u16, i64) = (400, -32020);
 
 fn base64(text: &str) -> String {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::from("=?base64?");
-    for chunk in text.as_bytes().chunks(3) {
-        let bits = (0..3).fold(0_usize, |bits, at| {
-            bits << 8 | usize::from(chunk.get(at).copied().unwrap_or_default())
-        });
-        for at in 0..4 {
-            let digit = char::from(DIGITS[bits >> (18 - 6 * at) & 63]);
-            out.push(if at <= chunk.len() { digit } else { '=' });
-        }
-    }
-    out + "?="
+    format!("=?base64?{}?=", crate::support::base64(text.as_bytes()))
 }
 
 async fn headers_that_differ_from_the_body_are_refused(era: Era) {

@@ -130,3 +130,4 @@ mod traces;
 mod unanswered;
 mod unhurried;
 mod unread;
+mod webhooks;

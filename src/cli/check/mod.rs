@@ -10,6 +10,7 @@ pub(super) use self::client::client;
 use self::credentials::credentials;
 use self::learned::learned;
 use self::sealing::sealing;
+use self::webhooks::webhooks;
 use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
@@ -130,6 +131,8 @@ fn report(
     if let Some(limit) = config.upstream.concurrency {
         verdicts.push(("concurrency", Ok(limited(limit, "all calls together"))));
     }
+
+    verdicts.extend(webhooks(config).map(|text| ("webhooks", Ok(text))));
 
     let [traces, without_traces] = of_traces(traces);
     verdicts.extend(traces.map(|(subject, text)| (subject, Ok(text))));
@@ -373,3 +376,4 @@ mod learned;
 mod sealing;
 #[cfg(test)]
 mod tests;
+mod webhooks;

@@ -316,5 +316,6 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         log: Some(Box::new(terms)),
         ticket: None,
         trace: None,
+        notices: Vec::new(),
     }
 }

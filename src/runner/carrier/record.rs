@@ -107,12 +107,12 @@ impl Carrier {
         let outgoing = &self.server.outgoing;
         let since_began = Instant::now().saturating_duration_since(facts.began);
         let began_ms = now_ms.saturating_sub(millis(since_began));
+        let name: Box<str> = outgoing.name.as_deref().unwrap_or_default().into();
         let mut task = Task {
             id: terms.id,
             caller: facts.caller,
             label: facts.label.clone(),
             method: (&*outgoing.method).into(),
-            name: outgoing.name.as_deref().unwrap_or_default().into(),
             created_ms: now_ms,
             began_ms: Some(began_ms),
             updated_ms: now_ms,
@@ -154,6 +154,8 @@ impl Carrier {
                 .span
                 .as_ref()
                 .and_then(|span| span.of_record(began_ms)),
+            notices: self.runner.settings.notify.notices_of(&name),
+            name,
         };
         task.resume = self.resume_point(&task);
         task

@@ -13,12 +13,14 @@ use super::input_rule::AnsweredBy;
 use super::last_news::LastNews;
 use super::log_terms::SealedPoint;
 use super::messages::{self, TaskMessage};
+use super::notices::{NoticeEvent, ReceiverId};
 use super::state::{Leg, Outcome, Progress, QuestionStage, Reach, Task};
 use super::unanswered::{self};
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::input::QUESTIONS_MAX;
 
 mod decision;
+mod notices;
 mod questions;
 mod times;
 
@@ -59,6 +61,8 @@ pub enum TaskEvent {
         reach: Reach,
         takeover: TakeoverMode,
     },
+    /// What became of the first notice of this receiver.
+    Notice(ReceiverId, NoticeEvent),
 }
 
 /// Why raincheck cancels a call that its client did not cancel.
@@ -140,6 +144,7 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
                 effect: None,
             });
         }
+        TaskEvent::Notice(receiver, event) => return notices::step(next, receiver, event, now_ms),
         _ if task.is_ended() => return Err(Rejected::Ended),
         // Nothing is in flight, or the owner gave the call up: it has nothing more to report.
         TaskEvent::Owner(..) if task.owner.is_none() || task.released => {
@@ -200,6 +205,7 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
     // No two revisions have the same time, so that a client that compares times sees each change.
     next.updated_ms = now_ms.max(task.updated_ms + 1);
     times::keep(task, &mut next, now_ms);
+    notices::keep(task, &mut next);
     Ok(Step { task: next, effect })
 }
 

@@ -10,6 +10,7 @@ use list::List;
 
 mod calls;
 mod list;
+mod notices;
 mod operations;
 mod process;
 mod store;
@@ -18,6 +19,7 @@ mod traces;
 
 pub use calls::CallMetrics;
 pub use list::Described;
+pub use notices::NoticeMetrics;
 pub use operations::OperationMetrics;
 pub use process::ProcessMetrics;
 pub use store::StoreMetrics;
@@ -35,6 +37,7 @@ pub struct Metrics {
     pub store: StoreMetrics,
     pub process: ProcessMetrics,
     pub operations: OperationMetrics,
+    pub notices: NoticeMetrics,
     pub traces: TraceMetrics,
 }
 
@@ -47,6 +50,7 @@ impl Metrics {
             tasks: TaskMetrics::new(&mut list),
             store: StoreMetrics::new(&mut list),
             operations: OperationMetrics::new(&mut list),
+            notices: NoticeMetrics::new(&mut list),
             traces: TraceMetrics::new(&mut list),
             list,
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::mcp::error::Failure;
+use crate::retry_after::TRIES;
 use crate::upstream::failures::LATER;
-use crate::upstream::http::retry_after::TRIES;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::port::{Answer, Control, Event, Exchange};
 use crate::upstream::unfold::Unfold;

@@ -7,7 +7,6 @@ pub(super) mod connect;
 pub(super) mod hop_headers;
 pub(super) mod origin;
 pub(super) mod refusal;
-pub(super) mod retry_after;
 
 use std::collections::VecDeque;
 use std::pin::Pin;

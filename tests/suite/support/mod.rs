@@ -10,6 +10,7 @@ pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod pair;
 pub(crate) mod proxy;
+pub(crate) mod receiver;
 pub(crate) mod session;
 pub(crate) mod shape;
 pub(crate) mod stream;
@@ -30,6 +31,22 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 pub(crate) async fn within<F: Future>(patience: Duration, what: &str, event: F) -> F::Output {
     let output = tokio::time::timeout(patience, event).await;
     output.unwrap_or_else(|_elapsed| panic!("waited {patience:?} in vain: {what}"))
+}
+
+/// RFC 4648, with padding.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits = (0..3).fold(0_usize, |bits, at| {
+            bits << 8 | usize::from(chunk.get(at).copied().unwrap_or_default())
+        });
+        for at in 0..4 {
+            let digit = char::from(DIGITS[bits >> (18 - 6 * at) & 63]);
+            out.push(if at <= chunk.len() { digit } else { '=' });
+        }
+    }
+    out
 }
 
 /// A server with the proxy in front of it.

@@ -12,10 +12,10 @@ const MAX: Duration = Duration::from_secs(30);
 const SPREAD_MIN: Duration = Duration::from_millis(100);
 
 /// How often a server that says "later" is asked again.
-pub(in crate::upstream) const TRIES: u32 = 3;
+pub const TRIES: u32 = 3;
 
 /// How long to wait before the next try; `None` where the server does not say.
-pub(in crate::upstream) fn pause(headers: &HeaderMap) -> Option<Duration> {
+pub fn pause(headers: &HeaderMap) -> Option<Duration> {
     let mut random = [0; 1];
     // Without randomness all clients come back together.
     let _ = getrandom::fill(&mut random);
@@ -23,7 +23,7 @@ pub(in crate::upstream) fn pause(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Reads seconds, or a date by the server's own clock.
-fn asked(headers: &HeaderMap) -> Option<Duration> {
+pub fn asked(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let said = text(RETRY_AFTER)?;
     if let Ok(seconds) = said.parse() {

@@ -1,0 +1,156 @@
+//! Turns each `[[notify]]` into a receiver of webhooks.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use hyper::Uri;
+
+use super::file_notify::Notify;
+use super::otel::uri;
+use super::problem::Problem;
+use super::secret::Secret;
+use super::settings::NotifySettings;
+use crate::notify::signature::WebhookSecret;
+use crate::public_address::is_public;
+use crate::task::glob::Glob;
+use crate::task::notices::{NoticeState, ReceiverId};
+
+/// Each receiver has a job and connections of its own, and a place in the record of each task.
+const RECEIVERS_MAX: usize = 16;
+
+/// A shorter time leaves no second attempt, and a longer one keeps notices that no operator waits for.
+const RETRY_MIN: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_hours(24);
+
+/// The secret of the example and of the specification, which everybody knows.
+const PUBLISHED: [&str; 2] = [
+    "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+    "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+];
+
+pub(super) fn receivers(written: Vec<Notify>) -> Result<Vec<NotifySettings>, Problem> {
+    if written.len() > RECEIVERS_MAX {
+        let text = format!("{} receivers; the most are {RECEIVERS_MAX}", written.len());
+        return Err(Problem::new("notify", text));
+    }
+    let mut checked: Vec<NotifySettings> = Vec::with_capacity(written.len());
+    for (place, receiver) in written.into_iter().enumerate() {
+        let key = format!("notify.{place}");
+        let receiver = one(receiver, &key)?;
+        if checked.iter().any(|other| other.url == receiver.url) {
+            let text = "is the address of another [[notify]]; write each receiver once";
+            return Err(Problem::new(format!("{key}.url"), text));
+        }
+        checked.push(receiver);
+    }
+    Ok(checked)
+}
+
+fn one(written: Notify, key: &str) -> Result<NotifySettings, Problem> {
+    let refused = |setting: &str, text: String| Problem::new(format!("{key}.{setting}"), text);
+    let url = written.url.unwrap_or_default();
+    let url = address(&url, written.allow_private).map_err(|text| refused("url", text))?;
+    let newest = written.secret.ok_or_else(|| {
+        let text = "not set; write \"whsec_\" and the base64 of 32 random bytes, such as \
+                    `echo whsec_$(openssl rand -base64 32)` makes, or set secret_file";
+        refused("secret", text.into())
+    })?;
+    let newest = secret(&newest).map_err(|text| refused("secret", text))?;
+    let previous = written.secret_previous.as_ref().map(secret).transpose();
+    let previous = previous.map_err(|text| refused("secret_previous", text))?;
+    let states = written.states.iter().map(|word| {
+        let known = NoticeState::ALL.into_iter().find(|it| it.word() == word);
+        known.ok_or_else(|| {
+            let known = NoticeState::ALL.map(|it| format!("{:?}", it.word()));
+            refused(
+                "states",
+                format!("{word:?} is not one of {}", known.join(", ")),
+            )
+        })
+    });
+    let states = states.collect::<Result<Vec<_>, _>>()?;
+    if states.is_empty() {
+        return Err(refused("states", "is empty: nothing would be told".into()));
+    }
+    let tools = written.tools.iter().map(|glob| {
+        let parsed = Glob::parse(glob);
+        parsed.map_err(|error| refused("tools", format!("{glob:?} is not a glob: {error}")))
+    });
+    let tools = tools.collect::<Result<Vec<_>, _>>()?;
+    if tools.is_empty() {
+        return Err(refused("tools", "is empty: nothing would be told".into()));
+    }
+    if !(RETRY_MIN..=RETRY_MAX).contains(&written.retry_for) {
+        return Err(refused(
+            "retry_for",
+            "must be from \"5s\" to \"24h\"".into(),
+        ));
+    }
+    Ok(NotifySettings {
+        receiver: ReceiverId::of(&url.to_string()),
+        url,
+        secrets: std::iter::once(newest).chain(previous).collect(),
+        states,
+        tools,
+        retry_for: written.retry_for,
+        allow_private: written.allow_private,
+    })
+}
+
+/// The texts of secrets are not quoted.
+fn secret(written: &Secret) -> Result<WebhookSecret, String> {
+    if PUBLISHED.contains(&written.expose().trim()) {
+        return Err(
+            "is an example, which everybody knows; write your own, such as \
+                    `echo whsec_$(openssl rand -base64 32)` makes"
+                .into(),
+        );
+    }
+    WebhookSecret::parse(written.expose())
+        .ok_or_else(|| "is not \"whsec_\" and the base64 of 24 to 64 bytes".into())
+}
+
+/// The address of a receiver. What it leads to is checked again at each attempt.
+fn address(text: &str, allow_private: bool) -> Result<Uri, String> {
+    if text.is_empty() {
+        return Err(
+            "not set; write where webhooks go: \"https://hooks.example.com/raincheck\"".into(),
+        );
+    }
+    // Not quoted: a part of it may be secret.
+    let url = uri(text).filter(|url| url.host().is_some_and(|host| !host.is_empty()));
+    let url = url.ok_or("is not an address; write \"https://hooks.example.com/raincheck\"")?;
+    if url.scheme_str() == Some("http") && !allow_private {
+        return Err("must begin with \"https\"; http is for receivers in your own network, with allow_private = true".into());
+    }
+    let host = url.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match known_address(host)? {
+        Some(ip) if !is_public(ip) && !allow_private => Err(
+            "is an address of this machine or its network; set allow_private = true if it is meant"
+                .into(),
+        ),
+        Some(ip) if is_public(ip) && url.scheme_str() == Some("http") => {
+            Err("must begin with \"https\": it is not in your own network".into())
+        }
+        Some(_) | None => Ok(url),
+    }
+}
+
+/// The address that the host itself says. A number in another form than `1.2.3.4` is refused: programs disagree about
+/// what it means.
+fn known_address(host: &str) -> Result<Option<IpAddr>, String> {
+    if let Ok(address) = host.parse() {
+        return Ok(Some(address));
+    }
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    if host == "localhost" || host.ends_with(".localhost") {
+        return Ok(Some(Ipv4Addr::LOCALHOST.into()));
+    }
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_number = last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number {
+        return Err("is an address in an unusual form; write it as \"203.0.113.7\"".into());
+    }
+    Ok(None)
+}

@@ -1,0 +1,118 @@
+//! A receiver of webhooks: where it is, and how one message gets there.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
+use hyper::{Request, StatusCode};
+use tokio::time::timeout;
+
+use super::signature::{WebhookSecret, signatures};
+use crate::http_address::{HttpAddress, NotAllowed};
+use crate::retry_after;
+use crate::task::notices::{ATTEMPT_MS, ReceiverId};
+
+/// A receiver, and what this process learned of it.
+#[derive(Debug)]
+pub struct Receiver {
+    pub id: ReceiverId,
+    /// Its host, for the log: a path may be secret.
+    pub host: Box<str>,
+    pub address: HttpAddress,
+    /// The secrets that sign, the newest first.
+    pub secrets: Vec<WebhookSecret>,
+    /// The receiver said that it is gone for good.
+    pub is_gone: AtomicBool,
+}
+
+/// One message.
+pub(super) struct Message<'m> {
+    pub(super) id: &'m str,
+    /// When this attempt is made, in Unix seconds.
+    pub(super) at_s: u64,
+    pub(super) body: String,
+}
+
+/// What came of one attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Delivered,
+    /// The receiver wants no message any more.
+    Gone,
+    /// The receiver may take it later, after this pause if it says so.
+    Failed {
+        why: String,
+        pause: Option<Duration>,
+    },
+    /// Its name leads to no address that is allowed.
+    Refused {
+        why: String,
+    },
+}
+
+impl Receiver {
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn send(&self, message: Message<'_>) -> Attempt {
+        let sending = timeout(Duration::from_millis(ATTEMPT_MS), self.ask(message));
+        let attempt = sending.await.unwrap_or_else(|_elapsed| Attempt::Failed {
+            why: "no answer within 10 s".to_owned(),
+            pause: None,
+        });
+        if attempt == Attempt::Gone {
+            self.is_gone.store(true, Ordering::Relaxed);
+        }
+        attempt
+    }
+
+    async fn ask(&self, message: Message<'_>) -> Attempt {
+        let Message { id, at_s, body } = message;
+        let request = Request::post(self.address.path())
+            .header(CONTENT_TYPE, JSON)
+            .header(USER_AGENT, AGENT)
+            .header("webhook-id", id)
+            .header("webhook-timestamp", at_s)
+            .header(
+                "webhook-signature",
+                signatures(&self.secrets, id, at_s, &body),
+            )
+            .body(Full::new(Bytes::from(body)));
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return failed(&error),
+        };
+        let answer = match self.address.tell(request).await {
+            Ok(answer) => answer,
+            Err(error) if error.is::<NotAllowed>() => {
+                let why = error.to_string();
+                return Attempt::Refused { why };
+            }
+            Err(error) => return failed(&*error),
+        };
+        match answer.status {
+            status if status.is_success() => Attempt::Delivered,
+            StatusCode::GONE => Attempt::Gone,
+            // A redirect may lead anywhere, so it is not followed.
+            status => Attempt::Failed {
+                why: format!("HTTP {status}"),
+                pause: retry_after::asked(&answer.headers),
+            },
+        }
+    }
+}
+
+fn failed(error: &(dyn Error + 'static)) -> Attempt {
+    Attempt::Failed {
+        why: error.to_string(),
+        pause: None,
+    }
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+const AGENT: &str = concat!("raincheck/", env!("CARGO_PKG_VERSION"));

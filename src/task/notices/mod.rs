@@ -1,0 +1,263 @@
+//! Who is told of the states of a task (`[[notify]]`): kept in the record, so that the commit that ends a task is also the
+//! commit that says who must hear of it. Pure.
+//!
+//! Each receiver has its own queue. A replica that tells a receiver claims the queue for a short time. If the replica dies,
+//! the claim runs out, and the due index leads another replica to the record.
+
+use serde::{Deserialize, Serialize};
+
+use super::digest::Digest;
+use super::id::TaskId;
+
+/// How long one attempt may take.
+pub const ATTEMPT_MS: u64 = 10_000;
+
+/// How long a claim lasts: one attempt, and the commits around it.
+const CLAIM_MS: u64 = 15_000;
+
+/// The pause after the first failure. It doubles with each further failure.
+const PAUSE_MS: u64 = 2_000;
+const PAUSE_MAX_MS: u64 = 120_000;
+
+/// How long a notice is left alone that this replica has no room for, or does not know the receiver of.
+const POSTPONED_MS: u64 = 30_000;
+
+/// Names a receiver in records: a digest of its address, which may be secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ReceiverId(u64);
+
+impl ReceiverId {
+    pub fn of(url: &str) -> Self {
+        let digest = Digest::of(&["notify", url]);
+        let (half, _) = digest
+            .as_bytes()
+            .split_first_chunk()
+            .unwrap_or((&[0; 8], &[]));
+        Self(u64::from_le_bytes(*half))
+    }
+}
+
+/// A state that receivers may hear of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeState {
+    Completed,
+    Failed,
+    Cancelled,
+    InputRequired,
+}
+
+impl NoticeState {
+    pub const ALL: [Self; 4] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::InputRequired,
+    ];
+
+    /// The word of the protocol, which is the word in the configuration, too.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::InputRequired => "input_required",
+        }
+    }
+}
+
+/// What one receiver hears of one task. The terms are fixed at creation, so that every replica decides alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notices {
+    pub receiver: ReceiverId,
+    /// The states that the receiver wants to hear of.
+    pub states: Vec<NoticeState>,
+    /// How long a notice is tried again.
+    pub retry_ms: u64,
+    /// The notices of the task so far.
+    #[serde(default)]
+    made: u32,
+    /// The notices that the receiver must still hear, the oldest first. At most three: see [`Self::push`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<Notice>,
+    /// How often the first of them failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    failures: u32,
+    /// The first of them is claimed until then, or waits until then for its next attempt.
+    #[serde(default)]
+    look_ms: u64,
+}
+
+/// One thing that a receiver must hear.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Counts the notices of one receiver and one task, from 1.
+    pub number: u32,
+    pub state: NoticeState,
+    /// When the task came into the state.
+    pub at_ms: u64,
+    /// Whether the question was told of before, and waited for long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_reminder: bool,
+}
+
+/// What happened to the first notice of a receiver.
+#[derive(Debug, Clone, Copy)]
+pub enum NoticeEvent {
+    /// A replica tries now.
+    Claimed,
+    /// The receiver has it, or will never take it.
+    Settled { number: u32 },
+    /// An attempt failed. `pause_ms`: the receiver asked for this pause. `random` spreads the attempts.
+    Failed {
+        number: u32,
+        pause_ms: Option<u64>,
+        random: u8,
+    },
+    /// The replica that found it cannot try.
+    Postponed { number: u32 },
+}
+
+impl Notice {
+    /// Whether the notice tells of the end of its task.
+    pub fn is_end(&self) -> bool {
+        self.state != NoticeState::InputRequired
+    }
+}
+
+impl Notices {
+    pub fn new(receiver: ReceiverId, states: Vec<NoticeState>, retry_ms: u64) -> Self {
+        Self {
+            receiver,
+            states,
+            retry_ms,
+            made: 0,
+            waiting: Vec::new(),
+            failures: 0,
+            look_ms: 0,
+        }
+    }
+
+    /// The notice that the receiver must hear next.
+    pub fn first(&self) -> Option<&Notice> {
+        self.waiting.first()
+    }
+
+    /// When a replica must look at the first notice.
+    pub fn look_ms(&self) -> Option<u64> {
+        self.first().map(|_| self.look_ms)
+    }
+
+    /// Whether any replica may claim the first notice.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        self.look_ms().is_some_and(|look_ms| look_ms <= now_ms)
+    }
+
+    /// Whether a claim of the first notice leaves time for one attempt.
+    pub fn may_attempt(&self, now_ms: u64) -> bool {
+        self.look_ms()
+            .is_some_and(|look_ms| now_ms.saturating_add(ATTEMPT_MS) <= look_ms)
+    }
+
+    /// Adds a notice. A question that waits to be told of stands for the questions after it, so that a receiver that is
+    /// away leaves at most three notices: one that is tried, a question, and the end.
+    pub(super) fn push(&mut self, state: NoticeState, is_reminder: bool, at_ms: u64) {
+        if !self.states.contains(&state) {
+            return;
+        }
+        let notice = Notice {
+            number: self.made + 1,
+            state,
+            at_ms,
+            is_reminder,
+        };
+        if self.waiting.len() > 1
+            && let Some(last) = self.waiting.last_mut()
+            && last.state == NoticeState::InputRequired
+            && state == NoticeState::InputRequired
+        {
+            last.at_ms = at_ms;
+            return;
+        }
+        self.made += 1;
+        if self.waiting.is_empty() {
+            self.begin(at_ms);
+        }
+        self.waiting.push(notice);
+    }
+
+    /// The replica that commits this tries the first notice at once.
+    fn begin(&mut self, now_ms: u64) {
+        self.failures = 0;
+        self.look_ms = now_ms.saturating_add(CLAIM_MS);
+    }
+
+    fn settle(&mut self, now_ms: u64) {
+        self.waiting.remove(0);
+        self.begin(now_ms);
+    }
+
+    /// Applies the event; false: it changes nothing. `life_ms`: until when the record is there.
+    pub(super) fn step(&mut self, event: NoticeEvent, life_ms: u64, now_ms: u64) -> bool {
+        let Some(first) = self.first() else {
+            return false;
+        };
+        let last_ms = first.at_ms.saturating_add(self.retry_ms).min(life_ms);
+        let number = first.number;
+        match event {
+            NoticeEvent::Claimed if self.look_ms > now_ms => return false,
+            NoticeEvent::Claimed => self.look_ms = now_ms.saturating_add(CLAIM_MS),
+            NoticeEvent::Settled { number: n }
+            | NoticeEvent::Failed { number: n, .. }
+            | NoticeEvent::Postponed { number: n }
+                if n != number =>
+            {
+                return false;
+            }
+            NoticeEvent::Settled { .. } => self.settle(now_ms),
+            NoticeEvent::Failed {
+                pause_ms, random, ..
+            } => {
+                self.failures = self.failures.saturating_add(1);
+                let asked_ms = pause_ms.unwrap_or_default();
+                let asked_ms = asked_ms.min(last_ms.saturating_sub(now_ms));
+                let next_ms = now_ms.saturating_add(pause(self.failures, random).max(asked_ms));
+                if next_ms > last_ms {
+                    self.settle(now_ms);
+                } else {
+                    self.look_ms = next_ms;
+                }
+            }
+            NoticeEvent::Postponed { .. } if now_ms >= last_ms => {
+                self.settle(now_ms);
+                self.look_ms = now_ms;
+            }
+            NoticeEvent::Postponed { .. } => self.look_ms = now_ms.saturating_add(POSTPONED_MS),
+        }
+        true
+    }
+}
+
+/// The pause after so many failures: from three quarters of the usual pause to five quarters.
+fn pause(failures: u32, random: u8) -> u64 {
+    let doublings = failures.saturating_sub(1).min(10);
+    let usual = (PAUSE_MS << doublings).min(PAUSE_MAX_MS);
+    usual * 3 / 4 + usual / 2 * u64::from(random) / u64::from(u8::MAX)
+}
+
+/// The id of a notice: the same for each attempt, and of no use to a client who learns it.
+pub fn message_id(task: TaskId, receiver: ReceiverId, notice: &Notice) -> String {
+    let (task, receiver) = (task.to_string(), receiver.0.to_string());
+    let parts = ["notice", &task, &receiver, &notice.number.to_string()];
+    let number = u128::from_be_bytes(*Digest::of(&parts).as_bytes());
+    format!("msg_{number:032x}")
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! What receivers hear of a task, through the machine.
+
+use serde_json::json;
+
+use super::*;
+use crate::mcp::json::raw;
+use crate::task::last_news::LastNews;
+use crate::task::machine::Rejected;
+use crate::task::machine::tests::{NOW, task};
+use crate::task::machine::{self, OwnerEvent, TaskEvent};
+use crate::task::state::{Leg, Outcome, Task};
+
+const RETRY: u64 = 900_000;
+
+fn receiver() -> ReceiverId {
+    ReceiverId::of("https://hooks.example/in")
+}
+
+fn watched(announced: bool) -> Task {
+    Task {
+        ttl_ms: 10 * RETRY,
+        input_timeout_ms: None,
+        deadline_ms: NOW + RETRY,
+        notices: vec![Notices::new(receiver(), NoticeState::ALL.to_vec(), RETRY)],
+        ..task(Leg::Sent(1), announced)
+    }
+}
+
+fn stepped(task: &Task, event: TaskEvent, now_ms: u64) -> Task {
+    machine::step(task, event, now_ms).unwrap().task
+}
+
+fn noticed(task: &Task, event: NoticeEvent, now_ms: u64) -> Task {
+    stepped(task, TaskEvent::Notice(receiver(), event), now_ms)
+}
+
+fn asks(task: &Task, origin: &str, now_ms: u64) -> Task {
+    let request = json!({"method": "elicitation/create"}).to_string();
+    let asked = OwnerEvent::Asked {
+        origin: origin.into(),
+        request: raw(request).unwrap(),
+    };
+    stepped(task, TaskEvent::Owner(task.fence, asked), now_ms)
+}
+
+fn cancelled(task: &Task, now_ms: u64) -> Task {
+    stepped(task, TaskEvent::Cancel { reason: None }, now_ms)
+}
+
+fn waiting(task: &Task) -> Vec<(u32, NoticeState)> {
+    let waiting = task.notices[0].waiting.iter();
+    waiting.map(|it| (it.number, it.state)).collect()
+}
+
+#[test]
+fn the_commit_of_an_end_says_who_must_hear_of_it() {
+    let open = watched(true);
+    assert_eq!((waiting(&open), open.notice_ms()), (vec![], None));
+    let ended = cancelled(&open, NOW + 5);
+    assert_eq!(waiting(&ended), [(1, NoticeState::Cancelled)]);
+    // The committer tries at once; any other replica looks when the claim is over.
+    assert_eq!(ended.look_ms(), Some(NOW + 5 + CLAIM_MS));
+    assert!(ended.notices[0].may_attempt(NOW + 5));
+    assert!(!ended.notices[0].may_attempt(NOW + 5 + CLAIM_MS));
+    let early = TaskEvent::Notice(receiver(), NoticeEvent::Claimed);
+    let early = machine::step(&ended, early, NOW + 6).unwrap_err();
+    assert_eq!(early, Rejected::Unchanged);
+    let claimed = noticed(&ended, NoticeEvent::Claimed, NOW + 5 + CLAIM_MS);
+    assert_eq!(claimed.look_ms(), Some(NOW + 5 + 2 * CLAIM_MS));
+    assert_eq!(claimed.updated_ms, ended.updated_ms, "no client sees it");
+    let told = noticed(&claimed, NoticeEvent::Settled { number: 1 }, NOW + 6);
+    assert_eq!((waiting(&told), told.look_ms()), (vec![], None));
+    let again = TaskEvent::Notice(receiver(), NoticeEvent::Settled { number: 1 });
+    assert!(machine::step(&told, again, NOW + 7).is_err());
+}
+
+#[test]
+fn a_task_that_no_client_heard_of_is_not_told_of() {
+    let quiet = asks(&watched(false), "1", NOW);
+    assert_eq!(waiting(&quiet), []);
+    let announced = stepped(&quiet, TaskEvent::Announced, NOW + 1);
+    assert_eq!(waiting(&announced), [(1, NoticeState::InputRequired)]);
+    assert_eq!(waiting(&cancelled(&watched(false), NOW)), []);
+}
+
+#[test]
+fn a_receiver_hears_only_of_the_states_that_it_wants() {
+    let mut open = watched(true);
+    open.notices[0].states = vec![NoticeState::Completed];
+    assert_eq!(waiting(&cancelled(&asks(&open, "1", NOW), NOW + 1)), []);
+    let ended = OwnerEvent::Ended {
+        outcome: Outcome::Cancelled,
+        message: None,
+        last: LastNews::default(),
+    };
+    open.notices[0].states = vec![NoticeState::Cancelled];
+    let ended = stepped(&open, TaskEvent::Owner(open.fence, ended), NOW);
+    assert_eq!(waiting(&ended), [(1, NoticeState::Cancelled)]);
+}
+
+#[test]
+fn a_receiver_that_is_away_leaves_three_notices_at_most_and_hears_them_in_order() {
+    let mut task = watched(true);
+    for (origin, at_ms) in [("1", 0), ("2", 1), ("3", 2)] {
+        task = asks(&task, origin, NOW + at_ms);
+    }
+    let question = NoticeState::InputRequired;
+    assert_eq!(waiting(&task), [(1, question), (2, question)]);
+    let latest = task.notices[0].waiting[1].at_ms;
+    assert_eq!(latest, task.updated_ms, "the latest question");
+    task = cancelled(&task, NOW + 3);
+    let end = NoticeState::Cancelled;
+    assert_eq!(waiting(&task), [(1, question), (2, question), (3, end)]);
+    for (number, left) in [(1, 2), (2, 1), (3, 0)] {
+        task = noticed(&task, NoticeEvent::Settled { number }, NOW + 4);
+        assert_eq!(waiting(&task).len(), left);
+    }
+}
+
+#[test]
+fn a_reminder_is_told_as_one() {
+    let mut task = asks(&watched(true), "1", NOW);
+    task.input_reminder_ms = Some(100);
+    task = noticed(&task, NoticeEvent::Settled { number: 1 }, NOW + 1);
+    task = stepped(&task, TaskEvent::Tick, NOW + 100);
+    let first = task.notices[0].first().unwrap();
+    assert!(first.is_reminder && first.number == 2);
+}
+
+fn failed(task: &Task, pause_ms: Option<u64>, random: u8, now_ms: u64) -> Task {
+    let failed = NoticeEvent::Failed {
+        number: 1,
+        pause_ms,
+        random,
+    };
+    noticed(task, failed, now_ms)
+}
+
+#[test]
+fn attempts_come_ever_less_often_for_a_quarter_of_an_hour() {
+    for random in [0, 128, 255] {
+        let mut task = cancelled(&watched(true), NOW);
+        let (mut now_ms, mut pauses) = (NOW, Vec::new());
+        loop {
+            task = failed(&task, None, random, now_ms);
+            let Some(next_ms) = task.look_ms() else { break };
+            pauses.push(next_ms - now_ms);
+            now_ms = next_ms;
+        }
+        assert!(now_ms - NOW <= RETRY, "{random}: {pauses:?}");
+        assert!(now_ms - NOW > RETRY - PAUSE_MAX_MS * 5 / 4, "{pauses:?}");
+        assert!((10..20).contains(&pauses.len()), "{random}: {pauses:?}");
+        assert!(pauses.is_sorted(), "{pauses:?}");
+    }
+    assert_eq!((pause(1, 0), pause(1, 255)), (1_500, 2_500));
+    assert_eq!((pause(40, 0), pause(40, 255)), (90_000, 150_000));
+}
+
+#[test]
+fn the_pause_that_a_receiver_asks_for_counts_within_the_bound() {
+    let ended = cancelled(&watched(true), NOW);
+    let next = |pause_ms| failed(&ended, Some(pause_ms), 0, NOW).look_ms();
+    assert_eq!(next(60_000), Some(NOW + 60_000));
+    assert_eq!(next(1), Some(NOW + 1_500), "not sooner than usual");
+    // A last attempt at the end of the time, and no further one.
+    let at_ms = ended.updated_ms;
+    assert_eq!(next(86_400_000), Some(at_ms + RETRY));
+    let late = failed(&ended, Some(86_400_000), 0, NOW);
+    assert_eq!(failed(&late, Some(1), 0, at_ms + RETRY).look_ms(), None);
+}
+
+#[test]
+fn no_attempt_comes_after_the_record_is_gone() {
+    let mut short = watched(true);
+    short.ttl_ms = 5_000;
+    let ended = cancelled(&short, NOW + 4_000);
+    assert_eq!(failed(&ended, None, 0, NOW + 4_001).look_ms(), None);
+}
+
+#[test]
+fn what_no_replica_can_try_is_put_off_and_given_up_in_time() {
+    let ended = cancelled(&watched(true), NOW);
+    let postponed = NoticeEvent::Postponed { number: 1 };
+    let later = noticed(&ended, postponed, NOW + 20_000);
+    assert_eq!(later.look_ms(), Some(NOW + 20_000 + POSTPONED_MS));
+    assert_eq!(
+        noticed(&later, postponed, ended.updated_ms + RETRY).look_ms(),
+        None
+    );
+}
+
+#[test]
+fn an_id_names_one_notice_of_one_receiver() {
+    let task = cancelled(&watched(true), NOW);
+    let first = task.notices[0].first().unwrap();
+    let id = message_id(task.id, receiver(), first);
+    assert!(id.starts_with("msg_") && id.len() == 36, "{id}");
+    assert!(!id.contains(&task.id.to_string()[..8]), "{id}");
+    assert_eq!(id, message_id(task.id, receiver(), first));
+    let other = ReceiverId::of("https://hooks.example/other");
+    assert_ne!(id, message_id(task.id, other, first));
+}

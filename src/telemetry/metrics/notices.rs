@@ -1,0 +1,24 @@
+//! What becomes of webhooks.
+
+use prometheus::IntCounterVec;
+
+use super::list::List;
+
+#[derive(Debug)]
+pub struct NoticeMetrics {
+    pub deliveries: IntCounterVec,
+}
+
+impl NoticeMetrics {
+    pub(super) fn new(list: &mut List) -> Self {
+        Self {
+            deliveries: list.counters(
+                "raincheck_webhooks_total",
+                "Attempts to send a webhook (`[[notify]]`), by outcome: `delivered`; `retried`: it failed and is tried again; \
+                 `refused`: the receiver's name led to an address that is not allowed, and it is tried again; `given_up`: it \
+                 failed for the last time; `gone`: the receiver said that it wants none.",
+                &["outcome"],
+            ),
+        }
+    }
+}

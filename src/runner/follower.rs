@@ -262,7 +262,9 @@ impl CallFollower {
             Announce::Ticket(ticket) if task.announced => {
                 Some(ticket.names.of(CompanionTool::Result))
             }
-            Announce::Ticket(_) | Announce::Task => None,
+            // No tool of ours finds a task of which no client heard.
+            Announce::Ticket(_) => return None,
+            Announce::Task => None,
         };
         let way = match &tool {
             Some(tool) => Way::ToolLater(tool),

@@ -19,7 +19,9 @@ pub(super) async fn list(
     let Some(list) = &by.list else {
         return Ok(None);
     };
-    let page = proxy.tasks_for(by).page_of(list, None).await?;
+    let mut page = proxy.tasks_for(by).page_of(list, None).await?;
+    page.tasks
+        .retain(|task| Proxy::lacking_scopes(by, &task.name).is_none());
     let now_ms = proxy.runner.ledger().now_ms();
     let has_more = page.last.is_some();
     let text = ticket_list::list(names, by.era, page.tasks, (has_more, now_ms));

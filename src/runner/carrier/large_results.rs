@@ -40,6 +40,9 @@ impl Carrier {
         let CallStage::Plain(PlainCall { facts, .. }) = &self.stage else {
             return None;
         };
+        if !self.runner.ledger.has_room(&facts.caller) {
+            return None;
+        }
         let announce = &self.audience.client()?.terms.announce;
         let tool = match announce {
             Announce::Ticket(ticket) => Some(ticket.names.of(CompanionTool::Result)),
@@ -62,12 +65,16 @@ impl Carrier {
         let mut task = self.new_task(facts, terms);
         task.leg = Leg::Sent(1);
         task.resume = None;
-        task.listed = false;
+        task.listed &= tool.is_some();
+        // The call is over, so only its result has to live.
+        task.ttl_ms = self.server.rule.retention_ms;
         task.outcome = Some(Outcome::Completed(Payload::Kept {
             fence: task.fence,
             bytes: bytes.len() as u64,
             is_error: result::is_tool_error(&stored),
         }));
+        // The server has answered: others may have their turn while the store is slow.
+        self.end_dispatch();
         let runner = Arc::clone(&self.runner);
         let storing = async {
             runner.ledger.keep(&task, task.fence, bytes).await?;

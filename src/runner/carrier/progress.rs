@@ -36,11 +36,15 @@ impl Carrier {
         Flow::Continue
     }
 
-    /// The record keeps the last log messages. They go with the next commit of progress.
+    /// The record keeps the last log messages. They go with the next commit of progress, or in one of their own where the
+    /// client may read them: by a ticket.
     pub(super) fn on_log(&mut self, params: &RawValue) {
         if let Some(message) = TaskMessage::of_log(self.runner.ledger.now_ms(), params) {
             messages::add(&mut self.progress.messages, message);
-            self.tell_progress_later();
+            let recorded = self.stage.recorded();
+            if recorded.is_some_and(|recorded| recorded.task().ticket.is_some()) {
+                self.tell_progress_later();
+            }
         }
     }
 

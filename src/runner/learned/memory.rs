@@ -115,5 +115,6 @@ pub fn described(values: impl Iterator<Item = Bytes>) -> Vec<LearnedTool> {
 
 /// The name of one part.
 pub(super) fn name(number: u8) -> Name {
-    Name::of(Kind::Durations, &[&number.to_string()])
+    // Earlier versions divided the tools among the parts in another way, under the number alone.
+    Name::of(Kind::Durations, &["by name", &number.to_string()])
 }

@@ -150,6 +150,9 @@ async fn a_ticket_is_out_of_reach_without_its_scope(era: Era) {
         let refused = narrow.call(tool, json!({"ticket": ticket})).await;
         assert_lacks(&refused, "run");
     }
+    let listed = async |client: &Client| client.call("task_status", json!({})).await.into_text();
+    assert!(listed(&wide).await.contains(ticket));
+    assert!(!listed(&narrow).await.contains(ticket), "in a list");
     scene.rig.upstream.release("n");
     let result = wide.call("task_result", json!({"ticket": ticket})).await;
     assert_eq!(result.into_text(), "released");

@@ -25,10 +25,9 @@ use super::listener::{
 };
 use super::probes::ready;
 use super::route::{AdminRequest, PATHS, Routed, route};
-use super::tasks::{NotDone, OperatorTasks};
+use super::tasks::{Done, NotDone, OperatorTasks};
 use super::token::Token;
 use crate::runner::Runner;
-use crate::task::id::TaskId;
 use crate::telemetry::metrics::METRICS;
 use crate::telemetry::{log, waiting};
 
@@ -121,6 +120,7 @@ impl Operator {
         request: Request<Incoming>,
         peer: SocketAddr,
     ) -> Response<AdminBody> {
+        let query = request.uri().query().unwrap_or_default();
         match asked {
             AdminRequest::Board(file) => file.answer(),
             AdminRequest::Live => answer_json(StatusCode::OK, r#"{"live":true}"#.into()),
@@ -128,13 +128,10 @@ impl Operator {
             AdminRequest::Metrics => self.metrics(),
             AdminRequest::Events => self.events.answer(),
             AdminRequest::Config => found(&self.reload.settings()),
-            AdminRequest::Tasks => {
-                let query = request.uri().query().unwrap_or_default();
-                done(self.tasks.list(query).await)
-            }
-            AdminRequest::Task(id) => done(self.tasks.show(&id).await),
+            AdminRequest::Tasks => done(self.tasks.list(query).await),
+            AdminRequest::Task(id) => done(self.tasks.show(&id, query).await),
             AdminRequest::Cancel(id) => {
-                let cancelled = self.tasks.cancel(&id).await;
+                let cancelled = self.tasks.cancel(&id, query).await;
                 done(cancelled.map(|done| audited("cancel", peer, done)))
             }
             AdminRequest::Answer(id) => match read(request.into_body()).await {
@@ -177,9 +174,11 @@ impl Operator {
     }
 }
 
-/// Logs who did what to which task.
-fn audited(action: &'static str, peer: SocketAddr, (task, answer): (TaskId, Value)) -> Value {
-    info!(%peer, action, ?task, "an operator acted");
+/// Logs who did what to which tasks.
+fn audited(action: &'static str, peer: SocketAddr, Done { tasks, answer }: Done) -> Value {
+    for task in tasks {
+        info!(%peer, action, ?task, "an operator acted");
+    }
     answer
 }
 

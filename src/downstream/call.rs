@@ -94,6 +94,7 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
         repeatable: spec.repeatable,
         listed: asked.by.list,
         session: None,
+        related: asked.by.related.clone(),
         span: asked.by.span.clone(),
     }
 }

@@ -24,13 +24,13 @@ use super::inbound::requester::Requester;
 use super::inbound::route::modern::{CallTerms, Known, Route, route};
 use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::Proxy;
+use super::related::{WithoutOurIds, forget_length};
 use super::request_body::{ReadBody, read};
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
 use super::traced::{self, Traced};
 use super::{
-    companion, discover, endpoint, large_results, metadata, passthrough, related, sent, sessions,
-    tools,
+    companion, discover, endpoint, large_results, metadata, passthrough, sent, sessions, tools,
 };
 use crate::auth::challenge::Denied;
 use crate::auth::identity::Identity;
@@ -241,7 +241,6 @@ async fn modern(
     if matches!(&*modern.request.method, "tools/call" | "tools/list") {
         by.client = ClientTerms::of(modern.meta.client_info.and_then(known_client::of));
     }
-    let by = &*by;
     if by.rules.wants_scopes()
         && let Some(refusal) = Box::pin(proxy.scope_refusal(by, &modern.request)).await
     {
@@ -256,15 +255,16 @@ async fn modern(
         return passthrough::bytes(proxy, parts, body.clone()).await;
     }
     // The server must not see the ids of raincheck's tasks.
-    let edited = Box::pin(proxy.without_our_ids(body, &modern.request.params)).await;
+    let edited = Box::pin(proxy.without_our_ids(by, body, &modern.request)).await;
     let id = modern.request.id.to_owned();
     drop(modern);
-    related::forget_length(&mut parts.headers);
-    if let Some(edited) = edited
-        && let Ok(ModernMessage::Request(modern)) = Inbound::read(&edited).modern(&parts.headers)
+    forget_length(&mut parts.headers);
+    if let Some(WithoutOurIds { body, related }) = edited
+        && let Ok(ModernMessage::Request(modern)) = Inbound::read(&body).modern(&parts.headers)
     {
+        by.related = related;
         let routed = routed(proxy, by, &modern);
-        return Box::pin(answer(proxy, by, &parts, &edited, &modern, routed)).await;
+        return Box::pin(answer(proxy, by, &parts, &body, &modern, routed)).await;
     }
     let error = RpcError::internal("The request cannot be passed on");
     Rpc::error(id.get(), &error).into_response()

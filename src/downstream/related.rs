@@ -1,47 +1,85 @@
 //! `_meta["io.modelcontextprotocol/relatedTaskIds"]`: a client says which of its tasks a request is about. The ids of
-//! raincheck's tasks never reach the server, because an id is the only secret of a caller without credentials.
+//! raincheck's tasks never reach the server, because an id is the only secret of a caller without credentials. The record of
+//! a call keeps those that are the caller's own, for operators.
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_LENGTH;
 
 use super::inbound::request::LegacyMessage;
+use super::inbound::requester::Requester;
 use super::proxy::Proxy;
 use super::tasks::service::STORE_IS_AWAY;
-use crate::mcp::json::Object;
 use crate::mcp::meta::{related_task_ids, with_related_task_ids};
-use crate::task::id::TaskId;
+use crate::mcp::request::Request;
+use crate::task::id::{Caller, TaskId};
 
-/// How many different ids are kept. Servers may drop further ids.
+/// How many different ids are looked at. Servers may drop further ids.
 const IDS_MAX: usize = 16;
+
+/// How many of them the record of a call keeps.
+const RELATED_MAX: usize = 8;
+
+/// A message without the ids of raincheck's tasks.
+pub(super) struct WithoutOurIds {
+    pub(super) body: Bytes,
+    /// The tasks of the caller among them.
+    pub(super) related: Vec<TaskId>,
+}
+
+/// Whose task an id names.
+enum Named {
+    OfCaller(TaskId),
+    /// A task of raincheck that the caller does not have. It may be one where the store does not answer.
+    OfOther,
+    NotOurs,
+}
 
 impl Proxy {
     /// The message without the ids of raincheck's tasks. `None`: the message names no tasks.
-    pub(super) async fn without_our_ids(&self, body: &Bytes, params: &Object<'_>) -> Option<Bytes> {
-        let mut named = related_task_ids(params)?;
+    pub(super) async fn without_our_ids(
+        &self,
+        by: &Requester,
+        body: &Bytes,
+        request: &Request<'_>,
+    ) -> Option<WithoutOurIds> {
+        let mut ids = related_task_ids(&request.params)?;
         let mut seen = HashSet::new();
-        named.retain(|id| seen.insert(id.clone()));
-        let mut kept = Vec::new();
-        // Without this setting, no id reaches the server.
-        if self.settings.pass_native_tasks {
-            for id in named.into_iter().take(IDS_MAX) {
-                if !self.is_ours(&id).await {
-                    kept.push(id);
+        ids.retain(|id| seen.insert(id.clone()));
+        ids.truncate(IDS_MAX);
+        let passes = self.settings.pass_native_tasks;
+        let (mut kept, mut related) = (Vec::new(), Vec::new());
+        // Without this setting no id reaches the server, and only calls have records.
+        if passes || request.method == "tools/call" {
+            let mut looks = Vec::new();
+            for id in &ids {
+                looks.push(self.named(id, &by.caller));
+            }
+            let found = join_all(looks).await;
+            for (text, named) in ids.into_iter().zip(found) {
+                match named {
+                    Named::OfCaller(id) => related.push(id),
+                    Named::NotOurs if passes => kept.push(text),
+                    Named::OfOther | Named::NotOurs => {}
                 }
             }
         }
+        related.truncate(RELATED_MAX);
         let text = std::str::from_utf8(body).ok()?;
-        with_related_task_ids(text, &kept).ok().map(Bytes::from)
+        let body = with_related_task_ids(text, &kept).ok().map(Bytes::from)?;
+        Some(WithoutOurIds { body, related })
     }
 
     /// The message of a legacy session without the ids of raincheck's tasks. `None`: the message names no tasks.
     pub(super) async fn hide_our_ids(
         &self,
+        by: &Requester,
         body: &Bytes,
         message: &LegacyMessage<'_>,
-    ) -> Option<Bytes> {
+    ) -> Option<WithoutOurIds> {
         let LegacyMessage::Request(request) = message else {
             return None;
         };
@@ -49,16 +87,21 @@ impl Proxy {
         if !request.params_text.contains("relatedTaskIds") {
             return None;
         }
-        self.without_our_ids(body, &request.params).await
+        self.without_our_ids(by, body, request).await
     }
 
-    /// Whether the store has, or may have, a task with that id, of any caller.
-    async fn is_ours(&self, id: &str) -> bool {
+    async fn named(&self, id: &str, caller: &Caller) -> Named {
         let Some(id) = TaskId::parse(id) else {
-            return false;
+            return Named::NotOurs;
         };
         let found = tokio::time::timeout(STORE_IS_AWAY, self.runner.ledger().load(id)).await;
-        !matches!(found, Ok(Ok(None)))
+        match found {
+            Ok(Ok(None)) => Named::NotOurs,
+            Ok(Ok(Some(loaded))) if loaded.task.announced && loaded.task.caller == *caller => {
+                Named::OfCaller(id)
+            }
+            Ok(Ok(Some(_)) | Err(_)) | Err(_) => Named::OfOther,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::admission::QueueFull;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
-use crate::task::id::Caller;
+use crate::task::id::{Caller, TaskId};
 use crate::task::plan::Plan;
 use crate::task::policy::Rule;
 use crate::task::ticket::Ticket;
@@ -39,6 +39,8 @@ pub struct CallSpec {
     pub listed: Option<Caller>,
     /// The session of the client, if any replica takes the answers to its questions.
     pub session: Option<[u8; 16]>,
+    /// The caller's tasks that the request is about.
+    pub related: Vec<TaskId>,
     /// The span of the client's request, where its trace is recorded.
     pub span: Option<Arc<RequestSpan>>,
 }
@@ -62,6 +64,7 @@ pub(super) struct CallFacts {
     /// Whether the client hears of the task by a ticket.
     pub(super) by_ticket: bool,
     pub(super) session: Option<[u8; 16]>,
+    pub(super) related: Vec<TaskId>,
     pub(super) span: Option<Arc<RequestSpan>>,
 }
 
@@ -84,6 +87,7 @@ impl CallSpec {
             listed: self.listed,
             by_ticket: matches!(self.announce, Announce::Ticket(_)),
             session: self.session,
+            related: self.related,
             span: self.span,
         };
         (server, facts)

@@ -133,6 +133,9 @@ pub struct Task {
     /// Set for a call whose trace is recorded. Replicas of an earlier version drop it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Box<TaskTrace>>,
+    /// The tasks of the same caller that the request was about. Replicas of an earlier version drop them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<TaskId>,
     /// What each receiver of `[[notify]]` hears of the task. Replicas of an earlier version drop it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notices>,

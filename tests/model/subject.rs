@@ -420,6 +420,7 @@ pub(crate) fn new_task(now_ms: u64) -> state::Task {
         log: None,
         ticket: None,
         trace: None,
+        related: Vec::new(),
         notices: Vec::new(),
     }
 }

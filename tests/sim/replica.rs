@@ -163,6 +163,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         repeatable: false,
         listed: None,
         session: None,
+        related: Vec::new(),
         span: None,
     }
 }

@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
+use super::related::related;
 use crate::support::client::{Answer, Task};
 use crate::support::pair::Pair;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Rig, in_both_eras, within};
@@ -16,6 +17,7 @@ in_both_eras!(
     tasks_are_listed_shown_and_cancelled,
     a_question_is_answered_at_another_replica,
     the_command_line_answers_a_question_and_cancels,
+    tasks_that_name_each_other_are_shown_and_cancelled_together,
     events_are_told_as_they_happen,
 );
 
@@ -131,6 +133,72 @@ async fn a_question_is_answered_at_another_replica(era: Era) {
     let state = client.until(&task, "completed").await;
     assert_eq!(state["result"]["content"][0]["text"], "Ada");
     assert!(pair.b.log().contains("action=\"answer\""));
+}
+
+async fn held_about(client: &Client, named: &Task) -> Task {
+    let call = related(client.calling("held", json!({})), &json!([named.id]));
+    call.send().await.into_task()
+}
+
+async fn tasks_that_name_each_other_are_shown_and_cancelled_together(era: Era) {
+    let rig = Rig::start(era, with_operators(Config::always(), "")).await;
+    let (client, operators) = (rig.client(), operators(&rig.proxy).await);
+    let eve = client.clone().named("Bearer eve");
+    let first = client.call("held", json!({})).await.into_task();
+    let second = held_about(&client, &first).await;
+    let third = held_about(&client, &second).await;
+    let foreign = held_about(&eve, &first).await;
+    let shown = async |task: &Task| {
+        let path = format!("/tasks/{}?tree=true", task.id);
+        let shown = page(&operators, &path).await;
+        let ids = |key: &str| {
+            let others = shown[key].as_array().unwrap().iter();
+            let ids = others.map(|other| other["id"].as_str().unwrap().to_owned());
+            ids.collect::<Vec<_>>()
+        };
+        (ids("related"), ids("named_by"))
+    };
+    let (none, id) = (Vec::new(), |task: &Task| vec![task.id.clone()]);
+    assert_eq!(shown(&first).await, (none.clone(), id(&second)));
+    assert_eq!(shown(&second).await, (id(&first), id(&third)));
+    assert_eq!(shown(&foreign).await, (none.clone(), none));
+    let told_of = told(&rig.proxy, &["tasks", "show", &second.id]).await;
+    for (name, other) in [("related to", &first), ("named by", &third)] {
+        let line = format!("{} working held", &other.id[..8]);
+        assert!(
+            told_of.contains(name) && told_of.contains(&line),
+            "{told_of}"
+        );
+    }
+
+    // Without the word only the one ends; what names it is found when it has ended, too.
+    let alone = client.call("held", json!({})).await.into_task();
+    let left = held_about(&client, &alone).await;
+    let path = format!("/tasks/{}/cancel", alone.id);
+    assert_eq!(post(&operators, &path, json!({})).await.status, 200);
+    assert_eq!(client.get(&left).await["status"], "working");
+    let path = format!("{path}?tree=true");
+    let rest = post(&operators, &path, json!({})).await.json();
+    assert_eq!(
+        (ids(&rest), &rest["partial"]),
+        (vec![&*left.id], &json!(false))
+    );
+    assert_eq!(post(&operators, &path, json!({})).await.status, 409);
+
+    let said = told(&rig.proxy, &["tasks", "cancel", &first.id, "--tree"]).await;
+    for task in [&first, &second, &third] {
+        assert!(
+            said.contains(&format!("{} is cancelled", task.id)),
+            "{said}"
+        );
+        client.until(task, "cancelled").await;
+    }
+    assert_eq!(said.lines().count(), 3, "{said}");
+    assert_eq!(eve.get(&foreign).await["status"], "working");
+    rig.proxy.until_said("an operator acted", 5).await;
+    let log = rig.proxy.log();
+    assert_eq!(log.matches("an operator acted").count(), 5, "{log}");
+    assert!(!log.contains(&second.id), "a task id is a handle: {log}");
 }
 
 async fn events_are_told_as_they_happen(era: Era) {

@@ -14,7 +14,7 @@ in_both_eras!(
 
 const RELATED: &str = "io.modelcontextprotocol/relatedTaskIds";
 
-fn related(request: Request, ids: &serde_json::Value) -> Request {
+pub(super) fn related(request: Request, ids: &serde_json::Value) -> Request {
     request.edit(|message| message["params"]["_meta"][RELATED] = ids.clone())
 }
 

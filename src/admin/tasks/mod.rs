@@ -25,9 +25,11 @@ use crate::telemetry::recent;
 use crate::upstream::Forwarded;
 
 mod query;
+mod related;
 mod summary;
+mod tree;
 
-use query::TaskQuery;
+use query::{TaskQuery, wants_tree};
 use summary::{Payloads, Shown};
 
 /// The most open tasks, and the most ended ones, that one list looks at.
@@ -70,6 +72,13 @@ impl From<StoreError> for NotDone {
     fn from(error: StoreError) -> Self {
         Self::Unavailable(format!("the store does not answer: {error}"))
     }
+}
+
+/// What was done to which tasks, and what the operator hears of it.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) tasks: Vec<TaskId>,
+    pub(super) answer: Value,
 }
 
 /// The tasks of the store, as operators reach them.
@@ -119,7 +128,8 @@ impl OperatorTasks {
     }
 
     /// One task, by its id or a beginning of it that no other task has.
-    pub(super) async fn show(&self, id: &str) -> Result<Value, NotDone> {
+    pub(super) async fn show(&self, id: &str, query: &str) -> Result<Value, NotDone> {
+        let wants_tree = wants_tree(query).map_err(NotDone::Wrong)?;
         let loaded = self.find(id).await?;
         let task = &loaded.task;
         let (mut request, mut result) = (None, None);
@@ -140,17 +150,34 @@ impl OperatorTasks {
             payloads,
             usual: usual.as_ref(),
         };
-        Ok(summary::whole(task, shown))
+        let mut whole = summary::whole(task, shown);
+        // It costs a look at all open tasks.
+        if wants_tree && let Some(members) = whole.as_object_mut() {
+            members.insert("related".into(), self.related_to(task).await);
+            members.insert("named_by".into(), self.naming(task.id).await?);
+        }
+        Ok(whole)
     }
 
-    /// Cancels a task as its client could.
-    pub(super) async fn cancel(&self, id: &str) -> Result<(TaskId, Value), NotDone> {
+    /// Cancels a task as its client could, and what names it if the query says so.
+    pub(super) async fn cancel(&self, id: &str, query: &str) -> Result<Done, NotDone> {
+        if wants_tree(query).map_err(NotDone::Wrong)? {
+            return self.cancel_tree(id).await;
+        }
         let loaded = self.find(id).await?;
+        let answer = self.cancel_loaded(&loaded).await?;
+        Ok(Done {
+            tasks: vec![loaded.task.id],
+            answer,
+        })
+    }
+
+    async fn cancel_loaded(&self, loaded: &Loaded) -> Result<Value, NotDone> {
         let (id, caller) = (loaded.task.id, loaded.task.caller);
         let event = TaskEvent::Cancel { reason: None };
-        match self.runner().ledger().apply(&loaded, event).await {
+        match self.runner().ledger().apply(loaded, event).await {
             // The owner sees the change and tells the server.
-            Ok((cancelled, _)) => Ok((id, summary::line(&cancelled.task, self.now_ms()))),
+            Ok((cancelled, _)) => Ok(summary::line(&cancelled.task, self.now_ms())),
             Err(NotApplied::Rejected(_, stands)) => {
                 let state = stands.task.status().word();
                 Err(NotDone::Conflict(format!("the task has ended: {state}")))
@@ -164,7 +191,7 @@ impl OperatorTasks {
     }
 
     /// Answers open questions of a task, in place of its client. `body`: an object with an answer for each key.
-    pub(super) async fn answer(&self, id: &str, body: &Bytes) -> Result<(TaskId, Value), NotDone> {
+    pub(super) async fn answer(&self, id: &str, body: &Bytes) -> Result<Done, NotDone> {
         let answers = read_answers(body)?;
         let loaded = self.find(id).await?;
         check_answers(&loaded.task, &answers)?;
@@ -184,7 +211,10 @@ impl OperatorTasks {
         })?;
         let now = self.runner().ledger().load(id).await?;
         let now = now.ok_or(NotDone::Unknown)?;
-        Ok((id, summary::line(&now.task, self.now_ms())))
+        Ok(Done {
+            tasks: vec![id],
+            answer: summary::line(&now.task, self.now_ms()),
+        })
     }
 
     fn runner(&self) -> Arc<Runner> {

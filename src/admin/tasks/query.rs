@@ -136,6 +136,18 @@ impl TaskQuery {
     }
 }
 
+/// Whether the tasks that name the one of the URL are meant, too.
+pub(super) fn wants_tree(query: &str) -> Result<bool, String> {
+    let mut wants = false;
+    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        if key != "tree" {
+            return Err(format!("{key} is unknown here; there is tree"));
+        }
+        wants = word("tree", &value, &[("true", true), ("false", false)])?;
+    }
+    Ok(wants)
+}
+
 fn word<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
@@ -218,6 +230,14 @@ mod tests {
             let refused = TaskQuery::read(query).unwrap_err();
             assert!(refused.starts_with(said), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_tree_is_wanted_by_name() {
+        assert_eq!(wants_tree(""), Ok(false));
+        assert_eq!(wants_tree("tree=true"), Ok(true));
+        assert_eq!(wants_tree("tree=false"), Ok(false));
+        assert!(wants_tree("tree=1").is_err() && wants_tree("tre=true").is_err());
     }
 
     #[test]

@@ -65,6 +65,15 @@ pub(super) fn line(task: &Task, now_ms: u64) -> Value {
     line
 }
 
+/// One task, where another names it.
+pub(super) fn link(task: &Task) -> Value {
+    json!({
+        "id": task.id.to_string(),
+        "state": task.status().word(),
+        "tool": &*task.name,
+    })
+}
+
 fn describe(members: &mut Map<String, Value>, outcome: &Outcome) {
     let word = match outcome {
         Outcome::Completed(Payload::Inline(result)) if is_tool_error(result) => "tool_error",

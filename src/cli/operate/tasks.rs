@@ -32,7 +32,7 @@ enum What {
     /// One task, until it has ended; the exit code is 0 if it completed
     Watch { id: String },
     /// Cancel a task as its client could
-    Cancel { id: String },
+    Cancel(CancelArgs),
     /// Answer an open question of a task, in place of its client
     Answer(AnswerArgs),
 }
@@ -67,6 +67,16 @@ struct ListArgs {
 }
 
 #[derive(Debug, Args)]
+struct CancelArgs {
+    id: String,
+    #[arg(
+        long,
+        help = "Also the open tasks that name it, directly or through each other"
+    )]
+    tree: bool,
+}
+
+#[derive(Debug, Args)]
 struct AnswerArgs {
     id: String,
     #[arg(
@@ -80,6 +90,9 @@ struct AnswerArgs {
     decline: bool,
 }
 
+/// Asks for the tasks that are related to one, too.
+const TREE: &str = "?tree=true";
+
 /// The pause between two looks of `watch`.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -91,15 +104,25 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
             Ok(print(&said(args.json, &page, listed)))
         }
         What::Show { id } => {
-            let task = reach.json(Method::GET, &path_of(id, ""), None)?;
+            let task = reach.json(Method::GET, &path_of(id, TREE), None)?;
             Ok(print(&said(args.json, &task, shown)))
         }
         What::Watch { id } => watch(reach, id, args.json),
-        What::Cancel { id } => {
+        What::Cancel(CancelArgs { id, tree: false }) => {
             let task = reach.json(Method::POST, &path_of(id, "/cancel"), None)?;
-            Ok(print(&said(args.json, &task, |task| {
-                format!("{} is {}\n", text(task, "id"), text(task, "state"))
-            })))
+            Ok(print(&said(args.json, &task, is_now)))
+        }
+        What::Cancel(CancelArgs { id, tree: true }) => {
+            let path = path_of(id, &format!("/cancel{TREE}"));
+            let ended = reach.json(Method::POST, &path, None)?;
+            let printed = print(&said(args.json, &ended, |ended| {
+                members(ended, "tasks").iter().map(is_now).collect()
+            }));
+            if at(&ended, "partial") == true {
+                let why = "not all of them are cancelled, or there may be more: ask again";
+                return Err(CommandFailure::runtime(why.to_owned()));
+            }
+            Ok(printed)
         }
         What::Answer(answer) => {
             let task = reach.json(Method::GET, &path_of(&answer.id, ""), None)?;
@@ -107,11 +130,7 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
             let path = path_of(text(&task, "id"), "/answer");
             let task = reach.json(Method::POST, &path, Some(&body))?;
             Ok(print(&said(args.json, &task, |task| {
-                format!(
-                    "answered; {} is {}\n",
-                    text(task, "id"),
-                    text(task, "state")
-                )
+                format!("answered; {}", is_now(task))
             })))
         }
     }
@@ -220,7 +239,7 @@ fn said(as_json: bool, value: &Value, person: impl FnOnce(&Value) -> String) -> 
 }
 
 fn listed(page: &Value) -> String {
-    let tasks = at(page, "tasks").as_array().map_or(&[][..], Vec::as_slice);
+    let tasks = members(page, "tasks");
     let head = ["id", "state", "tool", "age", "replica", "caller", "remarks"].map(str::to_owned);
     let mut rows = vec![head];
     rows.extend(tasks.iter().map(|task| {
@@ -336,6 +355,13 @@ fn shown(task: &Value) -> String {
         };
         rows.push([name.to_owned(), value]);
     }
+    for (name, key) in [("related to", "related"), ("named by", "named_by")] {
+        for other in members(task, key) {
+            let id: String = text(other, "id").chars().take(8).collect();
+            let (state, tool) = (text(other, "state"), printable(text(other, "tool")));
+            rows.push([name.to_owned(), format!("{id} {state} {tool}")]);
+        }
+    }
     let mut out = table(&rows);
     let events = at(task, "timeline").as_array().into_iter().flatten();
     let events: Vec<_> = events
@@ -356,10 +382,16 @@ fn shown(task: &Value) -> String {
     out
 }
 
+fn is_now(task: &Value) -> String {
+    format!("{} is {}\n", text(task, "id"), text(task, "state"))
+}
+
 fn questions(task: &Value) -> &[Value] {
-    at(task, "open_questions")
-        .as_array()
-        .map_or(&[][..], Vec::as_slice)
+    members(task, "open_questions")
+}
+
+fn members<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    at(value, key).as_array().map_or(&[][..], Vec::as_slice)
 }
 
 fn question_text(question: &Value) -> String {

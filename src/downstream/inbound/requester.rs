@@ -13,7 +13,7 @@ use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::Era;
 use crate::task::clients::ClientTerms;
-use crate::task::id::Caller;
+use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rules;
 use crate::telemetry::traces::RequestSpan;
 use crate::upstream::Credentials;
@@ -56,6 +56,8 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) connection_polls: Option<ConnectionPolls>,
     /// What the `Idempotency-Key` header says.
     pub(in crate::downstream) idempotency_key: KeyHeader,
+    /// The caller's tasks that the request says it is about. Known where the request may begin a call.
+    pub(in crate::downstream) related: Vec<TaskId>,
     /// The span of the request, where its trace is recorded.
     pub(in crate::downstream) span: Option<Arc<RequestSpan>>,
 }
@@ -125,6 +127,7 @@ impl Requester {
             is_web_page: parts.version < Version::HTTP_2 && headers.contains_key(ORIGIN),
             connection_polls: parts.extensions.get().cloned(),
             idempotency_key: key_header(headers),
+            related: Vec::new(),
             span: parts.extensions.get::<Arc<RequestSpan>>().cloned(),
         }
     }
@@ -133,6 +136,14 @@ impl Requester {
     pub(in crate::downstream) fn known_as(&self, client: ClientTerms) -> Self {
         Self {
             client,
+            ..self.clone()
+        }
+    }
+
+    /// The requester of the same request, whose related tasks are known by now.
+    pub(in crate::downstream) fn about(&self, related: Vec<TaskId>) -> Self {
+        Self {
+            related,
             ..self.clone()
         }
     }

@@ -59,10 +59,11 @@ pub(super) async fn post(
     {
         return refusal;
     }
-    if let Some(edited) = proxy.hide_our_ids(body, &message).await {
+    if let Some(edited) = proxy.hide_our_ids(by, body, &message).await {
         forget_length(&mut parts.headers);
-        let message = Inbound::read(&edited).legacy();
-        return Box::pin(on_session(proxy, by, parts, &edited, &message)).await;
+        let (by, body) = (by.about(edited.related), edited.body);
+        let message = Inbound::read(&body).legacy();
+        return Box::pin(on_session(proxy, &by, parts, &body, &message)).await;
     }
     on_session(proxy, by, parts, body, &message).await
 }

@@ -316,6 +316,7 @@ fn new_task(log: &EventLog, tool: &str, terms: LogTerms) -> Task {
         log: Some(Box::new(terms)),
         ticket: None,
         trace: None,
+        related: Vec::new(),
         notices: Vec::new(),
     }
 }

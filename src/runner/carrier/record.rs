@@ -154,6 +154,7 @@ impl Carrier {
                 .span
                 .as_ref()
                 .and_then(|span| span.of_record(began_ms)),
+            related: facts.related.clone(),
             notices: self.runner.settings.notify.notices_of(&name),
             name,
         };

@@ -60,6 +60,7 @@ pub(crate) fn task(leg: Leg, announced: bool) -> Task {
         log: None,
         ticket: None,
         trace: None,
+        related: Vec::new(),
         notices: Vec::new(),
     }
 }

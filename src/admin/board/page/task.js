@@ -33,7 +33,7 @@ export async function showTask(id) {
   if (isNew) shown = start(id);
   const mine = shown;
   try {
-    const task = await getJson(`tasks/${encodeURIComponent(id)}`);
+    const task = await getJson(`tasks/${encodeURIComponent(id)}?tree=true`);
     if (shown === mine) update(mine, task);
   } catch (error) {
     if (error instanceof Refused && error.status === 401) throw error;
@@ -52,13 +52,14 @@ function start(id) {
     title: el("h2", { tabindex: "-1" }, `Task ${short(id)}`),
     facts: el("div"),
     questions: el("div", { hidden: true }, asked),
+    related: el("div"),
     timeline: el("div"),
     payloads: el("div"),
     actions: el("p", { class: "buttons" }),
     commands: el("div"),
   };
   const close = el("a", { class: "close", href: hrefOf({ task: "" }), "aria-label": "Close the task" }, "Close");
-  byId("task").replaceChildren(close, parts.title, parts.facts, parts.questions, parts.actions, parts.timeline, parts.payloads, parts.commands);
+  byId("task").replaceChildren(close, parts.title, parts.facts, parts.questions, parts.actions, parts.related, parts.timeline, parts.payloads, parts.commands);
   byId("task").hidden = false;
   document.body.classList.add("with-task");
   return parts;
@@ -73,9 +74,10 @@ function update(parts, task) {
   parts.facts.replaceChildren(facts(task, isEnded));
   showQuestions(parts, task);
   // What did not change stays, so that a reader keeps the focus and the selection.
-  const seen = JSON.stringify([task.state, task.timeline, task.messages, task.arguments, task.result, task.open_questions]);
+  const seen = JSON.stringify([task.state, task.timeline, task.messages, task.arguments, task.result, task.open_questions, task.related, task.named_by]);
   if (parts.seen === seen) return;
   parts.seen = seen;
+  parts.related.replaceChildren(...others("Related to", task.related), ...others("Tasks that name this one", task.named_by));
   parts.timeline.replaceChildren(el("h3", {}, "Timeline"), timeline(task.timeline.map(({ at, what }) => [at, what])), ...messages(task));
   parts.payloads.replaceChildren(...payloads(task));
   parts.actions.replaceChildren(...(isEnded ? [] : [el("button", { type: "button", class: "danger", onclick: () => cancel(task.id) }, "Cancel the task")]));
@@ -167,6 +169,13 @@ async function act(path, body) {
 
 const timeline = (events) => el("ol", { class: "timeline" }, events.map(([at, what]) => el("li", {}, el("time", { datetime: at }, clock(at)), ` ${what}`)));
 
+/** Other tasks, with a link to each. */
+function others(title, tasks) {
+  if (!tasks?.length) return [];
+  const line = ({ id, state, tool }) => el("li", {}, el("a", { href: hrefOf({ task: id }) }, short(id)), ` ${tool}, ${state}`);
+  return [el("h3", {}, title), el("ul", {}, tasks.map(line))];
+}
+
 /** What the server said last, where operators may see it. */
 function messages(task) {
   if (!task.messages?.length) return [];
@@ -184,6 +193,7 @@ function commands(task, isEnded) {
   const header = token.get() ? '--header "Authorization: Bearer $RAINCHECK_ADMIN__TOKEN" ' : "";
   const all = [`raincheck tasks show ${task.id} ${at}`];
   if (task.state === "input_required") all.push(`raincheck tasks answer ${task.id} --decline ${at}`);
+  if (task.named_by?.length) all.push(`raincheck tasks cancel ${task.id} --tree ${at}`);
   if (!isEnded) all.push(`raincheck tasks watch ${task.id} ${at}`, `raincheck tasks cancel ${task.id} ${at}`);
   all.push(`curl ${header}${location.origin}/tasks/${task.id}`);
   return all;

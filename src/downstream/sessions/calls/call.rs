@@ -229,6 +229,7 @@ fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option
         repeatable: spec.repeatable,
         listed: by.list,
         session: by.session.map(|session| *session.as_bytes()),
+        related: by.related.clone(),
         span: by.span.clone(),
     }
 }

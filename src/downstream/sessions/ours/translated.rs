@@ -203,6 +203,7 @@ impl TranslatedRequest {
             repeatable: self.repeatable,
             listed: self.by.list,
             session: None,
+            related: self.by.related.clone(),
             span: self.by.span.clone(),
         }
     }

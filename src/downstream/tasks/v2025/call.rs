@@ -111,6 +111,7 @@ pub(in crate::downstream) async fn make_task(
         repeatable: spec.repeatable,
         listed: by.list,
         session: None,
+        related: by.related.clone(),
         span: by.span.clone(),
     };
     let (made, guard) = match make(proxy, by.session, (spec.claim, call), &request.params).await {

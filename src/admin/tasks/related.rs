@@ -1,0 +1,76 @@
+//! Tasks that name each other: what one task shows of the others, and their end together.
+
+use serde_json::{Value, json};
+
+use super::tree::{TREE_MAX, TooMany, below, naming};
+use super::{Done, NotDone, OperatorTasks, summary};
+use crate::task::id::TaskId;
+use crate::task::state::Task;
+
+/// The most tasks that one task shows as naming it.
+const SHOWN_MAX: usize = 100;
+
+impl OperatorTasks {
+    /// The tasks that this one names. One that is gone or cannot be read is left out.
+    pub(super) async fn related_to(&self, task: &Task) -> Value {
+        let mut named = Vec::new();
+        for id in &task.related {
+            let found = self.runner().ledger().load(*id).await;
+            named.extend(
+                found
+                    .ok()
+                    .flatten()
+                    .map(|loaded| summary::link(&loaded.task)),
+            );
+        }
+        named.into()
+    }
+
+    /// The open tasks that name this one.
+    pub(super) async fn naming(&self, id: TaskId) -> Result<Value, NotDone> {
+        let (open, _) = self.read_all(false).await?;
+        let naming = naming(id, &open).take(SHOWN_MAX);
+        Ok(naming.map(summary::link).collect())
+    }
+
+    /// Cancels a task, and the open tasks that name it, directly or through each other. A task ends after those
+    /// that were found through it: if the store goes away meanwhile, the next request finds the rest.
+    pub(super) async fn cancel_tree(&self, id: &str) -> Result<Done, NotDone> {
+        let root = self.find(id).await?.task.id;
+        let (open, mut is_partial) = self.read_all(false).await?;
+        let mut tree = below(root, &open).map_err(|TooMany| {
+            NotDone::Conflict(format!(
+                "more than {TREE_MAX} open tasks name it; nothing was cancelled: cancel some of those first"
+            ))
+        })?;
+        tree.insert(0, root);
+        let (mut cancelled, mut lines) = (Vec::new(), Vec::new());
+        for id in tree.into_iter().rev() {
+            let loaded = self.runner().ledger().load(id).await;
+            let ended = match loaded {
+                Ok(Some(loaded)) => self.cancel_loaded(&loaded).await,
+                Ok(None) => Err(NotDone::Unknown),
+                Err(error) => Err(error.into()),
+            };
+            match ended {
+                Ok(line) => {
+                    cancelled.push(id);
+                    lines.push(line);
+                }
+                // It ended by itself.
+                Err(NotDone::Conflict(_) | NotDone::Unknown)
+                    if id != root || !cancelled.is_empty() => {}
+                Err(why) if cancelled.is_empty() => return Err(why),
+                Err(_) => {
+                    is_partial = true;
+                    break;
+                }
+            }
+        }
+        let answer = json!({ "tasks": lines, "partial": is_partial });
+        Ok(Done {
+            tasks: cancelled,
+            answer,
+        })
+    }
+}

@@ -66,6 +66,7 @@ mod dialect;
 mod discover;
 mod drain;
 mod excerpts;
+mod excerpts_kept;
 mod facade;
 mod facade_bounds;
 mod facade_ends;

@@ -114,6 +114,7 @@ mod related;
 mod reload;
 mod replicas;
 mod restart;
+mod result_sizes;
 mod results;
 mod sealed;
 mod slow_start;

@@ -133,6 +133,23 @@ fn large_results(config: &Config, terms: ClientTerms) -> Vec<Gets> {
             why: choice.why,
         }));
     }
+    let rules = std::iter::once((None, defaults)).chain(
+        config
+            .rules
+            .entries()
+            .enumerate()
+            .map(|(place, rule)| (Some(place), rule)),
+    );
+    gets.extend(rules.filter_map(|(place, rule)| {
+        let is_said =
+            place.is_none() || rule.max_result_size_chars != defaults.max_result_size_chars;
+        Some(Gets {
+            rule: name(place),
+            setting: "max_result_size_chars",
+            value: rule.max_result_size_chars.filter(|_| is_said)?.to_string(),
+            why: "the settings say so; Claude Code keeps to it",
+        })
+    }));
     gets
 }
 

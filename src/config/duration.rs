@@ -54,6 +54,16 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     sum(text, &SIZES).ok_or_else(refused)
 }
 
+/// A size as it is written in the file.
+pub fn size_text(bytes: u64) -> String {
+    for (unit, factor) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= factor && bytes.is_multiple_of(factor) {
+            return format!("{}{unit}", bytes / factor);
+        }
+    }
+    bytes.to_string()
+}
+
 /// Adds up `<number><unit>`, repeated. `0` needs no unit. `None` for any other text.
 fn sum(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let mut rest = text.trim();
@@ -128,6 +138,9 @@ mod tests {
     fn sizes_people_write() {
         assert_eq!(size("8MiB"), Ok(8 << 20));
         assert_eq!(size("512KiB"), Ok(512 << 10));
+        for text in ["2GiB", "8MiB", "512KiB", "1536KiB", "1000", "0"] {
+            assert_eq!(size_text(size(text).unwrap()), text);
+        }
         assert_eq!(size("1GiB"), Ok(1 << 30));
         assert_eq!(size("100B"), Ok(100));
         assert_eq!(size("4096"), Ok(4096));

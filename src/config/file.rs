@@ -189,6 +189,8 @@ pub(super) struct Terms {
     #[serde(deserialize_with = "optional")]
     pub(super) result_inline: Option<ResultInline>,
     #[serde(deserialize_with = "optional")]
+    pub(super) max_result_size_chars: Option<usize>,
+    #[serde(deserialize_with = "optional")]
     pub(super) on_owner_lost: Option<OnOwnerLost>,
     #[serde(deserialize_with = "optional")]
     pub(super) concurrency: Option<usize>,
@@ -246,6 +248,8 @@ pub(super) struct ToolRule {
     #[serde(deserialize_with = "optional")]
     result_inline: Option<ResultInline>,
     #[serde(deserialize_with = "optional")]
+    max_result_size_chars: Option<usize>,
+    #[serde(deserialize_with = "optional")]
     on_owner_lost: Option<OnOwnerLost>,
     #[serde(deserialize_with = "optional")]
     concurrency: Option<usize>,
@@ -291,6 +295,7 @@ impl ToolRule {
             on_input_timeout,
             result_bytes_max,
             result_inline,
+            max_result_size_chars,
             on_owner_lost,
             concurrency,
             queue,
@@ -316,6 +321,7 @@ impl ToolRule {
             on_input_timeout,
             result_bytes_max,
             result_inline,
+            max_result_size_chars,
             on_owner_lost,
             concurrency,
             queue,

@@ -48,7 +48,7 @@ pub mod warnings;
 mod wrapped;
 
 pub use changes::Change;
-pub use duration::duration_text;
+pub use duration::{duration_text, size_text};
 pub use limits::half;
 pub use problem::ConfigError;
 pub use ratio::Ratio;

@@ -97,6 +97,10 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             .result_bytes_max
             .map_or(base.result_bytes_max, |s| s.0),
         result_inline: terms.result_inline.unwrap_or(base.result_inline),
+        max_result_size_chars: (terms.max_result_size_chars)
+            .map_or(base.max_result_size_chars, |chars| {
+                u32::try_from(chars).ok()
+            }),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
         heartbeat: terms.heartbeat.map_or(base.heartbeat, OrAuto::said),
         ..base.clone()
@@ -130,7 +134,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         );
     }
     check_input(&rule, terms, key)?;
-    check_sizes(&rule, key)?;
+    check_sizes(&rule, terms, key)?;
     if rule.require_tasks && rule.mode == Mode::Never {
         return refused(
             "require_tasks",
@@ -142,7 +146,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
 }
 
 /// Checks what is said of the size of results.
-fn check_sizes(rule: &Rule, key: &str) -> Result<(), Problem> {
+fn check_sizes(rule: &Rule, terms: &file::Terms, key: &str) -> Result<(), Problem> {
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
     if rule.result_bytes_max == 0 {
         return refused(
@@ -154,6 +158,13 @@ fn check_sizes(rule: &Rule, key: &str) -> Result<(), Problem> {
         return refused(
             "result_inline",
             r#"an excerpt itself has up to 4KiB; the smallest size is "4KiB""#,
+        );
+    }
+    let is_possible = |chars| (1..=RESULT_SIZE_MAX).contains(&chars);
+    if !terms.max_result_size_chars.is_none_or(is_possible) {
+        return refused(
+            "max_result_size_chars",
+            "must be from 1 to 500000: Claude Code takes no more",
         );
     }
     Ok(())
@@ -262,6 +273,9 @@ fn millis(duration: Duration) -> u64 {
 }
 
 const RESULT_INLINE_MIN: u64 = 4 << 10;
+
+/// Claude Code takes no more, whatever a tool says.
+const RESULT_SIZE_MAX: usize = 500_000;
 
 const POLL_INTERVAL_MIN_MS: u64 = 10;
 

@@ -103,7 +103,17 @@ pub(super) async fn list(
     match how {
         Listed::WithOurs => companion::list(proxy, asked).await,
         Listed::MaybeEmpty => maybe_empty(proxy, asked).await,
+        Listed::WithSizes => with_sizes(proxy, asked).await,
     }
+}
+
+/// The list is edited where it is read.
+async fn with_sizes(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
+    let (answer, client) = match companion::listed(proxy, asked).await {
+        Ok(listed) => listed,
+        Err(refused) => return refused,
+    };
+    Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
 }
 
 async fn maybe_empty(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {

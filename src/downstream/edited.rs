@@ -1,5 +1,5 @@
 //! Passing a request on and editing its answer: `initialize` says that there are tasks, and `tools/list` says which
-//! tools run as tasks and has our tools in it.
+//! tools run as tasks and how large their results may be, and has our tools in it.
 
 use std::sync::Arc;
 
@@ -37,6 +37,8 @@ pub(super) struct AnswerEdit {
     is_initialize: bool,
     /// What the answer says of tasks.
     tasks: Option<Advertised>,
+    /// The answer is a list of tools, which may say how large their results may be.
+    is_list: bool,
     /// Our tools are in the list.
     companion: Option<ToolsPage>,
 }
@@ -68,10 +70,11 @@ impl AnswerEdit {
         says_tasks: bool,
         ours: Option<&str>,
     ) -> Option<Self> {
-        if !says_tasks && ours.is_none() {
+        if !says_tasks && ours.is_none() && !by.rules.sets_result_sizes() {
             return None;
         }
         Some(Self {
+            is_list: true,
             tasks: says_tasks.then(|| Advertised::in_tools(proxy, by)),
             companion: ours.map(|capabilities| ToolsPage {
                 capabilities: capabilities.into(),
@@ -88,6 +91,7 @@ impl AnswerEdit {
             id: request.id.to_owned(),
             is_initialize: false,
             tasks: None,
+            is_list: false,
             companion: None,
         }
     }
@@ -99,6 +103,9 @@ impl AnswerEdit {
         };
         let edited = self.tasks.as_ref().and_then(|tasks| tasks.edit(&result));
         let mut result = edited.and_then(|text| raw(text).ok()).unwrap_or(result);
+        if self.is_list {
+            result = companion::with_sizes(&self.by.rules, result);
+        }
         if let Some(page) = &self.companion {
             let ToolsPage {
                 capabilities,

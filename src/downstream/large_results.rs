@@ -15,6 +15,9 @@ use crate::mcp::version::Era;
 use crate::task::large_results::ResultUri;
 use crate::task::ranges::as_resource;
 
+/// A larger result is parsed on a thread of its own: a smaller one takes a fraction of a millisecond.
+const BLOCKING_BYTES: usize = 256 << 10;
+
 /// The answer to `resources/read` of a result.
 pub(super) async fn read(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'_>) -> Rpc {
     let id = request.id.get();
@@ -30,10 +33,20 @@ pub(super) async fn read(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'
         Err(TaskError::Unreadable) => return Rpc::unreadable_task(id),
         Err(TaskError::Busy) => return Rpc::busy(id),
     };
-    let read = whole
-        .result()
-        .and_then(|result| as_resource(&uri, &named, result, by.era));
+    let read = range_of(whole, uri.clone().into_owned(), named, by.era).await;
     read.map_or_else(unknown, |read| Rpc::result(id, &read))
+}
+
+/// Reads a part of a result. A range needs the whole result parsed, which would keep other requests waiting if the result
+/// is large.
+async fn range_of(whole: WholeTask, uri: String, named: ResultUri, era: Era) -> Option<String> {
+    let is_large = whole.result()?.len() > BLOCKING_BYTES;
+    let read = move || as_resource(&uri, &named, whole.result()?, era);
+    if is_large {
+        tokio::task::spawn_blocking(read).await.ok().flatten()
+    } else {
+        read()
+    }
 }
 
 /// A call whose client waited may have a record that no client heard of: its result has a name all the same.

@@ -17,6 +17,7 @@ pub mod scan;
 pub mod slice;
 pub mod sse;
 pub mod tasks_2025;
+pub mod tool_list;
 pub mod tools;
 pub mod trace_context;
 pub mod version;

@@ -124,6 +124,8 @@ pub struct Rule {
     pub result_bytes_max: u64,
     /// Which results go to clients as an excerpt.
     pub result_inline: ResultInline,
+    /// What `tools/list` says of the size of the tool's results, in characters. `None`: what the server says.
+    pub max_result_size_chars: Option<u32>,
     pub on_owner_lost: OnOwnerLost,
     /// How many calls run at once; `None`: no limit.
     pub concurrency: Option<Concurrency>,
@@ -169,6 +171,7 @@ impl Default for Rule {
             input_reminder_ms: None,
             result_bytes_max: 32 << 20,
             result_inline: ResultInline::Auto,
+            max_result_size_chars: None,
             on_owner_lost: OnOwnerLost::Resume,
             concurrency: None,
             heartbeat: None,
@@ -257,6 +260,12 @@ impl Rules {
     pub fn result_bytes_max(&self) -> u64 {
         let tools = self.tools.iter().map(|(_, rule)| rule.result_bytes_max);
         tools.fold(self.defaults.result_bytes_max, u64::max)
+    }
+
+    /// Whether any rule says in `tools/list` how large results may be. Otherwise the list stays as it is.
+    pub fn sets_result_sizes(&self) -> bool {
+        let mut rules = std::iter::once(&self.defaults).chain(self.entries());
+        rules.any(|rule| rule.max_result_size_chars.is_some())
     }
 
     /// Whether identical calls may be joined, for any tool.

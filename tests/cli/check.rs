@@ -207,6 +207,7 @@ fn what_a_client_would_get_is_said_with_the_reason() {
         "[tasks] heartbeat on its patience starts anew with progress",
         "[tasks] fallback_after 45s three quarters of its patience",
         "client of 2025-11-25 companion_tools off progress keeps it waiting",
+        "[tasks] result_inline whole \"auto\" shortens only what task_result gives",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
@@ -215,6 +216,51 @@ fn what_a_client_would_get_is_said_with_the_reason() {
     assert!(said["known"].is_null(), "{said}");
     assert_eq!(said["gets"][0]["setting"], "heartbeat");
     assert_eq!(said["gets"][0]["value"], "on");
+}
+
+/// A rule has a line where it says something else than the defaults, and each kind of client a reason of its own.
+#[test]
+fn what_a_client_gets_of_a_large_result_is_said_for_each_rule() {
+    let config = std::env::temp_dir().join(format!("rc-large-{}.toml", std::process::id()));
+    let text = "[tasks]\nresult_inline = 'auto'\n[[tools]]\nname = 'export'\nresult_inline = 'off'\n\
+                [[tools]]\nname = 'other'\nmode = 'never'\n[[tools]]\nname = 'logs'\nresult_inline = '128KiB'\nmax_result_size_chars = 9\n";
+    std::fs::write(&config, text).unwrap();
+    let gets = |client: &str| {
+        let file = config.to_str().unwrap();
+        let arguments = ["check", "--client", client, "--json", "--store", "memory:"];
+        let more = ["--config", file, "--upstream", "http://127.0.0.1:1/mcp"];
+        let output = raincheck(&[&arguments[..], &more].concat());
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let gets = said["gets"].as_array().unwrap().iter();
+        let settings = ["result_inline", "max_result_size_chars"];
+        let of_results = gets.filter(|line| settings.iter().any(|it| line["setting"] == *it));
+        let words = of_results.map(|line| {
+            ["for", "value", "why"]
+                .map(|key| line[key].as_str().unwrap())
+                .join(" | ")
+        });
+        words.collect::<Vec<_>>()
+    };
+    let by_reading = [
+        "[tasks] | whole | \"auto\" shortens only what task_result gives",
+        "[[tools]] #1 | whole | the settings say so",
+        "[[tools]] #3 | excerpt above 128KiB | the settings say so; the rest is read by resources/read",
+        "[[tools]] #3 | 9 | the settings say so; Claude Code keeps to it",
+    ];
+    assert_eq!(gets("claude-code@2.1.330"), by_reading);
+    let by_ticket = [
+        "[tasks] | excerpt above 64KiB | its model reads the rest with task_result; what comes before a ticket goes whole",
+        "[[tools]] #1 | whole | the settings say so",
+        "[[tools]] #3 | excerpt above 128KiB | the settings say so; the rest is read with task_result",
+        "[[tools]] #3 | 9 | the settings say so; Claude Code keeps to it",
+    ];
+    assert_eq!(gets("claude-ai@0.1.0"), by_ticket);
+    // In 2026-07-28 this client has companion tools.
+    let by_revision = gets("mcpc@0.6.0");
+    assert!(by_revision[0].starts_with("[tasks], client of 2026-07-28 | excerpt above 64KiB | "));
+    assert!(by_revision[1].starts_with("[tasks], client of 2025-11-25 | whole | "));
+    assert_eq!(by_revision.len(), 6);
+    std::fs::remove_file(&config).unwrap();
 }
 
 #[test]

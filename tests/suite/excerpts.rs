@@ -1,5 +1,7 @@
 //! Large results as excerpts, with a way to every byte that an excerpt leaves out.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use crate::redis_server::RedisServer;
@@ -26,28 +28,37 @@ const BYTES: usize = 5 << 20;
 /// Above this, an excerpt would not help.
 const CONTEXT_MAX: usize = 4096;
 
-fn terms(config: Config) -> Config {
+pub(crate) fn terms(config: Config) -> Config {
     config.terms("result_inline = \"64KiB\"\ncompanion_tools = false")
 }
 
 /// A client of any kind, as it reads resources.
 #[derive(Debug, Clone)]
-enum Reader {
+pub(crate) enum Reader {
     Modern(Client),
     OnSession(Session),
 }
 
 impl Reader {
-    /// The same client, after raincheck was started again.
-    fn at(&self, rig: &Rig) -> Self {
-        let again = |client: &Client| client.clone().at(rig.proxy.address());
+    /// The same client at another raincheck, or after a start.
+    pub(crate) fn at(&self, address: SocketAddr) -> Self {
+        let again = |client: &Client| client.clone().at(address);
         match self {
             Self::Modern(client) => Self::Modern(again(client)),
             Self::OnSession(session) => Self::OnSession(session.at(again(&session.client))),
         }
     }
 
-    async fn read(&self, uri: &str) -> Value {
+    /// The result of a call.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let answer = match self {
+            Self::Modern(client) => client.call(tool, arguments).await,
+            Self::OnSession(session) => session.calling("call", tool, arguments).send().await,
+        };
+        answer.into_result()
+    }
+
+    pub(crate) async fn read(&self, uri: &str) -> Value {
         let params = json!({"uri": uri});
         let request = match self {
             Self::Modern(client) => client
@@ -59,7 +70,7 @@ impl Reader {
     }
 
     /// Everything, in ranges.
-    async fn all(&self, uri: &str) -> String {
+    pub(crate) async fn all(&self, uri: &str) -> String {
         let (mut whole, mut next) = (String::new(), format!("{uri}?limit=1000000"));
         loop {
             let read = self.read(&next).await;
@@ -82,7 +93,7 @@ impl Reader {
 
 /// The name of the whole result, from an excerpt that a model can bear.
 #[track_caller]
-fn uri(excerpt: &Value) -> String {
+pub(crate) fn uri(excerpt: &Value) -> String {
     assert!(excerpt.to_string().len() < CONTEXT_MAX, "{excerpt}");
     let text = excerpt["content"][0]["text"].as_str().unwrap();
     let whole = long_text(BYTES);
@@ -147,7 +158,7 @@ async fn all_is_there(rig: &mut Rig, found: Vec<(Reader, Value)>) {
     rig.proxy.restart().await;
     for (reader, excerpt) in &found {
         assert!(
-            reader.at(rig).all(&uri(excerpt)).await == whole,
+            reader.at(rig.proxy.address()).all(&uri(excerpt)).await == whole,
             "{reader:?}"
         );
     }
@@ -181,11 +192,7 @@ async fn legacy_clients_can_have_every_byte_over_redis(era: Era) {
 
 /// A model that has companion tools, in either era.
 async fn ask(reader: &Reader, arguments: Value) -> Value {
-    let answer = match reader {
-        Reader::Modern(client) => client.call("task_result", arguments).await,
-        Reader::OnSession(session) => session.calling(5, "task_result", arguments).send().await,
-    };
-    answer.into_result()
+    reader.call("task_result", arguments).await
 }
 
 fn text(result: &Value, at: usize) -> &str {
@@ -205,11 +212,7 @@ async fn a_ticket_leads_to_every_byte(era: Era, config: Config) {
     let mut tickets = Vec::new();
     for reader in &readers {
         let arguments = json!({"bytes": BYTES, "ms": 1500});
-        let issued = match reader {
-            Reader::Modern(client) => client.call("long", arguments).await,
-            Reader::OnSession(session) => session.calling(1, "long", arguments).send().await,
-        };
-        let issued = issued.into_result();
+        let issued = reader.call("long", arguments).await;
         let ticket = issued["structuredContent"]["ticket"].as_str().unwrap();
         let excerpt = ask(reader, json!({"ticket": ticket})).await;
         assert!(excerpt.to_string().len() < CONTEXT_MAX, "{excerpt}");
@@ -223,7 +226,7 @@ async fn a_ticket_leads_to_every_byte(era: Era, config: Config) {
     rig.proxy.kill();
     rig.proxy.restart().await;
     for (reader, ticket) in readers.iter().zip(tickets) {
-        let reader = reader.at(&rig);
+        let reader = reader.at(rig.proxy.address());
         let mut read = String::new();
         while read.len() < BYTES {
             let wanted = json!({"ticket": ticket, "offset": read.len(), "limit": 1_000_000});

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use super::large_results;
 use crate::cli::failure::CommandFailure;
 use crate::cli::table::{printable, table};
 use crate::config::warnings::name;
 use crate::config::{CompanionUse, Config, duration_text};
-use crate::mcp::version::Era;
+use crate::mcp::version::{Era, LEGACY_NEWEST, MODERN};
 use crate::task::clients::{Choice, ClientTerms, KnownClient, KnownTasks, OnProgress, Patience};
 
 /// Says what a client gets. The server is not asked: nothing of it depends on the server.
@@ -82,7 +83,7 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
             });
         }
     }
-    for (era, revision) in [(Era::Modern, "2026-07-28"), (Era::Legacy, "2025-11-25")] {
+    for (era, revision) in [(Era::Modern, MODERN), (Era::Legacy, LEGACY_NEWEST)] {
         let choice = companion_tools(config, terms, era);
         gets.push(Gets {
             rule: format!("client of {revision}"),
@@ -91,6 +92,7 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
             why: choice.why,
         });
     }
+    gets.extend(large_results(config, terms));
     let told = terms.tasks_of_2025();
     gets.push(Gets {
         rule: "client of 2025-11-25".to_owned(),
@@ -103,6 +105,52 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
         client,
         gets,
     }
+}
+
+/// What the client gets of large results, under each rule that says something else than the defaults. Companion tools
+/// depend on the revision that the client speaks, so there may be two lines.
+fn large_results(config: &Config, terms: ClientTerms) -> Vec<Gets> {
+    let mut gets = Vec::new();
+    let defaults = config.rules.defaults();
+    let entries = config.rules.entries().enumerate();
+    let others = entries.filter(|(_, rule)| rule.result_inline != defaults.result_inline);
+    let rules = others.map(|(place, rule)| (Some(place), rule));
+    for (place, rule) in std::iter::once((None, defaults)).chain(rules) {
+        let [modern, legacy] = [Era::Modern, Era::Legacy].map(|era| {
+            let has_ours = companion_tools(config, terms, era).is;
+            large_results::gets(rule.result_inline, has_ours)
+        });
+        let lines = if modern == legacy {
+            vec![(name(place), modern)]
+        } else {
+            let of = |revision| format!("{}, client of {revision}", name(place));
+            vec![(of(MODERN), modern), (of(LEGACY_NEWEST), legacy)]
+        };
+        gets.extend(lines.into_iter().map(|(rule, choice)| Gets {
+            rule,
+            setting: "result_inline",
+            value: choice.is,
+            why: choice.why,
+        }));
+    }
+    let rules = std::iter::once((None, defaults)).chain(
+        config
+            .rules
+            .entries()
+            .enumerate()
+            .map(|(place, rule)| (Some(place), rule)),
+    );
+    gets.extend(rules.filter_map(|(place, rule)| {
+        let is_said =
+            place.is_none() || rule.max_result_size_chars != defaults.max_result_size_chars;
+        Some(Gets {
+            rule: name(place),
+            setting: "max_result_size_chars",
+            value: rule.max_result_size_chars.filter(|_| is_said)?.to_string(),
+            why: "the settings say so; Claude Code keeps to it",
+        })
+    }));
+    gets
 }
 
 fn companion_tools(config: &Config, terms: ClientTerms, era: Era) -> Choice<bool> {

@@ -199,7 +199,7 @@ fn capabilities(found: &Inspection) -> String {
     }
 }
 
-fn as_json(good: bool, rows: &[[String; 3]], tools: &[[String; 7]]) -> Value {
+fn as_json(good: bool, rows: &[[String; 3]], tools: &[[String; 8]]) -> Value {
     let findings: Vec<Value> = rows
         .iter()
         .map(|[verdict, subject, text]| json!({"verdict": verdict, "subject": subject, "text": text}))
@@ -320,7 +320,7 @@ fn era(found: &Inspection) -> String {
 }
 
 /// What is said of each tool.
-const TOOL_COLUMNS: [&str; 7] = [
+const TOOL_COLUMNS: [&str; 8] = [
     "tool",
     "rule",
     "mode",
@@ -328,9 +328,10 @@ const TOOL_COLUMNS: [&str; 7] = [
     "retention",
     "input",
     "concurrency",
+    "result_inline",
 ];
 
-fn tools_text(rows: &[[String; 7]]) -> String {
+fn tools_text(rows: &[[String; 8]]) -> String {
     if rows.is_empty() {
         return "  The server offers no tools to a client without credentials.\n".to_owned();
     }
@@ -342,7 +343,7 @@ fn tools_text(rows: &[[String; 7]]) -> String {
 }
 
 /// Each tool with the rule that applies to it.
-fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
+fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 8]> {
     let mut rows = Vec::new();
     for tool in names {
         let (rule, place) = rules.for_tool(tool);
@@ -365,6 +366,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
                 Some(Concurrency::Together(limit)) => limited(limit, "with the rule's others"),
                 None => "any".to_owned(),
             },
+            large_results::setting(rule.result_inline),
         ]);
     }
     rows
@@ -372,6 +374,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 7]> {
 
 mod client;
 mod credentials;
+mod large_results;
 mod learned;
 mod sealing;
 #[cfg(test)]

@@ -57,9 +57,9 @@ fn all_is_well() {
   ok  era           legacy (2025-11-25 or before): translated for modern clients
   ok  capabilities  tools, logging
 
-  tool       rule     mode           max_duration  retention  input    concurrency
-  build      [tasks]  auto after 2s  1h            1h         in_task  any
-  greet\u{fffd}[2J  [tasks]  auto after 2s  1h            1h         in_task  any
+  tool       rule     mode           max_duration  retention  input    concurrency  result_inline
+  build      [tasks]  auto after 2s  1h            1h         in_task  any          auto
+  greet\u{fffd}[2J  [tasks]  auto after 2s  1h            1h         in_task  any          auto
 "
     );
 }
@@ -203,7 +203,7 @@ fn long_windows_are_said_and_limits_shown() {
         "upstream = { url = 'http://127.0.0.1:8000/mcp', concurrency = 16 }\n\
              tasks = { grace_window = '5500ms', concurrency = 4 }\n\
              [[tools]]\nname = 'inherits'\n\
-             [[tools]]\nname = 'build'\ngrace_window = '1m'\nconcurrency = 1\nqueue = 10\n\
+             [[tools]]\nname = 'build'\nresult_inline = '64KiB'\ngrace_window = '1m'\nconcurrency = 1\nqueue = 10\n\
              [[tools]]\nname = 'always'\nmode = 'always'\ngrace_window = '1h'\n\
              [[tools]]\nname = 'short'\ngrace_window = '5s'\n",
     );
@@ -226,9 +226,9 @@ fn long_windows_are_said_and_limits_shown() {
             format!("warn tools [[tools]] #1 {unmatched}"),
             format!("warn tools [[tools]] #3 {unmatched}"),
             format!("warn tools [[tools]] #4 {unmatched}"),
-            "build [[tools]] #2 auto after 1m 1h 1h in_task 1 with the rule's others, 10 wait"
+            "build [[tools]] #2 auto after 1m 1h 1h in_task 1 with the rule's others, 10 wait 64KiB"
                 .to_owned(),
-            "greet\u{fffd}[2J [tasks] auto after 5500ms 1h 1h in_task 4 at once, 256 wait"
+            "greet\u{fffd}[2J [tasks] auto after 5500ms 1h 1h in_task 4 at once, 256 wait auto"
                 .to_owned(),
         ]
     );

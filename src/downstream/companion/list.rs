@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::schema::or_ticket;
-use crate::mcp::json::{Object, Writer, place_of, raw, set};
+use crate::mcp::json::{Object, Writer, raw, set};
+use crate::mcp::tool_list::edit_tools;
 use crate::task::ticket::{CompanionNames, CompanionTool};
 
 const TICKET: &str =
@@ -34,24 +35,8 @@ pub(super) fn admitting_tickets(
     page: &RawValue,
     may_be_ticket: impl Fn(&str) -> bool,
 ) -> Option<Box<RawValue>> {
-    let tools = Object::parse(page.get()).ok()?.get("tools")?.get();
-    let listed: Vec<&RawValue> = serde_json::from_str(tools).ok()?;
-    let mut all = String::with_capacity(tools.len() + 512);
-    let mut copied = 0;
-    for tool in listed {
-        let Some(edited) = admitting_ticket(tool, &may_be_ticket) else {
-            continue;
-        };
-        let place = place_of(tools, tool)?;
-        all.push_str(tools.get(copied..place.start)?);
-        all.push_str(&edited);
-        copied = place.end;
-    }
-    if copied == 0 {
-        return None;
-    }
-    all.push_str(tools.get(copied..)?);
-    set(page.get(), "tools", &all).and_then(raw).ok()
+    let edited = edit_tools(page.get(), |tool| admitting_ticket(tool, &may_be_ticket))?;
+    raw(edited).ok()
 }
 
 fn admitting_ticket(tool: &RawValue, may_be_ticket: impl Fn(&str) -> bool) -> Option<String> {

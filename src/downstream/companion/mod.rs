@@ -13,12 +13,14 @@ use crate::downstream::call::{self, ModernCall};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
+use crate::mcp::json::raw;
 use crate::mcp::request::Request;
+use crate::mcp::tool_list::with_result_sizes;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::plan::{Plan, with_companion};
-use crate::task::policy::InputWhen;
+use crate::task::policy::{InputWhen, Rules};
 use crate::task::ticket::CompanionTool;
 
 mod answers;
@@ -77,7 +79,7 @@ pub(super) async fn list(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }
 
-/// The list as the server gives it. Messages before the answer are dropped.
+/// The list as the server gives it, with the sizes that the rules say. Messages before the answer are dropped.
 pub(super) async fn listed(
     proxy: &Arc<Proxy>,
     asked: &ModernCall<'_>,
@@ -88,7 +90,26 @@ pub(super) async fn listed(
     let Some(answer) = answer_of(&mut client).await else {
         return Err(Rpc::abandoned(id).into_response());
     };
+    let answer = match answer {
+        CallAnswer::Result(list) if &*asked.modern.request.method == "tools/list" => {
+            CallAnswer::Result(with_sizes(&asked.by.rules, list))
+        }
+        CallAnswer::Result(_)
+        | CallAnswer::Error(_)
+        | CallAnswer::Failed(_)
+        | CallAnswer::StoreUnavailable(_) => answer,
+    };
     Ok((answer, client))
+}
+
+/// A page of the list with the sizes of results that the rules say.
+pub(super) fn with_sizes(rules: &Rules, page: Box<RawValue>) -> Box<RawValue> {
+    if !rules.sets_result_sizes() {
+        return page;
+    }
+    let size_of = |tool: &str| rules.for_tool(tool).0.max_result_size_chars;
+    let edited = with_result_sizes(page.get(), size_of);
+    edited.and_then(|text| raw(text).ok()).unwrap_or(page)
 }
 
 /// Waits for the answer, and drops the messages before it.

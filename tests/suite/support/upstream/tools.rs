@@ -411,7 +411,7 @@ fn all(era: Era) -> Vec<Value> {
     tools.push(
         json!({"name": "typed", "inputSchema": {"type": "object"}, "outputSchema": {
             "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
-        }}),
+        }, "_meta": {"anthropic/maxResultSizeChars": 1000, "com.example/kept": 1}}),
     );
     if era == Era::Legacy {
         tools.push(

@@ -50,6 +50,8 @@ pub(in crate::downstream) enum Listed {
     WithOurs,
     /// It is empty where the server has none.
     MaybeEmpty,
+    /// It says how large the results of tools may be.
+    WithSizes,
 }
 
 /// How a request is carried.
@@ -218,7 +220,10 @@ fn listed(modern: &Modern<'_>, known: &Known<'_>) -> Option<Listed> {
     if method == "tools/list" && known.companion.is_some() && !modern.meta.declares_tasks {
         return Some(Listed::WithOurs);
     }
-    (known.had_stand_in && list_member(method).is_some()).then_some(Listed::MaybeEmpty)
+    if known.had_stand_in && list_member(method).is_some() {
+        return Some(Listed::MaybeEmpty);
+    }
+    (method == "tools/list" && known.rules.sets_result_sizes()).then_some(Listed::WithSizes)
 }
 
 /// Whether a call may go to the server as it came. `beats`: its client is sent progress while the server is silent.

@@ -137,8 +137,8 @@ fn what_is_no_call_goes_by_its_method() {
 
 #[test]
 fn lists_are_read_where_something_of_ours_is_in_them() {
-    let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
-    let plain = known(&rules);
+    let (unsaid, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
+    let plain = known(&unsaid);
     let with_ours = Known {
         companion: Some(&companion),
         ..plain.clone()
@@ -147,7 +147,20 @@ fn lists_are_read_where_something_of_ours_is_in_them() {
         had_stand_in: true,
         ..plain.clone()
     };
+    let sized = rules(Rule {
+        max_result_size_chars: Some(7),
+        ..Rule::default()
+    });
+    let with_sizes = known(&sized);
+    let both = Known {
+        companion: Some(&companion),
+        ..with_sizes.clone()
+    };
     for (method, meta, known, expected) in [
+        ("tools/list", PLAIN, &with_sizes, "list WithSizes"),
+        ("tools/list", TASKS, &both, "list WithSizes"),
+        ("tools/list", PLAIN, &both, "list WithOurs"),
+        ("prompts/list", PLAIN, &with_sizes, "pass"),
         ("tools/list", PLAIN, &plain, "pass"),
         ("tools/list", PLAIN, &with_ours, "list WithOurs"),
         ("tools/list", TASKS, &with_ours, "pass"),

@@ -1,0 +1,71 @@
+//! Edits of a page of `tools/list`. Every byte that an edit is not about stays.
+
+use serde_json::value::RawValue;
+
+use super::json::{Object, is_object, place_of, set};
+
+/// How much of the result of a tool Claude Code puts into the context of its model, in the `_meta` of the tool.
+const RESULT_SIZE: &str = "anthropic/maxResultSizeChars";
+
+/// The page with each tool as `edit` gives it; `None`: the tool stays. `None`: the whole page stays.
+pub fn edit_tools(page: &str, mut edit: impl FnMut(&RawValue) -> Option<String>) -> Option<String> {
+    let tools = Object::parse(page).ok()?.get("tools")?.get();
+    let listed: Vec<&RawValue> = serde_json::from_str(tools).ok()?;
+    let mut all = String::with_capacity(tools.len() + 512);
+    let mut copied = 0;
+    for tool in listed {
+        let Some(edited) = edit(tool) else {
+            continue;
+        };
+        let place = place_of(tools, tool)?;
+        all.push_str(tools.get(copied..place.start)?);
+        all.push_str(&edited);
+        copied = place.end;
+    }
+    if copied == 0 {
+        return None;
+    }
+    all.push_str(tools.get(copied..)?);
+    set(page, "tools", &all).ok()
+}
+
+/// The page with the sizes that `size_of` gives for the names of tools. `None`: the page stays.
+pub fn with_result_sizes(page: &str, size_of: impl Fn(&str) -> Option<u32>) -> Option<String> {
+    edit_tools(page, |tool| {
+        let read = Object::parse(tool.get()).ok()?;
+        let size = size_of(&read.get_str("name")?)?;
+        let meta = read.get("_meta").filter(|meta| is_object(meta));
+        let meta = meta.map_or("{}", RawValue::get);
+        let meta = set(meta, RESULT_SIZE, &size.to_string()).ok()?;
+        set(tool.get(), "_meta", &meta).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_set_and_every_other_byte_stays() {
+        let page = r#"{ "tools" : [ {"name":"a", "n":1.10},{"name":"b","_meta":{"x":1.0, "anthropic/maxResultSizeChars" : 7}},{"name":"c","_meta":null},{"n":2},5] ,"x":1}"#;
+        let size_of = |name: &str| (name != "c").then_some(500);
+        assert_eq!(
+            with_result_sizes(page, size_of).unwrap(),
+            r#"{ "tools" : [ {"_meta":{"anthropic/maxResultSizeChars":500},"name":"a", "n":1.10},{"name":"b","_meta":{"x":1.0, "anthropic/maxResultSizeChars" : 500}},{"name":"c","_meta":null},{"n":2},5] ,"x":1}"#
+        );
+        let of_c = with_result_sizes(page, |name| (name == "c").then_some(1)).unwrap();
+        assert!(
+            of_c.contains(r#"{"name":"c","_meta":{"anthropic/maxResultSizeChars":1}}"#),
+            "{of_c}"
+        );
+    }
+
+    #[test]
+    fn what_no_rule_is_about_stays() {
+        let page = r#"{"tools":[{"name":"a"}]}"#;
+        assert_eq!(with_result_sizes(page, |_| None), None);
+        for other in [r#"{"tools":{}}"#, "{}", "[]"] {
+            assert_eq!(with_result_sizes(other, |_| Some(1)), None);
+        }
+    }
+}

@@ -249,14 +249,14 @@ impl ToolCall {
         let tool = self.names.of(CompanionTool::Result);
         let rule = self.by.rules.for_tool(&task.name).0;
         let inline_bytes = rule.result_inline.for_companion_tools();
-        let excerpt = shortened(result.get(), inline_bytes, task.id, Way::Tool(&tool));
+        let excerpt = || shortened(result.get(), inline_bytes, task.id, Way::Tool(&tool));
         let wanted =
-            wanted(arguments).filter(|wanted| excerpt.is_some() || !wanted.is_all(result.get()));
+            wanted(arguments).filter(|wanted| !wanted.is_all(result.get()) || excerpt().is_some());
         if let Some(wanted) = wanted {
             let read = as_tool_result(&wanted, result.get(), (task.id, &tool), self.by.era);
             return read.map(answer_of).ok_or(NO_SUCH_PART);
         }
-        let result = excerpt.and_then(|text| raw(text).ok()).unwrap_or(result);
+        let result = excerpt().and_then(|text| raw(text).ok()).unwrap_or(result);
         let upstream = &self.proxy.upstream;
         let fit = match (self.by.era, upstream.known_era()) {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),

@@ -57,6 +57,8 @@ async fn result_of(
 ) -> Result<Option<WholeTask>, TaskError> {
     let tasks = proxy.tasks_for(by);
     match tasks.find_unannounced(named.task).await? {
+        // The record of a call that runs on in its stream: what it holds is no result.
+        Some(found) if found.task.log.is_some() => Ok(None),
         Some(found) => Ok(Some(tasks.whole(found.task).await?)),
         None => Ok(None),
     }

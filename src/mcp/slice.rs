@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-/// The most bytes of a line that [`grep`] shows.
+use std::ops::Range;
+
+/// The most bytes of a line that [`grep`] shows at once.
 const LINE_MAX: usize = 400;
 
 /// A range of a text.
@@ -33,7 +35,7 @@ pub fn slice(text: &str, offset: u64, limit: usize) -> Slice<'_> {
 /// The lines with a word.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Matches {
-    /// One line each, behind the offset of the line.
+    /// One line each, behind the offset of the line; in a long line, behind the offset of the match.
     pub lines: String,
     pub number: usize,
     /// Where the search goes on. `None`: there are no further matches.
@@ -41,7 +43,7 @@ pub struct Matches {
 }
 
 /// The lines at or behind `offset` that contain `word`, in any case of ASCII letters, in at most `limit` bytes. At least one
-/// line if there is a match.
+/// line if there is a match. Of a line of more than [`LINE_MAX`] bytes, what is around each match is a line of its own.
 pub fn grep(text: &str, word: &str, offset: u64, limit: usize) -> Matches {
     let mut found = Matches {
         lines: String::new(),
@@ -53,21 +55,40 @@ pub fn grep(text: &str, word: &str, offset: u64, limit: usize) -> Matches {
     for line in text.get(at..).unwrap_or_default().split_inclusive('\n') {
         let begins = at;
         at += line.len();
-        if !line.to_ascii_lowercase().contains(&word) {
-            continue;
-        }
+        let folded = line.to_ascii_lowercase();
         let line = line.trim_end_matches(['\n', '\r']);
-        let shown = line.get(..line.floor_char_boundary(LINE_MAX));
-        let shown = shown.unwrap_or_default();
-        if found.number > 0 && found.lines.len() + shown.len() + 16 > limit {
-            found.next = Some(begins);
-            break;
+        let mut from = 0;
+        while let Some(matched) = folded.get(from..).and_then(|rest| rest.find(&word)) {
+            let matched = from + matched;
+            let place = around(line, from, matched);
+            let shown = line.get(place.clone()).unwrap_or_default();
+            let is_long = line.len() > LINE_MAX;
+            let offset = begins + if is_long { matched } else { 0 };
+            if found.number > 0 && found.lines.len() + shown.len() + 24 > limit {
+                found.next = Some(offset);
+                return found;
+            }
+            let before = if place.start > 0 { ".. " } else { "" };
+            let more = if place.end < line.len() { " .." } else { "" };
+            let _ = writeln!(found.lines, "{offset}: {before}{shown}{more}");
+            found.number += 1;
+            if !is_long {
+                break;
+            }
+            from = place.end.max(matched + word.len().max(1));
         }
-        let more = if shown.len() < line.len() { " .." } else { "" };
-        let _ = writeln!(found.lines, "{begins}: {shown}{more}");
-        found.number += 1;
     }
     found
+}
+
+/// What is shown of a line with a match: all of it, or what is around the match and behind `from`.
+fn around(line: &str, from: usize, matched: usize) -> Range<usize> {
+    if line.len() <= LINE_MAX {
+        return 0..line.len();
+    }
+    let start = line.floor_char_boundary(matched.saturating_sub(LINE_MAX / 4));
+    let start = start.max(from);
+    start..line.floor_char_boundary(start + LINE_MAX)
 }
 
 #[cfg(test)]
@@ -119,6 +140,23 @@ mod tests {
         let found = grep("one\ntwo error\nthree\nErRor four", "error", 0, 1000);
         assert_eq!(found.lines, "4: two error\n20: ErRor four\n");
         assert_eq!((found.number, found.next), (2, None));
+        let long = format!("{}nEEdle{}", "ä".repeat(5000), "ö".repeat(5000));
+        let found = grep(&long, "needle", 0, 1000);
+        assert_eq!(
+            found.lines,
+            format!("10000: .. {}nEEdle{} ..\n", "ä".repeat(50), "ö".repeat(147))
+        );
+        let several = format!("one\n{}", format!("{}error", "-".repeat(995)).repeat(5));
+        let (mut places, mut offset) = (Vec::<usize>::new(), Some(0));
+        while let Some(at) = offset {
+            let found = grep(&several, "error", at as u64, 900);
+            places.extend(found.lines.lines().map(|line| {
+                assert!(line.contains("error"), "{line}");
+                line.split(':').next().unwrap().parse::<usize>().unwrap()
+            }));
+            offset = found.next;
+        }
+        assert_eq!(places, [999, 1999, 2999, 3999, 4999]);
         let long = "x".repeat(2000);
         assert!(grep(&long, "x", 0, 10).lines.len() < 420);
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::id::TaskId;
-use super::large_results::{Part, ResultUri};
+use super::large_results::{Part, ResultUri, limit};
 use crate::mcp::excerpt::{block, readable};
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::slice::{Slice, grep, slice};
@@ -57,14 +57,23 @@ fn content(uri: &str, mime: &str, key: &str, json: &str) -> String {
 }
 
 /// What a model wants of a result.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Wanted<'w> {
+    pub part: Part,
     pub offset: u64,
-    pub limit: usize,
+    /// `None`: what raincheck gives at once.
+    pub limit: Option<u64>,
     /// Only the lines that contain this.
     pub grep: Option<Cow<'w, str>>,
-    /// One part of the content as it is.
-    pub block: Option<usize>,
+}
+
+impl Wanted<'_> {
+    /// Whether this is all of the text. Some models name every argument, and mean the result as the tool gave it.
+    pub fn is_all(&self, result: &str) -> bool {
+        let starts = self.part == Part::Text && self.grep.is_none() && self.offset == 0;
+        let fits = |limit| limit >= readable(result).0.len() as u64;
+        starts && self.limit.is_none_or(fits)
+    }
 }
 
 /// The result of a tool that gives a part of a result. `tool`: its name. `None`: the result has no such part.
@@ -74,40 +83,71 @@ pub fn as_tool_result(
     (task, tool): (TaskId, &str),
     era: Era,
 ) -> Option<String> {
-    let again = |next: usize| format!("Call {tool} with ticket {task} and offset {next} for more");
-    let blocks = if let Some(place) = wanted.block {
-        block(result, place)?.get().to_owned()
-    } else {
-        let (text, _) = readable(result);
-        let (shown, note) = if let Some(word) = &wanted.grep {
-            let found = grep(&text, word, wanted.offset, wanted.limit);
-            let more = found.next.map_or_else(
-                || "There are no more".to_owned(),
-                |next| format!("{}, with the same grep", again(next)),
-            );
-            let (number, bytes) = (found.number, text.len());
-            let word = quote(word);
-            let note = format!(
-                "{number} lines contain {word}, each behind its offset of {bytes} bytes in all. {more}."
-            );
-            (Cow::Owned(found.lines), note)
-        } else {
-            let range = slice(&text, wanted.offset, wanted.limit);
-            let more = range
-                .next
-                .map_or_else(|| "This is the end".to_owned(), again);
-            let note = format!("{}. {more}.", said(&range, &text));
-            (Cow::Borrowed(range.text), note)
+    let limit = limit(wanted.limit);
+    let again = |next: usize| {
+        let part = match wanted.part {
+            Part::Text => String::new(),
+            Part::Json => ", as \"json\"".to_owned(),
+            Part::Block(place) => format!(", block {place}"),
         };
-        let note = format!("[raincheck: {note}]");
-        format!("{},{}", text_block(&shown), text_block(&note))
+        format!("Call {tool} with ticket {task}{part} and offset {next} for more")
+    };
+    let as_it_is = match wanted.part {
+        Part::Block(place) => Some(block(result, place)?),
+        Part::Text | Part::Json => None,
+    };
+    let from_start = wanted.offset == 0 && wanted.grep.is_none();
+    let blocks = match (part(result, wanted.part)?, as_it_is) {
+        // The bytes of an image are of no use in ranges.
+        (Read::Blob(..), Some(block)) => block.get().to_owned(),
+        (Read::Blob(data, _), None) => text_block(data),
+        (Read::Text(text, _), block) => match block {
+            Some(block) if from_start && block.get().len() <= limit => block.get().to_owned(),
+            Some(_) | None => {
+                let (shown, note) = shown(wanted, &text, limit, again);
+                let note = format!("[raincheck: {note}]");
+                format!("{},{}", text_block(&shown), text_block(&note))
+            }
+        },
     };
     let mut out = Writer::with_capacity(blocks.len() + 96);
     if era == Era::Modern {
         out.str("resultType", "complete");
     }
     out.raw("content", &format!("[{blocks}]"));
+    // What is read of a failed call is no success.
+    if let Some(is_error) = Object::parse(result).ok()?.get("isError") {
+        out.raw("isError", is_error.get());
+    }
     Some(out.end())
+}
+
+/// What a model gets of a text, and what is said of it.
+fn shown<'t>(
+    wanted: &Wanted<'_>,
+    text: &'t str,
+    limit: usize,
+    again: impl Fn(usize) -> String,
+) -> (Cow<'t, str>, String) {
+    if let Some(word) = &wanted.grep {
+        let found = grep(text, word, wanted.offset, limit);
+        let more = found.next.map_or_else(
+            || "There are no more".to_owned(),
+            |next| format!("{}, with the same grep", again(next)),
+        );
+        let (number, bytes) = (found.number, text.len());
+        let word = quote(word);
+        let note = format!(
+            "{number} lines contain {word}, each behind its offset of {bytes} bytes in all. {more}."
+        );
+        return (Cow::Owned(found.lines), note);
+    }
+    let range = slice(text, wanted.offset, limit);
+    let more = range
+        .next
+        .map_or_else(|| "This is the end".to_owned(), again);
+    let note = format!("{}. {more}.", said(&range, text));
+    (Cow::Borrowed(range.text), note)
 }
 
 fn text_block(text: &str) -> String {
@@ -130,31 +170,24 @@ fn part(result: &str, part: Part) -> Option<Read<'_>> {
             Read::Text(text, mime.into())
         }
         Part::Json => Read::Text(result.into(), "application/json".into()),
-        Part::Block(place) => {
-            let result = Object::parse(result).ok()?;
-            let blocks: Vec<&RawValue> = serde_json::from_str(result.get("content")?.get()).ok()?;
-            of_block(blocks.get(place)?)?
-        }
+        Part::Block(place) => of_block(block(result, place)?),
     })
 }
 
-fn of_block(block: &RawValue) -> Option<Read<'_>> {
-    let object = Object::parse(block.get()).ok()?;
+fn of_block(block: &RawValue) -> Read<'_> {
+    let object = Object::parse(block.get()).unwrap_or_default();
     let inner = object.get_object("resource").unwrap_or_default();
     let mime = object.get_str("mimeType");
     let mime = mime.or_else(|| inner.get_str("mimeType"));
     let data = object.get("data").or_else(|| inner.get("blob"));
     if let Some(data) = data {
-        return Some(Read::Blob(
-            data.get(),
-            mime.unwrap_or(Cow::Borrowed(BLOB_MIME)),
-        ));
+        return Read::Blob(data.get(), mime.unwrap_or(Cow::Borrowed(BLOB_MIME)));
     }
     let text = object.get_str("text").or_else(|| inner.get_str("text"));
-    Some(match text {
+    match text {
         Some(text) => Read::Text(text, mime.unwrap_or(Cow::Borrowed("text/plain"))),
         None => Read::Text(block.get().into(), "application/json".into()),
-    })
+    }
 }
 
 fn said(range: &Slice<'_>, text: &str) -> String {
@@ -269,9 +302,10 @@ mod tests {
             }))
         };
         let wanted = |offset, limit| Wanted {
+            part: Part::Text,
             offset,
-            limit,
-            ..Wanted::default()
+            limit: Some(limit),
+            grep: None,
         };
         let [text, note] = of(&wanted(4, 4)).unwrap();
         assert_eq!(text, "two\n");
@@ -300,20 +334,73 @@ mod tests {
                 && note.contains("offset 8 for more, with the same grep"),
             "{note}"
         );
-        assert_eq!(
+        let block = |place, limit| {
             of(&Wanted {
-                block: Some(0),
-                ..wanted(0, 4)
+                part: Part::Block(place),
+                ..wanted(0, limit)
             })
-            .unwrap()[0],
-            "one\ntwo\nthree"
-        );
+        };
+        assert_eq!(block(0, 100).unwrap(), ["one\ntwo\nthree", ""]);
+        let [text, note] = block(0, 4).unwrap();
+        assert_eq!(text, "one\n");
         assert!(
-            of(&Wanted {
-                block: Some(1),
-                ..wanted(0, 4)
-            })
-            .is_none()
+            note.contains(&format!("with ticket {ID}, block 0 and offset 4 for more")),
+            "{note}"
         );
+        assert!(block(1, 4).is_none());
+    }
+
+    #[test]
+    fn what_is_read_of_a_failed_call_is_an_error() {
+        let result = json!({
+            "content": [
+                {"type": "text", "text": "no"},
+                {"type": "image", "mimeType": "image/png", "data": "A".repeat(400)},
+                {"type": "resource", "resource": {"uri": "x:y", "text": "i".repeat(400)}},
+            ],
+            "structuredContent": {"n": 1},
+            "isError": true,
+        });
+        let of = |part| {
+            let wanted = Wanted {
+                part,
+                offset: 0,
+                limit: Some(300),
+                grep: None,
+            };
+            let task = TaskId::parse(ID).unwrap();
+            let tool = (task, "task_result");
+            let read = as_tool_result(&wanted, &result.to_string(), tool, Era::Modern).unwrap();
+            let read: Value = serde_json::from_str(&read).unwrap();
+            assert_eq!(read["isError"], true);
+            read["content"].clone()
+        };
+        assert_eq!(of(Part::Text)[0]["text"], "no");
+        assert_eq!(of(Part::Block(1)), json!([result["content"][1]]));
+        assert_eq!(of(Part::Block(2))[0]["text"], "i".repeat(300));
+        assert_eq!(of(Part::Json)[0]["text"], result.to_string()[..300]);
+        let note = of(Part::Json)[1]["text"].to_string();
+        assert!(note.contains(r#", as \"json\" and offset 300"#), "{note}");
+    }
+
+    #[test]
+    fn a_model_that_names_every_argument_means_all_of_it() {
+        let result = of_text("abcdefgh").to_string();
+        let is_all = |part, offset, limit, grep: Option<&'static str>| {
+            let wanted = Wanted {
+                part,
+                offset,
+                limit,
+                grep: grep.map(Cow::Borrowed),
+            };
+            wanted.is_all(&result)
+        };
+        assert!(is_all(Part::Text, 0, None, None));
+        assert!(is_all(Part::Text, 0, Some(8), None));
+        assert!(!is_all(Part::Text, 0, Some(7), None));
+        assert!(!is_all(Part::Text, 1, None, None));
+        assert!(!is_all(Part::Text, 0, None, Some("a")));
+        assert!(!is_all(Part::Json, 0, None, None));
+        assert!(!is_all(Part::Block(0), 0, None, None));
     }
 }

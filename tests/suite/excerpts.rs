@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
+use crate::held::{primed, rest};
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
 use crate::support::session::{NEWEST, Session};
@@ -19,6 +20,7 @@ in_both_eras!(
     a_ticket_leads_to_every_byte_over_redis,
     a_call_that_others_joined_leads_to_every_byte,
     without_the_setting_results_are_whole,
+    who_names_every_argument_gets_the_result_as_it_is,
     a_result_is_nobody_elses,
     what_is_not_ours_is_the_servers,
 );
@@ -254,6 +256,34 @@ async fn a_ticket_leads_to_every_byte_over_redis(era: Era) {
     a_ticket_leads_to_every_byte(era, Config::always().redis(&redis.url())).await;
 }
 
+/// Some models leave no argument out.
+async fn who_names_every_argument_gets_the_result_as_it_is(era: Era) {
+    let config = Config::always().terms("companion_tools = true\nfallback_after = \"20s\"");
+    let rig = Rig::start(era, config.tool("long", "fallback_after = \"100ms\"")).await;
+    let client = rig.client().without_tasks();
+    let issued = client
+        .call("long", json!({"bytes": 1000, "ms": 1500}))
+        .await;
+    let issued = issued.into_result();
+    let ticket = issued["structuredContent"]["ticket"].as_str().unwrap();
+    let reader = Reader::Modern(client);
+    let whole = ask(&reader, json!({"ticket": ticket})).await;
+    assert_eq!(text(&whole, 0), long_text(1000));
+    let named = json!({"ticket": ticket, "offset": 0, "limit": 16384, "grep": "", "as": "text"});
+    assert_eq!(ask(&reader, named).await, whole);
+    assert_eq!(
+        ask(&reader, json!({"ticket": ticket, "offset": 0})).await,
+        whole
+    );
+    let part = ask(&reader, json!({"ticket": ticket, "offset": 0, "limit": 10})).await;
+    assert_eq!(text(&part, 0), &long_text(1000)[..10]);
+    let part = ask(&reader, json!({"ticket": ticket, "block": 0, "limit": 10})).await;
+    assert_eq!(text(&part, 0), &long_text(1000)[..10]);
+    let json = ask(&reader, json!({"ticket": ticket, "as": "json"})).await;
+    let json: Value = serde_json::from_str(text(&json, 0)).unwrap();
+    assert_eq!(json["content"], whole["content"]);
+}
+
 /// Such a call has a record from the start, of which its clients know nothing.
 async fn a_call_that_others_joined_leads_to_every_byte(era: Era) {
     let rig = Rig::start(era, terms(Config::never())).await;
@@ -354,4 +384,20 @@ async fn what_is_not_ours_is_the_servers(era: Era) {
         );
         asked.await;
     }
+}
+
+/// The record of a call that runs on in its stream is no result.
+#[tokio::test]
+async fn a_call_that_can_be_come_back_to_has_no_result_of_that_name() {
+    let rig = Rig::start(Era::Legacy, Config::always()).await;
+    let session = crate::held::Session::open(rig.client()).await;
+    let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    rig.upstream.release("steps");
+    rest(&mut stream).await;
+    let call = first.split('/').nth(1).unwrap();
+    let uri = format!("raincheck://task/{call}/result");
+    let read = session.request(8, "resources/read", json!({"uri": uri}));
+    let read = read.send().await.json();
+    assert_eq!(read["error"]["code"], -32002, "{read}");
 }

@@ -22,6 +22,7 @@ const LIMIT: &str =
     r#"{"type":"integer","minimum":1,"description":"How many bytes are read; 16384 if left out."}"#;
 const GREP: &str = r#"{"type":"string","description":"Gives only the lines that contain this text, whatever its case."}"#;
 const BLOCK: &str = r#"{"type":"integer","minimum":0,"description":"Gives only this part of the content, by the number that was named."}"#;
+const AS: &str = r#"{"type":"string","enum":["text","json"],"default":"text","description":"json: reads all of the result as JSON, with structuredContent."}"#;
 
 /// Whether no further page follows.
 pub(super) fn is_last(page: &RawValue) -> bool {
@@ -119,7 +120,8 @@ fn schema(tool: CompanionTool, (wait_max, lists): (Duration, bool)) -> String {
                     .raw("offset", OFFSET)
                     .raw("limit", LIMIT)
                     .raw("grep", GREP)
-                    .raw("block", BLOCK);
+                    .raw("block", BLOCK)
+                    .raw("as", AS);
             }
             if lists && tool == CompanionTool::Status {
                 "[]"

@@ -27,7 +27,7 @@ use crate::mcp::version::Era;
 use crate::runner::responder::CallAnswer;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
-use crate::task::large_results::{self, Way, shortened};
+use crate::task::large_results::{Part, Way, shortened};
 use crate::task::ranges::{Wanted, as_tool_result};
 use crate::task::state::{Outcome, Payload, Status, Task};
 use crate::task::ticket::{self, CompanionNames, CompanionTool, Moment};
@@ -247,14 +247,16 @@ impl ToolCall {
             Outcome::Cancelled => return Err(ToolError::Said("The call was cancelled.".into())),
         };
         let tool = self.names.of(CompanionTool::Result);
-        if let Some(wanted) = wanted(arguments) {
+        let rule = self.by.rules.for_tool(&task.name).0;
+        let inline_bytes = rule.result_inline.for_companion_tools();
+        let excerpt = || shortened(result.get(), inline_bytes, task.id, Way::Tool(&tool));
+        let wanted =
+            wanted(arguments).filter(|wanted| !wanted.is_all(result.get()) || excerpt().is_some());
+        if let Some(wanted) = wanted {
             let read = as_tool_result(&wanted, result.get(), (task.id, &tool), self.by.era);
             return read.map(answer_of).ok_or(NO_SUCH_PART);
         }
-        let rule = self.by.rules.for_tool(&task.name).0;
-        let inline_bytes = rule.result_inline.for_companion_tools();
-        let excerpt = shortened(result.get(), inline_bytes, task.id, Way::Tool(&tool));
-        let result = excerpt.and_then(|text| raw(text).ok()).unwrap_or(result);
+        let result = excerpt().and_then(|text| raw(text).ok()).unwrap_or(result);
         let upstream = &self.proxy.upstream;
         let fit = match (self.by.era, upstream.known_era()) {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),
@@ -300,16 +302,21 @@ fn wanted<'a>(arguments: &Object<'a>) -> Option<Wanted<'a>> {
         number.parse::<u64>().ok()
     };
     let block = number("block").and_then(|place| usize::try_from(place).ok());
+    let part = match (block, arguments.get_str("as").as_deref()) {
+        (Some(place), _) => Part::Block(place),
+        (None, Some("json")) => Part::Json,
+        (None, Some(_) | None) => Part::Text,
+    };
     let grep = arguments.get_str("grep").filter(|word| !word.is_empty());
     let (offset, limit) = (number("offset"), number("limit"));
-    if block.is_none() && grep.is_none() && offset.is_none() && limit.is_none() {
+    if part == Part::Text && grep.is_none() && offset.is_none() && limit.is_none() {
         return None;
     }
     Some(Wanted {
+        part,
         offset: offset.unwrap_or(0),
-        limit: large_results::limit(limit),
+        limit,
         grep,
-        block,
     })
 }
 

@@ -40,22 +40,43 @@ pub struct Rest<'r> {
     pub keeps_structured: bool,
 }
 
+impl Rest<'_> {
+    /// How the client reads all of the result.
+    fn as_json(&self) -> String {
+        match self.tool {
+            Some((tool, ticket)) => {
+                format!("for all of the result, call {tool} with ticket {ticket} and as \"json\"")
+            }
+            None => format!("read {}?as=json for all of the result", self.uri),
+        }
+    }
+}
+
 /// The excerpt of a result. `None`: the result cannot be read, or an excerpt would not be shorter.
 pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
     let object = Object::parse(result).ok()?;
     let blocks = blocks(&object)?;
-    let drops =
-        |structured: &RawValue| !rest.keeps_structured && structured.get().len() > SMALL_STRUCTURED;
-    let drops_structured = object.get("structuredContent").is_some_and(drops);
+    // What is dropped of it.
+    let structured = object
+        .get("structuredContent")
+        .filter(|structured| !rest.keeps_structured && structured.get().len() > SMALL_STRUCTURED);
+    let drops_structured = structured.is_some();
     let text = text_of(result);
     let (text, mime) = match &text {
-        Some(text) => (&**text, "text/plain"),
-        None if drops_structured => (result, "application/json"),
-        None => ("", "text/plain"),
+        Ok(Some(text)) => (&**text, "text/plain"),
+        Ok(None) if !drops_structured => ("", "text/plain"),
+        Ok(None) | Err(Unreadable) => (result, "application/json"),
     };
     let mut parts = Parts::default();
     for (place, block) in blocks.iter().enumerate() {
         parts.add(place, block, rest);
+    }
+    if let Some(structured) = structured.filter(|_| mime == "text/plain") {
+        let (bytes, how) = (structured.get().len(), rest.as_json());
+        let _ = writeln!(
+            parts.named,
+            "[raincheck: structuredContent of {bytes} bytes is left out; {how}]"
+        );
     }
     let mut content = Vec::new();
     let shown = shown(text, &parts, rest);
@@ -76,15 +97,15 @@ pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
 /// What can be read of a result in ranges: its text, or the whole result if it has no text. With its MIME type.
 pub fn readable(result: &str) -> (Cow<'_, str>, &'static str) {
     match text_of(result) {
-        Some(text) => (text, "text/plain"),
-        None => (result.into(), "application/json"),
+        Ok(Some(text)) => (text, "text/plain"),
+        Ok(None) | Err(Unreadable) => (result.into(), "application/json"),
     }
 }
 
 /// One part of the content of a result.
-pub fn block(result: &str, place: usize) -> Option<Box<RawValue>> {
+pub fn block(result: &str, place: usize) -> Option<&RawValue> {
     let object = Object::parse(result).ok()?;
-    blocks(&object)?.get(place).map(|block| (*block).to_owned())
+    blocks(&object)?.get(place).copied()
 }
 
 fn blocks<'a>(result: &Object<'a>) -> Option<Vec<&'a RawValue>> {
@@ -109,19 +130,22 @@ struct Text<'a> {
     text: Cow<'a, str>,
 }
 
+/// The result may have a text that is no Unicode, such as one half of a character.
+struct Unreadable;
+
 /// The text of all texts of the content, a line break between two of them. `None`: there is no text.
 ///
 /// The result may be large, so it is read in one pass.
-fn text_of(result: &str) -> Option<Cow<'_, str>> {
-    let texts: Texts<'_> = serde_json::from_str(result).ok()?;
+fn text_of(result: &str) -> Result<Option<Cow<'_, str>>, Unreadable> {
+    let texts: Texts<'_> = serde_json::from_str(result).map_err(|_| Unreadable)?;
     let texts = texts.content.into_iter().filter(|it| it.kind == "text");
     let mut texts: Vec<Cow<'_, str>> = texts.map(|it| it.text).collect();
     let whole = match texts.len() {
-        0 => return None,
+        0 => return Ok(None),
         1 => texts.swap_remove(0),
         _ => texts.join("\n").into(),
     };
-    (!whole.is_empty()).then_some(whole)
+    Ok((!whole.is_empty()).then_some(whole))
 }
 
 /// What of the content is no text.
@@ -131,7 +155,15 @@ struct Parts {
     kept: Vec<String>,
     /// Lines in place of links.
     named: String,
-    left_out: usize,
+    left_out: Option<LeftOut>,
+}
+
+/// The parts that are only counted.
+#[derive(Clone, Copy)]
+struct LeftOut {
+    number: usize,
+    /// The place of the first of them.
+    first: usize,
 }
 
 impl Parts {
@@ -142,7 +174,11 @@ impl Parts {
             return;
         }
         if self.kept.len() + self.named.lines().count() >= PARTS_MAX {
-            self.left_out += 1;
+            let left_out = self.left_out.get_or_insert(LeftOut {
+                number: 0,
+                first: place,
+            });
+            left_out.number += 1;
             return;
         }
         if block.get().len() <= SMALL_PART {
@@ -220,17 +256,19 @@ fn shown(text: &str, parts: &Parts, rest: &Rest<'_>) -> String {
     } else {
         out.push_str(text);
     }
-    if !parts.named.is_empty() && !out.is_empty() && !out.ends_with('\n') {
+    let says_more = !parts.named.is_empty() || parts.left_out.is_some();
+    if says_more && !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
     }
     out.push_str(&parts.named);
-    if parts.left_out > 0 {
-        let number = parts.left_out;
-        let uri = rest.uri;
-        let _ = write!(
-            out,
-            "\n[raincheck: {number} more parts are left out; read {uri}?as=json for all of the result]"
-        );
+    if let Some(LeftOut { number, first }) = parts.left_out {
+        let how = match rest.tool {
+            Some((tool, ticket)) => format!(
+                "the first is block {first}: call {tool} with ticket {ticket} and block {first}"
+            ),
+            None => rest.as_json(),
+        };
+        let _ = write!(out, "[raincheck: {number} more parts are left out; {how}]");
     }
     out
 }

@@ -111,9 +111,18 @@ fn what_is_not_text_is_a_link() {
     let named = of(&result, &by_tool()).unwrap();
     assert!(text(&named).contains("image/png of 6000 bytes; call raincheck_task_result"));
     assert!(text(&named).contains("and block 3]"));
-    let first = block(&result.to_string(), 0).unwrap();
+    let last = text(&named).lines().last().unwrap();
+    assert_eq!(
+        last,
+        format!(
+            "[raincheck: 1 more parts are left out; the first is block 4: call raincheck_task_result with ticket {TICKET} \
+             and block 4]"
+        )
+    );
+    let result = result.to_string();
+    let first = block(&result, 0).unwrap();
     assert_eq!(serde_json::from_str::<Value>(first.get()).unwrap(), image);
-    assert!(block(&result.to_string(), 5).is_none());
+    assert!(block(&result, 5).is_none());
 }
 
 #[test]
@@ -124,7 +133,17 @@ fn structured_content_stays_where_a_client_may_check_it() {
     let kept: Value = serde_json::from_str(&kept).unwrap();
     assert_eq!(kept["structuredContent"], structured);
     assert!(text(&kept).len() < 3000);
-    assert!(of(&result, &by_tool()).unwrap()["structuredContent"].is_null());
+    let dropped = of(&result, &by_tool()).unwrap();
+    assert!(dropped["structuredContent"].is_null());
+    let bytes = structured.to_string().len();
+    let said = format!(
+        "[raincheck: structuredContent of {bytes} bytes is left out; for all of the result, call raincheck_task_result \
+         with ticket {TICKET} and as \"json\"]\n"
+    );
+    assert!(text(&dropped).ends_with(&said), "{dropped}");
+    let done = json!({"content": [{"type": "text", "text": "Done, 5000 rows"}], "structuredContent": structured});
+    let shown = of(&done, &by_tool()).unwrap();
+    assert_eq!(text(&shown), format!("Done, 5000 rows\n{said}"));
     let small = json!({"content": [{"type": "text", "text": "x".repeat(9000)}], "structuredContent": {"n": 1}});
     assert_eq!(of(&small, &by_tool()).unwrap()["structuredContent"]["n"], 1);
     // With nothing else to show, the result itself is what can be read.
@@ -133,6 +152,38 @@ fn structured_content_stays_where_a_client_may_check_it() {
     let shown = of(&only, &by_tool()).unwrap();
     assert!(text(&shown).starts_with(r#"{"content":[],"#));
     assert_eq!(readable(&only.to_string()).0, only.to_string());
+}
+
+#[test]
+fn a_text_that_cannot_be_read_is_shown_as_json() {
+    let filler = format!(r#"{{"type":"text","text":"{}"}}"#, "x".repeat(70_000));
+    for odd in [
+        r#"{"type":"text","text":"\ud83d"}"#,
+        r#"{"type":"text","text":null}"#,
+        r#"{"type":"text","text":{}}"#,
+        r#"{"type":"text","text":"a","text":"b"}"#,
+        "7",
+    ] {
+        let result = format!(r#"{{"content":[{filler},{odd}]}}"#);
+        assert_eq!(
+            readable(&result),
+            (Cow::Borrowed(&*result), "application/json")
+        );
+        for rest in [by_links(), by_tool()] {
+            let excerpt = excerpt(&result, &rest).unwrap();
+            assert!(excerpt.len() < 4096, "{excerpt}");
+            let excerpt: Value = serde_json::from_str(&excerpt).unwrap();
+            let shown = text(&excerpt);
+            let total = format!("of {} bytes are left out", result.len());
+            assert!(
+                shown.starts_with(&result[..1000]) && shown.contains(&total),
+                "{shown}"
+            );
+            if rest.tool.is_none() {
+                assert_eq!(excerpt["content"][1]["mimeType"], "application/json");
+            }
+        }
+    }
 }
 
 #[test]

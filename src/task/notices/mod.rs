@@ -178,6 +178,8 @@ impl Notices {
             && state == NoticeState::InputRequired
         {
             last.at_ms = at_ms;
+            // A question that nobody was told of is no reminder, whatever it is told with.
+            last.is_reminder &= is_reminder;
             return;
         }
         self.made += 1;

@@ -127,6 +127,17 @@ fn a_reminder_is_told_as_one() {
     assert!(first.is_reminder && first.number == 2);
 }
 
+#[test]
+fn a_new_question_is_not_told_as_a_reminder() {
+    let mut task = asks(&watched(true), "1", NOW);
+    task.input_reminder_ms = Some(100);
+    task = stepped(&task, TaskEvent::Tick, NOW + 100);
+    let last = |task: &Task| task.notices[0].waiting.last().unwrap().clone();
+    assert!(last(&task).is_reminder && last(&task).number == 2);
+    task = asks(&task, "2", NOW + 101);
+    assert!(!last(&task).is_reminder && last(&task).number == 2);
+}
+
 fn failed(task: &Task, pause_ms: Option<u64>, random: u8, now_ms: u64) -> Task {
     let failed = NoticeEvent::Failed {
         number: 1,

@@ -248,10 +248,13 @@ fn pause(failures: u32, random: u8) -> u64 {
     usual * 3 / 4 + usual / 2 * u64::from(random) / u64::from(u8::MAX)
 }
 
-/// The id of a notice: the same for each attempt, and of no use to a client who learns it.
+/// The id of a notice: the same for each attempt, and of no use to a client who learns it. A store that lost a commit gives
+/// its number again; the state and its time keep the messages apart. Neither changes once the notice is the first.
 pub fn message_id(task: TaskId, receiver: ReceiverId, notice: &Notice) -> String {
     let (task, receiver) = (task.to_string(), receiver.0.to_string());
-    let parts = ["notice", &task, &receiver, &notice.number.to_string()];
+    let (number, at_ms) = (notice.number.to_string(), notice.at_ms.to_string());
+    let state = notice.state.word();
+    let parts = ["notice", &task, &receiver, &number, state, &at_ms];
     let number = u128::from_be_bytes(*Digest::of(&parts).as_bytes());
     format!("msg_{number:032x}")
 }

@@ -100,12 +100,15 @@ fn a_receiver_hears_only_of_the_states_that_it_wants() {
 
 #[test]
 fn a_receiver_that_is_away_leaves_three_notices_at_most_and_hears_them_in_order() {
-    let mut task = watched(true);
-    for (origin, at_ms) in [("1", 0), ("2", 1), ("3", 2)] {
+    let mut task = asks(&watched(true), "1", NOW);
+    let sent = task.notices[0].first().unwrap().clone();
+    for (origin, at_ms) in [("2", 1), ("3", 2)] {
         task = asks(&task, origin, NOW + at_ms);
     }
     let question = NoticeState::InputRequired;
     assert_eq!(waiting(&task), [(1, question), (2, question)]);
+    // The first may have been sent, and stays as it is: its id depends on it.
+    assert_eq!(*task.notices[0].first().unwrap(), sent);
     let latest = task.notices[0].waiting[1].at_ms;
     assert_eq!(latest, task.updated_ms, "the latest question");
     task = cancelled(&task, NOW + 3);
@@ -210,4 +213,11 @@ fn an_id_names_one_notice_of_one_receiver() {
     assert_eq!(id, message_id(task.id, receiver(), first));
     let other = ReceiverId::of("https://hooks.example/other");
     assert_ne!(id, message_id(task.id, other, first));
+    // The store lost the commit, and the task came to another end, or later to the same.
+    let mut again = first.clone();
+    again.at_ms += 1;
+    assert_ne!(id, message_id(task.id, receiver(), &again));
+    again = first.clone();
+    again.state = NoticeState::Failed;
+    assert_ne!(id, message_id(task.id, receiver(), &again));
 }

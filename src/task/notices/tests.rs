@@ -196,11 +196,29 @@ fn what_no_replica_can_try_is_put_off_and_given_up_in_time() {
     let ended = cancelled(&watched(true), NOW);
     let postponed = NoticeEvent::Postponed { number: 1 };
     let later = noticed(&ended, postponed, NOW + 20_000);
-    assert_eq!(later.look_ms(), Some(NOW + 20_000 + POSTPONED_MS));
-    assert_eq!(
-        noticed(&later, postponed, ended.updated_ms + RETRY).look_ms(),
-        None
-    );
+    assert_eq!(later.look_ms(), Some(NOW + 20_000 + POSTPONED_MIN_MS));
+    // The older it is, the less often it is looked at, and a last time when its time is over.
+    let at_ms = ended.updated_ms;
+    let old = noticed(&later, postponed, at_ms + RETRY / 2);
+    assert_eq!(old.look_ms(), Some(at_ms + RETRY / 2 + RETRY / 8));
+    let old = noticed(&later, postponed, at_ms + RETRY - 1);
+    assert_eq!(old.look_ms(), Some(at_ms + RETRY));
+    assert_eq!(noticed(&old, postponed, at_ms + RETRY).look_ms(), None);
+}
+
+#[test]
+fn what_is_claimed_after_its_time_is_given_up() {
+    let asked = asks(&watched(true), "1", NOW);
+    let both = cancelled(&asked, NOW + 60_000);
+    let asked_ms = asked.notices[0].first().unwrap().at_ms;
+    let late_ms = asked_ms + RETRY + CLAIM_MS;
+    let in_time = noticed(&both, NoticeEvent::Claimed, late_ms);
+    assert_eq!(waiting(&in_time).len(), 2);
+    assert!(in_time.notices[0].may_attempt(late_ms));
+    let too_late = noticed(&both, NoticeEvent::Claimed, late_ms + 1);
+    assert_eq!(waiting(&too_late), [(2, NoticeState::Cancelled)]);
+    // The next has time left, and any replica may claim it.
+    assert!(too_late.notices[0].is_due(late_ms + 1));
 }
 
 #[test]

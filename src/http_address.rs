@@ -29,6 +29,9 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const UNREAD_BYTES_MAX: usize = 4 * 1024;
 const UNREAD_PATIENCE: Duration = Duration::from_millis(500);
 
+/// How long one address of a name may take to connect. Without a bound an address that drops packets leaves no time for the next.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The address of an http or https URL.
@@ -153,9 +156,10 @@ impl HttpAddress {
                 failure = NotAllowed(address.ip()).into();
                 continue;
             }
-            match TcpStream::connect(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => failure = error.into(),
+            match timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => failure = error.into(),
+                Err(_) => failure = io::Error::from(io::ErrorKind::TimedOut).into(),
             }
         }
         Err(failure)

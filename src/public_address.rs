@@ -30,13 +30,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [a, b, c, d, ..] = address.segments();
+    let [a, b, c, ..] = address.segments();
     match (a, b) {
         // 6to4 and NAT64 hold an address of IPv4.
         (0x2002, _) => is_public_v4(v4_of(b, c)),
         (0x64, 0xff9b) => {
-            let [.., high, low] = address.segments();
-            c == 0 && d == 0 && is_public_v4(v4_of(high, low))
+            let [_, _, zeros @ .., high, low] = address.segments();
+            zeros == [0; 4] && is_public_v4(v4_of(high, low))
         }
         // Teredo and the other protocols of 2001::/23, and documentation.
         (0x2001, 0..=0x1ff | 0xdb8) | (0x3fff, 0..=0xfff) => false,
@@ -91,6 +91,8 @@ mod tests {
             "2002:a9fe:a9fe::1",
             "64:ff9b::10.0.0.1",
             "64:ff9b:1::8.8.8.8",
+            "64:ff9b::1:0:8.8.8.8",
+            "64:ff9b::1:8.8.8.8",
             "2001::1",
             "2001:db8::1",
             "100::1",

@@ -46,12 +46,26 @@ fn hide(path: &str, value: &mut Value) {
             ) || path == "upstream.command"
             {
                 HIDDEN.clone_into(text);
+            } else if path == "notify.url" {
+                *text = host_only(text);
             } else if text.contains("://") {
                 *text = without_credentials(text);
             }
         }
         (_, Value::Null | Value::Bool(_) | Value::Number(_)) => {}
     }
+}
+
+/// The scheme and the host of a receiver of webhooks: who knows its path may send to it.
+fn host_only(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return HIDDEN.to_owned();
+    };
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let path = if path.len() > 1 { "/[secret]" } else { path };
+    format!("{scheme}://{host}{path}")
 }
 
 /// A URL without its user, password and query.

@@ -13,7 +13,7 @@ use crate::telemetry::tasks::words;
 /// The type of every message. The MCP Events extension has the same name for the same thing.
 const TYPE: &str = "raincheck.task.updated";
 
-/// The body of a message: the same for each attempt.
+/// The body of a message. Another attempt says the same, save for the replica, which may have changed.
 pub fn body(task: &Task, notice: &Notice) -> String {
     let seconds = seconds(notice.at_ms.saturating_sub(task.call_began_ms()));
     let mut data = Writer::with_capacity(256);

@@ -12,10 +12,10 @@ use tracing::{debug, warn};
 
 use super::body::body;
 use super::receiver::{Attempt, Message, Receiver};
-use crate::store::ledger::{Ledger, Loaded};
-use crate::store::outbox::OutboxQueue;
+use crate::store::ledger::Ledger;
+use crate::store::outbox::{Claim, OutboxQueue};
 use crate::task::machine::TaskEvent;
-use crate::task::notices::{NoticeEvent, message_id};
+use crate::task::notices::{NoticeEvent, Notices, is_in_time, message_id};
 use crate::task::state::Task;
 use crate::telemetry::notices::{Delivery, attempted, given_up};
 
@@ -38,9 +38,9 @@ pub async fn tell(
             next = queue.recv() => next,
             () = stop.cancelled() => None,
         };
-        next.map(|loaded| (loaded, queue))
+        next.map(|claim| (claim, queue))
     });
-    let telling = told.for_each_concurrent(AT_ONCE, |loaded| tell_of(&receiver, &ledger, loaded));
+    let telling = told.for_each_concurrent(AT_ONCE, |claim| tell_of(&receiver, &ledger, claim));
     tokio::pin!(telling);
     tokio::select! {
         () = &mut telling => {}
@@ -51,8 +51,19 @@ pub async fn tell(
 }
 
 /// Tells the receiver of one task, notice by notice, as long as the claim of this replica holds.
-async fn tell_of(receiver: &Receiver, ledger: &Ledger, loaded: Box<Loaded>) {
-    let mut loaded = *loaded;
+async fn tell_of(receiver: &Receiver, ledger: &Ledger, claim: Claim) {
+    // A claim that waited for too long costs nothing: a sweep finds the notice again.
+    if !is_in_time(claim.look_ms, ledger.now_ms()) {
+        return;
+    }
+    let Ok(Some(mut loaded)) = ledger.load(claim.task).await else {
+        return;
+    };
+    // The notice was settled, or is claimed by another replica.
+    let notices = loaded.task.notices_of(receiver.id);
+    if notices.and_then(Notices::look_ms) != Some(claim.look_ms) {
+        return;
+    }
     while let Some((event, delivery)) = next(receiver, ledger, &loaded.task).await {
         let event = TaskEvent::Notice(receiver.id, event);
         // If the commit fails, the claim runs out, and a sweep finds the notice again.

@@ -12,10 +12,13 @@ use crate::telemetry::notices::given_up;
 /// For so long a notice is left to replicas that know its receiver.
 const OTHERS_FIRST_MS: u64 = 10_000;
 
+/// The most notices that one sweep claims or puts off. Each is a commit, and other tasks wait for their turn.
+pub(super) const SWEPT_MAX: usize = 64;
+
 impl Runner {
-    /// Claims the notices whose time has come, and hands them over to the jobs of their receivers. False: a notice stays
-    /// due, because only another replica may know its receiver.
-    pub(super) async fn tell_receivers(&self, loaded: &Loaded) -> bool {
+    /// Claims the notices whose time has come, and hands them over to the jobs of their receivers. `left` is the number of
+    /// notices that this sweep may still claim or put off. False: a notice stays due.
+    pub(super) async fn tell_receivers(&self, loaded: &Loaded, left: &mut usize) -> bool {
         if loaded.task.notices.is_empty() {
             return true;
         }
@@ -28,6 +31,9 @@ impl Runner {
             if !notices.is_due(now_ms) {
                 continue;
             }
+            let Some(fewer) = left.checked_sub(1) else {
+                return false;
+            };
             let event = match self.ledger.outbox().room(notices.receiver) {
                 Room::Free => NoticeEvent::Claimed,
                 Room::Unknown if is_left_to_others(&notices, now_ms) => {
@@ -37,15 +43,21 @@ impl Runner {
                 Room::None | Room::Unknown => NoticeEvent::Postponed { number },
             };
             let event_of = TaskEvent::Notice(notices.receiver, event);
-            let Ok(Tried::Done(after, _)) = self.ledger.try_apply(&loaded, event_of).await else {
-                // The record changed since it was read, or the store is away: the next sweep finds it again.
-                return all;
+            *left = fewer;
+            let after = match self.ledger.try_apply(&loaded, event_of).await {
+                Ok(Tried::Done(after, _)) => after,
+                // Who changed the record has looked at it: the next sweep reads it again if a notice is still due.
+                Ok(Tried::Conflict(_)) => return all,
+                // The record is full, or only another replica can write it. It must not keep others waiting.
+                Err(_) => return false,
             };
-            let left = after.task.notices_of(notices.receiver);
-            if matches!(event, NoticeEvent::Claimed) {
-                self.ledger.outbox().hand_over(&after, notices.receiver);
-            } else if left.and_then(Notices::first).map(|it| it.number) != Some(number) {
+            let next = after.task.notices_of(notices.receiver);
+            if next.and_then(Notices::first).map(|it| it.number) != Some(number) {
                 given_up(&after.task, "not known here, or too slow");
+            } else if matches!(event, NoticeEvent::Claimed) {
+                self.ledger
+                    .outbox()
+                    .hand_over(&after.task, notices.receiver);
             } else {
                 debug!(task = ?after.task.id, "a webhook is put off");
             }

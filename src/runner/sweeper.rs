@@ -10,6 +10,7 @@ use tracing::{debug, info, warn};
 
 use super::alarm::Alarm;
 use super::call::not_sent;
+use super::notices;
 use super::state::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
@@ -147,10 +148,11 @@ impl Runner {
         let store = self.ledger.store();
         let limit = DUE_MAX + (*passed).min(PASSED_MAX);
         *passed = 0;
+        let mut notices_left = notices::SWEPT_MAX;
         for id in store.due(self.ledger.now_ms(), limit).await? {
             match self.read_indexed(id).await? {
                 IndexedRecord::Record(loaded) if loaded.task.is_ended() => {
-                    *passed += usize::from(!self.tell_receivers(&loaded).await);
+                    *passed += usize::from(!self.tell_receivers(&loaded, &mut notices_left).await);
                 }
                 IndexedRecord::Record(loaded)
                     if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
@@ -162,7 +164,7 @@ impl Runner {
                     }
                 }
                 IndexedRecord::Record(loaded) => {
-                    *passed += usize::from(!self.on_due(*loaded).await);
+                    *passed += usize::from(!self.on_due(*loaded, &mut notices_left).await);
                 }
                 IndexedRecord::OthersOnly => *passed += 1,
                 // At the head of the index the entry would keep others waiting.
@@ -172,12 +174,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Does what the time of the task says. False: this replica cannot now, and the task stays in the index.
-    async fn on_due(self: &Arc<Self>, loaded: Loaded) -> bool {
-        let has_told = self.tell_receivers(&loaded).await;
+    /// Does what the time of the task says, and tells of it within `notices_left`. False: this replica cannot now, and the
+    /// task stays in the index.
+    async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut usize) -> bool {
+        let has_told = self.tell_receivers(&loaded, notices_left).await;
         if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {
             let from = (AnsweredBy::Rule, Forwarded::default());
-            return self.answer(loaded, answers, from).await.is_ok();
+            return self.answer(loaded, answers, from).await.is_ok() && has_told;
         }
         self.settle(&loaded, TaskEvent::Tick).await;
         has_told

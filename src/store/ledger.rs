@@ -192,7 +192,7 @@ impl Ledger {
             Commit::Done(revision) => {
                 hit(Point::CreateAfter);
                 telemetry::tasks::committed(None, &task);
-                telemetry::waiting::committed(&task, revision);
+                telemetry::waiting::committed(&task, revision, self.now_ms());
                 let version = Version {
                     revision,
                     nonce: write.nonce,
@@ -292,7 +292,7 @@ impl Ledger {
         match committed? {
             Commit::Done(revision) => {
                 telemetry::tasks::committed(Some(&loaded.task), &decided.task);
-                telemetry::waiting::committed(&decided.task, revision);
+                telemetry::waiting::committed(&decided.task, revision, self.now_ms());
                 let ends_now = decided.task.is_ended() && !loaded.task.is_ended();
                 if ends_now && decided.task.log.is_none() {
                     let (caller, bytes) = (&decided.task.caller, write.record.len());

@@ -68,7 +68,7 @@ pub struct Write {
     /// Unix milliseconds until which the store keeps the record. Every write of a task has the same
     /// expiry, fixed at creation.
     pub expires_ms: u64,
-    /// Unix milliseconds at which an open task is overdue; `None` removes it from the due index.
+    /// Unix milliseconds from which a replica must look at the task, open or ended; `None` removes it from the due index.
     pub due_ms: Option<u64>,
     /// The incarnation whose index must no longer name this task.
     pub drop_from: Option<Incarnation>,

@@ -7,25 +7,37 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::loaded::Loaded;
-use crate::task::notices::ReceiverId;
+use crate::task::id::TaskId;
+use crate::task::notices::{Notices, ReceiverId};
 use crate::task::state::Task;
 
 /// The most tasks that wait for the job of one receiver.
 const WAITING_MAX: usize = 256;
 
+/// A sweep claims no notice where more tasks wait: the claim would run out before its turn.
+const SWEPT_MAX: usize = 16;
+
+/// The claim of the first notice of one receiver. The record is read when its turn comes: it may be large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub task: TaskId,
+    /// The end of the claim, which also tells it from the claims of other replicas.
+    pub look_ms: u64,
+}
+
 /// The queues of the jobs, by receiver.
 #[derive(Debug, Clone, Default)]
 pub struct Outbox {
-    queues: Arc<BTreeMap<ReceiverId, mpsc::Sender<Box<Loaded>>>>,
+    queues: Arc<BTreeMap<ReceiverId, mpsc::Sender<Claim>>>,
 }
 
 /// The tasks that one receiver must hear of.
-pub type OutboxQueue = mpsc::Receiver<Box<Loaded>>;
+pub type OutboxQueue = mpsc::Receiver<Claim>;
 
 /// The queues of all receivers.
 pub type OutboxQueues = BTreeMap<ReceiverId, OutboxQueue>;
 
-/// The room in the queue of a receiver.
+/// The room in the queue of a receiver for what a sweep finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
     Free,
@@ -50,16 +62,18 @@ impl Outbox {
     pub fn room(&self, receiver: ReceiverId) -> Room {
         match self.queues.get(&receiver) {
             Some(queue) if queue.is_closed() => Room::Unknown,
-            Some(queue) if queue.capacity() > 0 => Room::Free,
+            Some(queue) if WAITING_MAX - queue.capacity() < SWEPT_MAX => Room::Free,
             Some(_) => Room::None,
             None => Room::Unknown,
         }
     }
 
-    /// Hands the task over to the job of this receiver. Without room, a sweep finds the notice when its claim is over.
-    pub fn hand_over(&self, loaded: &Loaded, receiver: ReceiverId) {
-        if let Some(Ok(room)) = self.queues.get(&receiver).map(mpsc::Sender::try_reserve) {
-            room.send(Box::new(loaded.clone()));
+    /// Hands the claimed notice over to the job of this receiver. Without room, a sweep finds the notice when its claim is over.
+    pub fn hand_over(&self, task: &Task, receiver: ReceiverId) {
+        let look_ms = task.notices_of(receiver).and_then(Notices::look_ms);
+        if let (Some(queue), Some(look_ms)) = (self.queues.get(&receiver), look_ms) {
+            let task = task.id;
+            let _ = queue.try_send(Claim { task, look_ms });
         }
     }
 
@@ -72,8 +86,42 @@ impl Outbox {
                 .and_then(|before| before.notices_of(receiver))
                 .is_some_and(|before| before.first().is_some());
             if notices.first().is_some() && !had_one {
-                self.hand_over(after, receiver);
+                self.hand_over(&after.task, receiver);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::machine::tests::{NOW, task};
+    use crate::task::machine::{self, TaskEvent};
+    use crate::task::notices::NoticeState;
+    use crate::task::state::Leg;
+
+    #[test]
+    fn a_sweep_leaves_room_for_what_is_new() {
+        let receiver = ReceiverId::of("https://hooks.example/in");
+        let (outbox, mut queues) = Outbox::new([receiver].into_iter());
+        let notices = Notices::new(receiver, NoticeState::ALL.to_vec(), 60_000);
+        let mut open = task(Leg::Sent(1), true);
+        open.notices = vec![notices];
+        let ended = machine::step(&open, TaskEvent::Cancel { reason: None }, NOW);
+        let ended = ended.unwrap().task;
+        for _ in 0..SWEPT_MAX {
+            assert_eq!(outbox.room(receiver), Room::Free);
+            outbox.hand_over(&ended, receiver);
+        }
+        assert_eq!(outbox.room(receiver), Room::None);
+        for _ in 0..WAITING_MAX {
+            outbox.hand_over(&ended, receiver);
+        }
+        let mut queue = queues.remove(&receiver).unwrap();
+        assert_eq!(queue.len(), WAITING_MAX);
+        let claim = queue.try_recv().unwrap();
+        assert_eq!(Some(claim.look_ms), ended.look_ms());
+        drop(queue);
+        assert_eq!(outbox.room(receiver), Room::Unknown);
     }
 }

@@ -30,13 +30,15 @@ struct Entry {
 #[derive(Debug, Default)]
 struct WaitingTasks(HashMap<TaskId, Entry>);
 
-/// Notes a change that this replica committed.
-pub fn committed(task: &Task, revision: Revision) {
+/// Notes a change that this replica committed. The wait is as old as the oldest open question, whoever asked it.
+pub fn committed(task: &Task, revision: Revision, now_ms: u64) {
     let waits = task.announced && task.status() == Status::InputRequired;
     let life = Duration::from_millis(task.expires_ms().saturating_sub(task.updated_ms));
+    let asked_ms = task.open_questions().map(|(it, _)| it.asked_ms).min();
+    let waited = Duration::from_millis(now_ms.saturating_sub(asked_ms.unwrap_or(now_ms)));
     let mut waiting = WAITING.lock();
     if waits {
-        waiting.enter(task.id, revision, Instant::now(), life);
+        waiting.enter(task.id, revision, Instant::now(), waited, life);
     } else {
         waiting.0.remove(&task.id);
     }
@@ -57,12 +59,20 @@ pub fn measure() {
 }
 
 impl WaitingTasks {
-    fn enter(&mut self, id: TaskId, revision: Revision, now: Instant, life: Duration) {
+    fn enter(
+        &mut self,
+        id: TaskId,
+        revision: Revision,
+        now: Instant,
+        waited: Duration,
+        life: Duration,
+    ) {
         let known = self.0.get(&id);
         if known.is_none() && self.0.len() >= TASKS_MAX {
             return;
         }
-        let since = known.map_or(now, |known| known.since);
+        let asked = now.checked_sub(waited).unwrap_or(now);
+        let since = known.map_or(asked, |known| known.since.min(asked));
         let entry = Entry {
             revision,
             since,
@@ -98,18 +108,28 @@ mod tests {
         let mut waiting = WaitingTasks::default();
         let from = Instant::now();
         let second = |number| from + Duration::from_secs(number);
+        let (minute, ten) = (Duration::from_mins(1), Duration::from_secs(10));
         let (first, other) = (TaskId::random(), TaskId::random());
-        waiting.enter(first, Revision(2), from, Duration::from_mins(1));
-        waiting.enter(other, Revision(5), second(3), Duration::from_secs(10));
+        waiting.enter(first, Revision(2), from, Duration::ZERO, minute);
+        waiting.enter(other, Revision(5), second(3), Duration::ZERO, ten);
         assert_eq!(waiting.count(second(4)), (2, Duration::from_secs(4)));
         // The change log tells of the own change, too, and may be late.
         waiting.leave(first, Revision(2));
         assert_eq!(waiting.count(second(4)).0, 2);
         // The second of two questions is open, and the wait goes on.
-        waiting.enter(first, Revision(3), second(5), Duration::from_mins(1));
+        waiting.enter(first, Revision(3), second(5), Duration::ZERO, minute);
         assert_eq!(waiting.count(second(6)), (2, Duration::from_secs(6)));
         waiting.leave(first, Revision(4));
         assert_eq!(waiting.count(second(6)), (1, Duration::from_secs(3)));
         assert_eq!(waiting.count(second(13)), (0, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_replica_that_takes_a_task_over_counts_the_whole_wait() {
+        let mut waiting = WaitingTasks::default();
+        let now = Instant::now() + Duration::from_hours(1);
+        let (waited, life) = (Duration::from_mins(20), Duration::from_hours(1));
+        waiting.enter(TaskId::random(), Revision(9), now, waited, life);
+        assert_eq!(waiting.count(now), (1, waited));
     }
 }

@@ -32,6 +32,9 @@ fn a_receiver_needs_an_address_and_a_secret() {
         "{}",
         config.shown
     );
+    // Who knows the path may send there, so only the host is shown.
+    let shown = &config.shown["notify"][0]["url"];
+    assert_eq!(shown, "https://hooks.example.com/[secret]");
     let both = format!("secret_previous = '{SECRET}'\nstates = 'failed'\nretry_for = '1h'");
     let found = &from_file(&receiver(&both)).notify[0];
     assert_eq!((found.states.len(), found.secrets.len()), (1, 2));

@@ -19,8 +19,9 @@ const CLAIM_MS: u64 = 15_000;
 const PAUSE_MS: u64 = 2_000;
 const PAUSE_MAX_MS: u64 = 120_000;
 
-/// How long a notice is left alone that this replica has no room for, or does not know the receiver of.
-const POSTPONED_MS: u64 = 30_000;
+/// How long a notice is left alone that this replica has no room for, or does not know the receiver of: a quarter of its
+/// age, and not less than this.
+const POSTPONED_MIN_MS: u64 = 30_000;
 
 /// Names a receiver in records: a digest of its address, which may be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -105,7 +106,7 @@ pub struct Notice {
 /// What happened to the first notice of a receiver.
 #[derive(Debug, Clone, Copy)]
 pub enum NoticeEvent {
-    /// A replica tries now.
+    /// A replica tries now. A notice whose time is over is given up instead.
     Claimed,
     /// The receiver has it, or will never take it.
     Settled { number: u32 },
@@ -157,7 +158,7 @@ impl Notices {
     /// Whether a claim of the first notice leaves time for one attempt.
     pub fn may_attempt(&self, now_ms: u64) -> bool {
         self.look_ms()
-            .is_some_and(|look_ms| now_ms.saturating_add(ATTEMPT_MS) <= look_ms)
+            .is_some_and(|look_ms| is_in_time(look_ms, now_ms))
     }
 
     /// Adds a notice. A question that waits to be told of stands for the questions after it, so that a receiver that is
@@ -178,6 +179,8 @@ impl Notices {
             && state == NoticeState::InputRequired
         {
             last.at_ms = at_ms;
+            // A question that nobody was told of is no reminder, whatever it is told with.
+            last.is_reminder &= is_reminder;
             return;
         }
         self.made += 1;
@@ -198,15 +201,26 @@ impl Notices {
         self.begin(now_ms);
     }
 
+    /// Settles the first notice untold. Any replica may look at the next one at once.
+    fn give_up(&mut self, now_ms: u64) {
+        self.settle(now_ms);
+        self.look_ms = now_ms;
+    }
+
     /// Applies the event; false: it changes nothing. `life_ms`: until when the record is there.
     pub(super) fn step(&mut self, event: NoticeEvent, life_ms: u64, now_ms: u64) -> bool {
         let Some(first) = self.first() else {
             return false;
         };
+        let age_ms = now_ms.saturating_sub(first.at_ms);
         let last_ms = first.at_ms.saturating_add(self.retry_ms).min(life_ms);
         let number = first.number;
         match event {
             NoticeEvent::Claimed if self.look_ms > now_ms => return false,
+            // A replica that died with a claim leaves the last attempt to another.
+            NoticeEvent::Claimed if now_ms > last_ms.saturating_add(CLAIM_MS) => {
+                self.give_up(now_ms);
+            }
             NoticeEvent::Claimed => self.look_ms = now_ms.saturating_add(CLAIM_MS),
             NoticeEvent::Settled { number: n }
             | NoticeEvent::Failed { number: n, .. }
@@ -229,14 +243,19 @@ impl Notices {
                     self.look_ms = next_ms;
                 }
             }
-            NoticeEvent::Postponed { .. } if now_ms >= last_ms => {
-                self.settle(now_ms);
-                self.look_ms = now_ms;
+            NoticeEvent::Postponed { .. } if now_ms >= last_ms => self.give_up(now_ms),
+            NoticeEvent::Postponed { .. } => {
+                let pause_ms = POSTPONED_MIN_MS.max(age_ms / 4);
+                self.look_ms = now_ms.saturating_add(pause_ms).min(last_ms);
             }
-            NoticeEvent::Postponed { .. } => self.look_ms = now_ms.saturating_add(POSTPONED_MS),
         }
         true
     }
+}
+
+/// Whether a claim until then leaves time for one attempt.
+pub fn is_in_time(look_ms: u64, now_ms: u64) -> bool {
+    now_ms.saturating_add(ATTEMPT_MS) <= look_ms
 }
 
 /// The pause after so many failures: from three quarters of the usual pause to five quarters.
@@ -246,10 +265,13 @@ fn pause(failures: u32, random: u8) -> u64 {
     usual * 3 / 4 + usual / 2 * u64::from(random) / u64::from(u8::MAX)
 }
 
-/// The id of a notice: the same for each attempt, and of no use to a client who learns it.
+/// The id of a notice: the same for each attempt, and of no use to a client who learns it. A store that lost a commit gives
+/// its number again; the state and its time keep the messages apart. Neither changes once the notice is the first.
 pub fn message_id(task: TaskId, receiver: ReceiverId, notice: &Notice) -> String {
     let (task, receiver) = (task.to_string(), receiver.0.to_string());
-    let parts = ["notice", &task, &receiver, &notice.number.to_string()];
+    let (number, at_ms) = (notice.number.to_string(), notice.at_ms.to_string());
+    let state = notice.state.word();
+    let parts = ["notice", &task, &receiver, &number, state, &at_ms];
     let number = u128::from_be_bytes(*Digest::of(&parts).as_bytes());
     format!("msg_{number:032x}")
 }

@@ -100,12 +100,15 @@ fn a_receiver_hears_only_of_the_states_that_it_wants() {
 
 #[test]
 fn a_receiver_that_is_away_leaves_three_notices_at_most_and_hears_them_in_order() {
-    let mut task = watched(true);
-    for (origin, at_ms) in [("1", 0), ("2", 1), ("3", 2)] {
+    let mut task = asks(&watched(true), "1", NOW);
+    let sent = task.notices[0].first().unwrap().clone();
+    for (origin, at_ms) in [("2", 1), ("3", 2)] {
         task = asks(&task, origin, NOW + at_ms);
     }
     let question = NoticeState::InputRequired;
     assert_eq!(waiting(&task), [(1, question), (2, question)]);
+    // The first may have been sent, and stays as it is: its id depends on it.
+    assert_eq!(*task.notices[0].first().unwrap(), sent);
     let latest = task.notices[0].waiting[1].at_ms;
     assert_eq!(latest, task.updated_ms, "the latest question");
     task = cancelled(&task, NOW + 3);
@@ -125,6 +128,17 @@ fn a_reminder_is_told_as_one() {
     task = stepped(&task, TaskEvent::Tick, NOW + 100);
     let first = task.notices[0].first().unwrap();
     assert!(first.is_reminder && first.number == 2);
+}
+
+#[test]
+fn a_new_question_is_not_told_as_a_reminder() {
+    let mut task = asks(&watched(true), "1", NOW);
+    task.input_reminder_ms = Some(100);
+    task = stepped(&task, TaskEvent::Tick, NOW + 100);
+    let last = |task: &Task| task.notices[0].waiting.last().unwrap().clone();
+    assert!(last(&task).is_reminder && last(&task).number == 2);
+    task = asks(&task, "2", NOW + 101);
+    assert!(!last(&task).is_reminder && last(&task).number == 2);
 }
 
 fn failed(task: &Task, pause_ms: Option<u64>, random: u8, now_ms: u64) -> Task {
@@ -182,11 +196,29 @@ fn what_no_replica_can_try_is_put_off_and_given_up_in_time() {
     let ended = cancelled(&watched(true), NOW);
     let postponed = NoticeEvent::Postponed { number: 1 };
     let later = noticed(&ended, postponed, NOW + 20_000);
-    assert_eq!(later.look_ms(), Some(NOW + 20_000 + POSTPONED_MS));
-    assert_eq!(
-        noticed(&later, postponed, ended.updated_ms + RETRY).look_ms(),
-        None
-    );
+    assert_eq!(later.look_ms(), Some(NOW + 20_000 + POSTPONED_MIN_MS));
+    // The older it is, the less often it is looked at, and a last time when its time is over.
+    let at_ms = ended.updated_ms;
+    let old = noticed(&later, postponed, at_ms + RETRY / 2);
+    assert_eq!(old.look_ms(), Some(at_ms + RETRY / 2 + RETRY / 8));
+    let old = noticed(&later, postponed, at_ms + RETRY - 1);
+    assert_eq!(old.look_ms(), Some(at_ms + RETRY));
+    assert_eq!(noticed(&old, postponed, at_ms + RETRY).look_ms(), None);
+}
+
+#[test]
+fn what_is_claimed_after_its_time_is_given_up() {
+    let asked = asks(&watched(true), "1", NOW);
+    let both = cancelled(&asked, NOW + 60_000);
+    let asked_ms = asked.notices[0].first().unwrap().at_ms;
+    let late_ms = asked_ms + RETRY + CLAIM_MS;
+    let in_time = noticed(&both, NoticeEvent::Claimed, late_ms);
+    assert_eq!(waiting(&in_time).len(), 2);
+    assert!(in_time.notices[0].may_attempt(late_ms));
+    let too_late = noticed(&both, NoticeEvent::Claimed, late_ms + 1);
+    assert_eq!(waiting(&too_late), [(2, NoticeState::Cancelled)]);
+    // The next has time left, and any replica may claim it.
+    assert!(too_late.notices[0].is_due(late_ms + 1));
 }
 
 #[test]
@@ -199,4 +231,11 @@ fn an_id_names_one_notice_of_one_receiver() {
     assert_eq!(id, message_id(task.id, receiver(), first));
     let other = ReceiverId::of("https://hooks.example/other");
     assert_ne!(id, message_id(task.id, other, first));
+    // The store lost the commit, and the task came to another end, or later to the same.
+    let mut again = first.clone();
+    again.at_ms += 1;
+    assert_ne!(id, message_id(task.id, receiver(), &again));
+    again = first.clone();
+    again.state = NoticeState::Failed;
+    assert_ne!(id, message_id(task.id, receiver(), &again));
 }

@@ -3,6 +3,10 @@
 //! Only names of raincheck's own come here. Every other resource is the server's, and its request is not looked at.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use super::inbound::requester::Requester;
 use super::outbound::response::Rpc;
@@ -14,9 +18,16 @@ use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::task::large_results::ResultUri;
 use crate::task::ranges::as_resource;
+use crate::task::state::{Outcome, Payload, Task};
 
 /// A larger result is parsed on a thread of its own: a smaller one takes a fraction of a millisecond.
 const BLOCKING_BYTES: usize = 256 << 10;
+
+/// A part of a large result costs the memory of the whole one, so only so many are read at the same time.
+static TURNS: Semaphore = Semaphore::const_new(4);
+
+/// How long a reader waits for its turn.
+const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The answer to `resources/read` of a result.
 pub(super) async fn read(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'_>) -> Rpc {
@@ -26,8 +37,8 @@ pub(super) async fn read(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'
     let Some(named) = ResultUri::parse(&uri) else {
         return unknown();
     };
-    let whole = match result_of(proxy, by, &named).await {
-        Ok(Some(whole)) => whole,
+    let (whole, _turn) = match result_of(proxy, by, &named).await {
+        Ok(Some(found)) => found,
         Ok(None) | Err(TaskError::Unknown) => return unknown(),
         Err(TaskError::StoreUnavailable) => return Rpc::store_unavailable(id),
         Err(TaskError::Unreadable) => return Rpc::unreadable_task(id),
@@ -49,17 +60,36 @@ async fn range_of(whole: WholeTask, uri: String, named: ResultUri, era: Era) -> 
     }
 }
 
+/// A turn to have a large result in memory. `None`: the result of this task is small.
+pub(super) async fn turn(task: &Task) -> Result<Option<SemaphorePermit<'static>>, TaskError> {
+    let bytes = match &task.outcome {
+        Some(Outcome::Completed(Payload::Kept { bytes, .. })) => *bytes,
+        Some(Outcome::Completed(Payload::Inline(_)) | Outcome::Failed(_) | Outcome::Cancelled)
+        | None => 0,
+    };
+    if bytes <= BLOCKING_BYTES as u64 {
+        return Ok(None);
+    }
+    match timeout(TURN_PATIENCE, TURNS.acquire()).await {
+        Ok(Ok(turn)) => Ok(Some(turn)),
+        Ok(Err(_)) | Err(_) => Err(TaskError::Busy),
+    }
+}
+
 /// A call whose client waited may have a record that no client heard of: its result has a name all the same.
 async fn result_of(
     proxy: &Arc<Proxy>,
     by: &Requester,
     named: &ResultUri,
-) -> Result<Option<WholeTask>, TaskError> {
+) -> Result<Option<(WholeTask, Option<SemaphorePermit<'static>>)>, TaskError> {
     let tasks = proxy.tasks_for(by);
     match tasks.find_unannounced(named.task).await? {
         // The record of a call that runs on in its stream: what it holds is no result.
         Some(found) if found.task.log.is_some() => Ok(None),
-        Some(found) => Ok(Some(tasks.whole(found.task).await?)),
+        Some(found) => {
+            let turn = turn(&found.task).await?;
+            Ok(Some((tasks.whole(found.task).await?, turn)))
+        }
         None => Ok(None),
     }
 }

@@ -15,6 +15,7 @@ use super::tools::CompanionTools;
 use super::{answers, listing};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::large_results;
 use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::respond;
@@ -228,6 +229,8 @@ impl ToolCall {
         outcome: &Outcome,
         arguments: &Object<'_>,
     ) -> Result<CallAnswer, ToolError> {
+        // Until the answer is made.
+        let _turn = large_results::turn(task).await?;
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.clone(),
             Outcome::Completed(Payload::Kept { .. }) => {

@@ -43,7 +43,7 @@ pub struct Matches {
 }
 
 /// The lines at or behind `offset` that contain `word`, in any case of ASCII letters, in at most `limit` bytes. At least one
-/// line if there is a match. Of a line of more than [`LINE_MAX`] bytes, what is around each match is a line of its own.
+/// line if there is a match. Of a line of more than 400 bytes, what is around each match is a line of its own.
 pub fn grep(text: &str, word: &str, offset: u64, limit: usize) -> Matches {
     let mut found = Matches {
         lines: String::new(),

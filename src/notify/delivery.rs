@@ -74,7 +74,7 @@ async fn tell_of(receiver: &Receiver, ledger: &Ledger, claim: Claim) {
         let was_given_up = delivery.is_failure()
             && first_number(receiver, &loaded.task) != first_number(receiver, &after.task);
         if was_given_up {
-            given_up(&loaded.task, &receiver.host);
+            given_up(&loaded.task, Some(&receiver.host));
         } else {
             attempted(delivery);
         }

@@ -33,7 +33,8 @@ pub fn attempted(delivery: Delivery) {
 }
 
 /// Reports that a receiver never heard of a state of this task.
-pub fn given_up(task: &Task, host: &str) {
+pub fn given_up(task: &Task, host: Option<&str>) {
+    let host = host.unwrap_or_default();
     count("given_up");
     warn!(task = ?task.id, tool = %task.name, host, "a webhook was given up: its receiver did not take it in time");
 }

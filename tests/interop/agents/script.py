@@ -25,7 +25,7 @@ class Script:
             return self.call(tools, TOOL, ARGUMENTS)
         said = said if isinstance(said, str) else json.dumps(said, default=str)
         self.heard.append(said)
-        following = re.search(r"Ticket ([0-9a-f-]{36})\..* Call (\w+) with this ticket and round (\d+)", said, re.DOTALL)
+        following = re.search(r"Ticket ([0-9a-f-]{36})\b.* Call (\w+) with this ticket and round (\d+)", said, re.DOTALL)
         if following is None:
             return None
         ticket, tool, turn = following.groups()

@@ -69,6 +69,7 @@ export const TABLE = [
     page: "docs/security.md", begins: "token=", change: [["/etc/raincheck/tokens", "tokens"], [/$/, "\ncat tokens"]],
     says: /^ci: [0-9a-f]{64}$/m,
   },
+  { page: "docs/webhooks.md", begins: "echo", says: /^whsec_[A-Za-z0-9+/]{43}=$/m },
   { page: "examples/README.md", begins: "raincheck run", serves: "serving" },
   { page: "examples/README.md", begins: "cargo run", why: EXAMPLES },
   { page: "examples/README.md", begins: "pip install", why: EXAMPLES },

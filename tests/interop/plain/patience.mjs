@@ -19,7 +19,7 @@ async function companion(client, seen) {
     return said;
   };
   let said = await call("slow_compute", { seconds, label: "patience" });
-  const [, ticket] = /Ticket (\S+)\./.exec(said) ?? [];
+  const [, ticket] = /Ticket ([0-9a-f-]{36})/.exec(said) ?? [];
   for (let next; ticket && (next = /Call (\w+) with this ticket/.exec(said)); ) said = await call(next[1], { ticket });
   return said;
 }

@@ -22,7 +22,7 @@ async def companion(client, seen, job):
         return said
 
     said = await call("slow_compute", {"seconds": job["seconds"], "label": "patience"})
-    ticket = re.search(r"Ticket (\S+)\.", said)
+    ticket = re.search(r"Ticket ([0-9a-f-]{36})", said)
     while ticket and (following := re.search(r"Call (\w+) with this ticket", said)):
         said = await call(following[1], {"ticket": ticket[1]})
     return said

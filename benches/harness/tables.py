@@ -8,6 +8,7 @@ SHOWN = {
     "raincheck-token-tasks": "raincheck, the same token passed",
     "raincheck-jwt": "raincheck, tokens checked",
     "raincheck-jwt-tasks": "raincheck, tokens checked",
+    "raincheck-metrics": "raincheck, metrics",
     "raincheck-telemetry": "raincheck, access log and metrics",
     "direct": "no proxy",
     "inspect-tpc": "hyper-inspect, a thread a core",

@@ -23,6 +23,7 @@ RAINCHECKS = {
     "raincheck-token-tasks": {"tasks.mode": "always", "token": "passed"},
     "raincheck-jwt": {"token": "checked"},
     "raincheck-jwt-tasks": {"tasks.mode": "always", "token": "checked"},
+    "raincheck-metrics": {"admin.listen": "127.0.0.1:{admin}"},
     "raincheck-telemetry": {"telemetry.access_log": "true", "admin.listen": "127.0.0.1:{admin}"},
 }
 

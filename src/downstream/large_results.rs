@@ -76,7 +76,7 @@ pub(super) async fn turn(task: &Task) -> Result<Option<SemaphorePermit<'static>>
     }
 }
 
-/// A call whose client waited may have a record that no client heard of: its result has a name all the same.
+/// The result with this name. The task need not be announced: the result of a call whose client waited has a name, too.
 async fn result_of(
     proxy: &Arc<Proxy>,
     by: &Requester,

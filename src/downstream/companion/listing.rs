@@ -10,7 +10,8 @@ use crate::task::ticket_list;
 pub(super) const NOT_TOLD_APART: &str = "Nothing can be listed: this server cannot tell your client from others, because \
     your requests have neither credentials nor a session. The ticket of a call is in the answer to the call.";
 
-/// The open calls of the client, and the last that have ended. `Ok(None)`: nothing tells the client from others.
+/// The open calls of the client, and the last that have ended. `Ok(None)`: raincheck cannot tell the client from
+/// other clients.
 pub(super) async fn list(
     proxy: &Proxy,
     by: &Requester,

@@ -37,8 +37,8 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) rules: Arc<Rules>,
     /// What the wrapped server gets of the credentials.
     pub(in crate::downstream) credentials: Option<Credentials>,
-    /// Whose list names the client's calls: its caller's, or that of its session or connection, where requests do not
-    /// say who asks. `None`: nothing tells the client from others.
+    /// The list that names the client's calls: the list of its caller or, if requests have no credentials, of its session or
+    /// its connection. `None`: raincheck cannot tell the client from other clients.
     pub(in crate::downstream) list: Option<Caller>,
     /// The session that the request names.
     pub(in crate::downstream) session: Option<SessionKey>,

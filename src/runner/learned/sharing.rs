@@ -25,7 +25,7 @@ const LIFETIME_MS: u64 = 30 * 24 * 3_600_000;
 /// Attempts to write a part that other replicas write at the same time. What is not written then is written later.
 const ATTEMPTS: usize = 4;
 
-/// How long one part may take: nobody waits for it, and a store that is away should be asked seldom.
+/// How long one part may take: no request waits for this, and a store that is away should be asked seldom.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long the last write of a process may take.

@@ -1,5 +1,5 @@
-//! Who is told of the states of a task (`[[notify]]`): kept in the record, so that the commit that ends a task is also the
-//! commit that says who must hear of it. Pure.
+//! The receivers that must hear of the states of a task (`[[notify]]`). The record of the task names them, so that one commit
+//! both ends the task and says which receivers must hear of the end. Pure.
 //!
 //! Each receiver has its own queue. A replica that tells a receiver claims the queue for a short time. If the replica dies,
 //! the claim runs out, and the due index leads another replica to the record.
@@ -179,7 +179,7 @@ impl Notices {
             && state == NoticeState::InputRequired
         {
             last.at_ms = at_ms;
-            // A question that nobody was told of is no reminder, whatever it is told with.
+            // The merged message tells of a new question, so it is not a reminder, even if it replaces one.
             last.is_reminder &= is_reminder;
             return;
         }

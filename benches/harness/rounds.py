@@ -1,4 +1,7 @@
-"""Rounds: every target once a round, one after the other, so that a noisy neighbour disturbs all of them alike."""
+"""Rounds: every target once a round, one after the other, so that a noisy neighbour disturbs all of them alike.
+
+Each round has processes of its own and begins with another target: where the system puts a process in memory, and which target
+comes first, change a measurement by more than what is measured, and must not favour one target in all rounds."""
 
 import json
 import subprocess
@@ -23,24 +26,24 @@ class Rounds:
 
     def run(self, plan, output):
         """Measures a plan. Each measurement is a line of `output`."""
-        running = self._start(plan)
-        scraping = Scraping(self.targets.admin_ports)
-        try:
-            for number in range(1, self.rounds + 1):
-                self.say(f"{plan.name}: round {number} of {self.rounds}")
+        for number in range(1, self.rounds + 1):
+            self.say(f"{plan.name}: round {number} of {self.rounds}")
+            running = self._start(plan)
+            scraping = Scraping([target.admin_port for target in running.values() if target.admin_port])
+            try:
                 for part in plan.parts:
-                    for line in self._part(part, running):
+                    for line in self._part(part, running, number):
                         line.update({"round": number, "part": part.name})
                         output.write(json.dumps(line) + "\n")
                         output.flush()
-        finally:
-            scraping.end()
-            for target in running.values():
-                self.targets.end(target)
-            self.targets.forget_tasks()
+            finally:
+                scraping.end()
+                for target in running.values():
+                    self.targets.end(target)
+                self.targets.forget_tasks()
 
     def _start(self, plan):
-        """Starts the targets that serve for a whole plan."""
+        """Starts the targets that serve for a whole round."""
         names = [name for part in plan.parts if lives_long(part) for name in part.targets]
         running = {}
         for name in dict.fromkeys(names):
@@ -55,7 +58,7 @@ class Rounds:
             self.missing.add(name)
             self.say(f"{name} is left out: {reason}")
 
-    def _part(self, part, running):
+    def _part(self, part, running, number):
         if part.mode == "fdatasync":
             yield disk.fdatasync(self.targets.folder)
         elif part.mode == "size":
@@ -66,7 +69,7 @@ class Rounds:
             yield from self._open(part)
         else:
             for concurrency in part.concurrency:
-                for name in part.targets:
+                for name in rotated(part.targets, number):
                     if name in running:
                         yield self._measure(running[name], part, concurrency)
 
@@ -106,8 +109,14 @@ class Rounds:
         return line
 
 
+def rotated(targets, number):
+    """The targets in the order of this round."""
+    first = number % len(targets)
+    return targets[first:] + targets[:first]
+
+
 def lives_long(part):
-    """Whether the targets of a part serve for a whole plan."""
+    """Whether the targets of a part serve for a whole round."""
     return part.mode not in ("cold-start", "size", "fdatasync") and not part.open
 
 

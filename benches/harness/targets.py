@@ -50,6 +50,8 @@ class Target:
     process: object
     # What clients must send beside the protocol's headers.
     header: str = ""
+    # Where its metrics are, if it has some.
+    admin_port: int = 0
 
 
 class Targets:
@@ -63,7 +65,6 @@ class Targets:
         # The Python that has FastMCP.
         self.peers = peers
         self.issuer = None
-        self.admin_ports = []
         self.upstream = free_port()
         self.direct = processes.start(
             "direct",
@@ -128,20 +129,19 @@ class Targets:
         return self.processes.start(name, command, port)
 
     def _raincheck(self, name, port):
-        command, env = self._raincheck_command(name, port)
+        admin = free_port() if "admin.listen" in RAINCHECKS[name] else 0
+        command, env = self._raincheck_command(name, port, admin)
         process = self.processes.start(name, command, port, env)
         header = f"Authorization: Bearer {self.issuer.token}" if "token" in RAINCHECKS[name] else ""
-        return Target(name, self._url(port), process, header)
+        return Target(name, self._url(port), process, header, admin)
 
-    def _raincheck_command(self, name, port):
+    def _raincheck_command(self, name, port, admin=0):
         settings = dict(RAINCHECKS[name])
         config = self.folder / f"{name}.toml"
         token = settings.pop("token", None)
         if token:
             self.issuer = self.issuer or Issuer(self.folder)
         config.write_text(self.issuer.settings if token == "checked" else "")
-        admin = free_port() if "admin.listen" in settings else 0
-        self.admin_ports += [admin] if admin else []
         env = {key: value for key, value in os.environ.items() if not key.startswith("RAINCHECK_")}
         env["XDG_STATE_HOME"] = str(self.folder / f"state-{name}")
         env["RAINCHECK_STORE__URL"] = self.redis

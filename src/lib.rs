@@ -32,6 +32,7 @@ pub mod mcp;
 #[expect(clippy::disallowed_methods, reason = "tests own their environment")]
 mod mutator;
 pub mod notify;
+pub mod prehashed;
 pub mod public_address;
 pub mod resizable;
 pub mod retry_after;

@@ -1,11 +1,11 @@
 //! Fair shares: how much of something one caller may have at the same time, so that no caller takes all of it.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::Mutex;
+use crate::prehashed::PrehashedMap;
 use crate::task::id::Caller;
 
 /// What each caller has now of one thing that all callers need.
@@ -13,7 +13,7 @@ use crate::task::id::Caller;
 pub struct Shares {
     of_each: AtomicUsize,
     /// As many entries as there are [`Share`]s at most.
-    taken: Mutex<HashMap<Caller, usize>>,
+    taken: Mutex<PrehashedMap<Caller, usize>>,
 }
 
 /// A part of a caller's share. Dropping it gives it back.

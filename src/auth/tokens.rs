@@ -1,6 +1,5 @@
 //! The file of bearer tokens: a name and the SHA-256 of a token on each line, so that the file holds no credential.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use super::callers::Callers;
 use super::identity::{Identity, label_of, name_of};
 use crate::lock::Mutex;
+use crate::prehashed::PrehashedMap;
 
 /// More clients than that belong to an issuer of tokens.
 const TOKENS_MAX: usize = 10_000;
@@ -33,7 +33,7 @@ pub struct Tokens {
 pub struct NewTokens(Arc<Known>);
 
 /// By the SHA-256 of the token.
-type Known = HashMap<[u8; 32], Arc<Identity>>;
+type Known = PrehashedMap<[u8; 32], Arc<Identity>>;
 
 impl Tokens {
     pub fn read(path: PathBuf, callers: &Callers) -> Result<Self, TokensError> {
@@ -84,7 +84,7 @@ fn read(path: &Path, callers: &Callers) -> Result<Known, TokensError> {
 
 /// `name: sha256 [scope ..]` a line, comments and empty lines.
 fn parse(text: &str, callers: &Callers) -> Result<Known, String> {
-    let mut known = Known::new();
+    let mut known = Known::default();
     let mut names = Vec::new();
     for (place, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();

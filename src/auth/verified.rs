@@ -1,10 +1,10 @@
 //! Tokens that were verified, by their hash, so that a token is verified once and not for each request.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::identity::Identity;
 use crate::lock::Mutex;
+use crate::prehashed::PrehashedMap;
 
 /// Tokens in each half. Clients that come back keep their token in the recent one.
 const HALF: usize = 4_096;
@@ -26,8 +26,8 @@ pub(super) struct VerifiedTokens {
 
 #[derive(Debug, Default)]
 struct Halves {
-    recent: HashMap<[u8; 32], Remembered>,
-    older: HashMap<[u8; 32], Remembered>,
+    recent: PrehashedMap<[u8; 32], Remembered>,
+    older: PrehashedMap<[u8; 32], Remembered>,
 }
 
 impl VerifiedTokens {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use hyper::Response;
-use hyper::http::request::Parts;
 use tokio::time::Instant;
 use tracing::info;
 
 use super::inbound::access::printable;
 use super::inbound::request::Inbound;
+use super::inbound::requester::Requester;
 use super::proxy::Proxy;
 use crate::auth::identity::Identity;
 
@@ -25,7 +25,7 @@ struct Accessed {
 
 impl AccessLine {
     /// `None`: there is no access log.
-    pub(super) fn begin(proxy: &Proxy, parts: &Parts, message: &Inbound<'_>) -> Option<Self> {
+    pub(super) fn begin(proxy: &Proxy, by: &Requester, message: &Inbound<'_>) -> Option<Self> {
         if !proxy.live.has_access_log() {
             return None;
         }
@@ -34,7 +34,7 @@ impl AccessLine {
         Some(Self(Box::new(Accessed {
             method: printable(method.unwrap_or_default().as_bytes()),
             name: printable(name.unwrap_or_default().as_bytes()),
-            client: parts.extensions.get::<Arc<Identity>>().cloned(),
+            client: by.identity.clone(),
             began: Instant::now(),
         })))
     }

@@ -26,6 +26,7 @@ use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::Proxy;
 use super::related::{WithoutOurIds, forget_length};
 use super::request_body::{ReadBody, read};
+use super::sent::Admitted;
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
 use super::traced::{self, Traced};
@@ -51,12 +52,12 @@ const EXPIRED: Denied = Denied::Invalid("the token has expired");
 // each request. For the same reason the head of a request is boxed.
 
 /// Answers one request. If this is dropped before it resolves, the client is gone, and its call is cancelled unless
-/// its task was announced.
+/// its task was announced. The other half is what the client's credential bounds of the response.
 pub(super) fn handle(
     proxy: Arc<Proxy>,
     request: Request<Incoming>,
     peer: SocketAddr,
-) -> impl Future<Output = Response<Body>> + Send {
+) -> impl Future<Output = (Response<Body>, Admitted)> + Send {
     let (parts, body) = request.into_parts();
     to_endpoint(proxy, Box::new(parts), body, peer)
 }
@@ -66,27 +67,25 @@ async fn to_endpoint(
     mut parts: Box<Parts>,
     body: Incoming,
     peer: SocketAddr,
-) -> Response<Body> {
+) -> (Response<Body>, Admitted) {
+    let mut admitted = Admitted::default();
     let mut response = match endpoint::open(&proxy, &mut parts, &body, peer) {
         Ok(Endpoint::ProtectedResource) => Box::pin(metadata::answer(&proxy, parts)).await,
         Ok(Endpoint::Mcp) => match identify(&proxy, &mut parts).await {
-            Ok((end, share)) => {
-                let response = until(end, pin!(mcp(&proxy, parts, body)), &proxy).await;
-                match share {
-                    Some(share) => sent::holding(share, response),
-                    None => response,
-                }
+            Ok((client, bounds)) => {
+                admitted = bounds;
+                let answering = pin!(mcp(&proxy, parts, body, client));
+                until(admitted.end, answering, &proxy).await
             }
             Err(refusal) => *refusal,
         },
         Err(refusal) => *refusal,
     };
     proxy.rewrite_challenges(response.headers_mut());
-    response
+    (response, admitted)
 }
 
-/// Answers until the client's credential expires. Then a client that still waits gets 401, and a stream ends. A task
-/// stays.
+/// Answers until the client's credential expires. Then a client that still waits gets 401. A task stays.
 async fn until(
     end: Option<Instant>,
     answering: Pin<&mut impl Future<Output = Response<Body>>>,
@@ -96,19 +95,19 @@ async fn until(
         return answering.await;
     };
     match timeout_at(end, answering).await {
-        Ok(response) => sent::ends_at(end, response),
+        Ok(response) => response,
         Err(_elapsed) => proxy.denied(EXPIRED, auth),
     }
 }
 
-/// Checks the client's credential if `auth` is set, and that the client has not too many requests under way. Gives the time
-/// at which the credential expires. The body is not read before, so a client without a credential costs no memory.
+/// Checks the client's credential if `auth` is set, and that the client has not too many requests under way. Gives who the
+/// client is. The body is not read before, so a client without a credential costs no memory.
 async fn identify(
     proxy: &Arc<Proxy>,
     parts: &mut Parts,
-) -> Result<(Option<Instant>, Option<Share>), Box<Response<Body>>> {
+) -> Result<(Option<Arc<Identity>>, Admitted), Box<Response<Body>>> {
     let Some(auth) = &proxy.auth else {
-        return Ok((None, None));
+        return Ok((None, Admitted::default()));
     };
     let by_certificate = parts.extensions.remove::<Arc<Identity>>();
     match auth.client(&parts.headers, by_certificate).await {
@@ -128,38 +127,45 @@ async fn identify(
                 }
                 None => None,
             };
-            parts.extensions.insert(identity);
-            Ok((end, share))
+            Ok((Some(identity), Admitted { end, share }))
         }
         Err(denied) => Err(Box::new(proxy.denied(denied, auth))),
     }
 }
 
-async fn mcp(proxy: &Arc<Proxy>, parts: Box<Parts>, body: Incoming) -> Response<Body> {
+async fn mcp(
+    proxy: &Arc<Proxy>,
+    parts: Box<Parts>,
+    body: Incoming,
+    client: Option<Arc<Identity>>,
+) -> Response<Body> {
     if parts.method != Method::POST {
         // Only legacy clients have sessions.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
             return response::not_allowed("POST");
         }
-        return Box::pin(sessions::other(proxy, parts)).await;
+        return Box::pin(sessions::other(proxy, parts, client)).await;
     }
     let body = match read(proxy, body).await {
         ReadBody::Whole(body) => body,
         ReadBody::Refused(refusal) => return refusal,
     };
-    let Ok(_share) = share_of_body(proxy, &parts, body.len()) else {
+    let Ok(_share) = share_of_body(proxy, client.as_deref(), body.len()) else {
         return response::too_many_bytes();
     };
     let message = Inbound::read(&body);
-    sent::with_request_size(body.len(), post(proxy, parts, &body, message).await)
+    sent::with_request_size(body.len(), post(proxy, parts, client, &body, message).await)
 }
 
 /// The share of a large request. `Err`: its caller would have more than one caller may.
-fn share_of_body(proxy: &Proxy, parts: &Parts, bytes: usize) -> Result<Option<Share>, OverShare> {
-    let identity = parts.extensions.get::<Arc<Identity>>();
-    match (&proxy.fair, identity) {
-        (Some(fair), Some(identity)) if bytes > SMALL => {
-            let taken = fair.bytes.take(identity.caller, bytes);
+fn share_of_body(
+    proxy: &Proxy,
+    client: Option<&Identity>,
+    bytes: usize,
+) -> Result<Option<Share>, OverShare> {
+    match (&proxy.fair, client) {
+        (Some(fair), Some(client)) if bytes > SMALL => {
+            let taken = fair.bytes.take(client.caller, bytes);
             taken.map(Some).ok_or(OverShare)
         }
         _ => Ok(None),
@@ -172,42 +178,45 @@ struct OverShare;
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
+    client: Option<Arc<Identity>>,
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
     if traces::are_on() {
-        return Box::pin(traced_post(proxy, parts, body, message)).await;
+        return Box::pin(traced_post(proxy, parts, client, body, message)).await;
     }
-    answered(proxy, parts, body, message, None).await
+    answered(proxy, parts, client, body, message, None).await
 }
 
 /// The same, where spans are made.
 async fn traced_post(
     proxy: &Arc<Proxy>,
     mut parts: Box<Parts>,
+    client: Option<Arc<Identity>>,
     body: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
     let Traced { edited, span } = traced::begin(&mut parts, body, &message);
     let Some(edited) = edited else {
-        return answered(proxy, parts, body, message, span).await;
+        return answered(proxy, parts, client, body, message, span).await;
     };
     drop(message);
     let message = Inbound::read(&edited);
-    answered(proxy, parts, &edited, message, span).await
+    answered(proxy, parts, client, &edited, message, span).await
 }
 
 /// The same, once the trace of the message is known.
 async fn answered(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
+    client: Option<Arc<Identity>>,
     body: &Bytes,
     message: Inbound<'_>,
     span: Option<SpanGuard>,
 ) -> Response<Body> {
     let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
-    let mut by = proxy.requester(&parts, era);
-    let line = AccessLine::begin(proxy, &parts, &message);
+    let mut by = proxy.requester(&parts, era, client);
+    let line = AccessLine::begin(proxy, &by, &message);
     let asked = Asked::begin(&parts, &message, era, span);
     let response = match era {
         Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,

@@ -24,7 +24,7 @@ impl MeasuredRequest {
     /// A request of an anonymous client.
     pub fn new(parts: Parts, body: Vec<u8>) -> Self {
         let callers = Callers::new(&[1; 32]);
-        let by = Requester::of(&callers, &parts, Era::Modern, None, Arc::default());
+        let by = Requester::of(&callers, &parts, Era::Modern, None, None, Arc::default());
         Self { parts, body, by }
     }
 

@@ -27,6 +27,7 @@ use super::tasks::v2025::native::NativeTools;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::auth::challenge::Denied;
+use crate::auth::identity::Identity;
 use crate::auth::public::ResourceMetadata;
 use crate::mcp::version::Era;
 use crate::room::BufferBudget;
@@ -133,9 +134,21 @@ impl Proxy {
     }
 
     /// The requester of a request, whose client is of that era.
-    pub(super) fn requester(&self, parts: &Parts, era: Era) -> Requester {
+    pub(super) fn requester(
+        &self,
+        parts: &Parts,
+        era: Era,
+        client: Option<Arc<Identity>>,
+    ) -> Requester {
         let credentials = self.upstream.credentials(&parts.headers);
-        Requester::of(&self.callers, parts, era, credentials, self.runner.rules())
+        Requester::of(
+            &self.callers,
+            parts,
+            era,
+            client,
+            credentials,
+            self.runner.rules(),
+        )
     }
 
     /// The refusal of a request without a good credential.

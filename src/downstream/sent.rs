@@ -37,27 +37,13 @@ pub(super) fn with_request_size(bytes: usize, mut response: Response<Body>) -> R
     response
 }
 
-/// When a stream ends, whatever it would still say; in the extensions of its response.
-#[derive(Debug, Clone, Copy)]
-struct EndsAt(Instant);
-
-/// Ends the response then, if it is a stream: what has a length is as good as said.
-pub(super) fn ends_at(end: Instant, mut response: Response<Body>) -> Response<Body> {
-    if response.body().size_hint().exact().is_none() {
-        response.extensions_mut().insert(EndsAt(end));
-    }
-    response
-}
-
-/// What the caller has until its response is over; in the extensions of the response. It is shared because extensions can
-/// be cloned.
-#[derive(Debug, Clone)]
-struct HeldShare(#[expect(dead_code, reason = "held for what dropping it does")] Arc<Share>);
-
-/// The caller has this share until the response is over.
-pub(super) fn holding(share: Share, mut response: Response<Body>) -> Response<Body> {
-    response.extensions_mut().insert(HeldShare(Arc::new(share)));
-    response
+/// What the credential of a request bounds of its response.
+#[derive(Debug, Default)]
+pub(super) struct Admitted {
+    /// When a stream ends, whatever it would still say. What has a length is as good as said.
+    pub(super) end: Option<Instant>,
+    /// What the caller has until the response is over.
+    pub(super) share: Option<Share>,
 }
 
 /// A response body as the connection gets it.
@@ -69,7 +55,7 @@ pub(super) struct SentBody {
     rest: Bytes,
     in_pieces: bool,
     _asked: Option<BufferShare>,
-    _held: Option<HeldShare>,
+    _share: Option<Share>,
     answering: Option<Answering>,
 }
 
@@ -77,6 +63,7 @@ impl SentBody {
     /// Wraps a response. If there is no memory for a ready answer, the client gets an error instead.
     pub(super) fn of(
         mut response: Response<Body>,
+        admitted: Admitted,
         room: &Arc<BufferBudget>,
         version: Version,
     ) -> Response<Self> {
@@ -93,17 +80,17 @@ impl SentBody {
             response.body_mut().hold_until_sent();
         }
         let asked = response.extensions_mut().remove::<RequestSize>();
-        let end = response.extensions_mut().remove::<EndsAt>();
-        let held = response.extensions_mut().remove::<HeldShare>();
+        let is_stream = response.body().size_hint().exact().is_none();
+        let end = admitted.end.filter(|_| is_stream);
         let answering = Asked::of(&mut response);
         response.map(|body| Self {
             body,
-            end: end.map(|EndsAt(end)| Box::pin(sleep_until(end))),
+            end: end.map(|end| Box::pin(sleep_until(end))),
             room: Arc::clone(room),
             rest: Bytes::new(),
             in_pieces,
             _asked: asked.and_then(|RequestSize(bytes)| room.count(bytes)),
-            _held: held,
+            _share: admitted.share,
             answering,
         })
     }

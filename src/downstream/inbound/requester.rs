@@ -94,18 +94,18 @@ const LIMITS_EVENTS: &[u8] = b"python-httpx2/";
 pub(in crate::downstream) const ASKABLE: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
 
 impl Requester {
-    /// `credentials`: what the wrapped server gets of those in the request.
+    /// `identity`: who the client proved to be. `credentials`: what the wrapped server gets of those in the request.
     pub(in crate::downstream) fn of(
         callers: &Callers,
         parts: &Parts,
         era: Era,
+        identity: Option<Arc<Identity>>,
         credentials: Option<Credentials>,
         rules: Arc<Rules>,
     ) -> Self {
         let headers = &parts.headers;
-        let identity = parts.extensions.get::<Arc<Identity>>();
-        let caller = callers.of(identity.map(AsRef::as_ref), headers);
-        let has_credentials = callers.are_told_apart(identity.map(AsRef::as_ref), headers);
+        let caller = callers.of(identity.as_deref(), headers);
+        let has_credentials = callers.are_told_apart(identity.as_deref(), headers);
         let list = if has_credentials {
             Some(caller)
         } else {
@@ -114,7 +114,7 @@ impl Requester {
         Self {
             caller,
             list,
-            identity: identity.cloned(),
+            identity,
             has_credentials,
             credentials,
             client: ClientTerms::default(),
@@ -231,7 +231,14 @@ mod tests {
             ..CredentialRule::default()
         };
         let credentials = rule.of(&parts.headers);
-        Requester::of(&callers, &parts, Era::Legacy, credentials, Arc::default())
+        Requester::of(
+            &callers,
+            &parts,
+            Era::Legacy,
+            None,
+            credentials,
+            Arc::default(),
+        )
     }
 
     #[test]

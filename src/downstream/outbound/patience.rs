@@ -50,6 +50,7 @@ mod tests {
                 &parts,
                 Era::Legacy,
                 None,
+                None,
                 std::sync::Arc::default(),
             );
             (by.head_patience(usual), by.head_patience(MODERN))

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
+use crate::auth::identity::Identity;
 use crate::downstream::body::Body;
 use crate::downstream::calls::cancel::cancel;
 use crate::downstream::calls::registry::Cancelled;
@@ -169,8 +170,12 @@ fn spoken(proxy: &Arc<Proxy>) -> Spoken {
 }
 
 /// Answers GET and DELETE.
-pub(super) async fn other(proxy: &Arc<Proxy>, parts: Box<Parts>) -> Response<Body> {
-    let by = &proxy.requester(&parts, Era::Legacy);
+pub(super) async fn other(
+    proxy: &Arc<Proxy>,
+    parts: Box<Parts>,
+    client: Option<Arc<Identity>>,
+) -> Response<Body> {
+    let by = &proxy.requester(&parts, Era::Legacy, client);
     let parts = proxy.agreed.completed(by, parts);
     if let Some(last) = resumable::last_event(&parts) {
         return Box::pin(resumable::resume(proxy, by, &parts, last)).await;

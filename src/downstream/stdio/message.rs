@@ -83,7 +83,7 @@ impl StdioMessage {
             && let Some(name) = &named
         {
             let capabilities = meta.get(CLIENT_CAPABILITIES).map_or("{}", |raw| raw.get());
-            let by = proxy.requester(&parts(Method::POST, HeaderMap::new()), Era::Modern);
+            let by = proxy.requester(&parts(Method::POST, HeaderMap::new()), Era::Modern, None);
             let tools = tools::listed(proxy, &by, capabilities).await;
             // Without the list the check of these headers is left to the server.
             if let Some(tool) = tools.as_ref().and_then(|tools| tools.get(name)) {

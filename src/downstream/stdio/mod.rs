@@ -181,7 +181,7 @@ impl Client {
                 let message = Inbound::read(&sent.text);
                 let headers = sent.modern_headers(&self.proxy, &message).await;
                 let parts = self.session.parts(headers);
-                let response = post(&self.proxy, parts, &sent.text, message).await;
+                let response = post(&self.proxy, parts, None, &sent.text, message).await;
                 let over = |_: &str| entry.leave();
                 (self.relay(response, Some(id), over).await, None)
             }

@@ -128,7 +128,7 @@ impl Client {
             tokio::time::sleep(reconnect.pause()).await;
             let mut headers = self.session.headers();
             headers.insert("last-event-id", event.clone());
-            let response = sessions::other(&self.proxy, parts(Method::GET, headers)).await;
+            let response = sessions::other(&self.proxy, parts(Method::GET, headers), None).await;
             if response.status().is_client_error() {
                 return false;
             }
@@ -154,7 +154,7 @@ impl Client {
             if let Some(event) = &event {
                 headers.insert("last-event-id", HeaderValue::clone(event));
             }
-            let response = sessions::other(&self.proxy, parts(Method::GET, headers)).await;
+            let response = sessions::other(&self.proxy, parts(Method::GET, headers), None).await;
             match response.status() {
                 // The session is lost: the next request opens another.
                 StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => {

@@ -180,7 +180,7 @@ impl Session {
 
     pub(super) async fn end(&self, proxy: &Arc<Proxy>) {
         if self.agreed_now().id.is_some() {
-            let ending = sessions::other(proxy, parts(Method::DELETE, self.headers()));
+            let ending = sessions::other(proxy, parts(Method::DELETE, self.headers()), None);
             let _ = tokio::time::timeout(END_PATIENCE, ending).await;
         }
     }
@@ -188,7 +188,7 @@ impl Session {
 
 /// Posts a message as a client over HTTP would.
 async fn post(proxy: &Arc<Proxy>, parts: Box<Parts>, text: &Bytes) -> Response<Body> {
-    dispatch::post(proxy, parts, text, Inbound::read(text)).await
+    dispatch::post(proxy, parts, None, text, Inbound::read(text)).await
 }
 
 /// Opens a session. `None`: the server did not agree, which it may say with status 200.

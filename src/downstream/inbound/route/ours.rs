@@ -162,6 +162,7 @@ mod tests {
             &parts,
             Era::Legacy,
             None,
+            None,
             std::sync::Arc::default(),
         );
         match route_ours(&request, &by, known, is_no_task) {

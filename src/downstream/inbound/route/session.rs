@@ -107,6 +107,7 @@ mod tests {
             &parts,
             Era::Legacy,
             None,
+            None,
             std::sync::Arc::default(),
         );
         match route_session(&message, &by, speaks_of_tasks) {

@@ -45,6 +45,7 @@ fn decided(params: &str, known: &KnownOfCalls<'_>) -> String {
         &parts,
         Era::Legacy,
         None,
+        None,
         Arc::default(),
     );
     let op = match route_call(&request, &by, known) {

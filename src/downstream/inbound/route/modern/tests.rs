@@ -52,6 +52,7 @@ fn decided((method, params, meta): Asked<'_>, known: &Known<'_>) -> String {
         &parts,
         Era::Modern,
         None,
+        None,
         std::sync::Arc::default(),
     );
     let read = Inbound::read(text.as_bytes())

@@ -25,15 +25,15 @@ pub struct TokensError {
 #[derive(Debug)]
 pub struct Tokens {
     path: PathBuf,
-    known: Mutex<Arc<Known>>,
+    known: Mutex<Arc<KnownTokens>>,
 }
 
 /// The tokens as a file has them now, which do not count yet.
 #[derive(Debug)]
-pub struct NewTokens(Arc<Known>);
+pub struct NewTokens(Arc<KnownTokens>);
 
 /// By the SHA-256 of the token.
-type Known = HashMap<[u8; 32], Arc<Identity>>;
+type KnownTokens = HashMap<[u8; 32], Arc<Identity>>;
 
 impl Tokens {
     pub fn read(path: PathBuf, callers: &Callers) -> Result<Self, TokensError> {
@@ -72,7 +72,7 @@ pub(super) fn hash(token: &[u8]) -> [u8; 32] {
     hash.as_ref().first_chunk().copied().unwrap_or_default()
 }
 
-fn read(path: &Path, callers: &Callers) -> Result<Known, TokensError> {
+fn read(path: &Path, callers: &Callers) -> Result<KnownTokens, TokensError> {
     let wrong = |text: String| TokensError {
         path: path.to_owned(),
         text,
@@ -83,8 +83,8 @@ fn read(path: &Path, callers: &Callers) -> Result<Known, TokensError> {
 }
 
 /// `name: sha256 [scope ..]` a line, comments and empty lines.
-fn parse(text: &str, callers: &Callers) -> Result<Known, String> {
-    let mut known = Known::new();
+fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
+    let mut known = KnownTokens::new();
     let mut names = Vec::new();
     for (place, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -151,7 +151,7 @@ mod tests {
     const ALICE: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
     const BOB: &str = "81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9";
 
-    fn parsed(text: &str) -> Result<Known, String> {
+    fn parsed(text: &str) -> Result<KnownTokens, String> {
         parse(text, &Callers::new(&[1; 32]))
     }
 

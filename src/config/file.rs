@@ -12,7 +12,7 @@ use super::file_notify::Notify;
 use super::file_store::Store;
 use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
-use super::scalar::{OrAuto, Size, Value, list, names, optional, optional_list, scalar};
+use super::scalar::{OrAuto, SecretText, Size, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
 use super::settings::{CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice};
 use crate::task::input_rule::OnInputTimeout;
@@ -80,7 +80,7 @@ pub(super) struct Upstream {
     pub(super) command: Vec<String>,
     #[serde(deserialize_with = "optional")]
     pub(super) cwd: Option<String>,
-    pub(super) env: BTreeMap<String, Value>,
+    pub(super) env: BTreeMap<String, SecretText>,
     pub(super) env_files: BTreeMap<String, String>,
     #[serde(deserialize_with = "list")]
     pub(super) env_allow: Vec<String>,
@@ -107,7 +107,7 @@ pub(super) struct Upstream {
     #[serde(deserialize_with = "scalar")]
     pub(super) native_tasks: NativeTasks,
     pub(super) tls: ClientTls,
-    pub(super) headers: BTreeMap<String, Value>,
+    pub(super) headers: BTreeMap<String, SecretText>,
     pub(super) header_files: BTreeMap<String, String>,
     #[serde(deserialize_with = "list")]
     pub(super) forward_headers: Vec<String>,

@@ -16,7 +16,7 @@ use crate::upstream::line::ask::ask;
 use crate::upstream::line::event::LineEvent;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::no_session::NoSession;
-use crate::upstream::pool::SessionKey;
+use crate::upstream::pool::PoolKey;
 use crate::upstream::port::UpstreamError;
 
 /// How long a server's handshake may take: `npx -y` may have to fetch it first.
@@ -25,7 +25,7 @@ pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
 /// The line, after the handshake with a legacy server; a modern server has none.
 pub(super) async fn agreed(
     line: Arc<SharedLine>,
-    key: &SessionKey,
+    key: &PoolKey,
 ) -> Result<Arc<SharedLine>, NoSession> {
     if key.era == Era::Legacy {
         let shaken = timeout(START_PATIENCE, handshake(&line, &key.declared)).await;

@@ -9,6 +9,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use super::callers::Callers;
 use super::identity::{Identity, label_of, name_of};
 use crate::lock::Mutex;
+use crate::mcp::hex;
 
 /// More clients than that belong to an issuer of tokens.
 const TOKENS_MAX: usize = 10_000;
@@ -107,7 +108,7 @@ fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
             ));
         }
         names.push(name);
-        let hash = words.next().and_then(hex).ok_or_else(|| {
+        let hash = words.next().and_then(hex::decode).ok_or_else(|| {
             format!("line {at} has no SHA-256 of 64 hex digits (printf %s TOKEN | sha256sum)")
         })?;
         let identity = Identity {
@@ -130,17 +131,6 @@ fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
         return Err("there is no token in it: nobody could call".to_owned());
     }
     Ok(known)
-}
-
-fn hex(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (place, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl LineSubscription {
                     let mut params = Writer::object();
                     params.str("uri", uri);
                     let asked = ask(line, "resources/subscribe", &params.end()).await;
-                    if matches!(asked, LineEvent::Result(_)) {
+                    if asked.is_ok() {
                         taken.push(uri.clone());
                     }
                 }

@@ -62,7 +62,7 @@ pub struct NotAllowed(IpAddr);
 
 /// What is read of an answer.
 #[derive(Debug, Clone, Copy)]
-enum Wanted {
+enum AnswerPart {
     /// The body, of at most so many bytes.
     Body(usize),
     Head,
@@ -121,18 +121,18 @@ impl HttpAddress {
         request: Request<Full<Bytes>>,
         bytes_max: usize,
     ) -> Result<HttpAnswer, BoxError> {
-        self.send(request, Wanted::Body(bytes_max)).await
+        self.send(request, AnswerPart::Body(bytes_max)).await
     }
 
     /// Sends the request. The head of the answer counts, whatever its body is. The caller bounds the time.
     pub async fn tell(&self, request: Request<Full<Bytes>>) -> Result<HttpAnswer, BoxError> {
-        self.send(request, Wanted::Head).await
+        self.send(request, AnswerPart::Head).await
     }
 
     async fn send(
         &self,
         request: Request<Full<Bytes>>,
-        wanted: Wanted,
+        wanted: AnswerPart,
     ) -> Result<HttpAnswer, BoxError> {
         let stream = self.connect().await?;
         let Some((config, name)) = &self.tls else {
@@ -169,7 +169,7 @@ impl HttpAddress {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send,
         mut request: Request<Full<Bytes>>,
-        wanted: Wanted,
+        wanted: AnswerPart,
     ) -> Result<HttpAnswer, BoxError> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX);
@@ -178,11 +178,11 @@ impl HttpAddress {
         let asking = async {
             let (head, body) = sender.send_request(request).await?.into_parts();
             let body = match wanted {
-                Wanted::Body(bytes_max) if head.status.is_success() => {
+                AnswerPart::Body(bytes_max) if head.status.is_success() => {
                     Limited::new(body, bytes_max).collect().await?.to_bytes()
                 }
-                Wanted::Body(_) => Bytes::new(),
-                Wanted::Head => {
+                AnswerPart::Body(_) => Bytes::new(),
+                AnswerPart::Head => {
                     let rest = Limited::new(body, UNREAD_BYTES_MAX).collect();
                     let _ = timeout(UNREAD_PATIENCE, rest).await;
                     Bytes::new()

@@ -9,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{AppError, line};
 use crate::config;
-use crate::downstream::server::{self, ConnectionLimits, Served, Server};
+use crate::downstream::server::{self, BoundListener, ConnectionLimits, Served};
 use crate::downstream::stdio::Lines;
 use crate::tls::{self, kept::Kept};
 
 /// Where requests come from.
 #[derive(Debug)]
 pub(super) enum ListenerKind {
-    Http(Server),
+    Http(BoundListener),
     Stdio(Lines),
 }
 
@@ -40,7 +40,7 @@ impl ListenerKind {
 
 /// A bound listener.
 pub(super) struct Bound {
-    pub(super) server: Server,
+    pub(super) server: BoundListener,
     pub(super) reloaded: ReloadedListener,
 }
 
@@ -64,12 +64,12 @@ pub(super) fn bind(config: &config::Config) -> Result<Bound, AppError> {
     let limits = ConnectionLimits::new(config.limits.connections, config.limits.header_timeout);
     let tls = tls_files(config).map(tls::server).transpose();
     let tls = tls.map_err(|error| AppError(format!("listen.tls: {}", line(error))))?;
-    let settings = server::Settings {
+    let settings = server::ListenerSettings {
         limits: Arc::clone(&limits),
         h2c: listen.h2c,
         tls: tls.clone(),
     };
-    let bound = Server::bind(listen.address, settings);
+    let bound = BoundListener::bind(listen.address, settings);
     let server = bound.map_err(|error| {
         AppError(format!(
             "{} cannot be listened on: {error}; choose another address with --listen",

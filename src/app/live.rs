@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use serde_json::json;
 
-use crate::config::{self, Change, Config};
+use crate::config::{self, ChangedSetting, Config};
 use crate::downstream::server::ConnectionLimits;
 use crate::downstream::{HeldPolls, LiveSettings, Proxy};
 use crate::store::quota::Allowance;
@@ -23,7 +23,7 @@ pub(super) struct LiveParts {
 impl LiveParts {
     /// Gives the parts their settings. Calls that run keep the rules that they began with. Returns the changes beyond what
     /// was made room for at the start.
-    pub(super) fn apply(&self, config: &Config) -> Option<Change> {
+    pub(super) fn apply(&self, config: &Config) -> Option<ChangedSetting> {
         let proxy = self.proxy.upgrade()?;
         let limits = &config.limits;
         let live = &proxy.live;
@@ -49,7 +49,7 @@ impl LiveParts {
         runner.change_limits(limits.calls, limits.calls_per_caller);
         runner.change_rules(Arc::new(config.rules.clone()));
         let largest = config.rules.result_bytes_max();
-        (largest > self.result_bytes_max).then(|| Change {
+        (largest > self.result_bytes_max).then(|| ChangedSetting {
             setting: "result_bytes_max (beyond the largest one at the start)".to_owned(),
             before: json!(self.result_bytes_max),
             after: json!(largest),

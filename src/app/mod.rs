@@ -38,7 +38,7 @@ use parts::{Parts, Surroundings};
 pub use reload::Reload;
 use store::{NotOpen, open};
 pub use store::{OtherReplicas, StoreFound, StoreMoved, check as check_store, move_store};
-use traces::Traces;
+use traces::TraceExport;
 pub use traces::check as check_traces;
 pub use upstream::settings as upstream_settings;
 use waiting::WaitingForStore;
@@ -87,7 +87,7 @@ struct Process {
     reload: Reload,
     around: Surroundings,
     stop: CancellationToken,
-    traces: Traces,
+    traces: TraceExport,
 }
 
 impl App {
@@ -113,7 +113,7 @@ impl App {
         open_files: Option<u64>,
     ) -> Result<Self, AppError> {
         let stop = CancellationToken::new();
-        let traces = Traces::begin(&config)?;
+        let traces = TraceExport::begin(&config)?;
         let around = Surroundings {
             open_files,
             is_piped: lines.is_some(),

@@ -161,10 +161,10 @@ fn proxy(
     })
 }
 
-fn downstream_settings(config: &Config) -> downstream::Settings {
+fn downstream_settings(config: &Config) -> downstream::ProxySettings {
     let listen = config.listen.clone();
     let public = config.listen.public_url.as_ref();
-    downstream::Settings {
+    downstream::ProxySettings {
         metadata: auth::metadata(config),
         names: Names {
             path: listen.path,

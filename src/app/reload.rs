@@ -18,7 +18,7 @@ use crate::admin::operator::Reloads;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::tokens::NewTokens;
 use crate::config::load::reload;
-use crate::config::{Change, Config, warnings};
+use crate::config::{ChangedSetting, Config, warnings};
 use crate::lock::Mutex;
 use crate::telemetry::log;
 use crate::tls::kept::Kept;
@@ -108,8 +108,8 @@ impl Reloadable {
         let reloaded = Arc::clone(&self.reloaded.lock());
         let next = reloaded.prepare(&running)?;
         let changes = running.changes(&next.config);
-        let (live, mut after_restart): (Vec<Change>, Vec<Change>) =
-            changes.into_iter().partition(Change::is_live);
+        let (live, mut after_restart): (Vec<ChangedSetting>, Vec<ChangedSetting>) =
+            changes.into_iter().partition(ChangedSetting::is_live);
         let new_level = live.iter().any(|change| change.setting == LEVEL);
         if new_level {
             log::set_filter(&next.config.telemetry.log)?;
@@ -200,8 +200,8 @@ fn unusable(section: &'static str, error: impl Display) -> String {
 }
 
 /// A line for each change.
-fn tell(live: &[Change], after_restart: &[Change], files: &BTreeMap<&str, &str>) {
-    for Change {
+fn tell(live: &[ChangedSetting], after_restart: &[ChangedSetting], files: &BTreeMap<&str, &str>) {
+    for ChangedSetting {
         setting,
         before,
         after,

@@ -18,12 +18,12 @@ const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// The export of spans.
 #[derive(Debug, Default)]
-pub(super) struct Traces {
+pub(super) struct TraceExport {
     jobs: TaskTracker,
     stop: CancellationToken,
 }
 
-impl Traces {
+impl TraceExport {
     /// Makes and exports spans from now on, if there is a collector.
     pub(super) fn begin(config: &Config) -> Result<Self, AppError> {
         let begun = Self::default();

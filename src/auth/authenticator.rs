@@ -13,9 +13,9 @@ use super::callers::Callers;
 use super::challenge::{Challenge, Denied};
 use super::identity::{Identity, label_of, name_of};
 use super::issuer::{Issuer, IssuerSettings};
-use super::jwt::{Fault, Unverified, Verified};
+use super::jwt::{TokenFault, Unverified, Verified};
 use super::tokens::{self, NewTokens, Tokens, TokensError};
-use super::verified::{Remembered, VerifiedTokens};
+use super::verified::{VerifiedToken, VerifiedTokens};
 use crate::clock::Clock;
 use crate::tls::client_name::client_name;
 
@@ -120,19 +120,19 @@ impl Authenticator {
     }
 
     /// Whether a token that was verified earlier would be verified now.
-    fn stands(&self, known: &Remembered, now_ms: u64) -> bool {
+    fn stands(&self, known: &VerifiedToken, now_ms: u64) -> bool {
         let issuer = self.issuers.get(known.issuer);
         let generation = issuer.and_then(|issuer| issuer.generation(now_ms));
         let ends_at_ms = known.identity.ends_at_ms.unwrap_or(u64::MAX);
         generation == Some(known.generation) && now_ms < ends_at_ms
     }
 
-    async fn verify(&self, token: &str, now_ms: u64) -> Result<Remembered, Denied> {
+    async fn verify(&self, token: &str, now_ms: u64) -> Result<VerifiedToken, Denied> {
         let unknown = Denied::Invalid("the token is not known");
         if self.issuers.is_empty() {
             return Err(unknown);
         }
-        let token = Unverified::read(token).map_err(|Fault(why)| Denied::Invalid(why))?;
+        let token = Unverified::read(token).map_err(|TokenFault(why)| Denied::Invalid(why))?;
         let mut issuers = self.issuers.iter().enumerate();
         let found = issuers.find(|(_, issuer)| issuer.name() == token.issuer);
         let (place, issuer) = found.ok_or(Denied::Invalid(
@@ -141,7 +141,7 @@ impl Authenticator {
         let (verified, generation) = issuer.verify(&token, now_ms).await?;
         let identity = self.identity(issuer.name(), verified);
         debug!(client = ?identity.label, "a client has shown a new token");
-        Ok(Remembered {
+        Ok(VerifiedToken {
             identity: Arc::new(identity),
             issuer: place,
             generation,

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::algorithm::Algorithm;
 use super::challenge::Denied;
 use super::fetch::{FetchError, KeysAddress, PATIENCE};
-use super::jwt::{Expected, Fault, Unverified, Verified};
+use super::jwt::{Expected, TokenFault, Unverified, Verified};
 use super::keys::KeySet;
 use super::refetch::{self, Budget};
 use crate::clock::Clock;
@@ -92,7 +92,7 @@ impl Issuer {
             };
             if let Some(signer) = keys.signer(token.key_id.as_deref()) {
                 let verified = token.verify(signer, &self.expected(), now_ms);
-                let verified = verified.map_err(|Fault(why)| Denied::Invalid(why))?;
+                let verified = verified.map_err(|TokenFault(why)| Denied::Invalid(why))?;
                 return Ok((verified, generation));
             }
             if is_last || token.key_id.is_none() || !self.fetch_for_stranger(now_ms).await {

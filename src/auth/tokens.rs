@@ -8,6 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use super::callers::Callers;
 use super::identity::{Identity, label_of, name_of};
 use crate::lock::Mutex;
+use crate::mcp::hex;
 use crate::prehashed::PrehashedMap;
 
 /// More clients than that belong to an issuer of tokens.
@@ -25,15 +26,15 @@ pub struct TokensError {
 #[derive(Debug)]
 pub struct Tokens {
     path: PathBuf,
-    known: Mutex<Arc<Known>>,
+    known: Mutex<Arc<KnownTokens>>,
 }
 
 /// The tokens as a file has them now, which do not count yet.
 #[derive(Debug)]
-pub struct NewTokens(Arc<Known>);
+pub struct NewTokens(Arc<KnownTokens>);
 
 /// By the SHA-256 of the token.
-type Known = PrehashedMap<[u8; 32], Arc<Identity>>;
+type KnownTokens = PrehashedMap<[u8; 32], Arc<Identity>>;
 
 impl Tokens {
     pub fn read(path: PathBuf, callers: &Callers) -> Result<Self, TokensError> {
@@ -72,7 +73,7 @@ pub(super) fn hash(token: &[u8]) -> [u8; 32] {
     hash.as_ref().first_chunk().copied().unwrap_or_default()
 }
 
-fn read(path: &Path, callers: &Callers) -> Result<Known, TokensError> {
+fn read(path: &Path, callers: &Callers) -> Result<KnownTokens, TokensError> {
     let wrong = |text: String| TokensError {
         path: path.to_owned(),
         text,
@@ -83,8 +84,8 @@ fn read(path: &Path, callers: &Callers) -> Result<Known, TokensError> {
 }
 
 /// `name: sha256 [scope ..]` a line, comments and empty lines.
-fn parse(text: &str, callers: &Callers) -> Result<Known, String> {
-    let mut known = Known::default();
+fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
+    let mut known = KnownTokens::default();
     let mut names = Vec::new();
     for (place, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -107,7 +108,7 @@ fn parse(text: &str, callers: &Callers) -> Result<Known, String> {
             ));
         }
         names.push(name);
-        let hash = words.next().and_then(hex).ok_or_else(|| {
+        let hash = words.next().and_then(hex::decode).ok_or_else(|| {
             format!("line {at} has no SHA-256 of 64 hex digits (printf %s TOKEN | sha256sum)")
         })?;
         let identity = Identity {
@@ -132,17 +133,6 @@ fn parse(text: &str, callers: &Callers) -> Result<Known, String> {
     Ok(known)
 }
 
-fn hex(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (place, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +141,7 @@ mod tests {
     const ALICE: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
     const BOB: &str = "81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9";
 
-    fn parsed(text: &str) -> Result<Known, String> {
+    fn parsed(text: &str) -> Result<KnownTokens, String> {
         parse(text, &Callers::new(&[1; 32]))
     }
 

@@ -11,7 +11,7 @@ const HALF: usize = 4_096;
 
 /// A token that was verified.
 #[derive(Debug, Clone)]
-pub(super) struct Remembered {
+pub(super) struct VerifiedToken {
     pub(super) identity: Arc<Identity>,
     /// The issuer's place among all, and the generation of its keys.
     pub(super) issuer: usize,
@@ -26,12 +26,12 @@ pub(super) struct VerifiedTokens {
 
 #[derive(Debug, Default)]
 struct Halves {
-    recent: PrehashedMap<[u8; 32], Remembered>,
-    older: PrehashedMap<[u8; 32], Remembered>,
+    recent: PrehashedMap<[u8; 32], VerifiedToken>,
+    older: PrehashedMap<[u8; 32], VerifiedToken>,
 }
 
 impl VerifiedTokens {
-    pub(super) fn get(&self, token: &[u8; 32]) -> Option<Remembered> {
+    pub(super) fn get(&self, token: &[u8; 32]) -> Option<VerifiedToken> {
         let mut halves = self.halves.lock();
         if let Some(found) = halves.recent.get(token) {
             return Some(found.clone());
@@ -41,13 +41,13 @@ impl VerifiedTokens {
         Some(found)
     }
 
-    pub(super) fn put(&self, token: [u8; 32], verified: Remembered) {
+    pub(super) fn put(&self, token: [u8; 32], verified: VerifiedToken) {
         self.halves.lock().put(token, verified);
     }
 }
 
 impl Halves {
-    fn put(&mut self, token: [u8; 32], verified: Remembered) {
+    fn put(&mut self, token: [u8; 32], verified: VerifiedToken) {
         if self.recent.len() >= HALF {
             self.older = std::mem::take(&mut self.recent);
         }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::task::id::Caller;
 
-    fn remembered() -> Remembered {
+    fn remembered() -> VerifiedToken {
         let identity = Identity {
             caller: Caller::from_bytes([0; 16]),
             name: hyper::header::HeaderValue::from_static("alice"),
@@ -68,7 +68,7 @@ mod tests {
             scopes: [].into(),
             ends_at_ms: Some(1),
         };
-        Remembered {
+        VerifiedToken {
             identity: Arc::new(identity),
             issuer: 0,
             generation: 1,

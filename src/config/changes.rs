@@ -9,14 +9,14 @@ use super::settings::Config;
 
 /// One setting that differs, by its name in the file. Secrets are not shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ChangedSetting {
     pub setting: String,
     /// `Null`: it was not set.
     pub before: Value,
     pub after: Value,
 }
 
-impl Change {
+impl ChangedSetting {
     /// Whether the change applies while the process runs. All other changes need a restart.
     pub fn is_live(&self) -> bool {
         match &*self.setting {
@@ -35,17 +35,17 @@ impl Change {
 
 impl Config {
     /// The settings that differ in `next`, in the order of their names.
-    pub fn changes(&self, next: &Self) -> Vec<Change> {
+    pub fn changes(&self, next: &Self) -> Vec<ChangedSetting> {
         let (shown_before, shown_after) = (flat(&self.shown), flat(&next.shown));
         let (before, after) = (&self.fingerprints, &next.fingerprints);
         let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
         names.sort_unstable();
         names.dedup();
         let shown = |of: &BTreeMap<String, Value>, name| of.get(name).cloned().unwrap_or_default();
-        let mut changes: Vec<Change> = names
+        let mut changes: Vec<ChangedSetting> = names
             .into_iter()
             .filter(|name| before.get(*name) != after.get(*name))
-            .map(|name| Change {
+            .map(|name| ChangedSetting {
                 setting: name.clone(),
                 before: shown(&shown_before, name),
                 after: shown(&shown_after, name),
@@ -54,7 +54,7 @@ impl Config {
         let contents = self.changed_contents(next).into_iter();
         for (section, setting) in contents {
             if !changes.iter().any(|it| it.setting.starts_with(section)) {
-                changes.push(Change {
+                changes.push(ChangedSetting {
                     setting: setting.to_owned(),
                     before: json!("[secret]"),
                     after: json!("[secret]"),
@@ -110,7 +110,7 @@ impl Config {
     #[must_use]
     pub fn with_live(&self, next: Self) -> Self {
         let is_live = |name: &str| {
-            let change = Change {
+            let change = ChangedSetting {
                 setting: name.to_owned(),
                 before: Value::Null,
                 after: Value::Null,
@@ -200,7 +200,7 @@ mod tests {
         path
     }
 
-    fn names(changes: &[Change]) -> Vec<(&str, bool)> {
+    fn names(changes: &[ChangedSetting]) -> Vec<(&str, bool)> {
         let names = changes.iter();
         names.map(|it| (&*it.setting, it.is_live())).collect()
     }

@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::show::DEFAULTS;
 
 /// What the example says.
-pub(super) struct Described {
+pub(super) struct DescribedSettings {
     /// By the section and the name of the setting.
     meanings: HashMap<(String, String), String>,
     defaults: Value,
 }
 
-impl Described {
+impl DescribedSettings {
     pub(super) fn example() -> Self {
         let defaults: Dict = Toml::from_str(DEFAULTS).unwrap_or_default();
         Self {

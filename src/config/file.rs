@@ -12,7 +12,7 @@ use super::file_notify::Notify;
 use super::file_store::Store;
 use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
-use super::scalar::{OrAuto, Size, Value, list, names, optional, optional_list, scalar};
+use super::scalar::{OrAuto, SecretText, Size, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
 use super::settings::{CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice};
 use crate::task::input_rule::OnInputTimeout;
@@ -80,7 +80,7 @@ pub(super) struct Upstream {
     pub(super) command: Vec<String>,
     #[serde(deserialize_with = "optional")]
     pub(super) cwd: Option<String>,
-    pub(super) env: BTreeMap<String, Value>,
+    pub(super) env: BTreeMap<String, SecretText>,
     pub(super) env_files: BTreeMap<String, String>,
     #[serde(deserialize_with = "list")]
     pub(super) env_allow: Vec<String>,
@@ -107,7 +107,7 @@ pub(super) struct Upstream {
     #[serde(deserialize_with = "scalar")]
     pub(super) native_tasks: NativeTasks,
     pub(super) tls: ClientTls,
-    pub(super) headers: BTreeMap<String, Value>,
+    pub(super) headers: BTreeMap<String, SecretText>,
     pub(super) header_files: BTreeMap<String, String>,
     #[serde(deserialize_with = "list")]
     pub(super) forward_headers: Vec<String>,
@@ -279,60 +279,35 @@ impl ToolRule {
     }
 
     pub(super) fn split(self) -> (Vec<String>, Terms) {
-        let Self {
-            name,
-            mode,
-            grace_window,
-            fallback_after,
-            require_tasks,
-            input,
-            retention,
-            max_duration,
-            poll_interval,
-            poll_hold,
-            input_reminder,
-            input_timeout,
-            on_input_timeout,
-            result_bytes_max,
-            result_inline,
-            max_result_size_chars,
-            on_owner_lost,
-            concurrency,
-            queue,
-            heartbeat,
-            attach,
-            attach_window,
-            scopes,
-        } = self;
         let terms = Terms {
-            mode,
-            grace_window,
+            mode: self.mode,
+            grace_window: self.grace_window,
             companion_tools: None,
             companion_prefix: None,
-            fallback_after,
-            require_tasks,
-            input,
-            retention,
-            max_duration,
-            poll_interval,
-            poll_hold,
-            input_reminder,
-            input_timeout,
-            on_input_timeout,
-            result_bytes_max,
-            result_inline,
-            max_result_size_chars,
-            on_owner_lost,
-            concurrency,
-            queue,
-            heartbeat,
-            attach,
-            attach_window,
-            scopes,
+            fallback_after: self.fallback_after,
+            require_tasks: self.require_tasks,
+            input: self.input,
+            retention: self.retention,
+            max_duration: self.max_duration,
+            poll_interval: self.poll_interval,
+            poll_hold: self.poll_hold,
+            input_reminder: self.input_reminder,
+            input_timeout: self.input_timeout,
+            on_input_timeout: self.on_input_timeout,
+            result_bytes_max: self.result_bytes_max,
+            result_inline: self.result_inline,
+            max_result_size_chars: self.max_result_size_chars,
+            on_owner_lost: self.on_owner_lost,
+            concurrency: self.concurrency,
+            queue: self.queue,
+            heartbeat: self.heartbeat,
+            attach: self.attach,
+            attach_window: self.attach_window,
+            scopes: self.scopes,
             rules_file: None,
             rules: None,
         };
-        (name, terms)
+        (self.name, terms)
     }
 }
 

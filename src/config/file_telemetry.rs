@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::ratio::Ratio;
-use super::scalar::{Value, optional, scalar};
+use super::scalar::{SecretText, optional, scalar};
 use super::settings::LogFormat;
 
 #[derive(Debug, Deserialize)]
@@ -42,6 +42,6 @@ pub(super) struct Traces {
     pub(super) service_name: Option<String>,
     #[serde(deserialize_with = "optional")]
     pub(super) roots: Option<String>,
-    pub(super) headers: BTreeMap<String, Value>,
+    pub(super) headers: BTreeMap<String, SecretText>,
     pub(super) header_files: BTreeMap<String, String>,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hyper::header::{HeaderName, HeaderValue};
 
 use super::problem::Problem;
-use super::scalar::Value;
+use super::scalar::SecretText;
 use super::secret::Secret;
 use super::settings::Header;
 
@@ -32,7 +32,10 @@ const RESERVED: [&str; 18] = [
 ];
 
 /// `section` is where they are written.
-pub(super) fn of(section: &str, written: &BTreeMap<String, Value>) -> Result<Vec<Header>, Problem> {
+pub(super) fn of(
+    section: &str,
+    written: &BTreeMap<String, SecretText>,
+) -> Result<Vec<Header>, Problem> {
     written
         .iter()
         .map(|(name, value)| header(section, name, &value.0))

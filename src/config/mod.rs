@@ -47,7 +47,7 @@ mod unused;
 pub mod warnings;
 mod wrapped;
 
-pub use changes::Change;
+pub use changes::ChangedSetting;
 pub use duration::{duration_text, size_text};
 pub use limits::half;
 pub use problem::ConfigError;

@@ -165,7 +165,7 @@ impl FromText for Duration {
 /// The value of a variable or a header. It may be a secret.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
+pub(super) struct SecretText(#[serde(deserialize_with = "scalar")] pub(super) Secret);
 /// A setting that raincheck chooses for each client where the operator does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OrAuto<T> {

@@ -11,7 +11,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value, json};
 
-use super::described::Described;
+use super::described::DescribedSettings;
 use super::file::File;
 use super::problem::ConfigError;
 
@@ -27,7 +27,7 @@ pub fn schema() -> Result<Value, ConfigError> {
     let mut schema = Value::Null;
     File::deserialize(Recorder(&mut schema))
         .map_err(|error| ConfigError::new(error.to_string()))?;
-    Described::example().describe(&mut schema);
+    DescribedSettings::example().describe(&mut schema);
     if let Some(members) = schema.as_object_mut() {
         members.insert("$schema".into(), DRAFT.into());
         members.insert("title".into(), "Settings of raincheck".into());

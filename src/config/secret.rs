@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::mcp::hex;
+
 /// A text that always prints as `[secret]`. Code that needs the text calls [`Secret::expose`], which is easy
 /// to find in a review.
 #[derive(Clone, PartialEq, Eq)]
@@ -37,15 +39,7 @@ pub struct SealKey([u8; 32]);
 impl SealKey {
     /// Sixty-four hex digits.
     pub(super) fn from_hex(text: &str) -> Option<Self> {
-        let text = text.trim();
-        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        let mut key = [0; 32];
-        for (place, byte) in key.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
-        }
-        Some(Self(key))
+        hex::decode(text.trim()).map(Self)
     }
 
     pub fn expose(&self) -> &[u8; 32] {

@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use super::file::File;
 use super::problem::Problem;
-use super::scalar::Value;
+use super::scalar::SecretText;
 use super::secret::Secret;
 
 /// The largest file that may hold a secret.
@@ -77,7 +77,7 @@ fn one(key: &str, value: &mut Option<Secret>, path: Option<&str>) -> Result<(), 
 
 fn all(
     section: &str,
-    values: &mut BTreeMap<String, Value>,
+    values: &mut BTreeMap<String, SecretText>,
     file_section: &str,
     paths: &BTreeMap<String, String>,
 ) -> Result<(), Problem> {
@@ -86,7 +86,7 @@ fn all(
         if values.contains_key(name) {
             return Err(both(file_key, &format!("{section}.{name}")));
         }
-        let value = Value(secret(&file_key, path)?);
+        let value = SecretText(secret(&file_key, path)?);
         values.insert(name.clone(), value);
     }
     Ok(())

@@ -11,7 +11,7 @@ use super::inbound::request::Inbound;
 use super::inbound::requester::Piped;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::version::{Era, MODERN};
-use crate::telemetry::operations::{self, Ending, Operation, Side};
+use crate::telemetry::operations::{self, Operation, OperationEnding, Side};
 use crate::telemetry::traces::SpanGuard;
 
 /// A message of a client that is being answered; in the extensions of its response. Boxed, because the future of each request
@@ -60,7 +60,7 @@ impl Asked {
     }
 
     /// The measurement of this response, whose body goes out from now on.
-    pub(super) fn of(response: &mut Response<Body>) -> Option<Answering> {
+    pub(super) fn of(response: &mut Response<Body>) -> Option<MeasuredAnswer> {
         let Self(measured) = response.extensions_mut().remove::<Self>()?;
         let Measured { operation, span } = Arc::into_inner(measured)?;
         let status = response.status();
@@ -72,7 +72,7 @@ impl Asked {
             .get(CONTENT_TYPE)
             .map(HeaderValue::as_bytes);
         let is_events = kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"));
-        Some(Answering {
+        Some(MeasuredAnswer {
             operation,
             span,
             status,
@@ -86,7 +86,7 @@ impl Asked {
 
 /// An answer on its way. Dropped, it is counted.
 #[derive(Debug)]
-pub(super) struct Answering {
+pub(super) struct MeasuredAnswer {
     operation: Option<Operation>,
     span: Option<SpanGuard>,
     status: StatusCode,
@@ -94,13 +94,13 @@ pub(super) struct Answering {
     /// Whether the bytes are raincheck's own.
     is_ours: bool,
     is_read: bool,
-    ending: Option<Ending>,
+    ending: Option<OperationEnding>,
 }
 
-impl Answering {
+impl MeasuredAnswer {
     /// Looks at the answer of a client that reads messages, and not bytes.
     pub(super) fn saw_answer(&mut self, answer: &str) {
-        self.ending = self.ending.or_else(|| Ending::of_message(answer));
+        self.ending = self.ending.or_else(|| OperationEnding::of_message(answer));
     }
 
     /// Looks at bytes of the answer: a whole one, or an event.
@@ -118,26 +118,26 @@ impl Answering {
                 .collect();
             // A comment, or the id that a stream begins with.
             (!data.is_empty())
-                .then(|| Ending::of_message(&data))
+                .then(|| OperationEnding::of_message(&data))
                 .flatten()
         } else {
-            Ending::of_message(text)
+            OperationEnding::of_message(text)
         };
     }
 
-    fn ending(&self) -> Ending {
+    fn ending(&self) -> OperationEnding {
         match self.ending {
-            Some(Ending::Good) | None if self.status.as_u16() >= 400 => {
-                Ending::Status(self.status.as_u16())
+            Some(OperationEnding::Good) | None if self.status.as_u16() >= 400 => {
+                OperationEnding::Status(self.status.as_u16())
             }
             Some(ending) => ending,
-            None if self.is_stream && self.is_ours => Ending::Cancelled,
-            None => Ending::Good,
+            None if self.is_stream && self.is_ours => OperationEnding::Cancelled,
+            None => OperationEnding::Good,
         }
     }
 }
 
-impl Drop for Answering {
+impl Drop for MeasuredAnswer {
     fn drop(&mut self) {
         let ending = self.ending();
         if let Some(operation) = &self.operation {

@@ -40,4 +40,4 @@ mod tools;
 mod traced;
 
 pub use held_polls::HeldPolls;
-pub use proxy::{FairShares, LiveSettings, Proxy, Settings};
+pub use proxy::{FairShares, LiveSettings, Proxy, ProxySettings};

@@ -10,13 +10,13 @@ use tokio::sync::watch;
 
 /// The number of open requests of one connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Open(Arc<watch::Sender<usize>>);
+pub(super) struct OpenRequests(Arc<watch::Sender<usize>>);
 
 /// One open request. Dropped, the request is over.
 #[derive(Debug)]
-pub(super) struct OneOpen(Open);
+pub(super) struct OneOpen(OpenRequests);
 
-impl Open {
+impl OpenRequests {
     pub(super) fn begin(&self) -> OneOpen {
         self.0.send_modify(|open| *open += 1);
         OneOpen(self.clone())
@@ -44,18 +44,18 @@ impl Drop for OneOpen {
 
 /// A response's body. The request is over when the body is dropped.
 #[derive(Debug)]
-pub(super) struct Counted<B> {
+pub(super) struct CountedBody<B> {
     body: B,
     _open: OneOpen,
 }
 
-impl<B> Counted<B> {
+impl<B> CountedBody<B> {
     pub(super) fn new(body: B, open: OneOpen) -> Self {
         Self { body, _open: open }
     }
 }
 
-impl<B: HttpBody + Unpin> HttpBody for Counted<B> {
+impl<B: HttpBody + Unpin> HttpBody for CountedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_while_nothing_is_open() {
-        let (open, limit) = (Open::default(), Duration::from_secs(10));
+        let (open, limit) = (OpenRequests::default(), Duration::from_secs(10));
         let began = Instant::now();
         open.is_idle_for(limit).await;
         assert_eq!(Instant::now() - began, limit);

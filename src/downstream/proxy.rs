@@ -39,7 +39,7 @@ use crate::upstream::wrapped::Upstream;
 
 /// The settings of the downstream side.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ProxySettings {
     pub names: Names,
     pub way: ForwardedHeaders,
     /// Where clients know raincheck. `None`: `listen.public_url` is not set.
@@ -85,7 +85,7 @@ pub struct Proxy {
     pub held_polls: HeldPolls,
     /// `Some`: each request must carry a credential.
     pub auth: Option<Arc<Authenticator>>,
-    pub settings: Settings,
+    pub settings: ProxySettings,
     pub live: Arc<LiveSettings>,
     /// The memory for bodies from clients and answers to them.
     pub room: Arc<BufferBudget>,

@@ -11,7 +11,7 @@ use hyper::{Response, StatusCode, Version};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::Body;
-use super::durations::{Answering, Asked};
+use super::durations::{Asked, MeasuredAnswer};
 use super::{outbound::response, patient};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::room::{BufferBudget, BufferShare, SMALL};
@@ -56,7 +56,7 @@ pub(super) struct SentBody {
     in_pieces: bool,
     _asked: Option<BufferShare>,
     _share: Option<Share>,
-    answering: Option<Answering>,
+    answering: Option<MeasuredAnswer>,
 }
 
 impl SentBody {

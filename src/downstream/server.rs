@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 use super::dispatch::handle;
 use super::inbound::connection_polls::ConnectionPolls;
 use super::lingering::{Lingering, UnreadBody};
-use super::open::{Counted, Open};
+use super::open::{CountedBody, OpenRequests};
 use super::patient::{Patient, Streams};
 use super::proxy::Proxy;
 use super::sent::SentBody;
@@ -64,14 +64,14 @@ impl ConnectionLimits {
 
 /// How a connection may behave.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ListenerSettings {
     pub limits: Arc<ConnectionLimits>,
     /// Cleartext HTTP/2 with prior knowledge, beside HTTP/1.1.
     pub h2c: bool,
     pub tls: Option<Arc<Kept<rustls::ServerConfig>>>,
 }
 
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for ListenerSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
             .field("h2c", &self.h2c)
@@ -89,14 +89,14 @@ pub struct Served {
 
 /// A listener that is bound and not served yet.
 #[derive(Debug)]
-pub struct Server {
+pub struct BoundListener {
     listener: TcpListener,
-    settings: Settings,
+    settings: ListenerSettings,
     connections: TaskTracker,
 }
 
-impl Server {
-    pub fn bind(address: SocketAddr, settings: Settings) -> io::Result<Self> {
+impl BoundListener {
+    pub fn bind(address: SocketAddr, settings: ListenerSettings) -> io::Result<Self> {
         let listener = listen(address)?;
         Ok(Self {
             listener,
@@ -191,7 +191,7 @@ const HEADER_LIST_MAX: u32 = 16 * 1024;
 struct Connection {
     proxy: Arc<Proxy>,
     peer: SocketAddr,
-    settings: Settings,
+    settings: ListenerSettings,
     stop: CancellationToken,
     /// What runs on it.
     streams: TaskTracker,
@@ -262,7 +262,7 @@ impl Connection {
     {
         let (proxy, peer) = (Arc::clone(&self.proxy), self.peer);
         let streams = Streams::new(Arc::clone(&proxy.room), self.streams);
-        let open = Open::default();
+        let open = OpenRequests::default();
         let counted = open.clone();
         let polls = ConnectionPolls::default();
         let service = service_fn(move |mut request| {
@@ -272,7 +272,7 @@ impl Connection {
             let unread_body = unread_body.clone();
             async move {
                 let response = answer(proxy, request, peer, &unread_body).await;
-                Ok::<_, Infallible>(response.map(|body| Counted::new(body, request_open)))
+                Ok::<_, Infallible>(response.map(|body| CountedBody::new(body, request_open)))
             }
         });
         let mut builder = hyper_util::server::conn::auto::Builder::new(streams);

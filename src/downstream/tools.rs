@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inbound::requester::Requester;
-use super::inbound::route::{KnownServer, KnownTools, Question};
+use super::inbound::route::{KnownServer, KnownTools, MissingFact};
 use super::proxy::Proxy;
 use crate::mcp::tools::Tools;
 use crate::upstream::wrapped::DiscoverError;
@@ -41,11 +41,11 @@ pub(super) async fn ask(
     proxy: &Arc<Proxy>,
     by: &Requester,
     capabilities: &str,
-    question: Question,
+    question: MissingFact,
     server: &mut KnownServer,
 ) -> Result<(), DiscoverError> {
     let learnt = match question {
-        Question::Era => {
+        MissingFact::Era => {
             let era = proxy.upstream.era(by.credentials.clone()).await?;
             KnownServer {
                 era: Some(era),
@@ -53,7 +53,7 @@ pub(super) async fn ask(
                 ..known(proxy)
             }
         }
-        Question::Tools => KnownServer {
+        MissingFact::Tools => KnownServer {
             tools: match listed(proxy, by, capabilities).await {
                 Some(tools) => KnownTools::Listed(tools),
                 None => KnownTools::Unavailable,

@@ -15,13 +15,13 @@ const QUESTIONS_BYTES_MAX: usize = 1024 * 1024;
 
 /// What a server may ask the client for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum InputKind {
     Elicitation,
     Sampling,
     Roots,
 }
 
-impl Kind {
+impl InputKind {
     pub fn of(method: &str) -> Option<Self> {
         match method {
             "elicitation/create" => Some(Self::Elicitation),
@@ -52,7 +52,7 @@ impl Kind {
 /// Whether a client that declares these capabilities can be asked this request.
 pub fn is_declared(request: &RawValue, capabilities: &str) -> bool {
     let declared = Object::parse(capabilities).unwrap_or_default();
-    Kind::of_request(request).is_some_and(|kind| declared.contains(kind.capability()))
+    InputKind::of_request(request).is_some_and(|kind| declared.contains(kind.capability()))
 }
 
 /// Whether this error means that the client cannot be asked, and not that its user refused to answer. SDKs
@@ -122,9 +122,12 @@ pub struct Requests {
     pub request_state: Option<Box<str>>,
 }
 
+/// The answers of a client, by the keys of the questions (`inputResponses`).
+pub type InputResponses = BTreeMap<Box<str>, Box<RawValue>>;
+
 /// `inputResponses` as a map. Duplicate keys are refused, because which of the answers counts would be a
 /// guess.
-pub fn responses_of(raw: &RawValue) -> Option<BTreeMap<Box<str>, Box<RawValue>>> {
+pub fn responses_of(raw: &RawValue) -> Option<InputResponses> {
     let mut map = BTreeMap::new();
     for (key, answer) in Object::parse(raw.get()).ok()?.iter() {
         if map.insert(Box::from(key), answer.to_owned()).is_some() {
@@ -140,14 +143,14 @@ pub fn answers(request: &RawValue, answer: &RawValue) -> bool {
     let Ok(answer) = Object::parse(answer.get()) else {
         return false;
     };
-    match Kind::of_request(request) {
-        Some(Kind::Elicitation) => {
+    match InputKind::of_request(request) {
+        Some(InputKind::Elicitation) => {
             matches!(
                 answer.get_str("action").as_deref(),
                 Some("accept" | "decline" | "cancel")
             )
         }
-        Some(Kind::Sampling | Kind::Roots) | None => true,
+        Some(InputKind::Sampling | InputKind::Roots) | None => true,
     }
 }
 

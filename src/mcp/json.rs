@@ -134,8 +134,8 @@ struct MemberName<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for MemberName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl<'de> Visitor<'de> for Text {
+        struct NameReader;
+        impl<'de> Visitor<'de> for NameReader {
             type Value = MemberName<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
@@ -147,7 +147,7 @@ impl<'de> Deserialize<'de> for MemberName<'de> {
                 Ok(MemberName(Cow::Owned(text.to_owned())))
             }
         }
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(NameReader)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod envelope;
 pub mod error;
 pub mod excerpt;
 pub mod headers;
+pub mod hex;
 pub mod input;
 pub mod json;
 pub mod meta;

@@ -23,7 +23,7 @@ const RESERVED_PARAMS: [&str; 9] = [
 
 /// A client's message.
 #[derive(Debug)]
-pub enum Message<'a> {
+pub enum ClientMessage<'a> {
     Request(Request<'a>),
     Notification,
 }
@@ -45,7 +45,7 @@ pub struct Refused {
     pub error: RpcError,
 }
 
-impl<'a> Message<'a> {
+impl<'a> ClientMessage<'a> {
     /// Reads one JSON-RPC message from its members; `params` are the members of its params.
     pub fn of(object: &Object<'a>, params: Option<Object<'a>>) -> Result<Self, Refused> {
         let anonymous = |error| Refused { id: None, error };
@@ -182,7 +182,7 @@ mod tests {
         let Ok(object) = Object::parse(text) else {
             return no_object(text).code;
         };
-        let read = Message::of(&object, object.get_object("params"));
+        let read = ClientMessage::of(&object, object.get_object("params"));
         read.map_or_else(|refused| refused.error.code, |_| 0)
     }
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::envelope;
 use super::error::RpcError;
-use super::input::{self, Kind};
+use super::input::{self, InputKind};
 use super::json::{Fault, Object, Writer, is_object, place_of, prepend, quote, raw, set};
 use super::meta::RELATED_TASK;
 use super::result::for_legacy;
@@ -144,7 +144,7 @@ pub fn answer(request: &RawValue, response: &Object<'_>) -> Box<RawValue> {
     let method = method
         .as_ref()
         .and_then(|request| request.get_str("method"));
-    if method.as_deref().and_then(Kind::of) == Some(Kind::Elicitation) {
+    if method.as_deref().and_then(InputKind::of) == Some(InputKind::Elicitation) {
         return raw(r#"{"action":"cancel"}"#.to_owned())
             .unwrap_or_else(|_| RawValue::NULL.to_owned());
     }

@@ -7,6 +7,7 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+use super::hex;
 use super::json::{Fault, Object, Writer, prepend, quote, set_in};
 
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -46,13 +47,7 @@ impl<const N: usize> HexId<N> {
     /// `None`: the text is no id.
     pub fn parse(text: &str) -> Option<Self> {
         let is_lower_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if text.len() != 2 * N || !text.bytes().all(is_lower_hex) {
-            return None;
-        }
-        let mut bytes = [0; N];
-        for (place, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
-        }
+        let bytes: [u8; N] = hex::decode(text).filter(|_| text.bytes().all(is_lower_hex))?;
         bytes.iter().any(|byte| *byte != 0).then_some(Self(bytes))
     }
 }

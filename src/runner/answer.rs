@@ -1,9 +1,6 @@
 //! The client's answers to a task's questions. Any replica accepts them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use serde_json::value::RawValue;
 
 use super::call::Busy;
 use super::carrier::Carrier;
@@ -11,6 +8,7 @@ use super::custody::Custody;
 use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
+use crate::mcp::input::InputResponses;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
@@ -48,7 +46,7 @@ impl Runner {
     pub async fn answer(
         self: &Arc<Self>,
         loaded: Loaded,
-        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        answers: InputResponses,
         from: (AnsweredBy, Forwarded),
     ) -> Result<(), AnswerError> {
         let runner = Arc::clone(self);
@@ -66,7 +64,7 @@ impl Runner {
     async fn take_answers(
         self: &Arc<Self>,
         loaded: &Loaded,
-        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        answers: InputResponses,
         (answered_by, forwarded): (AnsweredBy, Forwarded),
     ) -> Result<(), AnswerError> {
         let answered = |waits| TaskEvent::Answered {

@@ -21,6 +21,7 @@ use super::responder::CallSubscriber;
 use super::state::Runner;
 use super::waiting::WaitTerms;
 use crate::mcp::error::{Reason, says_not_run};
+use crate::mcp::hex;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::ledger::NotCreated;
@@ -80,7 +81,7 @@ impl CallClaim {
     /// The claim of a key that the client chose. `digest` is the digest of the call.
     pub fn of_key(caller: &Caller, key: &str, digest: Digest) -> Self {
         Self {
-            name: Name::of(Kind::Claim, &["key", &hex(caller.as_bytes()), key]),
+            name: Name::of(Kind::Claim, &["key", &hex::encode(caller.as_bytes()), key]),
             digest,
             terms: ClaimTerms::Key,
         }
@@ -88,7 +89,7 @@ impl CallClaim {
 
     /// The claim of an identical call of the same client, which is known as `whose`.
     pub fn of_call(whose: &[u8; 16], digest: Digest, window_ms: u64) -> Self {
-        let (whose, call) = (hex(whose), hex(digest.as_bytes()));
+        let (whose, call) = (hex::encode(whose), hex::encode(digest.as_bytes()));
         Self {
             name: Name::of(Kind::IdenticalCall, &["call", &whose, &call]),
             digest,
@@ -105,7 +106,7 @@ impl CallClaim {
 
     /// The claim of the next call of this name, after the call with this id.
     fn after(self, id: TaskId) -> Self {
-        let before = hex(&self.name.digest);
+        let before = hex::encode(&self.name.digest);
         Self {
             name: Name::of(self.name.kind, &["after", &before, &id.to_string()]),
             ..self
@@ -250,8 +251,4 @@ impl Runner {
 enum Begin {
     Made(Box<ClaimedRecord>),
     Taken,
-}
-
-fn hex(bytes: &[u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(*bytes))
 }

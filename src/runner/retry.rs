@@ -1,7 +1,6 @@
 //! The retry of a call that was parked with a question before any client heard of a task. It brings the
 //! answers, to any replica.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use super::responder::{CallAnswer, CallSubscriber};
 use super::state::Runner;
 use super::waiting::WaitTerms;
 use crate::mcp::error::RpcError;
-use crate::mcp::input;
+use crate::mcp::input::{self, InputResponses};
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
@@ -31,7 +30,7 @@ pub struct ClientRetry {
     pub id: TaskId,
     pub caller: Caller,
     pub digest: Digest,
-    pub answers: BTreeMap<Box<str>, Box<RawValue>>,
+    pub answers: InputResponses,
     /// For the next leg of a modern server's call.
     pub from: Forwarded,
     pub heard_by: NotifyBy,
@@ -127,7 +126,7 @@ impl Runner {
     async fn take(
         self: &Arc<Self>,
         loaded: Loaded,
-        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        answers: InputResponses,
         from: Forwarded,
     ) -> Result<Loaded, RetryOutcome> {
         if !matches!(loaded.task.leg, Leg::Parked(_)) {

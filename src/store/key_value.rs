@@ -94,27 +94,6 @@ impl KeyValue {
         patiently(self.until(), || self.store.remove(name)).await
     }
 
-    /// Appends an entry to a log and gives the whole log this lifetime. The log's only writer numbers the
-    /// entries from 1.
-    pub async fn append(
-        &self,
-        log: Name,
-        number: u64,
-        entry: Bytes,
-        lifetime: Duration,
-    ) -> Result<(), StoreError> {
-        let expires_ms = self.expires_ms(lifetime);
-        patiently(self.until(), || {
-            self.store.append(log, number, entry.clone(), expires_ms)
-        })
-        .await
-    }
-
-    /// The entries with numbers above `after`, in order. Empty if there is no such log.
-    pub async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        patiently(self.until(), || self.store.entries(log, after)).await
-    }
-
     fn until(&self) -> Instant {
         Instant::now() + self.patience.read
     }

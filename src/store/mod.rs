@@ -127,7 +127,7 @@ pub enum StoreHealth {
 
 /// A committed change of one task, or something that a replica [told](Store::tell) under this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TaskChange {
+pub struct ChangedTask {
     pub id: TaskId,
     /// Zero where nothing was committed.
     pub revision: Revision,
@@ -143,7 +143,7 @@ pub struct Changes {
 /// What [`Changes::next`] saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeEvent {
-    Changed(TaskChange),
+    Changed(ChangedTask),
     /// Some changes were lost: the follower must read the records again that it watches.
     Missed,
     /// The store was closed; no change follows.

@@ -268,13 +268,6 @@ impl Rules {
         rules.any(|rule| rule.max_result_size_chars.is_some())
     }
 
-    /// Whether identical calls may be joined, for any tool.
-    pub fn attaches(&self) -> bool {
-        let mut tools = self.tools.iter().map(|(_, rule)| rule);
-        let attaches = |rule: &Rule| rule.attach_window_ms.is_some();
-        attaches(&self.defaults) || tools.any(attaches)
-    }
-
     /// Whether a call of any tool may be refused. Then no message may reach the server unread.
     pub fn may_refuse(&self) -> bool {
         self.may_refuse

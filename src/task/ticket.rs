@@ -103,6 +103,18 @@ impl Ticket {
     }
 }
 
+/// The members that name a task to a model: the ticket, the state, and the call that the ticket stands for.
+pub(super) fn named(task: &Task) -> Writer {
+    let mut out = Writer::object();
+    out.str("ticket", &task.id.to_string());
+    out.str("state", task.status().word());
+    out.str("tool", &task.name);
+    if let Some(terms) = &task.ticket {
+        out.str("arguments", terms.arguments());
+    }
+    out
+}
+
 /// The state of the task, and what to do next. Some clients show a model the text, others only the
 /// structured content, so both say everything.
 pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) -> String {
@@ -114,13 +126,7 @@ pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) 
     let next = next.map(|tool| names.of(tool));
     let age_s = at.now_ms.saturating_sub(task.created_ms) / 1000;
     let mut text = model_text(task, next.as_deref(), (age_s, at.round));
-    let mut out = Writer::object();
-    out.str("ticket", &task.id.to_string());
-    out.str("state", task.status().word());
-    out.str("tool", &task.name);
-    if let Some(terms) = &task.ticket {
-        out.str("arguments", terms.arguments());
-    }
+    let mut out = named(task);
     if let Some(next) = &next {
         out.str("next", next);
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::state::Task;
-use super::ticket::{CompanionNames, CompanionTool, IsError, call_of, tool_result};
+use super::ticket::{CompanionNames, CompanionTool, IsError, call_of, named, tool_result};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
 
@@ -62,13 +62,7 @@ fn text(names: &CompanionNames, tasks: &[Task], (left_out, now_ms): (bool, u64))
 }
 
 fn entry(task: &Task, now_ms: u64) -> String {
-    let mut out = Writer::object();
-    out.str("ticket", &task.id.to_string());
-    out.str("state", task.status().word());
-    out.str("tool", &task.name);
-    if let Some(terms) = &task.ticket {
-        out.str("arguments", terms.arguments());
-    }
+    let mut out = named(task);
     let age_s = now_ms.saturating_sub(task.created_ms) / 1000;
     out.number("secondsSinceTicket", age_s);
     out.end()

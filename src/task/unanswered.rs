@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::input_rule::OnInputTimeout;
 use super::state::{Leg, Question, Task};
 use crate::mcp::elicitation;
-use crate::mcp::input::{self, Kind};
+use crate::mcp::input::{self, InputKind, InputResponses};
 use crate::mcp::json::raw;
 
 /// The message of a task that waited for an answer for longer than the rule's `input_reminder`.
@@ -16,7 +16,7 @@ pub const REMINDER: &str = "The question still waits for an answer";
 
 /// The answers that the rule gives at this time, because their questions waited for too long. `None`: no question did,
 /// or the rule has no answer to one of them, so that the task fails.
-pub fn answers(task: &Task, now_ms: u64) -> Option<BTreeMap<Box<str>, Box<RawValue>>> {
+pub fn answers(task: &Task, now_ms: u64) -> Option<InputResponses> {
     if task.is_ended() || task.deadline_ms <= now_ms {
         return None;
     }
@@ -63,23 +63,25 @@ fn answer(rule: &OnInputTimeout, request: &RawValue, is_open_call: bool) -> Opti
     let is_form = request
         .get("method")
         .and_then(Value::as_str)
-        .and_then(Kind::of);
+        .and_then(InputKind::of);
     let said = match (rule, is_form?) {
-        (OnInputTimeout::Decline, Kind::Elicitation) => Some(json!({"action": "decline"})),
-        (OnInputTimeout::Cancel, Kind::Elicitation) => Some(json!({"action": "cancel"})),
-        (OnInputTimeout::Decline | OnInputTimeout::Cancel, Kind::Sampling | Kind::Roots) => {
+        (OnInputTimeout::Decline, InputKind::Elicitation) => Some(json!({"action": "decline"})),
+        (OnInputTimeout::Cancel, InputKind::Elicitation) => Some(json!({"action": "cancel"})),
+        (
+            OnInputTimeout::Decline | OnInputTimeout::Cancel,
+            InputKind::Sampling | InputKind::Roots,
+        ) => {
             let error = json!({"code": -1, "message": "No answer came in time"});
             let error = raw(error.to_string()).ok()?;
             return is_open_call.then(|| input::refusal(&error));
         }
-        (OnInputTimeout::Answer(content), Kind::Elicitation) => {
+        (OnInputTimeout::Answer(content), InputKind::Elicitation) => {
             let content: Value = serde_json::from_str(content).ok()?;
             let is_fit = elicitation::accepts(request.get("params")?, &content);
             is_fit.then(|| json!({"action": "accept", "content": content}))
         }
-        (OnInputTimeout::Fail, _) | (OnInputTimeout::Answer(_), Kind::Sampling | Kind::Roots) => {
-            None
-        }
+        (OnInputTimeout::Fail, _)
+        | (OnInputTimeout::Answer(_), InputKind::Sampling | InputKind::Roots) => None,
     };
     raw(said?.to_string()).ok()
 }

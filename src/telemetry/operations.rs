@@ -69,7 +69,7 @@ impl Operation {
     }
 
     /// Counts the operation.
-    pub fn end(&self, ending: Ending) {
+    pub fn end(&self, ending: OperationEnding) {
         let (kind, code) = ending.labels();
         let metrics = &METRICS.operations;
         let durations = match self.side {
@@ -98,7 +98,7 @@ impl Operation {
 
 /// How an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum OperationEnding {
     Good,
     /// The tool says that it failed.
     ToolError,
@@ -112,7 +112,7 @@ pub enum Ending {
     Cancelled,
 }
 
-impl Ending {
+impl OperationEnding {
     /// How a JSON-RPC message ends its request; `None` if the message is no answer.
     pub fn of_message(message: &str) -> Option<Self> {
         // Few answers have one of the words, and a search for them is far quicker than a parser.
@@ -206,35 +206,38 @@ mod tests {
         for (message, ending) in [
             (
                 r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
-                Some(Ending::Good),
+                Some(OperationEnding::Good),
             ),
             (
                 r#"{"id":1,"error":{"code":-32602}}"#,
-                Some(Ending::Code(-32602)),
+                Some(OperationEnding::Code(-32602)),
             ),
             (
                 r#"{"id":1,"result":{"isError":true}}"#,
-                Some(Ending::ToolError),
+                Some(OperationEnding::ToolError),
             ),
-            (r#"{"id":1,"result":{"isError":false}}"#, Some(Ending::Good)),
+            (
+                r#"{"id":1,"result":{"isError":false}}"#,
+                Some(OperationEnding::Good),
+            ),
             (
                 r#"{"id":1,"result":{"text":"isError \"error\""}}"#,
-                Some(Ending::Good),
+                Some(OperationEnding::Good),
             ),
             (r#"{"method":"notifications/progress"}"#, None),
             (
                 r#"{"id":1,"result":{"s":{"method":1}}}"#,
-                Some(Ending::Good),
+                Some(OperationEnding::Good),
             ),
             (r#"{"method":"x","params":{"data":"isError"}}"#, None),
         ] {
-            assert_eq!(Ending::of_message(message), ending, "{message}");
+            assert_eq!(OperationEnding::of_message(message), ending, "{message}");
         }
     }
 
     #[test]
     fn no_label_is_chosen_by_a_server_or_a_client() {
-        let kind = |code| Ending::Code(code).labels().0;
+        let kind = |code| OperationEnding::Code(code).labels().0;
         assert_eq!(
             (kind(-32603), kind(-32050), kind(7)),
             ("-32603".into(), "-32050".into(), OTHER.into())

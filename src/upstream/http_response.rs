@@ -256,6 +256,22 @@ impl Messages {
         }
     }
 
+    /// The answer to a request of raincheck's own, a result or an error. `None`: there is none that can be read.
+    pub(super) async fn answer(&mut self) -> Option<Result<Box<RawValue>, Box<RawValue>>> {
+        loop {
+            match self.next().await {
+                Ok(Some(ServerMessage::Result { result, .. })) => return Some(Ok(result)),
+                Ok(Some(ServerMessage::Error { error, .. })) => return Some(Err(error)),
+                Ok(Some(
+                    ServerMessage::Primed
+                    | ServerMessage::Request { .. }
+                    | ServerMessage::Notification { .. },
+                )) => {}
+                Ok(Some(ServerMessage::Unreadable { .. }) | None) | Err(_) => return None,
+            }
+        }
+    }
+
     /// The body as it came: what was read of it, and the rest. Only before the first message was taken.
     pub(super) fn into_unread(self) -> (Vec<u8>, ResponseBody) {
         (self.unread.unwrap_or_default(), self.body)

@@ -18,7 +18,6 @@ use crate::upstream::http_response;
 use crate::upstream::http_response::ResponseKind;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::port::UpstreamError;
-use crate::upstream::server_message::ServerMessage;
 use crate::upstream::translate;
 
 /// The params, with the capabilities that are declared.
@@ -87,21 +86,10 @@ pub(super) async fn post(
             } => return Err(NotInitialized::Refused { failure, status }),
             ResponseKind::Later(pause) => return Err(NotInitialized::Later(pause)),
         };
-    let result = loop {
-        match messages.next().await {
-            Ok(Some(ServerMessage::Result { result, .. })) => break result,
-            Ok(Some(ServerMessage::Error { error, .. })) => {
-                return Err(NotInitialized::Error(UpstreamError::in_message(error)));
-            }
-            Ok(Some(
-                ServerMessage::Primed
-                | ServerMessage::Request { .. }
-                | ServerMessage::Notification { .. },
-            )) => {}
-            Ok(Some(ServerMessage::Unreadable { .. }) | None) | Err(_) => {
-                return Err(NotInitialized::Failed(INVALID_WORDS));
-            }
-        }
+    let result = match messages.answer().await {
+        Some(Ok(result)) => result,
+        Some(Err(error)) => return Err(NotInitialized::Error(UpstreamError::in_message(error))),
+        None => return Err(NotInitialized::Failed(INVALID_WORDS)),
     };
     origin.http.finish(messages.into_body());
     Ok(Initialized { result, session_id })

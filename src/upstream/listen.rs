@@ -19,7 +19,7 @@ use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response;
 use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::note;
-use crate::upstream::pool::SessionKey;
+use crate::upstream::pool::PoolKey;
 use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
 use crate::upstream::translate;
@@ -203,7 +203,7 @@ impl HttpSubscription {
     }
 
     async fn open_legacy(&mut self) -> Option<()> {
-        let key = SessionKey::new(Era::Legacy, self.request.caller, "{}");
+        let key = PoolKey::new(Era::Legacy, self.request.caller, "{}");
         let lease = self
             .sessions
             .open(&key, self.request.credentials.as_ref())

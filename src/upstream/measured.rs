@@ -3,7 +3,7 @@
 use futures_util::StreamExt as _;
 
 use crate::mcp::result::{error_code, is_tool_error};
-use crate::telemetry::operations::{Ending, Operation};
+use crate::telemetry::operations::{Operation, OperationEnding};
 use crate::upstream::port::{Event, Exchange};
 
 /// The exchange, with its end counted. An exchange that is dropped before its answer was cancelled.
@@ -24,10 +24,12 @@ struct Asking(Option<Operation>);
 impl Asking {
     fn saw(&mut self, event: &Event) {
         let ending = match event {
-            Event::Result(result) if is_tool_error(result) => Ending::ToolError,
-            Event::Result(_) => Ending::Good,
-            Event::Error(error) => Ending::Code(error_code(&error.error).unwrap_or_default()),
-            Event::Failed(failure) => Ending::Failed(failure.reason.word()),
+            Event::Result(result) if is_tool_error(result) => OperationEnding::ToolError,
+            Event::Result(_) => OperationEnding::Good,
+            Event::Error(error) => {
+                OperationEnding::Code(error_code(&error.error).unwrap_or_default())
+            }
+            Event::Failed(failure) => OperationEnding::Failed(failure.reason.word()),
             Event::Sent
             | Event::Progress(_)
             | Event::Log(_)
@@ -38,7 +40,7 @@ impl Asking {
         self.end(ending);
     }
 
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self, ending: OperationEnding) {
         if let Some(operation) = self.0.take() {
             operation.end(ending);
         }
@@ -47,6 +49,6 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.end(Ending::Cancelled);
+        self.end(OperationEnding::Cancelled);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::envelope;
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::input::Kind;
+use crate::mcp::input::InputKind;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::is_at_least;
 use crate::upstream::http::origin::Origin;
@@ -114,9 +114,9 @@ pub(super) fn question(
     id: &str,
     method: &str,
     params: Option<Box<RawValue>>,
-    may_ask: impl FnOnce(Kind) -> bool,
+    may_ask: impl FnOnce(InputKind) -> bool,
 ) -> Result<Question, Answer> {
-    match Kind::of(method) {
+    match InputKind::of(method) {
         Some(kind) if may_ask(kind) => Ok(Question {
             id: id.into(),
             method: method.into(),

@@ -20,7 +20,7 @@ use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::line::{LineServer, LineSource};
 use crate::upstream::no_session::NoSession;
-use crate::upstream::pool::{PoolLimits, SessionKey, Sharing};
+use crate::upstream::pool::{PoolKey, PoolLimits, Sharing};
 use crate::upstream::port::{Exchange, UpstreamRequest};
 use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::settings::{SessionMode, Settings, Transport};
@@ -239,7 +239,7 @@ impl HttpServer {
 
     async fn find_old(&self, credentials: Option<&Credentials>) -> Result<Era, Undecided> {
         // This key is no caller's, so that the credentials of one caller never serve another.
-        let nobody = SessionKey::new(Era::Legacy, Uuid::new_v4().into_bytes(), "{}");
+        let nobody = PoolKey::new(Era::Legacy, Uuid::new_v4().into_bytes(), "{}");
         match self.sessions.open(&nobody, credentials).await {
             Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));

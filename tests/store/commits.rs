@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raincheck::store::kv::{Kind, Name};
-use raincheck::store::{ChangeEvent, Commit, TaskChange, Write};
+use raincheck::store::{ChangeEvent, ChangedTask, Commit, Write};
 use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 use tokio::task::JoinSet;
 
@@ -227,7 +227,7 @@ pub(crate) async fn changes_are_seen_in_order_and_creations_are_not(rig: &Rig) {
                 .await
                 .unwrap(),
         );
-        expected.push(ChangeEvent::Changed(TaskChange {
+        expected.push(ChangeEvent::Changed(ChangedTask {
             id: write.id,
             revision: Revision(revision + 1),
         }));
@@ -252,7 +252,7 @@ pub(crate) async fn what_is_told_is_seen_and_changes_nothing(rig: &Rig) {
     for id in [name.told_as(), write.id] {
         rig.store.tell(id).await.unwrap();
         let seen = tokio::time::timeout(Duration::from_secs(10), changes.next()).await;
-        let told = TaskChange {
+        let told = ChangedTask {
             id,
             revision: Revision(0),
         };

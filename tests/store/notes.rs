@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use raincheck::store::kv::{ENTRIES_MAX, Kind, Name};
-use raincheck::store::{ChangeEvent, TaskChange, Write};
+use raincheck::store::{ChangeEvent, ChangedTask, Write};
 use raincheck::task::id::{Caller, Revision, TaskId};
 
 use crate::eventually::eventually;
@@ -288,7 +288,7 @@ pub(crate) async fn an_append_is_told_of_while_another_replica_reads(rig: &Rig) 
         let append = rig.store.append(read, number, large.clone(), until);
         append.await.unwrap();
         // Once for each entry, however many pieces it has, and when the entry can be read.
-        let told = TaskChange {
+        let told = ChangedTask {
             id: read.told_as(),
             revision: Revision(0),
         };
@@ -299,7 +299,7 @@ pub(crate) async fn an_append_is_told_of_while_another_replica_reads(rig: &Rig) 
     rig.store.remove(read.read_as()).await.unwrap();
     append(rig, read, 5, "after", until).await;
     rig.store.tell(unread.told_as()).await.unwrap();
-    let last = TaskChange {
+    let last = ChangedTask {
         id: unread.told_as(),
         revision: Revision(0),
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raincheck::clock::{Clock as _, System};
-use raincheck::store::{ChangeEvent, Store as _, StoreError, TaskChange, Write};
+use raincheck::store::{ChangeEvent, ChangedTask, Store as _, StoreError, Write};
 use raincheck::task::id::{Fence, Incarnation, Revision, TaskId};
 
 use crate::redis_server::RedisServer;
@@ -114,7 +114,7 @@ async fn replicas_see_each_others_tasks_changes_and_caller_key() {
     done(a.commit(&create).await.unwrap());
     assert_eq!(b.load(create.id).await.unwrap().unwrap().record, "created");
     done(a.commit(&update(&create, 1, "on")).await.unwrap());
-    let change = TaskChange {
+    let change = ChangedTask {
         id: create.id,
         revision: Revision(2),
     };

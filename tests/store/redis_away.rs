@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use raincheck::store::redis::{Namespace, Redis, RedisOptions};
-use raincheck::store::{ChangeEvent, Store as _, StoreError, TaskChange};
+use raincheck::store::{ChangeEvent, ChangedTask, Store as _, StoreError};
 use raincheck::task::id::Revision;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -65,7 +65,7 @@ async fn a_store_that_lost_everything_is_used_again_and_followers_are_told() {
     done(store.commit(&create).await.unwrap());
     assert_eq!(next(&mut changes).await, ChangeEvent::Missed);
     done(store.commit(&update(&create, 1, "on")).await.unwrap());
-    let change = TaskChange {
+    let change = ChangedTask {
         id: create.id,
         revision: Revision(2),
     };
@@ -83,7 +83,7 @@ async fn a_follower_that_was_cut_off_goes_on_where_it_was() {
     let first = update(&create, 1, "on");
     done(store.commit(&first).await.unwrap());
     let seen = |revision| {
-        ChangeEvent::Changed(TaskChange {
+        ChangeEvent::Changed(ChangedTask {
             id: create.id,
             revision: Revision(revision),
         })
@@ -148,7 +148,7 @@ async fn a_follower_is_told_when_the_log_was_trimmed_past_it() {
     write = update(&write, 1, "on");
     done(store.commit(&write).await.unwrap());
     let seen = |id, revision| {
-        ChangeEvent::Changed(TaskChange {
+        ChangeEvent::Changed(ChangedTask {
             id,
             revision: Revision(revision),
         })

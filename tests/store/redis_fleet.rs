@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use raincheck::store::redis::{Namespace, Redis, RedisOpenError, RedisOptions};
-use raincheck::store::{ChangeEvent, Store as _, StoreError, TaskChange};
+use raincheck::store::{ChangeEvent, ChangedTask, Store as _, StoreError};
 use raincheck::task::id::{Incarnation, Revision};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,7 +52,7 @@ async fn a_clusters_tasks_are_on_all_nodes_and_every_replica_finds_them() {
     let mut told: Vec<_> = writes.iter().map(|write| write.id).collect();
     while !told.is_empty() {
         match next(&mut changes).await {
-            ChangeEvent::Changed(TaskChange { id, revision }) => {
+            ChangeEvent::Changed(ChangedTask { id, revision }) => {
                 assert_eq!(revision, Revision(2));
                 let at = told.iter().position(|other| *other == id);
                 told.swap_remove(at.expect("told twice, or of another task"));
@@ -151,7 +151,7 @@ async fn after_a_failover_the_new_primary_is_used_and_followed() {
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     let again = commit_at_last(&store, &write);
     assert_eq!(done(again.await), 2);
-    let change = TaskChange {
+    let change = ChangedTask {
         id: create.id,
         revision: Revision(2),
     };

@@ -44,7 +44,10 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         &["clock", "http_address", "lock", "mcp", "task"],
     ),
     ("task", &["mcp"]),
-    ("config", &["auth", "notify", "public_address", "task"]),
+    (
+        "config",
+        &["auth", "mcp", "notify", "public_address", "task"],
+    ),
     (
         "store",
         &["clock", "failpoint", "lock", "mcp", "task", "telemetry"],

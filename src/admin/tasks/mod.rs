@@ -4,7 +4,6 @@
 //! no index, because an index would cost each task one more write: the list has those that ended at this replica lately, and
 //! any other is found by its id.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +12,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
-use crate::mcp::{elicitation, input};
+use crate::mcp::elicitation;
+use crate::mcp::input::{self, InputResponses};
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
@@ -309,9 +309,7 @@ impl OperatorTasks {
     }
 }
 
-type Answers = BTreeMap<Box<str>, Box<RawValue>>;
-
-fn read_answers(body: &Bytes) -> Result<Answers, NotDone> {
+fn read_answers(body: &Bytes) -> Result<InputResponses, NotDone> {
     let text = std::str::from_utf8(body).ok();
     let raw = text.and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
     let answers = raw.and_then(input::responses_of);
@@ -325,7 +323,7 @@ fn read_answers(body: &Bytes) -> Result<Answers, NotDone> {
 }
 
 /// Refuses answers to questions that are not open, and answers of another shape than the question asks for.
-fn check_answers(task: &Task, answers: &Answers) -> Result<(), NotDone> {
+fn check_answers(task: &Task, answers: &InputResponses) -> Result<(), NotDone> {
     let open: Vec<&str> = task
         .open_questions()
         .map(|(question, _)| &*question.key)

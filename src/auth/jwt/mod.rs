@@ -15,19 +15,19 @@ const TIME_MAX_S: f64 = 253_402_300_799.0;
 
 /// Why a token does not count. The texts are for the client and quote nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault(pub(super) &'static str);
+pub(super) struct TokenFault(pub(super) &'static str);
 
-const NO_TOKEN: Fault = Fault("the token is not known");
-const UNREADABLE: Fault = Fault("the token cannot be read");
-const CRITICAL: Fault = Fault("the token has a critical header that is not understood");
-const ALGORITHM: Fault = Fault("the token is signed in a way that does not count here");
-const TYPE: Fault = Fault("the token is not an access token");
-const SIGNATURE: Fault = Fault("the signature of the token is wrong");
-const AUDIENCE: Fault = Fault("the token was issued for another audience");
-const NO_END: Fault = Fault("the token has no end");
-const EXPIRED: Fault = Fault("the token has expired");
-const NOT_YET: Fault = Fault("the token does not count yet");
-const NO_SUBJECT: Fault = Fault("the token does not say whose it is");
+const NO_TOKEN: TokenFault = TokenFault("the token is not known");
+const UNREADABLE: TokenFault = TokenFault("the token cannot be read");
+const CRITICAL: TokenFault = TokenFault("the token has a critical header that is not understood");
+const ALGORITHM: TokenFault = TokenFault("the token is signed in a way that does not count here");
+const TYPE: TokenFault = TokenFault("the token is not an access token");
+const SIGNATURE: TokenFault = TokenFault("the signature of the token is wrong");
+const AUDIENCE: TokenFault = TokenFault("the token was issued for another audience");
+const NO_END: TokenFault = TokenFault("the token has no end");
+const EXPIRED: TokenFault = TokenFault("the token has expired");
+const NOT_YET: TokenFault = TokenFault("the token does not count yet");
+const NO_SUBJECT: TokenFault = TokenFault("the token does not say whose it is");
 
 /// A token as it is written. Nothing of it is to be believed but for what it asks to be verified by.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub(super) struct Verified {
 
 impl<'t> Unverified<'t> {
     /// `Err`: no issuer's key could make it count.
-    pub(super) fn read(token: &'t str) -> Result<Self, Fault> {
+    pub(super) fn read(token: &'t str) -> Result<Self, TokenFault> {
         let (message, signature) = token.rsplit_once('.').ok_or(NO_TOKEN)?;
         let (header, payload) = message.split_once('.').ok_or(NO_TOKEN)?;
         if payload.contains('.') {
@@ -113,7 +113,7 @@ impl<'t> Unverified<'t> {
         signer: Signer<'_>,
         expected: &Expected<'_>,
         now_ms: u64,
-    ) -> Result<Verified, Fault> {
+    ) -> Result<Verified, TokenFault> {
         if self.algorithm != signer.algorithm {
             return Err(ALGORITHM);
         }
@@ -125,7 +125,7 @@ impl<'t> Unverified<'t> {
     }
 }
 
-fn claims(payload: &str) -> Result<Object<'_>, Fault> {
+fn claims(payload: &str) -> Result<Object<'_>, TokenFault> {
     let claims = Object::parse(payload).map_err(|_| UNREADABLE)?;
     let read = ["aud", "exp", "iss", "nbf", "scope", "scp", "sub"];
     if claims.is_ambiguous(&read) {
@@ -142,7 +142,11 @@ fn is_access_token(kind: &str) -> bool {
     kind == "jwt" || kind == "at+jwt"
 }
 
-fn judge(claims: &Object<'_>, expected: &Expected<'_>, now_ms: u64) -> Result<Verified, Fault> {
+fn judge(
+    claims: &Object<'_>,
+    expected: &Expected<'_>,
+    now_ms: u64,
+) -> Result<Verified, TokenFault> {
     let audience = claims.get("aud").and_then(strings).ok_or(AUDIENCE)?;
     if !audience
         .iter()

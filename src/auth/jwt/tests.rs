@@ -20,7 +20,7 @@ const SMALL_KEY: &str = "6WCTEy7TLtte6r5aPeYpdt-pHtoMJ0M9jM-qlz6XKHZXro4Gd7-2O0u
 const SMALL_TOKEN: &str = "eyJhbGciOiAiUlMyNTYiLCAia2lkIjogInNtYWxsIn0.eyJpc3MiOiAiaHR0cHM6Ly9pc3N1ZXIuZXhhbXBsZSIsICJhdWQiOiAiaHR0cHM6Ly90b29scy5leGFtcGxlL21jcCIsICJzdWIiOiAiYWxpY2UiLCAiZXhwIjogMjAwMH0.TiRbdGrHFVh4O-wfUeoI59j-tUgzDPstPqrHuN518OBDykiYJbQeZGPbS4S17bRIpHj8fLsLNi6BXI5EqECk5hzNQVNBNzOUSJ0p25wDU__Y3kHGzEtdXnSQG1vKgKHDr77SVXFsXm8rzQ25j5RRifTE-wRRUT6hk0O9JilFkYY";
 
 /// Who signs.
-struct Issuer {
+struct TestIssuer {
     rsa: RsaKeyPair,
     ec: EcdsaKeyPair,
     ed: Ed25519KeyPair,
@@ -34,7 +34,7 @@ fn url(bytes: &[u8]) -> String {
         .replace('/', "_")
 }
 
-impl Issuer {
+impl TestIssuer {
     fn new() -> Self {
         Self {
             rsa: RsaKeyPair::generate(KeySize::Rsa2048).unwrap(),
@@ -138,7 +138,7 @@ const ALLOWED: [Algorithm; 4] = [
 ];
 
 /// What becomes of a token at `NOW_S`.
-fn judged(jwks: &str, token: &str) -> Result<Verified, Fault> {
+fn judged(jwks: &str, token: &str) -> Result<Verified, TokenFault> {
     let audience = [OURS.into()];
     let caller_claims = ["tenant".into()];
     let expected = Expected {
@@ -150,7 +150,7 @@ fn judged(jwks: &str, token: &str) -> Result<Verified, Fault> {
     let token = Unverified::read(token)?;
     let signer = keys
         .signer(token.key_id.as_deref())
-        .ok_or(Fault("no key"))?;
+        .ok_or(TokenFault("no key"))?;
     token.verify(signer, &expected, NOW_S * 1_000)
 }
 
@@ -171,7 +171,7 @@ fn claims(change: &Value) -> Value {
 
 #[test]
 fn a_good_token_says_whose_it_is() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let jwks = issuer.jwks();
     for (algorithm, key) in [
         ("RS256", "rsa"),
@@ -192,7 +192,7 @@ fn a_good_token_says_whose_it_is() {
 
 #[test]
 fn what_a_token_may_say_in_two_ways_is_read_in_both() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let jwks = issuer.jwks();
     for (header, change) in [
         (json!({"typ": "JWT"}), json!({})),
@@ -219,7 +219,7 @@ fn what_a_token_may_say_in_two_ways_is_read_in_both() {
 
 #[test]
 fn each_claim_is_checked() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let jwks = issuer.jwks();
     for (change, fault) in [
         (json!({"aud": "https://other.example"}), AUDIENCE),
@@ -249,9 +249,9 @@ fn each_claim_is_checked() {
 
 #[test]
 fn no_key_signs_for_another_and_no_token_chooses_its_algorithm() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let jwks = issuer.jwks();
-    let no_key = Fault("no key");
+    let no_key = TokenFault("no key");
     for (header, fault) in [
         (json!({"alg": "none"}), ALGORITHM),
         (json!({"alg": "None", "kid": "rsa"}), ALGORITHM),
@@ -290,7 +290,7 @@ fn no_key_signs_for_another_and_no_token_chooses_its_algorithm() {
 
 #[test]
 fn a_token_that_was_changed_does_not_count() {
-    let (issuer, stranger) = (Issuer::new(), Issuer::new());
+    let (issuer, stranger) = (TestIssuer::new(), TestIssuer::new());
     let jwks = issuer.jwks();
     let header = json!({"alg": "RS256", "kid": "rsa"});
     let forged = stranger.sign(&header, &claims(&json!({})));
@@ -326,8 +326,11 @@ fn a_token_that_was_changed_does_not_count() {
 
 #[test]
 fn a_short_rsa_key_is_no_key() {
-    let issuer = Issuer::new();
-    assert_eq!(judged(&issuer.jwks(), SMALL_TOKEN), Err(Fault("no key")));
+    let issuer = TestIssuer::new();
+    assert_eq!(
+        judged(&issuer.jwks(), SMALL_TOKEN),
+        Err(TokenFault("no key"))
+    );
     let only = json!({"keys": [{"kty": "RSA", "kid": "small", "n": SMALL_KEY, "e": "AQAB"}]});
     assert!(KeySet::parse(&only.to_string(), &ALLOWED).is_none());
 }
@@ -344,7 +347,7 @@ fn a_set_without_a_key_of_use_is_none() {
     ] {
         assert!(KeySet::parse(text, &ALLOWED).is_none(), "{text}");
     }
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let one = json!({"keys": [issuer.ec_jwk()]}).to_string();
     assert!(KeySet::parse(&one, &[Algorithm::Rs256]).is_none());
     // The only key needs no name.
@@ -355,6 +358,6 @@ fn a_set_without_a_key_of_use_is_none() {
             &one,
             &issuer.sign(&json!({"alg": "ES256", "kid": "x"}), &claims(&json!({})))
         ),
-        Err(Fault("no key"))
+        Err(TokenFault("no key"))
     );
 }

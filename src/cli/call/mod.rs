@@ -16,7 +16,7 @@ use self::ending::{Ending, INTERRUPTED, Told};
 use self::interrupt::Interrupts;
 use self::person::Person;
 use self::screen::Screen;
-use self::server::{Server, Target, arguments, call_request, capabilities};
+use self::server::{CalledServer, ServerArgs, arguments, call_request, capabilities};
 use super::failure::{CommandFailure, complain};
 use super::process::runtime;
 use crate::mcp::tools::Tool;
@@ -124,13 +124,13 @@ async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
     let jobs = TaskTracker::new();
     let mut interrupts = Interrupts::new(&jobs)
         .map_err(|error| CommandFailure::runtime(format!("no signals: {error}")))?;
-    let target = Target {
+    let target = ServerArgs {
         url: args.url,
         config: args.config,
         headers: args.header,
         command: args.command,
     };
-    let server = Server::new(target, jobs)?;
+    let server = CalledServer::new(target, jobs)?;
     // With --detach, whoever attaches answers.
     let capabilities = capabilities(args.detach || person.answers());
     let name = args.tool.as_deref().unwrap_or_default();

@@ -28,7 +28,7 @@ pub(super) const NOBODY: [u8; 16] = [0; 16];
 
 /// The server's connections, and its name for people.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct CalledServer {
     pub(super) upstream: Upstream,
     config: Config,
     /// Whether the user has said which server.
@@ -37,16 +37,16 @@ pub(super) struct Server {
 
 /// Which server, as the command line says.
 #[derive(Debug, Default)]
-pub(super) struct Target {
+pub(super) struct ServerArgs {
     pub(super) url: Option<String>,
     pub(super) config: Option<PathBuf>,
     pub(super) headers: Vec<String>,
     pub(super) command: Vec<String>,
 }
 
-impl Server {
+impl CalledServer {
     /// Prepares to call the server. Nothing is sent yet.
-    pub(super) fn new(target: Target, jobs: TaskTracker) -> Result<Self, CommandFailure> {
+    pub(super) fn new(target: ServerArgs, jobs: TaskTracker) -> Result<Self, CommandFailure> {
         let is_named = target.url.is_some() || !target.command.is_empty();
         let url = match (target.url, target.command.is_empty()) {
             (Some(url), _) => Some(checked(url)?),

@@ -6,14 +6,14 @@ use clap::Args;
 use hyper::Method;
 
 use super::ask::{AdminAnswer, ask};
-use super::reach::{Reach, not_reached, print, reachable};
+use super::reach::{ReachArgs, not_reached, print, reachable};
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct HealthArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ReachArgs,
     #[arg(
         long,
         help = "Only whether the process runs, and not whether it is ready"

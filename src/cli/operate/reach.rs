@@ -14,7 +14,7 @@ use crate::config::load::{AdminAccess, admin_access, environment};
 
 /// How to reach the raincheck that runs.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct Reach {
+pub(in crate::cli) struct ReachArgs {
     #[arg(
         long,
         global = true,
@@ -35,7 +35,7 @@ pub(in crate::cli) struct Reach {
 /// The port of the example, where an operator most likely put the listener.
 const USUAL: &str = "127.0.0.1:8442";
 
-impl Reach {
+impl ReachArgs {
     pub(super) fn access(&self) -> Result<AdminAccess, CommandFailure> {
         Ok(admin_access(self.config.as_deref(), &environment())?)
     }

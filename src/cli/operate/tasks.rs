@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::reach::{Reach, print};
+use super::reach::{ReachArgs, print};
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
 use crate::cli::table::{printable, table};
@@ -16,7 +16,7 @@ use crate::cli::table::{printable, table};
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TasksArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ReachArgs,
     #[arg(long, global = true, help = "JSON for scripts, in place of a table")]
     json: bool,
     #[command(subcommand)]
@@ -204,7 +204,7 @@ impl AnswerArgs {
     }
 }
 
-fn watch(reach: &Reach, id: &str, as_json: bool) -> Result<ExitCode, CommandFailure> {
+fn watch(reach: &ReachArgs, id: &str, as_json: bool) -> Result<ExitCode, CommandFailure> {
     let mut last = Value::Null;
     loop {
         let task = reach.json(Method::GET, &path_of(id, ""), None)?;

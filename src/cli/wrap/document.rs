@@ -13,14 +13,14 @@ pub(super) struct Document {
 
 /// The server that the user means.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedServer<'a> {
     pub(super) name: &'a str,
     /// The project of the server; `None`: the server belongs to all projects.
     pub(super) project: Option<&'a str>,
 }
 
 /// A server with its name.
-pub(super) type Named = (String, ServerEntry);
+pub(super) type NamedServer = (String, ServerEntry);
 
 /// The member where Claude Code keeps the servers of each project, by the path of the project.
 const PROJECTS: &str = "projects";
@@ -71,7 +71,7 @@ impl Document {
     }
 
     /// The servers of the project, or those of all projects, each with its name, in the order of the file.
-    pub(super) fn entries(&self, project: Option<&str>) -> Result<Vec<Named>, String> {
+    pub(super) fn entries(&self, project: Option<&str>) -> Result<Vec<NamedServer>, String> {
         let root = self.object()?;
         let Some(project) = project else {
             return match (places(&root), member(&root, PROJECTS)) {
@@ -89,7 +89,7 @@ impl Document {
     }
 
     /// The projects that have servers, each with its servers.
-    pub(super) fn projects(&self) -> Result<Vec<(String, Vec<Named>)>, String> {
+    pub(super) fn projects(&self) -> Result<Vec<(String, Vec<NamedServer>)>, String> {
         let projects = member(&self.object()?, PROJECTS).and_then(|it| it.object_value());
         let projects = projects.iter().flat_map(CstObject::properties);
         Ok(projects
@@ -101,9 +101,9 @@ impl Document {
             .collect())
     }
 
-    pub(super) fn entry(&self, wanted: Wanted<'_>) -> Result<ServerEntry, String> {
+    pub(super) fn entry(&self, wanted: WantedServer<'_>) -> Result<ServerEntry, String> {
         let entries = self.entries(wanted.project)?;
-        let is_it = |(own, _): &&Named| own == wanted.name;
+        let is_it = |(own, _): &&NamedServer| own == wanted.name;
         let mut named = entries.iter().filter(is_it);
         match (named.next(), named.next()) {
             (Some((_, entry)), None) => return Ok(entry.clone()),
@@ -158,7 +158,7 @@ fn places(object: &CstObject) -> Option<Vec<CstObjectProp>> {
     Some(all.flat_map(|place| place.properties()).collect())
 }
 
-fn read(members: &[CstObjectProp]) -> Vec<Named> {
+fn read(members: &[CstObjectProp]) -> Vec<NamedServer> {
     let one =
         |prop: &CstObjectProp| Some((prop.decoded_name()?, ServerEntry::new(prop.object_value()?)));
     members.iter().filter_map(one).collect()

@@ -24,7 +24,7 @@ mod unwrapped;
 
 use change::FileChange;
 use difference::difference;
-use document::{Document, Named, Wanted, shown};
+use document::{Document, NamedServer, WantedServer, shown};
 use entry::{Launch, Runs};
 use file::SettingsFile;
 use options::LaunchOptions;
@@ -68,7 +68,7 @@ pub(super) fn wrap(line: &WrapArgs) -> Result<ExitCode, CommandFailure> {
         }
         return list(&file, project).map_err(|why| located(&line.file, &why));
     };
-    let wanted = Wanted { name, project };
+    let wanted = WantedServer { name, project };
     let change = if line.undo {
         undo::change(&file, wanted)
     } else {
@@ -99,7 +99,7 @@ fn is_json(ending: &OsStr) -> bool {
 
 fn wrapped(
     file: &SettingsFile,
-    wanted: Wanted<'_>,
+    wanted: WantedServer<'_>,
     options: &LaunchOptions,
 ) -> Result<FileChange, String> {
     let document = Document::parse(&file.text)?;
@@ -225,7 +225,7 @@ fn list(file: &SettingsFile, project: Option<&str>) -> Result<ExitCode, String> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn row((name, entry): &Named, whose: &str) -> [String; 4] {
+fn row((name, entry): &NamedServer, whose: &str) -> [String; 4] {
     let (state, server) = match entry.runs() {
         Runs::Plain(server) => ("", server.to_string()),
         Runs::Wrapped(Some(server)) => ("wrapped", server.to_string()),

@@ -1,11 +1,11 @@
 //! Undoes the wrapping of one server: restores its earlier entry, and keeps later changes of it.
 
 use super::change::FileChange;
-use super::document::{Document, Wanted, shown};
+use super::document::{Document, WantedServer, shown};
 use super::entry::{Runs, ServerEntry, ServerSpec};
 use super::file::SettingsFile;
 
-pub(super) fn change(file: &SettingsFile, wanted: Wanted<'_>) -> Result<FileChange, String> {
+pub(super) fn change(file: &SettingsFile, wanted: WantedServer<'_>) -> Result<FileChange, String> {
     let document = Document::parse(&file.text)?;
     let entry = document.entry(wanted)?;
     let behind = match entry.runs() {
@@ -50,7 +50,7 @@ struct Earlier {
     _document: Document,
 }
 
-fn plain(text: &str, wanted: Wanted<'_>) -> Option<Earlier> {
+fn plain(text: &str, wanted: WantedServer<'_>) -> Option<Earlier> {
     let document = Document::parse(text).ok()?;
     let entry = document.entry(wanted).ok()?;
     match entry.runs() {

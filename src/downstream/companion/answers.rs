@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::downstream::tasks::service::ANSWER_BYTES_MAX;
-use crate::mcp::input::{self, Kind};
+use crate::mcp::input::{self, InputKind};
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::task::state::Task;
 
@@ -31,16 +31,18 @@ pub(super) fn of(
     }
     let method = Object::parse(request.get()).ok();
     let method = method.and_then(|request| request.get_str("method"));
-    let answer = match (method.as_deref().and_then(Kind::of), action, content) {
-        (Some(Kind::Sampling | Kind::Roots), "accept", Some(content)) => content.to_owned(),
-        (Some(Kind::Sampling | Kind::Roots), ..) => {
+    let answer = match (method.as_deref().and_then(InputKind::of), action, content) {
+        (Some(InputKind::Sampling | InputKind::Roots), "accept", Some(content)) => {
+            content.to_owned()
+        }
+        (Some(InputKind::Sampling | InputKind::Roots), ..) => {
             return Err(
                 "This question has to be accepted, with its whole result as content, or \
                         the call cancelled."
                     .into(),
             );
         }
-        (Some(Kind::Elicitation) | None, action, content) => {
+        (Some(InputKind::Elicitation) | None, action, content) => {
             let mut out = Writer::object();
             out.str("action", action);
             if let Some(content) = content.filter(|_| action == "accept") {

@@ -11,10 +11,10 @@ const REMEMBERED_BYTES_MAX: usize = 1024;
 
 thread_local! {
     /// What was looked up last. Most requests come from the same few clients, and to look up costs as much as to read `_meta`.
-    static LAST: RefCell<Last> = const { RefCell::new(Last { info: String::new(), client: None }) };
+    static LAST: RefCell<LastLookup> = const { RefCell::new(LastLookup { info: String::new(), client: None }) };
 }
 
-struct Last {
+struct LastLookup {
     info: String,
     client: Option<&'static KnownClient>,
 }

@@ -9,7 +9,7 @@ use super::envelope;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
 use crate::mcp::meta::{Meta, PROTOCOL_VERSION};
-use crate::mcp::request::{Message, Refused, Request, check_on_session, no_object};
+use crate::mcp::request::{ClientMessage, Refused, Request, check_on_session, no_object};
 use crate::mcp::scan::{Fault, scan};
 use crate::mcp::version::Era;
 
@@ -78,7 +78,7 @@ impl<'a> Inbound<'a> {
     ) -> Result<ModernMessage<'a>, Refused> {
         let params = self.params.take();
         let members = self.object().map_err(|error| Refused { id: None, error })?;
-        let Message::Request(request) = Message::of(members, params)? else {
+        let ClientMessage::Request(request) = ClientMessage::of(members, params)? else {
             return Ok(ModernMessage::Notification);
         };
         match envelope::check(&request, headers) {

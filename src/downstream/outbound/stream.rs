@@ -132,7 +132,7 @@ pub(in crate::downstream) fn stream_of(
     first: Option<String>,
     heartbeat: Option<Keepalive>,
 ) -> Response<Body> {
-    let open = OpenStream {
+    let open = OpenBody {
         source,
         first,
         beat: comments(),
@@ -144,13 +144,13 @@ pub(in crate::downstream) fn stream_of(
 
 /// A response that is a stream.
 enum Stage<S> {
-    Open(OpenStream<S>),
+    Open(OpenBody<S>),
     /// The answer was taken. A piece behind it shows when it was sent, see [`Body::hold_until_sent`].
     Answered(Option<DeliveryGuard>),
     Sent(DeliveryGuard),
 }
 
-struct OpenStream<S> {
+struct OpenBody<S> {
     source: S,
     first: Option<String>,
     beat: Interval,

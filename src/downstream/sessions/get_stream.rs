@@ -25,7 +25,7 @@ use crate::upstream::client_session::{OUR_EVENT_IDS, ServerStreamReader, Unheard
 use crate::upstream::line::session::MailboxReader;
 
 /// Where the server's events come from.
-pub(super) enum ServerEvents {
+pub(super) enum EventOrigin {
     Web(ServerStreamReader),
     Line(MailboxReader),
     /// The server has no such stream.
@@ -46,9 +46,9 @@ pub(super) async fn answer(
     };
     let headers = parts.headers.clone();
     let (head, source) = match session.hear(*parts).await {
-        Ok(news) => (Some(news.head.clone()), ServerEvents::Web(news)),
+        Ok(news) => (Some(news.head.clone()), EventOrigin::Web(news)),
         Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
-            (None, ServerEvents::Silent)
+            (None, EventOrigin::Silent)
         }
         // An older stream of the session goes on.
         Err(Unheard::Refused(refusal)) => return passthrough::response(*refusal),
@@ -116,7 +116,7 @@ fn is_the_server_s(id: &HeaderValue) -> bool {
 
 /// All events of the stream, until the server's stream ends or raincheck ends.
 pub(super) fn read(
-    source: ServerEvents,
+    source: EventOrigin,
     own_messages: OwnMessages,
     closing: CancellationToken,
 ) -> BoxStream<'static, Bytes> {
@@ -138,7 +138,7 @@ pub(super) fn read(
     said.boxed()
 }
 
-impl ServerEvents {
+impl EventOrigin {
     /// Cancel safe. `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         match self {
@@ -161,7 +161,7 @@ mod tests {
         let closing = CancellationToken::new();
         let open = |resumes| {
             let own_messages = OwnMessages::at(&mailboxes, key, resumes);
-            read(ServerEvents::Silent, own_messages, closing.clone())
+            read(EventOrigin::Silent, own_messages, closing.clone())
         };
         let mut first = open(false);
         // The rest of a POST takes nothing from it.

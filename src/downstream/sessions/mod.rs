@@ -15,9 +15,11 @@ use crate::downstream::calls::resumable;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::inbound::route::first_contact::{Way, route_way};
+use crate::downstream::inbound::route::first_contact::{WayToServer, route_way};
 use crate::downstream::inbound::route::session::{SessionRoute, route_session};
-use crate::downstream::inbound::route::stream::{KnownSession, Spoken, StreamRoute, route_stream};
+use crate::downstream::inbound::route::stream::{
+    KnownForStream, Spoken, StreamRoute, route_stream,
+};
 use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, undecided};
 use crate::downstream::passthrough;
@@ -150,11 +152,11 @@ async fn on_servers_session(
     }
     let begins = first_contact::begins_session(&parts, message);
     match route_way(spoken(proxy), known, begins) {
-        Way::FirstContact => {
+        WayToServer::FirstContact => {
             Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await
         }
-        Way::OverHttp => over_http(proxy, by, parts, body, message, edit).await,
-        Way::OverLine => over_line::post(proxy, by, &parts, body, message, edit).await,
+        WayToServer::OverHttp => over_http(proxy, by, parts, body, message, edit).await,
+        WayToServer::OverLine => over_line::post(proxy, by, &parts, body, message, edit).await,
     }
 }
 
@@ -191,9 +193,9 @@ pub(super) async fn other(
 /// Does with a request without a body what the route says. The route is decided again when more is known.
 async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> Response<Body> {
     let session = leaving::session(proxy, by, &parts);
-    let mut known = KnownSession {
+    let mut known = KnownForStream {
         is_needed: session.as_ref().is_some_and(ClientSession::is_needed),
-        ..KnownSession::default()
+        ..KnownForStream::default()
     };
     loop {
         let server = spoken(proxy);

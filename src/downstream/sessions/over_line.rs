@@ -13,7 +13,7 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::get_stream::{OwnMessages, ServerEvents, read};
+use super::get_stream::{EventOrigin, OwnMessages, read};
 use super::ours;
 use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
@@ -56,7 +56,7 @@ pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Respo
     };
     // The newest stream replaces an older one: that the older one is dead is noticed late.
     let events = read(
-        ServerEvents::Line(session.read_mailbox()),
+        EventOrigin::Line(session.read_mailbox()),
         own_messages,
         proxy.closing.clone(),
     );

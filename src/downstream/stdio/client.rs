@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::session::Session;
+use super::session::StdioSession;
 use crate::downstream::calls::registry::{CallEntry, CallKind, NotEntered};
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
@@ -20,7 +20,7 @@ pub(super) struct Client {
     /// Names the client's requests in the registry of calls.
     pub(super) key: SessionKey,
     /// The session of a legacy client.
-    pub(super) session: Session,
+    pub(super) session: StdioSession,
     /// Logs once that the server asks for a sign-in.
     pub(super) sign_in: Once,
     pub(super) requests: TaskTracker,

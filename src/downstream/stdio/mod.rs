@@ -30,7 +30,7 @@ mod session;
 
 use client::Client;
 use message::StdioMessage;
-use session::{Session, TELL};
+use session::{StdioSession, TELL};
 
 /// Messages that wait for a client that does not read.
 const LINES_MAX: usize = 64;
@@ -61,7 +61,7 @@ impl Lines {
             proxy,
             out,
             key,
-            session: Session::new(key),
+            session: StdioSession::new(key),
             sign_in: Once::new(),
             requests: TaskTracker::new(),
             gone: CancellationToken::new(),

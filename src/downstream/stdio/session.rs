@@ -40,7 +40,7 @@ const RENEW_PATIENCE: Duration = Duration::from_mins(1);
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The client's session at the server.
-pub(super) struct Session {
+pub(super) struct StdioSession {
     /// Names the connection, by which the client's calls are listed.
     key: SessionKey,
     agreed: Mutex<Agreed>,
@@ -73,7 +73,7 @@ impl Agreed {
     }
 }
 
-impl Session {
+impl StdioSession {
     pub(super) fn new(key: SessionKey) -> Self {
         Self {
             key,

@@ -4,17 +4,16 @@
 //! outcome in its own words.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
-use serde_json::value::RawValue;
 
 use super::cursor::{Position, in_order};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
+use crate::mcp::input::InputResponses;
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
@@ -243,7 +242,7 @@ impl CallerTasks<'_> {
     pub(in crate::downstream) async fn answer(
         self,
         task: Loaded,
-        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        answers: InputResponses,
         from: Forwarded,
     ) -> Result<(), TaskError> {
         let answered = self

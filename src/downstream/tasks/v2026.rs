@@ -1,9 +1,6 @@
 //! `tasks/get`, `tasks/update`, `tasks/cancel` of 2026-07-28.
 
-use std::collections::BTreeMap;
-
 use hyper::HeaderMap;
-use serde_json::value::RawValue;
 
 use super::refusal::{Refusal, task_id};
 use super::service::{ANSWER_BYTES_MAX, TaskError};
@@ -12,7 +9,7 @@ use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
-use crate::mcp::input;
+use crate::mcp::input::{self, InputResponses};
 use crate::mcp::json::Object;
 use crate::task::state::Task;
 use crate::task::view;
@@ -87,9 +84,7 @@ impl Proxy {
     }
 }
 
-type Answers = BTreeMap<Box<str>, Box<RawValue>>;
-
-fn answers(params: &Object<'_>) -> Result<Answers, RpcError> {
+fn answers(params: &Object<'_>) -> Result<InputResponses, RpcError> {
     params
         .get("inputResponses")
         .filter(|raw| raw.get().len() <= ANSWER_BYTES_MAX)
@@ -99,7 +94,7 @@ fn answers(params: &Object<'_>) -> Result<Answers, RpcError> {
 }
 
 /// Whether each answer has the shape that its open question asks for.
-fn check_shapes(task: &Task, answers: &Answers) -> Result<(), RpcError> {
+fn check_shapes(task: &Task, answers: &InputResponses) -> Result<(), RpcError> {
     let is_misshapen = task.open_questions().any(|(question, request)| {
         let answer = answers.get(&question.key);
         answer.is_some_and(|answer| !input::answers(request, answer))

@@ -67,7 +67,7 @@ pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
         Ok(None) if !drops_structured => ("", "text/plain"),
         Ok(None) | Err(Unreadable) => (result, "application/json"),
     };
-    let mut parts = Parts::default();
+    let mut parts = OtherParts::default();
     for (place, block) in blocks.iter().enumerate() {
         parts.add(place, block, rest);
     }
@@ -150,7 +150,7 @@ fn text_of(result: &str) -> Result<Option<Cow<'_, str>>, Unreadable> {
 
 /// What of the content is no text.
 #[derive(Default)]
-struct Parts {
+struct OtherParts {
     /// As JSON: small parts as they are, and links in place of large ones.
     kept: Vec<String>,
     /// Lines in place of links.
@@ -166,7 +166,7 @@ struct LeftOut {
     first: usize,
 }
 
-impl Parts {
+impl OtherParts {
     fn add(&mut self, place: usize, block: &RawValue, rest: &Rest<'_>) {
         let object = Object::parse(block.get()).unwrap_or_default();
         let kind = object.get_str("type").unwrap_or_default();
@@ -225,7 +225,7 @@ fn link(uri: &str, name: &str, mime: &str, size: usize) -> String {
 }
 
 /// The text that the model sees.
-fn shown(text: &str, parts: &Parts, rest: &Rest<'_>) -> String {
+fn shown(text: &str, parts: &OtherParts, rest: &Rest<'_>) -> String {
     let (head, tail) = (head(text), tail(text));
     let mut out = String::with_capacity(3072);
     if head < tail {

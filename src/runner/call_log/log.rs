@@ -28,7 +28,7 @@ pub const MARK_LASTS: Duration = Duration::from_mins(1);
 
 /// What is left of a call whose owner is gone.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum LogRest {
     /// The server has the rest behind this event; the log has entries up to this number.
     Resumable { event_id: String, last: u64 },
     /// The log has the answer.
@@ -163,7 +163,7 @@ impl EventLog {
     }
 
     /// What the owner left of the call.
-    pub(super) async fn rest(&self, terms: &LogTerms) -> Result<Rest, StoreError> {
+    pub(super) async fn rest(&self, terms: &LogTerms) -> Result<LogRest, StoreError> {
         let entries = self.behind(0).await?;
         Ok(rest_of(&entries, terms.point.as_ref(), |sealed| {
             self.seal.open(sealed)
@@ -191,10 +191,10 @@ fn rest_of(
     entries: &[(u64, LogEntry)],
     point: Option<&SealedPoint>,
     open: impl FnOnce(&str) -> Option<String>,
-) -> Rest {
+) -> LogRest {
     let last = entries.last();
     if last.is_some_and(|(_, entry)| entry.kind().is_last()) {
-        return Rest::Answered;
+        return LogRest::Answered;
     }
     let last = last.map_or(0, |(number, _)| *number);
     let of_entry =
@@ -206,7 +206,7 @@ fn rest_of(
         (entry, record) => record.or(entry),
     };
     let opened = later.and_then(|(_, sealed)| open(&sealed));
-    opened.map_or(Rest::Lost { last }, |event_id| Rest::Resumable {
+    opened.map_or(LogRest::Lost { last }, |event_id| LogRest::Resumable {
         event_id,
         last,
     })
@@ -271,7 +271,7 @@ mod tests {
             behind,
             sealed: sealed.into(),
         };
-        let resumable = |event_id: &str, last| Rest::Resumable {
+        let resumable = |event_id: &str, last| LogRest::Resumable {
             event_id: event_id.to_owned(),
             last,
         };
@@ -281,19 +281,23 @@ mod tests {
             (&log, Some(point(3, "p")), resumable("p", 3)),
             (&log, Some(point(2, "p")), resumable("p", 3)),
             (&log, Some(point(1, "p")), resumable("b", 3)),
-            (&log[2..], None, Rest::Lost { last: 3 }),
+            (&log[2..], None, LogRest::Lost { last: 3 }),
             (&[], Some(point(0, "p")), resumable("p", 0)),
-            (&[], None, Rest::Lost { last: 0 }),
-            (&log, Some(point(3, "unreadable")), Rest::Lost { last: 3 }),
+            (&[], None, LogRest::Lost { last: 0 }),
+            (
+                &log,
+                Some(point(3, "unreadable")),
+                LogRest::Lost { last: 3 },
+            ),
             (
                 &[message(1, "a"), entry(2, EntryKind::Answer, "")],
                 None,
-                Rest::Answered,
+                LogRest::Answered,
             ),
             (
                 &[message(1, "a"), entry(2, EntryKind::End, "")],
                 None,
-                Rest::Answered,
+                LogRest::Answered,
             ),
         ] {
             let open = |sealed: &str| (sealed != "unreadable").then(|| sealed.to_owned());

@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 use tracing::info;
 
-use super::log::{EventLog, Rest};
+use super::log::{EventLog, LogRest};
 use super::recent::RecentEvents;
 use super::record::OwnedRecord;
 use super::standing::CallStanding;
@@ -37,13 +37,13 @@ impl EventLog {
         };
         // Read after the claim, so that the last entries of the previous owner count.
         let (event_id, last) = match self.rest(record.terms()).await? {
-            Rest::Answered => {
+            LogRest::Answered => {
                 record.ends();
                 record.write().await?;
                 return Ok(None);
             }
-            Rest::Resumable { event_id, last } => (Some(event_id), last),
-            Rest::Lost { last } => (None, last),
+            LogRest::Resumable { event_id, last } => (Some(event_id), last),
+            LogRest::Lost { last } => (None, last),
         };
         if let Some(event_id) = &event_id {
             info!("a resumable call is carried on after its replica was lost");

@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use bytes::Bytes;
 
-use super::tools::Tools;
+use super::tools::ToolDurations;
 use crate::lock::Mutex;
 use crate::store::kv::{Kind, Name};
 use crate::task::durations::Durations;
@@ -18,15 +18,15 @@ const PARTS: u8 = 16;
 /// What was learned of the durations of tools.
 #[derive(Debug)]
 pub struct Learned {
-    pub(super) parts: Vec<Mutex<Part>>,
+    pub(super) parts: Vec<Mutex<LearnedPart>>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct LearnedPart {
     /// What the store had when it was read last, and what this replica counted since.
-    pub(super) known: Tools,
+    pub(super) known: ToolDurations,
     /// What this replica counted and the store does not have.
-    pub(super) unsaved: Tools,
+    pub(super) unsaved: ToolDurations,
 }
 
 /// What operators see of a tool.
@@ -55,7 +55,7 @@ impl Learned {
         }
         let took_ms = task.updated_ms.saturating_sub(task.created_ms);
         if let Some(mut part) = self.part(&task.name) {
-            let Part { known, unsaved } = &mut *part;
+            let LearnedPart { known, unsaved } = &mut *part;
             known.count(&task.name, took_ms, task.updated_ms);
             unsaved.count(&task.name, took_ms, task.updated_ms);
         }
@@ -74,7 +74,7 @@ impl Learned {
         tool((name, part.known.get(name)?))
     }
 
-    fn part(&self, tool: &str) -> Option<MutexGuard<'_, Part>> {
+    fn part(&self, tool: &str) -> Option<MutexGuard<'_, LearnedPart>> {
         let part = self.parts.get(usize::from(part_of(tool)));
         part.map(Mutex::lock)
     }
@@ -105,10 +105,10 @@ pub fn names() -> impl Iterator<Item = Name> {
 
 /// What the values of those names say.
 pub fn described(values: impl Iterator<Item = Bytes>) -> Vec<LearnedTool> {
-    let parts: Vec<Tools> = values.map(|value| Tools::decode(&value)).collect();
+    let parts: Vec<ToolDurations> = values.map(|value| ToolDurations::decode(&value)).collect();
     parts
         .iter()
-        .flat_map(Tools::iter)
+        .flat_map(ToolDurations::iter)
         .filter_map(tool)
         .collect()
 }

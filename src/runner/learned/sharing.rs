@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
-use super::memory::{Part, name};
-use super::tools::Tools;
+use super::memory::{LearnedPart, name};
+use super::tools::ToolDurations;
 use crate::lock::Mutex;
 use crate::runner::state::Runner;
 use crate::store::{Store, StoreError};
@@ -33,18 +33,18 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// What one write takes along. What was not written when it is dropped, is written the next time.
 struct Taken<'a> {
-    part: &'a Mutex<Part>,
-    tools: Tools,
+    part: &'a Mutex<LearnedPart>,
+    tools: ToolDurations,
 }
 
 impl<'a> Taken<'a> {
-    fn of(part: &'a Mutex<Part>) -> Self {
+    fn of(part: &'a Mutex<LearnedPart>) -> Self {
         let tools = mem::take(&mut part.lock().unsaved);
         Self { part, tools }
     }
 
     fn forget(mut self) {
-        self.tools = Tools::default();
+        self.tools = ToolDurations::default();
     }
 }
 
@@ -93,13 +93,16 @@ impl Runner {
         }
     }
 
-    async fn share_part(&self, number: u8, part: &Mutex<Part>) -> Result<(), StoreError> {
+    async fn share_part(&self, number: u8, part: &Mutex<LearnedPart>) -> Result<(), StoreError> {
         let taken = Taken::of(part);
         let store = self.ledger.store();
         let expires_ms = self.ledger.now_ms().saturating_add(LIFETIME_MS);
         for _ in 0..ATTEMPTS {
             let found = store.find(name(number)).await?;
-            let mut tools = found.as_deref().map(Tools::decode).unwrap_or_default();
+            let mut tools = found
+                .as_deref()
+                .map(ToolDurations::decode)
+                .unwrap_or_default();
             tools.merge(&taken.tools);
             if !taken.tools.is_empty()
                 && !replace(store, (number, found), &tools, expires_ms).await?
@@ -120,7 +123,7 @@ impl Runner {
 async fn replace(
     store: &dyn Store,
     (number, found): (u8, Option<Bytes>),
-    tools: &Tools,
+    tools: &ToolDurations,
     expires_ms: u64,
 ) -> Result<bool, StoreError> {
     let value = tools.encode(uuid::Uuid::new_v4().as_u128());

@@ -17,7 +17,7 @@ const NAME_BYTES_MAX: usize = 128;
 
 /// The durations of a part of all tools.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Tools(HashMap<Box<str>, Durations>);
+pub(super) struct ToolDurations(HashMap<Box<str>, Durations>);
 
 /// What the store keeps of a part.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ struct WrittenTool {
     weights: Vec<(u8, u32)>,
 }
 
-impl Tools {
+impl ToolDurations {
     pub(super) fn get(&self, tool: &str) -> Option<&Durations> {
         self.0.get(tool)
     }
@@ -115,20 +115,20 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut tools = Tools::default();
+        let mut tools = ToolDurations::default();
         tools.count("build", 60_000, 5);
         tools.count("build", 70_000, 5);
         tools.count("say \"hi\"", 10, 5);
-        assert_eq!(Tools::decode(&tools.encode(u128::MAX)), tools);
+        assert_eq!(ToolDurations::decode(&tools.encode(u128::MAX)), tools);
         assert_ne!(tools.encode(1), tools.encode(2));
         for broken in [&b""[..], b"{}", b"[1]", b"\xff"] {
-            assert!(Tools::decode(broken).is_empty());
+            assert!(ToolDurations::decode(broken).is_empty());
         }
     }
 
     #[test]
     fn a_flood_of_names_displaces_only_its_own() {
-        let mut tools = Tools::default();
+        let mut tools = ToolDurations::default();
         for _ in 0..KNOWN_CALLS {
             tools.count("build", 1_000, 0);
         }
@@ -143,8 +143,11 @@ mod tests {
 
     #[test]
     fn no_call_is_lost_when_two_replicas_meet() {
-        let (mut stored, mut one, mut other) =
-            (Tools::default(), Tools::default(), Tools::default());
+        let (mut stored, mut one, mut other) = (
+            ToolDurations::default(),
+            ToolDurations::default(),
+            ToolDurations::default(),
+        );
         one.count("build", 1_000, 0);
         other.count("build", 2_000, 0);
         other.count("test", 3_000, 0);

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::super::error::StoreError;
 use super::super::kv::Name;
-use super::super::{ChangeEvent, Commit, TaskChange, Write};
+use super::super::{ChangeEvent, ChangedTask, Commit, Write};
 use super::file::{FileClaim, LARGE};
 use super::handle::{DatabaseHandle, failed, unavailable};
 use super::kv_tables::ClaimOutcome;
@@ -168,7 +168,7 @@ impl DatabaseWriter {
     }
 
     fn publish(&self, id: TaskId, revision: Revision) {
-        let change = TaskChange { id, revision };
+        let change = ChangedTask { id, revision };
         // The send fails only if there is no follower, and then the change is not needed.
         let _ = self.changes.send(ChangeEvent::Changed(change));
     }

@@ -16,7 +16,7 @@ use super::error::StoreError;
 use super::leases::Leases;
 use super::random::random_bytes;
 use super::{
-    Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, Store, Stored, TaskChange, Version, Write,
+    Beat, ChangeEvent, ChangedTask, Changes, Commit, LOG_LENGTH, Store, Stored, Version, Write,
 };
 use crate::clock::Clock;
 use crate::lock::Mutex;
@@ -65,7 +65,7 @@ impl Memory {
     }
 
     fn publish(&self, id: TaskId, revision: Revision) {
-        let change = TaskChange { id, revision };
+        let change = ChangedTask { id, revision };
         // The send fails only if there is no follower, and then the change is not needed.
         let _ = self.changes.send(ChangeEvent::Changed(change));
     }

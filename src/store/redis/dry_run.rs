@@ -5,11 +5,9 @@
 use bytes::Bytes;
 
 use super::Redis;
-use super::address::Target;
-use super::connector::RedisConnector;
 use super::error::RedisOpenError;
-use super::keys::{self, Keys, slot_of};
-use super::open::{RedisOptions, connect, examine_servers, namespace_field};
+use super::keys::{Keys, slot_of};
+use super::open::{RedisOptions, connect, examine_servers, find, namespace_field};
 use super::topology::Topology;
 use crate::store::kv::Name;
 
@@ -19,14 +17,7 @@ impl Redis {
         options: &RedisOptions,
         names: &[Name],
     ) -> Result<Vec<Option<Bytes>>, RedisOpenError> {
-        let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
-        let topology = Topology::find(target, RedisConnector::new(options.tls.clone())).await?;
-        let buckets = if topology.is_cluster() {
-            keys::BUCKETS
-        } else {
-            1
-        };
-        let keys = Keys::new(&options.namespace, buckets);
+        let (topology, keys) = find(options).await?;
         let (mut connection, server) = examine_servers(&topology, &keys, options).await?;
         let namespace = options.namespace.clone();
         let buckets = keys.count().to_string();

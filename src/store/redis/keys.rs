@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::mcp::hex;
 use crate::store::kv::Name;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
@@ -43,14 +44,6 @@ fn bucket_of_text(text: &str, buckets: u16) -> u16 {
 
 /// Most names are no longer than this, without their prefix.
 const NAME_LENGTH: usize = 48;
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
-    let digits = bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    digits.collect()
-}
 
 /// The slot of a cluster that holds a key, computed from the text in its first braces.
 pub(super) fn slot_of(key: &str) -> u16 {
@@ -128,19 +121,19 @@ impl Keys {
 
     /// The listed tasks of a caller, or a session.
     pub(super) fn list(&self, bucket: u16, caller: &Caller) -> String {
-        self.named(bucket, &["c:", &hex(caller.as_bytes())])
+        self.named(bucket, &["c:", &hex::encode(caller.as_bytes())])
     }
 
     /// Values and logs of one digest are in one bucket.
     pub(super) fn note(&self, name: Name) -> String {
-        let digest = hex(&name.digest);
+        let digest = hex::encode(&name.digest);
         let bucket = self.note_bucket(&digest);
         self.named(bucket, &["n:", &name.kind.letter().to_string(), &digest])
     }
 
     /// The change log in the bucket of a value or a log.
     pub(super) fn note_log(&self, name: Name) -> String {
-        self.log(self.note_bucket(&hex(&name.digest)))
+        self.log(self.note_bucket(&hex::encode(&name.digest)))
     }
 
     fn note_bucket(&self, digest: &str) -> u16 {

@@ -3,7 +3,7 @@
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{Cmd, from_redis_value_ref};
 
-use super::super::{ChangeEvent, LOG_LENGTH, TaskChange};
+use super::super::{ChangeEvent, ChangedTask, LOG_LENGTH};
 use crate::task::id::{Revision, TaskId};
 
 /// The id of a log entry: milliseconds and a count within them, in that order.
@@ -98,9 +98,9 @@ pub(super) fn entries(
     (seen.collect(), last)
 }
 
-fn change(entry: &StreamId) -> Option<TaskChange> {
+fn change(entry: &StreamId) -> Option<ChangedTask> {
     let field = |name| from_redis_value_ref::<String>(entry.map.get(name)?).ok();
-    Some(TaskChange {
+    Some(ChangedTask {
         id: TaskId::parse(&field("i")?)?,
         revision: Revision(field("r")?.parse().ok()?),
     })

@@ -26,9 +26,7 @@ use super::{
     Beat, ChangeEvent, Changes, Commit, Dead, LOG_LENGTH, Store, StoreHealth, Stored, Write,
 };
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
-use address::Target;
 use buckets::{Buckets, OwnWrites};
-use connector::RedisConnector;
 use durable::Durable;
 use follow::Follower;
 use health::PolicyWatch;
@@ -37,7 +35,6 @@ use link::{Link, Script};
 use log::Edge;
 use replies::{UNREADABLE, get, outcome, parse_id, stored};
 use scripts::Scripts;
-use topology::Topology;
 
 pub use connector::RedisTls;
 pub use durable::Wait;
@@ -99,12 +96,9 @@ impl Redis {
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Result<Self, RedisOpenError> {
-        let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
-        let connector = RedisConnector::new(options.tls.clone());
-        let topology = Arc::new(Topology::find(target, connector).await?);
+        let (topology, keys) = open::find(options).await?;
+        let topology = Arc::new(topology);
         let is_cluster = topology.is_cluster();
-        let buckets = if is_cluster { keys::BUCKETS } else { 1 };
-        let keys = Keys::new(&options.namespace, buckets);
         open::examine_all(&topology, &keys, options).await?;
         let link = Arc::new(Link::new(Arc::clone(&topology), options.command_timeout));
         let (sender, changes) = broadcast::channel(LOG_LENGTH);

@@ -3,12 +3,9 @@
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Script};
 
-use super::address::Target;
-use super::connector::RedisConnector;
 use super::error::RedisOpenError;
-use super::keys::{self, Keys};
-use super::open::{RedisOptions, examine_servers, namespace_field};
-use super::topology::Topology;
+use super::keys::Keys;
+use super::open::{RedisOptions, examine_servers, find, namespace_field};
 use crate::task::id::Incarnation;
 
 /// What became of a namespace that was to be moved.
@@ -30,14 +27,7 @@ pub async fn move_namespace(
     options: &RedisOptions,
     by_force: bool,
 ) -> Result<Moved, RedisOpenError> {
-    let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
-    let topology = Topology::find(target, RedisConnector::new(options.tls.clone())).await?;
-    let buckets = if topology.is_cluster() {
-        keys::BUCKETS
-    } else {
-        1
-    };
-    let keys = Keys::new(&options.namespace, buckets);
+    let (topology, keys) = find(options).await?;
     let (mut connection, server) = examine_servers(&topology, &keys, options).await?;
     let from = namespace_field(&mut connection, &server, &keys, "serves").await?;
     let ours = options.serves.as_deref().unwrap_or_default();

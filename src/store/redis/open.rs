@@ -7,11 +7,12 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind};
 use tracing::warn;
 
+use super::address::Target;
 use super::connector::{RedisConnector, RedisTls};
 use super::durable::Wait;
 use super::error::RedisOpenError;
 use super::health::{POLICY, SAFE};
-use super::keys::{Keys, Namespace, slot_of};
+use super::keys::{BUCKETS, Keys, Namespace, slot_of};
 use super::map::RedisServer;
 use super::topology::Topology;
 
@@ -62,6 +63,15 @@ impl fmt::Debug for RedisOptions {
             .field("command_timeout", &self.command_timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// Finds the servers of the options' URL, and the keys of the namespace there.
+pub(super) async fn find(options: &RedisOptions) -> Result<(Topology, Keys), RedisOpenError> {
+    let target = Target::parse(&options.url).ok_or(RedisOpenError::Url)?;
+    let topology = Topology::find(target, RedisConnector::new(options.tls.clone())).await?;
+    let buckets = if topology.is_cluster() { BUCKETS } else { 1 };
+    let keys = Keys::new(&options.namespace, buckets);
+    Ok((topology, keys))
 }
 
 /// Examines every server and claims the namespace.

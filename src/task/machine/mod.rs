@@ -3,8 +3,6 @@
 //! It is pure: no clock, no randomness, no IO. A caller that loses a compare-and-set loads the record and
 //! asks again; the answer depends on nothing but the record, the event and the time.
 
-use std::collections::BTreeMap;
-
 use serde_json::value::RawValue;
 
 use super::digest::Digest;
@@ -17,7 +15,7 @@ use super::notices::{NoticeEvent, ReceiverId};
 use super::state::{Leg, Outcome, Progress, QuestionStage, Reach, Task};
 use super::unanswered::{self};
 use crate::mcp::error::{Failure, Reason};
-use crate::mcp::input::QUESTIONS_MAX;
+use crate::mcp::input::{InputResponses, QUESTIONS_MAX};
 
 mod decision;
 mod notices;
@@ -37,7 +35,7 @@ pub enum TaskEvent {
     /// Requests). If they complete a modern server's round, `by` becomes the owner and must dispatch the next
     /// leg; `waits` says whether that leg waits for its turn.
     Answered {
-        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        answers: InputResponses,
         by: Incarnation,
         waits: bool,
         from: AnsweredBy,

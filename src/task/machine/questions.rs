@@ -1,11 +1,9 @@
 //! The questions of the wrapped server: asked, answered, delivered.
 
-use std::collections::BTreeMap;
-
 use serde_json::value::RawValue;
 
 use super::decision::{Effect, Rejected};
-use crate::mcp::input::QUESTIONS_MAX;
+use crate::mcp::input::{InputResponses, QUESTIONS_MAX};
 use crate::task::digest::Digest;
 use crate::task::id::{Fence, Incarnation};
 use crate::task::input_rule::AnsweredBy;
@@ -78,7 +76,7 @@ pub(super) fn ask_round(
 
 pub(super) fn answer(
     task: &mut Task,
-    mut answers: BTreeMap<Box<str>, Box<RawValue>>,
+    mut answers: InputResponses,
     by: Incarnation,
     waits: bool,
     from: AnsweredBy,
@@ -129,7 +127,7 @@ pub(super) fn delivered(task: &mut Task, key: &str) -> Result<Option<Effect>, Re
 
 /// Whether every answer to an answered question repeats the earlier answer. Then the client sent the same
 /// request again, and not another request under the same handle.
-pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool {
+pub fn repeats(task: &Task, answers: &InputResponses) -> bool {
     answers.iter().all(|(key, answer)| {
         let Some(question) = task.questions.iter().find(|q| q.key == *key) else {
             return true;

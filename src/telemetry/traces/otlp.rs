@@ -22,7 +22,7 @@ struct ResourceSpans {
 #[derive(Clone, PartialEq, Message)]
 struct Resource {
     #[prost(message, repeated, tag = "1")]
-    attributes: Vec<KeyValue>,
+    attributes: Vec<Attribute>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -60,17 +60,17 @@ struct SpanMessage {
     #[prost(fixed64, tag = "8")]
     end_time_unix_nano: u64,
     #[prost(message, repeated, tag = "9")]
-    attributes: Vec<KeyValue>,
+    attributes: Vec<Attribute>,
     #[prost(message, repeated, tag = "13")]
-    links: Vec<Link>,
+    links: Vec<SpanLink>,
     #[prost(message, optional, tag = "15")]
-    status: Option<Status>,
+    status: Option<SpanStatus>,
     #[prost(fixed32, tag = "16")]
     flags: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Link {
+struct SpanLink {
     #[prost(bytes = "vec", tag = "1")]
     trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -78,13 +78,13 @@ struct Link {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Status {
+struct SpanStatus {
     #[prost(int32, tag = "3")]
     code: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct KeyValue {
+struct Attribute {
     #[prost(string, tag = "1")]
     key: String,
     #[prost(message, optional, tag = "2")]
@@ -93,12 +93,12 @@ struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 3")]
-    value: Option<Value>,
+    #[prost(oneof = "AttributeValue", tags = "1, 3")]
+    value: Option<AttributeValue>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-enum Value {
+enum AttributeValue {
     #[prost(string, tag = "1")]
     Text(String),
     #[prost(int64, tag = "3")]
@@ -130,12 +130,12 @@ pub(super) fn encode(resource: &[(String, String)], spans: &[Span]) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-fn said(key: &str, text: &str) -> KeyValue {
-    of(key, Value::Text(text.to_owned()))
+fn said(key: &str, text: &str) -> Attribute {
+    of(key, AttributeValue::Text(text.to_owned()))
 }
 
-fn of(key: &str, value: Value) -> KeyValue {
-    KeyValue {
+fn of(key: &str, value: AttributeValue) -> Attribute {
+    Attribute {
         key: key.to_owned(),
         value: Some(AnyValue { value: Some(value) }),
     }
@@ -144,9 +144,9 @@ fn of(key: &str, value: Value) -> KeyValue {
 fn message(span: &Span) -> SpanMessage {
     let attributes = span.attributes.iter().map(|(key, value)| match value {
         SpanValue::Text(text) => said(key, text),
-        SpanValue::Number(number) => of(key, Value::Number(*number)),
+        SpanValue::Number(number) => of(key, AttributeValue::Number(*number)),
     });
-    let link = span.link.as_ref().map(|(trace, id)| Link {
+    let link = span.link.as_ref().map(|(trace, id)| SpanLink {
         trace_id: trace.as_bytes().to_vec(),
         span_id: id.as_bytes().to_vec(),
     });
@@ -167,7 +167,7 @@ fn message(span: &Span) -> SpanMessage {
         end_time_unix_nano: span.end_ns.max(span.begin_ns),
         attributes: attributes.collect(),
         links: link.into_iter().collect(),
-        status: span.is_error.then_some(Status { code: STATUS_ERROR }),
+        status: span.is_error.then_some(SpanStatus { code: STATUS_ERROR }),
         flags: SAMPLED,
     }
 }

@@ -10,7 +10,7 @@ use crate::clock::wall_ns;
 use crate::mcp::trace_context::{SpanId, TraceContext, TraceId};
 use crate::task::state::Task;
 use crate::task::trace::TaskTrace;
-use crate::telemetry::operations::Ending;
+use crate::telemetry::operations::OperationEnding;
 
 /// What is known of a request when it comes.
 #[derive(Debug)]
@@ -170,7 +170,7 @@ impl RequestSpan {
     }
 
     /// The answer is over. Tells the span, unless a record does.
-    fn end(&self, ending: Ending) {
+    fn end(&self, ending: OperationEnding) {
         let held = self.teller.load(Ordering::Acquire);
         if held >= teller::RECORD {
             return;
@@ -258,13 +258,13 @@ impl SpanGuard {
     }
 
     /// Ends the span as the answer says.
-    pub fn end(self, ending: Ending) {
+    pub fn end(self, ending: OperationEnding) {
         self.0.end(ending);
     }
 }
 
 impl Drop for SpanGuard {
     fn drop(&mut self) {
-        self.0.end(Ending::Cancelled);
+        self.0.end(OperationEnding::Cancelled);
     }
 }

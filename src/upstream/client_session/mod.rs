@@ -20,7 +20,7 @@ use crate::upstream::pin::Pin;
 use crate::upstream::server::ServerTransport;
 use crate::upstream::sessions::pinned;
 use crate::upstream::sessions::pool::HttpSessionPool;
-use crate::upstream::sessions::session::{Identity, ServerSession};
+use crate::upstream::sessions::session::{ServerSession, SessionIdentity};
 use crate::upstream::wrapped::Upstream;
 
 mod buffer;
@@ -127,7 +127,7 @@ impl Upstream {
                 return Some(ClientSession(SessionKind::Line(session)));
             }
         };
-        let identity = Identity {
+        let identity = SessionIdentity {
             caller,
             id: id.cloned(),
             version: headers.get(PROTOCOL_VERSION).cloned().unwrap_or(OLDEST),

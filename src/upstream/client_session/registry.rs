@@ -11,7 +11,7 @@ use crate::lock::Mutex;
 use crate::telemetry::limits::{self, LimitHit};
 use crate::upstream::client_session::shared::ClientStreams;
 use crate::upstream::http::origin::Origin;
-use crate::upstream::sessions::session::{Identity, ServerSession, Unasked};
+use crate::upstream::sessions::session::{ServerSession, SessionIdentity, Unasked};
 
 /// How many sessions may be in use at the same time. Each has a stream or a call, which have bounds of their
 /// own.
@@ -53,8 +53,8 @@ impl ClientSessions {
     }
 
     /// The session of that identity, one for all who use it. `None`: too many are in use.
-    pub(in crate::upstream) fn get(&self, identity: Identity) -> Option<Arc<ServerSession>> {
-        let new = |identity: Identity| {
+    pub(in crate::upstream) fn get(&self, identity: SessionIdentity) -> Option<Arc<ServerSession>> {
+        let new = |identity: SessionIdentity| {
             let unasked: Box<dyn Unasked> = if identity.id.is_some() {
                 Box::new(ClientStreams::new())
             } else {

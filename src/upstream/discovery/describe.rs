@@ -16,7 +16,7 @@ use crate::upstream::discovery::remembered::NOBODY;
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::http::origin::FIRST_WORDS;
-use crate::upstream::pool::SessionKey;
+use crate::upstream::pool::PoolKey;
 use crate::upstream::port::{Answer, Event, UpstreamRequest};
 use crate::upstream::server::ServerTransport;
 use crate::upstream::translate;
@@ -143,7 +143,7 @@ impl Upstream {
                 return described.await.map_err(DiscoverError::from);
             }
         };
-        let key = SessionKey::new(Era::Legacy, caller, "{}");
+        let key = PoolKey::new(Era::Legacy, caller, "{}");
         let lease = sessions.check_out(&key, credentials.as_ref()).await;
         let lease = lease.map_err(DiscoverError::from)?;
         let described = lease.session.described().cloned();

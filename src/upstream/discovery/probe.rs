@@ -17,7 +17,6 @@ use crate::upstream::http_response;
 use crate::upstream::http_response::ResponseKind;
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::port::UpstreamError;
-use crate::upstream::server_message::ServerMessage;
 use crate::upstream::translate;
 
 /// Why the era is not known.
@@ -65,24 +64,11 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Result<Found
         .await
         .map_err(Undecided::Failed)?;
     match http_response::classify_response(response, origin.message_bytes_max).await {
-        ResponseKind::Messages(mut messages) => loop {
-            match messages.next().await {
-                Ok(Some(ServerMessage::Result { result, .. })) => {
-                    return Ok(Found::Era(era_of_result(&result)));
-                }
-                Ok(Some(ServerMessage::Error { error, .. })) => {
-                    return Ok(found_by(&error));
-                }
-                Ok(Some(
-                    ServerMessage::Primed
-                    | ServerMessage::Request { .. }
-                    | ServerMessage::Notification { .. },
-                )) => {}
-                Ok(Some(ServerMessage::Unreadable { .. }) | None) | Err(_) => {
-                    return Ok(Found::Era(Era::Legacy));
-                }
-            }
-        },
+        ResponseKind::Messages(mut messages) => Ok(match messages.answer().await {
+            Some(Ok(result)) => Found::Era(era_of_result(&result)),
+            Some(Err(error)) => found_by(&error),
+            None => Found::Era(Era::Legacy),
+        }),
         ResponseKind::Error(error) if matches!(error.status, 401 | 403) => {
             Err(Undecided::Unauthorized(error))
         }

@@ -18,7 +18,7 @@ use crate::upstream::line::pool::{HeldLine, LinePool};
 use crate::upstream::line::shared::{LineTicket, SharedLine};
 use crate::upstream::message::{log, may_ask, response};
 use crate::upstream::pin::Pinned;
-use crate::upstream::pool::{MayAsk, SessionKey};
+use crate::upstream::pool::{MayAsk, PoolKey};
 use crate::upstream::port::{
     Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamError, UpstreamRequest,
 };
@@ -40,7 +40,7 @@ pub(in crate::upstream) fn begin(
     let underway = CurrentLine::default();
     let control = LineControl(Arc::clone(&underway));
     let transport = LineRequest {
-        key: SessionKey::of(era, &request),
+        key: PoolKey::of(era, &request),
         pool,
         era,
         request,
@@ -80,7 +80,7 @@ struct LineRequest {
     pool: Arc<LinePool>,
     era: Era,
     request: UpstreamRequest,
-    key: SessionKey,
+    key: PoolKey,
     underway: CurrentLine,
 }
 

@@ -10,7 +10,7 @@ use crate::mcp::error::{Reason, SideEffect};
 use crate::mcp::json::raw;
 
 /// What the scripted server does with the next request.
-enum Answer {
+enum ScriptedAnswer {
     Busy,
     Taken(Vec<Next>),
     Refused,
@@ -23,7 +23,7 @@ enum Next {
     Silence,
 }
 
-struct Scripted(VecDeque<Answer>);
+struct Scripted(VecDeque<ScriptedAnswer>);
 
 const NOT_SENT: Failure = Failure {
     reason: Reason::UpstreamUnreachable,
@@ -35,9 +35,9 @@ impl RequestTransport for Scripted {
 
     async fn send(&mut self) -> Result<Self::Open, Untaken> {
         match self.0.pop_front().expect("sent too often") {
-            Answer::Busy => Err(Untaken::Later(Duration::from_millis(1))),
-            Answer::Taken(script) => Ok(script.into()),
-            Answer::Refused => Err(Untaken::End(Event::Failed(NOT_SENT))),
+            ScriptedAnswer::Busy => Err(Untaken::Later(Duration::from_millis(1))),
+            ScriptedAnswer::Taken(script) => Ok(script.into()),
+            ScriptedAnswer::Refused => Err(Untaken::End(Event::Failed(NOT_SENT))),
         }
     }
 
@@ -59,11 +59,11 @@ impl RequestTransport for Scripted {
     }
 }
 
-fn events(script: Vec<Answer>) -> futures_util::stream::BoxStream<'static, Event> {
+fn events(script: Vec<ScriptedAnswer>) -> futures_util::stream::BoxStream<'static, Event> {
     begin(Scripted(script.into()), Arc::new(NoControl)).events
 }
 
-async fn told(script: Vec<Answer>) -> Vec<&'static str> {
+async fn told(script: Vec<ScriptedAnswer>) -> Vec<&'static str> {
     let words = events(script).map(|event| match event {
         Event::Later(Some(_)) => "later",
         Event::Later(None) => "taken",
@@ -78,14 +78,14 @@ async fn told(script: Vec<Answer>) -> Vec<&'static str> {
     words.collect().await
 }
 
-fn taken(script: Vec<Next>) -> Answer {
-    Answer::Taken(script)
+fn taken(script: Vec<Next>) -> ScriptedAnswer {
+    ScriptedAnswer::Taken(script)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_sent_until_it_is_taken_and_read_until_its_answer() {
-    use Answer::{Busy, Refused};
     use Next::{Progress, Result, Unsent};
+    use ScriptedAnswer::{Busy, Refused};
     for (script, expected) in [
         (
             vec![taken(vec![Progress, Result])],

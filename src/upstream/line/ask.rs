@@ -2,22 +2,34 @@
 
 use std::sync::Arc;
 
-use crate::upstream::failures::UNREACHABLE;
+use serde_json::value::RawValue;
+
 use crate::upstream::line::event::LineEvent;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::pool::MayAsk;
+use crate::upstream::port::UpstreamError;
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
+
+/// Why a request of raincheck's own has no result.
+#[derive(Debug)]
+pub(in crate::upstream) enum NoResult {
+    /// The server answered with this error.
+    Error(Box<RawValue>),
+    /// The server did not take the message; this is what the server said.
+    Refused(UpstreamError),
+    /// The line cannot take the request.
+    Unsent,
+    Failed,
+}
 
 /// One request of raincheck's own, of which only the answer is of interest.
 pub(in crate::upstream) async fn ask(
     line: &Arc<SharedLine>,
     method: &str,
     params: &str,
-) -> LineEvent {
-    let Some(mut ticket) = line.open(MayAsk::Never) else {
-        return LineEvent::Unsent(UNREACHABLE);
-    };
+) -> Result<Box<RawValue>, NoResult> {
+    let mut ticket = line.open(MayAsk::Never).ok_or(NoResult::Unsent)?;
     let text = translate::request(&RequestId::number(ticket.id), method, params);
     ticket.send(text).await;
     loop {
@@ -26,11 +38,11 @@ pub(in crate::upstream) async fn ask(
             | LineEvent::Log(_)
             | LineEvent::Notice(_)
             | LineEvent::Question(_) => {}
-            answer @ (LineEvent::Result(_)
-            | LineEvent::Error(_)
-            | LineEvent::Refused(_)
-            | LineEvent::Unsent(_)
-            | LineEvent::Failed(_)) => return answer,
+            LineEvent::Result(result) => return Ok(result),
+            LineEvent::Error(error) => return Err(NoResult::Error(error)),
+            LineEvent::Refused(error) => return Err(NoResult::Refused(error)),
+            LineEvent::Unsent(_) => return Err(NoResult::Unsent),
+            LineEvent::Failed(_) => return Err(NoResult::Failed),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc;
 
-use crate::mcp::input::Kind;
+use crate::mcp::input::InputKind;
 use crate::upstream::port::{Event, Question};
 use crate::upstream::request_id::RequestId;
 use serde_json::value::RawValue;
@@ -48,7 +48,7 @@ impl BorrowedResponder {
             id, method, params, ..
         } = stray;
         let event = match (id, params) {
-            (Some(id), params) if Kind::of(method).is_some() => Event::Question(Question {
+            (Some(id), params) if InputKind::of(method).is_some() => Event::Question(Question {
                 id: id.into(),
                 method: method.into(),
                 params: params.map(ToOwned::to_owned),

@@ -14,7 +14,7 @@ pub(in crate::upstream) enum LineEvent {
     Log(Box<RawValue>),
     Question(Question),
     /// Any other notification that names the request.
-    Notice(Arc<Notice>),
+    Notice(Arc<LineNotice>),
     Result(Box<RawValue>),
     Error(Box<RawValue>),
     /// The server did not take the message of the request; this is what the server said.
@@ -26,7 +26,7 @@ pub(in crate::upstream) enum LineEvent {
 
 /// A notification.
 #[derive(Debug)]
-pub(in crate::upstream) struct Notice {
+pub(in crate::upstream) struct LineNotice {
     pub(in crate::upstream) method: Box<str>,
     pub(in crate::upstream) params: Option<Box<RawValue>>,
 }

@@ -12,11 +12,10 @@ use crate::mcp::version::Era;
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
-use crate::upstream::line::ask::ask;
-use crate::upstream::line::event::LineEvent;
+use crate::upstream::line::ask::{NoResult, ask};
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::no_session::NoSession;
-use crate::upstream::pool::SessionKey;
+use crate::upstream::pool::PoolKey;
 use crate::upstream::port::UpstreamError;
 
 /// How long a server's handshake may take: `npx -y` may have to fetch it first.
@@ -25,7 +24,7 @@ pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
 /// The line, after the handshake with a legacy server; a modern server has none.
 pub(super) async fn agreed(
     line: Arc<SharedLine>,
-    key: &SessionKey,
+    key: &PoolKey,
 ) -> Result<Arc<SharedLine>, NoSession> {
     if key.era == Era::Legacy {
         let shaken = timeout(START_PATIENCE, handshake(&line, &key.declared)).await;
@@ -41,20 +40,12 @@ pub(super) async fn agreed(
 /// Sends `initialize` to a legacy server, and keeps what the server says of itself.
 async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), NoSession> {
     let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
-    let result = match ask(line, "initialize", &initialize::params(declared)).await {
-        LineEvent::Result(result) => result,
-        LineEvent::Error(error) => {
-            return Err(NoSession::Error(UpstreamError::in_message(error)));
-        }
-        LineEvent::Refused(error) => return Err(NoSession::Error(error)),
-        LineEvent::Unsent(_) | LineEvent::Failed(_) => return Err(NoSession::Failed(UNREACHABLE)),
-        LineEvent::Progress(_)
-        | LineEvent::Log(_)
-        | LineEvent::Notice(_)
-        | LineEvent::Question(_) => {
-            return Err(invalid());
-        }
-    };
+    let asked = ask(line, "initialize", &initialize::params(declared)).await;
+    let result = asked.map_err(|why| match why {
+        NoResult::Error(error) => NoSession::Error(UpstreamError::in_message(error)),
+        NoResult::Refused(error) => NoSession::Error(error),
+        NoResult::Unsent | NoResult::Failed => NoSession::Failed(UNREACHABLE),
+    })?;
     let object = Object::parse(result.get()).map_err(|_| invalid())?;
     object
         .get("protocolVersion")

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 const MESSAGES_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Mailbox {
+pub(super) struct LineMailbox {
     messages: VecDeque<String>,
     reader: Option<ReaderId>,
     is_over: bool,
@@ -29,7 +29,7 @@ pub(super) enum Mail {
     End,
 }
 
-impl Mailbox {
+impl LineMailbox {
     pub(super) fn is_read(&self) -> bool {
         self.reader.is_some()
     }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_newest_reader_has_what_the_older_did_not_read() {
-        let mut unread = Mailbox::default();
+        let mut unread = LineMailbox::default();
         let older = unread.read();
         assert!(unread.say("1") && unread.say("2"));
         assert_eq!(message(unread.next(&older)).as_deref(), Some("1"));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn it_is_bounded() {
-        let mut unread = Mailbox::default();
+        let mut unread = LineMailbox::default();
         let said = (0..=MESSAGES_MAX).filter(|_| unread.say("x")).count();
         assert_eq!(said, MESSAGES_MAX);
     }

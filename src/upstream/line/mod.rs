@@ -43,7 +43,7 @@ use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::listen::{ListenRequest, Listening};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::obstacle::Obstacle;
-use crate::upstream::pool::{MayAsk, PoolLimits, SessionKey};
+use crate::upstream::pool::{MayAsk, PoolKey, PoolLimits};
 
 /// The time between two looks for lines that are unused or broken.
 const ROUND: Duration = Duration::from_secs(1);
@@ -129,7 +129,7 @@ impl LineServer {
         let line = if let Some(line) = self.pool.any_of(caller) {
             line
         } else {
-            let key = SessionKey::legacy(caller, capabilities);
+            let key = PoolKey::legacy(caller, capabilities);
             let held = self.pool.get(&key, MayAsk::Never, credentials).await?;
             held.session
         };

@@ -16,7 +16,7 @@ use crate::upstream::line::source::LineSource;
 use crate::upstream::line::spare::{HandoverListener, Spare, SparePlace};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{
-    Held, IDLE, MayAsk, PoolLimits, SessionKey, SessionPermit, SessionPool, Started, UsedUp,
+    Held, IDLE, MayAsk, PoolKey, PoolLimits, SessionPermit, SessionPool, Started, UsedUp,
 };
 
 /// A line in use.
@@ -51,7 +51,7 @@ impl LinePool {
     /// A line of that key, see [`SessionPool::get`].
     pub(in crate::upstream) async fn get(
         self: &Arc<Self>,
-        key: &SessionKey,
+        key: &PoolKey,
         asks: MayAsk,
         credentials: Option<&Credentials>,
     ) -> Result<HeldLine, NoSession> {
@@ -88,7 +88,7 @@ impl LinePool {
 
     async fn start(
         &self,
-        key: &SessionKey,
+        key: &PoolKey,
         permit: Option<SessionPermit>,
         credentials: Option<&Credentials>,
     ) -> Result<Arc<SharedLine>, NoSession> {
@@ -109,7 +109,7 @@ impl LinePool {
 
     /// Makes the spare process the line of that key. `None`: there is no spare process, or it refused the
     /// handshake.
-    async fn go_on(&self, key: &SessionKey) -> Option<Arc<SharedLine>> {
+    async fn go_on(&self, key: &PoolKey) -> Option<Arc<SharedLine>> {
         let handover = self.take_spare(key.era).await?;
         let (declared, tools) = (Arc::clone(&key.declared), Arc::clone(&self.tools));
         let line = handover

@@ -13,8 +13,7 @@ use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe::{era_of_error, era_of_result};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
-use crate::upstream::line::ask::ask;
-use crate::upstream::line::event::LineEvent;
+use crate::upstream::line::ask::{NoResult, ask};
 use crate::upstream::line::handshake::START_PATIENCE;
 use crate::upstream::line::pool::LinePool;
 use crate::upstream::line::shared::SharedLine;
@@ -112,15 +111,9 @@ pub(super) async fn takes_sessions(pool: &LinePool) -> Option<legacy_sessions::S
     let asked = timeout(START_PATIENCE, ask(&line, "initialize", &params)).await;
     line.close();
     match asked.ok()? {
-        LineEvent::Result(_) => Some(legacy_sessions::SessionsAnswer::Taken),
-        LineEvent::Error(error) => legacy_sessions::refused(&error),
-        LineEvent::Failed(_)
-        | LineEvent::Refused(_)
-        | LineEvent::Unsent(_)
-        | LineEvent::Progress(_)
-        | LineEvent::Log(_)
-        | LineEvent::Notice(_)
-        | LineEvent::Question(_) => None,
+        Ok(_) => Some(legacy_sessions::SessionsAnswer::Taken),
+        Err(NoResult::Error(error)) => legacy_sessions::refused(&error),
+        Err(NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed) => None,
     }
 }
 
@@ -137,7 +130,7 @@ async fn first_word(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
     let is_blank = AtomicBool::new(true);
     let discovered = async {
         let said = ask(line, "server/discover", &discover).await;
-        if matches!(said, LineEvent::Failed(_)) && line.is_open() {
+        if matches!(said, Err(NoResult::Failed)) && line.is_open() {
             // An answer that cannot be read does not tell the era.
             std::future::pending::<()>().await;
         }
@@ -154,15 +147,11 @@ async fn first_word(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
         said = initialized => said,
     };
     let era = match said {
-        LineEvent::Result(result) => era_of_result(&result),
-        LineEvent::Error(error) => era_of_error(&error),
-        LineEvent::Failed(_)
-        | LineEvent::Refused(_)
-        | LineEvent::Unsent(_)
-        | LineEvent::Progress(_)
-        | LineEvent::Log(_)
-        | LineEvent::Notice(_)
-        | LineEvent::Question(_) => return Err(UNREACHABLE),
+        Ok(result) => era_of_result(&result),
+        Err(NoResult::Error(error)) => era_of_error(&error),
+        Err(NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed) => {
+            return Err(UNREACHABLE);
+        }
     };
     Ok(ProbeAnswer {
         era,

@@ -23,7 +23,7 @@ use crate::upstream::inflight::Inflight;
 use crate::upstream::line::borrowed::BorrowedRequest;
 use crate::upstream::line::borrowed::BorrowedResponder;
 use crate::upstream::line::borrowed::StrayMessage;
-use crate::upstream::line::mailbox::{Mail, Mailbox, ReaderId};
+use crate::upstream::line::mailbox::{LineMailbox, Mail, ReaderId};
 use crate::upstream::line::running;
 pub use crate::upstream::line::running::SessionEvent;
 use crate::upstream::line::running::{NoAnswer, RunningRequest};
@@ -58,7 +58,7 @@ struct LineSessionState {
     is_open: bool,
     inflight: Inflight<RequestId, RunningRequest>,
     /// The messages that belong to no request.
-    mailbox: Mailbox,
+    mailbox: LineMailbox,
     used: Instant,
 }
 
@@ -98,7 +98,7 @@ impl LineSession {
             table: Mutex::new(LineSessionState {
                 is_open: true,
                 inflight: Inflight::default(),
-                mailbox: Mailbox::default(),
+                mailbox: LineMailbox::default(),
                 used: Instant::now(),
             }),
             needed: Needed::default(),

@@ -13,14 +13,14 @@ use tracing::{debug, warn};
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::input::Kind;
+use crate::mcp::input::InputKind;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
-use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::event::{LineEvent, LineNotice};
 use crate::upstream::line::state::{LineState, Pending};
 use crate::upstream::line::writer::{
     LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
@@ -175,7 +175,7 @@ impl SharedLine {
     }
 
     /// The notifications that name no request. `None` if the line has ended.
-    pub(in crate::upstream) fn notices(&self) -> Option<broadcast::Receiver<Arc<Notice>>> {
+    pub(in crate::upstream) fn notices(&self) -> Option<broadcast::Receiver<Arc<LineNotice>>> {
         let table = self.table();
         let notices = table.notices.as_ref().filter(|_| table.is_open)?;
         Some(notices.subscribe())
@@ -231,7 +231,7 @@ impl SharedLine {
                     self.tools.clear();
                 }
                 let subscription = params.as_deref().and_then(subscription);
-                let notice = Arc::new(Notice { method, params });
+                let notice = Arc::new(LineNotice { method, params });
                 if let Some(id) = subscription {
                     self.put(id, LineEvent::Notice(notice));
                 } else if let Some(notices) = &self.table().notices {
@@ -251,7 +251,7 @@ impl SharedLine {
 
     fn on_request(&self, id: &str, method: &str, params: Option<Box<RawValue>>) {
         let declared = Object::parse(&self.capabilities).unwrap_or_default();
-        let may_ask = |kind: Kind| declared.contains(kind.capability());
+        let may_ask = |kind: InputKind| declared.contains(kind.capability());
         let answer = match question(id, method, params, may_ask) {
             Ok(question) => {
                 let mut table = self.table();

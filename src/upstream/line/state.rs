@@ -6,7 +6,7 @@ use tokio::sync::{broadcast, mpsc};
 use tracing::debug;
 
 use crate::upstream::inflight::Inflight;
-use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::event::{LineEvent, LineNotice};
 use crate::upstream::line::writer::SendState;
 
 /// Notifications that wait for a subscription. A subscription that is slower begins anew.
@@ -16,7 +16,7 @@ pub(super) struct LineState {
     pub(super) inflight: Inflight<u64, Pending>,
     pub(super) is_open: bool,
     /// `None` after the end of the line, so that subscriptions end, too.
-    pub(super) notices: Option<broadcast::Sender<Arc<Notice>>>,
+    pub(super) notices: Option<broadcast::Sender<Arc<LineNotice>>>,
     pub(super) ignored: u64,
 }
 

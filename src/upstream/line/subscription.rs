@@ -12,11 +12,11 @@ use crate::mcp::changes::is_change;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::upstream::line::ask::ask;
-use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::event::{LineEvent, LineNotice};
 use crate::upstream::line::pool::{HeldLine, LinePool};
 use crate::upstream::line::shared::LineTicket;
 use crate::upstream::listen::{ListenEvent, ListenRequest, Listening};
-use crate::upstream::pool::{MayAsk, SessionKey};
+use crate::upstream::pool::{MayAsk, PoolKey};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 use crate::upstream::wanted::WantedChanges;
@@ -56,7 +56,7 @@ enum LineChanges {
     /// A subscription at a modern server, which names it in each notification.
     Modern(LineTicket),
     /// All notifications of a legacy server, and which of them the client wants.
-    Legacy(broadcast::Receiver<Arc<Notice>>, WantedChanges),
+    Legacy(broadcast::Receiver<Arc<LineNotice>>, WantedChanges),
 }
 
 impl LineSubscription {
@@ -82,7 +82,7 @@ impl LineSubscription {
         Some(event.unwrap_or(ListenEvent::Ended))
     }
 
-    async fn line(&self, key: &SessionKey) -> Option<HeldLine> {
+    async fn line(&self, key: &PoolKey) -> Option<HeldLine> {
         let credentials = self.request.credentials.as_ref();
         self.pool.get(key, MayAsk::Never, credentials).await.ok()
     }
@@ -91,7 +91,7 @@ impl LineSubscription {
         let capabilities = translate::without_tasks(&self.request.capabilities).ok()?;
         match self.era? {
             Era::Modern => {
-                let key = SessionKey::new(Era::Modern, self.request.caller, "{}");
+                let key = PoolKey::new(Era::Modern, self.request.caller, "{}");
                 let held = self.line(&key).await?;
                 let mut ticket = held.session.open(MayAsk::Never)?;
                 ticket.cancel_on_drop = true;
@@ -109,7 +109,7 @@ impl LineSubscription {
                 })
             }
             Era::Legacy => {
-                let key = SessionKey::legacy(self.request.caller, &capabilities);
+                let key = PoolKey::legacy(self.request.caller, &capabilities);
                 let held = self.line(&key).await?;
                 let line = &held.session;
                 let notices = line.notices()?;
@@ -121,7 +121,7 @@ impl LineSubscription {
                     let mut params = Writer::object();
                     params.str("uri", uri);
                     let asked = ask(line, "resources/subscribe", &params.end()).await;
-                    if matches!(asked, LineEvent::Result(_)) {
+                    if asked.is_ok() {
                         taken.push(uri.clone());
                     }
                 }
@@ -164,7 +164,7 @@ async fn hear_modern(ticket: &mut LineTicket) -> Option<ListenEvent> {
 }
 
 async fn hear_legacy(
-    notices: &mut broadcast::Receiver<Arc<Notice>>,
+    notices: &mut broadcast::Receiver<Arc<LineNotice>>,
     wanted: &WantedChanges,
 ) -> Option<ListenEvent> {
     loop {
@@ -177,7 +177,7 @@ async fn hear_legacy(
     }
 }
 
-fn notification(notice: &Notice) -> ListenEvent {
+fn notification(notice: &LineNotice) -> ListenEvent {
     ListenEvent::Notification {
         method: notice.method.clone().into_string(),
         params: notice.params.clone(),

@@ -6,16 +6,16 @@ use std::sync::{Arc, Weak};
 use tokio::sync::oneshot;
 
 use crate::lock::Mutex;
-use crate::upstream::pool::key::SessionKey;
-use crate::upstream::pool::permits::{Permits, SessionPermit, UsedUp};
+use crate::upstream::pool::key::PoolKey;
+use crate::upstream::pool::permits::{PoolPermits, SessionPermit, UsedUp};
 use crate::upstream::pool::rule::{self, MayAsk, Sharing};
 use crate::upstream::pool::slot::{PooledSession, Slot, SlotHome, SlotUse};
-use crate::upstream::pool::waiting::{Waiters, Wanted};
+use crate::upstream::pool::waiting::{Waiters, WantedSession};
 
 /// Both are behind one lock, so that no session becomes free between the look of a request and its waiting.
 #[derive(Debug)]
 pub(in crate::upstream) struct KeptSessions<S: PooledSession> {
-    by_key: HashMap<SessionKey, Vec<Arc<Slot<S>>>>,
+    by_key: HashMap<PoolKey, Vec<Arc<Slot<S>>>>,
     waiters: Waiters<SlotUse<S>>,
     sharing: Sharing,
     home: Weak<dyn SlotHome<S>>,
@@ -30,7 +30,7 @@ impl<S: PooledSession> SlotHome<S> for Mutex<KeptSessions<S>> {
 
 /// What a request gets from the pool at once.
 #[derive(Debug)]
-pub(super) enum Choice<S: PooledSession> {
+pub(super) enum PoolChoice<S: PooledSession> {
     Slot(SlotUse<S>),
     /// Neither a session nor a permit for one.
     Nothing(UsedUp),
@@ -51,41 +51,41 @@ impl<S: PooledSession> KeptSessions<S> {
     /// The slot to use, and the place there: both in one step, so that no two calls find the same session free.
     pub(super) fn choose(
         &mut self,
-        key: &SessionKey,
+        key: &PoolKey,
         asks: MayAsk,
         has_spare: bool,
-        permits: &Permits,
-    ) -> Choice<S> {
+        permits: &PoolPermits,
+    ) -> PoolChoice<S> {
         let sharing = self.sharing;
         let mut none = Vec::new();
         let slots = self.by_key.get_mut(key).unwrap_or(&mut none);
         slots.retain(|slot| !slot.is_over());
         let fitting = rule::fitting(sharing, asks, slots, |slot| slot.state());
         if let Some(slot) = fitting.and_then(|at| slots.get(at)) {
-            return Choice::Slot(SlotUse::of(slot, asks));
+            return PoolChoice::Slot(SlotUse::of(slot, asks));
         }
         let used_up = match permits.try_take(Some(key.caller)) {
-            Ok(permit) => return Choice::Slot(self.add(key, asks, Some(permit))),
+            Ok(permit) => return PoolChoice::Slot(self.add(key, asks, Some(permit))),
             Err(UsedUp::Everything) if has_spare => {
-                return Choice::Slot(self.add(key, asks, None));
+                return PoolChoice::Slot(self.add(key, asks, None));
             }
             Err(used_up) => used_up,
         };
         let shared = rule::shared_at_the_limit(sharing, slots, |slot| slot.state());
         let Some(slot) = shared.and_then(|at| slots.get(at)).cloned() else {
-            return Choice::Nothing(used_up);
+            return PoolChoice::Nothing(used_up);
         };
         // There will be room for the next. A process holds state, so the one that is shared is not ended for it.
         let is_kept = sharing == Sharing::UntilAsked;
         let kept = is_kept.then(|| SlotUse::of(&slot, asks));
         self.close_longest_unused(used_up);
-        Choice::Slot(kept.unwrap_or_else(|| SlotUse::of(&slot, asks)))
+        PoolChoice::Slot(kept.unwrap_or_else(|| SlotUse::of(&slot, asks)))
     }
 
     /// A slot for a session that will be started.
     pub(super) fn add(
         &mut self,
-        key: &SessionKey,
+        key: &PoolKey,
         asks: MayAsk,
         permit: Option<SessionPermit>,
     ) -> SlotUse<S> {
@@ -96,7 +96,7 @@ impl<S: PooledSession> KeptSessions<S> {
     }
 
     /// Lets a request wait for a session that becomes free.
-    pub(super) fn wait(&mut self, wanted: Wanted) -> oneshot::Receiver<SlotUse<S>> {
+    pub(super) fn wait(&mut self, wanted: WantedSession) -> oneshot::Receiver<SlotUse<S>> {
         self.waiters.add(wanted)
     }
 

@@ -8,7 +8,7 @@ use crate::upstream::translate;
 
 /// Whose session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::upstream) struct SessionKey {
+pub(in crate::upstream) struct PoolKey {
     pub(in crate::upstream) caller: [u8; 16],
     pub(in crate::upstream) era: Era,
     /// What is declared to a legacy server when the session begins, as JSON. A modern server hears the
@@ -16,7 +16,7 @@ pub(in crate::upstream) struct SessionKey {
     pub(in crate::upstream) declared: Arc<str>,
 }
 
-impl SessionKey {
+impl PoolKey {
     pub(in crate::upstream) fn of(era: Era, request: &UpstreamRequest) -> Self {
         match era {
             Era::Legacy => Self::legacy(request.caller, &request.capabilities),

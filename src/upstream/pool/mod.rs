@@ -23,14 +23,14 @@ mod slot;
 mod tests;
 mod waiting;
 
-use crate::upstream::pool::kept::{Choice, KeptSessions};
-pub(in crate::upstream) use crate::upstream::pool::key::SessionKey;
-use crate::upstream::pool::permits::Permits;
+use crate::upstream::pool::kept::{KeptSessions, PoolChoice};
+pub(in crate::upstream) use crate::upstream::pool::key::PoolKey;
+use crate::upstream::pool::permits::PoolPermits;
 pub(in crate::upstream) use crate::upstream::pool::permits::{PoolLimits, SessionPermit, UsedUp};
 pub(in crate::upstream) use crate::upstream::pool::rule::{MayAsk, Questions, Sharing};
 use crate::upstream::pool::slot::SlotUse;
 pub(in crate::upstream) use crate::upstream::pool::slot::{Held, PooledSession};
-use crate::upstream::pool::waiting::Wanted;
+use crate::upstream::pool::waiting::WantedSession;
 
 /// An unused session is ended after this.
 pub(in crate::upstream) const IDLE: Duration = Duration::from_mins(5);
@@ -46,7 +46,7 @@ pub(in crate::upstream) struct Started<S> {
 pub(in crate::upstream) struct SessionPool<S: PooledSession> {
     kept: Arc<Mutex<KeptSessions<S>>>,
     /// One for each session, of whatever kind: those outside of the pool, too.
-    permits: Permits,
+    permits: PoolPermits,
     limits: PoolLimits,
     services: TaskTracker,
 }
@@ -55,7 +55,7 @@ impl<S: PooledSession> SessionPool<S> {
     pub(in crate::upstream) fn new(limits: PoolLimits, services: TaskTracker) -> Self {
         Self {
             kept: KeptSessions::new(limits.sharing),
-            permits: Permits::new(limits),
+            permits: PoolPermits::new(limits),
             limits,
             services,
         }
@@ -72,7 +72,7 @@ impl<S: PooledSession> SessionPool<S> {
     /// `has_spare`: `start` needs no permit, because something that holds one is about to become a session.
     pub(in crate::upstream) async fn get<F>(
         self: &Arc<Self>,
-        key: &SessionKey,
+        key: &PoolKey,
         asks: MayAsk,
         has_spare: bool,
         make_room: impl FnOnce(&Self, UsedUp) -> bool,
@@ -83,8 +83,8 @@ impl<S: PooledSession> SessionPool<S> {
     {
         let choice = self.kept.lock().choose(key, asks, has_spare, &self.permits);
         let slot = match choice {
-            Choice::Slot(slot) => slot,
-            Choice::Nothing(used_up) => {
+            PoolChoice::Slot(slot) => slot,
+            PoolChoice::Nothing(used_up) => {
                 let wanted = Some((key.clone(), asks));
                 match self.wait(wanted, key.caller, used_up, make_room).await? {
                     Got::Slot(slot) => slot,
@@ -98,7 +98,7 @@ impl<S: PooledSession> SessionPool<S> {
     /// A new session, whatever is unused.
     pub(in crate::upstream) async fn start<F>(
         self: &Arc<Self>,
-        key: &SessionKey,
+        key: &PoolKey,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
     ) -> Result<Held<S>, NoSession>
     where
@@ -113,13 +113,13 @@ impl<S: PooledSession> SessionPool<S> {
     /// Waits for a session that fits, if one is wanted, or for the right to start one.
     async fn wait(
         &self,
-        session: Option<(SessionKey, MayAsk)>,
+        session: Option<(PoolKey, MayAsk)>,
         caller: impl Into<Option<[u8; 16]>>,
         used_up: UsedUp,
         make_room: impl FnOnce(&Self, UsedUp) -> bool,
     ) -> Result<Got<S>, Failure> {
         let is_helped = make_room(self, used_up);
-        let wanted = Wanted {
+        let wanted = WantedSession {
             session,
             used_up,
             is_helped,

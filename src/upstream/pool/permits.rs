@@ -55,14 +55,14 @@ impl UsedUp {
 }
 
 #[derive(Debug)]
-pub(super) struct Permits {
+pub(super) struct PoolPermits {
     all: Arc<Semaphore>,
     limits: PoolLimits,
     /// A caller's entry lasts as long as one of its permits.
     shares: Mutex<HashMap<CallerKey, Weak<Semaphore>>>,
 }
 
-impl Permits {
+impl PoolPermits {
     pub(super) fn new(limits: PoolLimits) -> Self {
         Self {
             all: Arc::new(Semaphore::new(limits.sessions_max)),
@@ -150,8 +150,8 @@ mod tests {
     const ALICE: Option<CallerKey> = Some([1; 16]);
     const BOB: Option<CallerKey> = Some([2; 16]);
 
-    fn permits(sessions_max: usize, of_each_caller: Option<usize>) -> Permits {
-        Permits::new(PoolLimits {
+    fn permits(sessions_max: usize, of_each_caller: Option<usize>) -> PoolPermits {
+        PoolPermits::new(PoolLimits {
             sessions_max,
             of_each_caller,
             setting: "sessions_max",

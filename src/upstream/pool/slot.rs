@@ -8,7 +8,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::lock::Mutex;
-use crate::upstream::pool::key::SessionKey;
+use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::permits::SessionPermit;
 use crate::upstream::pool::rule::{MayAsk, Questions, SessionState};
 
@@ -35,7 +35,7 @@ pub(super) trait SlotHome<S: PooledSession>: fmt::Debug + Send + Sync {
 /// The place of one session, from before it is started.
 #[derive(Debug)]
 pub(super) struct Slot<S: PooledSession> {
-    pub(super) key: SessionKey,
+    pub(super) key: PoolKey,
     home: Weak<dyn SlotHome<S>>,
     pub(super) session: OnceCell<Arc<S>>,
     users: AtomicUsize,
@@ -48,7 +48,7 @@ pub(super) struct Slot<S: PooledSession> {
 
 impl<S: PooledSession> Slot<S> {
     pub(super) fn new(
-        key: SessionKey,
+        key: PoolKey,
         home: Weak<dyn SlotHome<S>>,
         permit: Option<SessionPermit>,
     ) -> Arc<Self> {

@@ -46,8 +46,8 @@ fn pool_with_shares(
     Arc::new(SessionPool::new(limits, TaskTracker::new()))
 }
 
-fn key(caller: u8) -> SessionKey {
-    SessionKey::new(Era::Legacy, [caller; 16], "{}")
+fn key(caller: u8) -> PoolKey {
+    PoolKey::new(Era::Legacy, [caller; 16], "{}")
 }
 
 async fn get(pool: &FakePool, caller: u8) -> Result<Held<FakeSession>, NoSession> {
@@ -175,7 +175,7 @@ async fn a_caller_that_has_its_share_makes_room_of_its_own() {
     assert!(of_other.is_open(), "it would not have helped");
     drop((one, two));
     // The same caller with other capabilities needs another session.
-    let declared = SessionKey::new(Era::Legacy, [1; 16], "{\"sampling\":{}}");
+    let declared = PoolKey::new(Era::Legacy, [1; 16], "{\"sampling\":{}}");
     let there = Arc::clone(&pool);
     let start = |_| async move {
         let permit = there.permit(Some([1; 16]), SessionPool::close_longest_unused);

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-use crate::upstream::pool::key::SessionKey;
+use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::permits::UsedUp;
 use crate::upstream::pool::rule::MayAsk;
 
 /// What a waiting request could use.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedSession {
     /// A session of this key, for a request that may ask so. `None`: only a permit for a new session.
-    pub(super) session: Option<(SessionKey, MayAsk)>,
+    pub(super) session: Option<(PoolKey, MayAsk)>,
     pub(super) used_up: UsedUp,
     /// A session was ended for this request, whose permit comes back when nothing is left of that session.
     pub(super) is_helped: bool,
@@ -20,7 +20,7 @@ pub(super) struct Wanted {
 
 #[derive(Debug)]
 struct Waiter<U> {
-    wanted: Wanted,
+    wanted: WantedSession,
     /// Closed when the request waits no longer.
     gets: oneshot::Sender<U>,
 }
@@ -37,7 +37,7 @@ impl<U> Default for Waiters<U> {
 
 impl<U> Waiters<U> {
     /// Adds a request, which gets a session or drops the receiver.
-    pub(super) fn add(&mut self, wanted: Wanted) -> oneshot::Receiver<U> {
+    pub(super) fn add(&mut self, wanted: WantedSession) -> oneshot::Receiver<U> {
         self.0.retain(|waiter| !waiter.gets.is_closed());
         let (gets, session) = oneshot::channel();
         self.0.push_back(Waiter { wanted, gets });
@@ -47,7 +47,7 @@ impl<U> Waiters<U> {
     /// Takes out the first request for which a session of this key is fit.
     pub(super) fn take_for(
         &mut self,
-        key: &SessionKey,
+        key: &PoolKey,
         is_fit: impl Fn(MayAsk) -> bool,
     ) -> Option<(MayAsk, oneshot::Sender<U>)> {
         let fits = |waiter: &Waiter<U>| match &waiter.wanted.session {

@@ -15,7 +15,7 @@ use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{
-    Held, MayAsk, PoolLimits, SessionKey, SessionPermit, SessionPool, Sharing, Started,
+    Held, MayAsk, PoolKey, PoolLimits, SessionPermit, SessionPool, Sharing, Started,
 };
 use crate::upstream::sessions::server_stream::OwnStream;
 use crate::upstream::sessions::session::{ServerSession, SessionHandover};
@@ -85,7 +85,7 @@ impl HttpSessionPool {
     /// A session of that key: an unused or shared one, or a new one.
     pub(in crate::upstream) async fn check_out(
         self: &Arc<Self>,
-        key: &SessionKey,
+        key: &PoolKey,
         credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
         let start = self.start(key, credentials);
@@ -112,7 +112,7 @@ impl HttpSessionPool {
     /// new one: sessions that are unused are as old, and may be lost as well.
     pub(in crate::upstream) async fn replace(
         self: &Arc<Self>,
-        key: &SessionKey,
+        key: &PoolKey,
         credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
         if self.is_exclusive() {
@@ -125,7 +125,7 @@ impl HttpSessionPool {
     /// A new session, whatever is unused.
     pub(in crate::upstream) async fn open(
         self: &Arc<Self>,
-        key: &SessionKey,
+        key: &PoolKey,
         credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
         let start = self.start(key, credentials);
@@ -148,7 +148,7 @@ impl HttpSessionPool {
     /// How the pool starts a session.
     fn start(
         &self,
-        key: &SessionKey,
+        key: &PoolKey,
         credentials: Option<&Credentials>,
     ) -> impl FnOnce(Option<SessionPermit>) -> Starting + Send + 'static {
         let (starter, sessions) = (self.starter.clone(), Arc::clone(&self.sessions));
@@ -190,7 +190,7 @@ impl HttpSessionPool {
     /// does already. Unless it is shared, its call is the last on it.
     pub(in crate::upstream) fn adopt(
         self: &Arc<Self>,
-        key: &SessionKey,
+        key: &PoolKey,
         handover: &SessionHandover,
     ) -> Option<SessionLease> {
         let session = ServerSession::carried_over(
@@ -216,7 +216,7 @@ type Starting =
 impl SessionStarter {
     async fn initialize(
         &self,
-        key: &SessionKey,
+        key: &PoolKey,
         credentials: Option<&Credentials>,
     ) -> Result<ServerSession, NoSession> {
         let initialized = initialize::post(&self.origin, credentials, &key.declared).await?;

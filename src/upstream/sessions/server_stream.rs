@@ -12,7 +12,7 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, oneshot};
 
-use crate::mcp::input::Kind;
+use crate::mcp::input::InputKind;
 use crate::mcp::json::Object;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
@@ -171,7 +171,7 @@ fn on_request(
     params: Option<Box<RawValue>>,
 ) -> Option<Answer> {
     let declared = Object::parse(session.declared()).unwrap_or_default();
-    let may_ask = |kind: Kind| declared.contains(kind.capability());
+    let may_ask = |kind: InputKind| declared.contains(kind.capability());
     match question(id, method, params, may_ask) {
         Ok(question) => (!session.calls().ask(question)).then(ambiguous),
         Err(answer) => Some(answer),

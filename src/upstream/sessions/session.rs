@@ -98,7 +98,7 @@ impl PooledSession for ServerSession {
 
 /// How a client names its session and itself.
 #[derive(Debug, Clone)]
-pub(in crate::upstream) struct Identity {
+pub(in crate::upstream) struct SessionIdentity {
     pub(in crate::upstream) caller: [u8; 16],
     /// A server without sessions gives none.
     pub(in crate::upstream) id: Option<HeaderValue>,
@@ -138,9 +138,9 @@ pub(in crate::upstream) struct SessionHandover {
 
 impl SessionHandover {
     /// The identity of the session, if it is a client's own.
-    pub(in crate::upstream) fn identity(&self, caller: [u8; 16]) -> Option<Identity> {
+    pub(in crate::upstream) fn identity(&self, caller: [u8; 16]) -> Option<SessionIdentity> {
         let id = self.session.as_deref().map(HeaderValue::try_from);
-        Some(Identity {
+        Some(SessionIdentity {
             caller,
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*self.version).ok()?,
@@ -259,7 +259,7 @@ impl ServerSession {
     pub(in crate::upstream) fn of_client(
         origin: &Arc<Origin>,
         services: TaskTracker,
-        identity: Identity,
+        identity: SessionIdentity,
         unasked: Box<dyn Unasked>,
     ) -> Self {
         let stamp = Stamp {

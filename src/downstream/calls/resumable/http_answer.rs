@@ -32,7 +32,7 @@ pub(super) enum ReadState {
 }
 
 /// The answer of a server to one call.
-pub(super) struct HttpAnswer {
+pub(super) struct ServerAnswer {
     upstream: Arc<Upstream>,
     /// The head of a request of the client on the call's session.
     parts: Parts,
@@ -43,7 +43,7 @@ pub(super) struct HttpAnswer {
     event_id: Option<String>,
 }
 
-impl HttpAnswer {
+impl ServerAnswer {
     pub(super) fn new(
         upstream: &Arc<Upstream>,
         parts: &Parts,

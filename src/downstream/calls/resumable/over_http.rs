@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::call::ResumableCall;
-use super::http_answer::{HttpAnswer, ReadState, Relaying, is_answer};
+use super::http_answer::{ReadState, Relaying, ServerAnswer, is_answer};
 use super::reader::RETRY_MS;
 use super::respond::{hold, without_ids};
 use crate::downstream::body::Body;
@@ -46,7 +46,7 @@ pub(in crate::downstream) async fn post(
     let upstream = Arc::clone(&proxy.upstream);
     let bytes_max = call.bytes_max();
     let (server, state) = (&proxy.upstream, ReadState::Answered);
-    let answer = HttpAnswer::new(server, &parts, &call.id, bytes_max, state);
+    let answer = ServerAnswer::new(server, &parts, &call.id, bytes_max, state);
     let body = RequestBody::Ready(Full::new(body));
     let passing = proxy.passing.token();
     let mut relaying: Relaying =
@@ -86,7 +86,7 @@ pub(in crate::downstream) async fn post_connected(
 ) -> Response<Body> {
     let upstream = Arc::clone(&proxy.upstream);
     let bytes_max = usize::try_from(by.rules.result_bytes_max()).unwrap_or(usize::MAX);
-    let answer = HttpAnswer::new(&upstream, &parts, id, bytes_max, ReadState::Answered);
+    let answer = ServerAnswer::new(&upstream, &parts, id, bytes_max, ReadState::Answered);
     let passing = proxy.passing.token();
     let mut relaying: Relaying = {
         let body = RequestBody::Ready(Full::new(body));

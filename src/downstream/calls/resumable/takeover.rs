@@ -9,7 +9,7 @@ use hyper::http::request::Parts;
 use tokio::sync::watch;
 
 use super::call::{CallerSession, cancel_of};
-use super::http_answer::{HttpAnswer, ReadState};
+use super::http_answer::{ReadState, ServerAnswer};
 use super::item::StreamItem;
 use super::job::CallJob;
 use crate::downstream::calls::registry::CallKind;
@@ -99,7 +99,7 @@ impl Takeover {
         let lost = Reason::OwnerLost;
         let state = ReadState::Cut { point, lost };
         let upstream = &self.proxy.upstream;
-        HttpAnswer::new(upstream, &self.parts, &terms.id, terms.bytes_max, state).items()
+        ServerAnswer::new(upstream, &self.parts, &terms.id, terms.bytes_max, state).items()
     }
 
     /// Tells the server that no client waits, in the client's name.

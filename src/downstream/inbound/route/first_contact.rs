@@ -12,7 +12,7 @@ const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
 /// How a message goes to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum Way {
+pub(in crate::downstream) enum WayToServer {
     /// The message passes, and the answer shows how the server is spoken to, or that it refuses legacy clients.
     FirstContact,
     OverHttp,
@@ -20,13 +20,17 @@ pub(in crate::downstream) enum Way {
 }
 
 /// `era`: the era that was known before raincheck decided whose session this is. `begins`: the message begins a session.
-pub(in crate::downstream) fn route_way(server: Spoken, era: Option<Era>, begins: bool) -> Way {
+pub(in crate::downstream) fn route_way(
+    server: Spoken,
+    era: Option<Era>,
+    begins: bool,
+) -> WayToServer {
     match server {
-        Spoken::Unknown | Spoken::StillUnknown => Way::FirstContact,
+        Spoken::Unknown | Spoken::StillUnknown => WayToServer::FirstContact,
         // The server may refuse sessions.
-        Spoken::OverHttp if begins && era != Some(Era::Modern) => Way::FirstContact,
-        Spoken::OverHttp => Way::OverHttp,
-        Spoken::OverLine => Way::OverLine,
+        Spoken::OverHttp if begins && era != Some(Era::Modern) => WayToServer::FirstContact,
+        Spoken::OverHttp => WayToServer::OverHttp,
+        Spoken::OverLine => WayToServer::OverLine,
     }
 }
 
@@ -187,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_message_goes_one_way() {
-        use Way::{FirstContact, OverHttp, OverLine};
+        use WayToServer::{FirstContact, OverHttp, OverLine};
         for (server, era, begins, expected) in [
             (Spoken::Unknown, None, false, FirstContact),
             (Spoken::Unknown, Some(Era::Modern), true, FirstContact),

@@ -19,7 +19,7 @@ pub(in crate::downstream) mod stream;
 
 /// What the server must be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum Question {
+pub(in crate::downstream) enum MissingFact {
     Era,
     Tools,
 }

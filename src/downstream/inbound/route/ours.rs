@@ -2,7 +2,7 @@
 //! request says, who sent it and what is known. Pure.
 
 use super::call::{CallOp, CallRoute, KnownOfCalls, TaskSpec, route_task};
-use super::{Question, TaskOp, is_translated, names_our_result};
+use super::{MissingFact, TaskOp, is_translated, names_our_result};
 use crate::downstream::inbound::idempotency::{claim_of_legacy, may_claim};
 use crate::downstream::inbound::requester::Requester;
 use crate::mcp::error::RpcError;
@@ -16,7 +16,7 @@ use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 #[derive(Debug)]
 pub(in crate::downstream) enum OursRoute {
     /// The decision needs a word of the server.
-    Ask(Question),
+    Ask(MissingFact),
     Refuse(RpcError),
     /// One of our own tools, which have these names for this client.
     Companion(CompanionTool, CompanionNames),
@@ -90,7 +90,7 @@ fn call(
     let companion = known.companion.filter(|_| !wishes_task);
     let tools = &known.server.tools;
     if companion.is_some() && !tools.is_asked() {
-        return Ok(OursRoute::Ask(Question::Tools));
+        return Ok(OursRoute::Ask(MissingFact::Tools));
     }
     let names = companion.and_then(|companion| companion.names(tools.listed()));
     if let (Some(names), Some(name)) = (&names, name)

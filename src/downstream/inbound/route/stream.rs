@@ -9,7 +9,7 @@ use crate::mcp::version::LEGACY_NEWEST;
 
 /// What is known when a request without a body is routed: more with each question that was answered.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::downstream) struct KnownSession {
+pub(in crate::downstream) struct KnownForStream {
     /// Whether raincheck itself has the session.
     pub(in crate::downstream) is_ours: Option<bool>,
     pub(in crate::downstream) server: Spoken,
@@ -52,7 +52,7 @@ pub(in crate::downstream) enum StreamRoute {
     Pass,
 }
 
-pub(in crate::downstream) fn route_stream(parts: &Parts, known: KnownSession) -> StreamRoute {
+pub(in crate::downstream) fn route_stream(parts: &Parts, known: KnownForStream) -> StreamRoute {
     let is_end = parts.method == Method::DELETE;
     match (known.is_ours, known.server) {
         (None, _) => StreamRoute::AskWhose,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     /// A session of a server over HTTP.
-    const KNOWN: KnownSession = KnownSession {
+    const KNOWN: KnownForStream = KnownForStream {
         is_ours: Some(false),
         server: Spoken::OverHttp,
         is_needed: false,
@@ -100,16 +100,16 @@ mod tests {
     #[test]
     fn each_request_without_a_body_has_one_route() {
         use StreamRoute as Route;
-        let unknown = KnownSession::default();
-        let ours = KnownSession {
+        let unknown = KnownForStream::default();
+        let ours = KnownForStream {
             is_ours: Some(true),
             ..unknown
         };
-        let spoken = |server| KnownSession { server, ..KNOWN };
+        let spoken = |server| KnownForStream { server, ..KNOWN };
         let undecided = spoken(Spoken::Unknown);
         let asked = spoken(Spoken::StillUnknown);
         let line = spoken(Spoken::OverLine);
-        let needed = |known| KnownSession {
+        let needed = |known| KnownForStream {
             is_needed: true,
             ..known
         };

@@ -11,12 +11,12 @@ use crate::task::policy::{InputWhen, Rule};
 
 /// How long a client waits for its call, and what it hears then.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct CallPatience {
     pub(super) until: Instant,
     pub(super) announce: Announce,
 }
 
-impl Patience {
+impl CallPatience {
     /// The client's patience from now on. `None`: the client waits however long the call takes.
     pub(super) fn of(rule: &Rule, client: ClientTerms, announce: Announce) -> Option<Self> {
         // Questions are put to the client while it waits.

@@ -1,7 +1,6 @@
 //! A modern server's questions, which become requests to a legacy client, and the client's answers, which may come to
 //! any replica.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +24,11 @@ use crate::downstream::sessions::mailbox::Mailboxes;
 use crate::lock::Mutex;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
-use crate::mcp::input::{self, Kind};
+use crate::mcp::input::{self, InputKind, InputResponses};
 use crate::mcp::json::{Object, Writer, quote, raw};
 use crate::runner::value_watch::ValueWatch;
 use crate::store::StoreError;
-use crate::store::kv::{Kind as Note, Name};
+use crate::store::kv::{Kind, Name};
 
 /// Begins the id of every question of raincheck's.
 const PREFIX: &str = "raincheck/";
@@ -58,9 +57,7 @@ impl Unanswered {
 
 /// The answers of one round so far, by the server's names for the questions. Other questions may be open.
 #[derive(Debug, Default)]
-pub(super) struct AnswersSoFar(Mutex<Answers>);
-
-pub(super) type Answers = BTreeMap<Box<str>, Box<RawValue>>;
+pub(super) struct AnswersSoFar(Mutex<InputResponses>);
 
 impl AnswersSoFar {
     fn keep(&self, key: &str, answer: &RawValue) {
@@ -68,7 +65,7 @@ impl AnswersSoFar {
         answers.insert(key.into(), answer.to_owned());
     }
 
-    pub(super) fn into_answers(self) -> Answers {
+    pub(super) fn into_answers(self) -> InputResponses {
         self.0.into_inner()
     }
 }
@@ -100,7 +97,7 @@ async fn put_one(
 ) -> Result<Box<RawValue>, Unanswered> {
     let object = Object::parse(request.get()).unwrap_or_default();
     let method = object.get_str("method").unwrap_or_default();
-    let Some(kind) = Kind::of(&method) else {
+    let Some(kind) = InputKind::of(&method) else {
         return Err(Unanswered::with(
             "The server asks for what no client of this session can give",
         ));
@@ -112,7 +109,7 @@ async fn put_one(
     let number = Uuid::new_v4().simple().to_string();
     let id = name(proxy, session, &number);
     // Before the client is asked: an answer to another replica must not be missed.
-    let note = session.kv_name(Note::Answer, &["answer", &id]);
+    let note = session.kv_name(Kind::Answer, &["answer", &id]);
     let elsewhere = proxy.runner.watch_value(note);
     let (sender, answered) = oneshot::channel();
     client.call.asks(&quote(&id), AnswerPath::Session(sender));
@@ -143,7 +140,7 @@ async fn put_one(
     let message = Object::parse(text).unwrap_or_default();
     let answer = match (message.get("result"), message.get("error")) {
         (Some(result), _) if input::answers(request, result) => result.to_owned(),
-        (None, Some(error)) if kind != Kind::Elicitation => {
+        (None, Some(error)) if kind != InputKind::Elicitation => {
             // The client's own error for an unknown method would look like the error of the call.
             if input::cannot_be_asked(error) {
                 return no_answer(kind);
@@ -222,12 +219,12 @@ impl Drop for OpenQuestion<'_> {
 }
 
 /// The answer for the server if the client gave none. Only an elicitation has an answer that says so.
-fn no_answer(kind: Kind) -> Result<Box<RawValue>, Unanswered> {
+fn no_answer(kind: InputKind) -> Result<Box<RawValue>, Unanswered> {
     match kind {
-        Kind::Elicitation => {
+        InputKind::Elicitation => {
             raw(CANCELLED.to_owned()).map_err(|_| Unanswered::with("The client did not answer"))
         }
-        Kind::Sampling | Kind::Roots => {
+        InputKind::Sampling | InputKind::Roots => {
             let error = RpcError::cannot_ask(kind.capability());
             Err(Unanswered(error.to_raw()))
         }
@@ -292,7 +289,7 @@ pub(super) async fn answer(
         },
         Some((_, AnswerPath::Carrier(_))) | None => text,
     };
-    let note = session.kv_name(Note::Answer, &["answer", &id]);
+    let note = session.kv_name(Kind::Answer, &["answer", &id]);
     // The first answer counts.
     proxy.kv.claim(note, text, ANSWER_LIFETIME).await?;
     proxy.kv.tell(note).await
@@ -304,7 +301,7 @@ mod tests {
 
     #[test]
     fn an_elicitation_without_an_answer_is_cancelled() {
-        assert_eq!(no_answer(Kind::Elicitation).unwrap().get(), CANCELLED);
-        assert!(no_answer(Kind::Roots).is_err());
+        assert_eq!(no_answer(InputKind::Elicitation).unwrap().get(), CANCELLED);
+        assert!(no_answer(InputKind::Roots).is_err());
     }
 }

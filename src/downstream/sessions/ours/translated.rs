@@ -8,7 +8,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::patience::Patience;
+use super::patience::CallPatience;
 use super::session::Session;
 use super::translate;
 use crate::downstream::edited::AnswerEdit;
@@ -47,7 +47,7 @@ pub(super) struct TranslatedRequest {
     /// When the call fails, whatever it waits for.
     pub(super) deadline: Instant,
     /// When its client is given a ticket in place of the answer.
-    pub(super) patience: Option<Patience>,
+    pub(super) patience: Option<CallPatience>,
     /// The server calls the tool safe to repeat, and is believed.
     repeatable: bool,
 }
@@ -110,7 +110,8 @@ impl TranslatedRequest {
     /// `ticket`: what the client gets when its patience is over.
     pub(super) fn with(self, ticket: Option<Announce>, repeatable: bool) -> Self {
         Self {
-            patience: ticket.and_then(|ticket| Patience::of(&self.rule, self.by.client, ticket)),
+            patience: ticket
+                .and_then(|ticket| CallPatience::of(&self.rule, self.by.client, ticket)),
             repeatable,
             ..self
         }

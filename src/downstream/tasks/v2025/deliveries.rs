@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
-use super::question;
+use super::question::SessionQuestion;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
 use crate::task::id::{Caller, TaskId};
@@ -22,21 +22,21 @@ pub struct Deliveries(Mutex<Table>);
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    pub(super) sessions: HashMap<SessionKey, Session>,
+    pub(super) sessions: HashMap<SessionKey, TaskSession>,
     /// Questions on open streams of `tasks/result` here, and on how many: each stream is another chance to see
     /// the question, because an older stream may be dead.
-    pub(super) on_results: HashMap<Question, usize>,
+    pub(super) on_results: HashMap<QuestionKey, usize>,
     uses: u64,
 }
 
-/// A question of a task, by its key, for one session.
-pub(super) type Question = (SessionKey, TaskId, Box<str>);
+/// The key of a [`SessionQuestion`].
+pub(super) type QuestionKey = (SessionKey, TaskId, Box<str>);
 
 /// A question on the stream of a `tasks/result`. Dropped when the stream is closed.
 #[derive(Debug)]
 pub(super) struct OnResult {
     pub(super) deliveries: Arc<Deliveries>,
-    pub(super) question: Question,
+    pub(super) question: QuestionKey,
 }
 
 impl Drop for OnResult {
@@ -59,7 +59,7 @@ impl Drop for OnResult {
 }
 
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct TaskSession {
     pub(super) caller: Caller,
     /// Open tasks, with the status that the client was last told of.
     pub(super) tasks: BTreeMap<TaskId, Status>,
@@ -83,7 +83,7 @@ impl Deliveries {
         told.is_some_and(|told| std::mem::replace(told, status) != status)
     }
 
-    pub(super) fn is_on_result(&self, question: &question::Question<'_>) -> bool {
+    pub(super) fn is_on_result(&self, question: &SessionQuestion<'_>) -> bool {
         self.table().on_results.contains_key(&owned(question))
     }
 
@@ -95,7 +95,7 @@ impl Deliveries {
 }
 
 impl Table {
-    pub(super) fn session(&mut self, key: SessionKey, caller: Caller) -> Option<&mut Session> {
+    pub(super) fn session(&mut self, key: SessionKey, caller: Caller) -> Option<&mut TaskSession> {
         self.uses += 1;
         let used = self.uses;
         if !self.sessions.contains_key(&key) && self.sessions.len() >= SESSIONS_MAX {
@@ -103,7 +103,7 @@ impl Table {
             let oldest = idle.min_by_key(|(_, one)| one.used).map(|(key, _)| *key)?;
             self.sessions.remove(&oldest);
         }
-        let session = self.sessions.entry(key).or_insert_with(|| Session {
+        let session = self.sessions.entry(key).or_insert_with(|| TaskSession {
             caller,
             tasks: BTreeMap::new(),
             again: BTreeSet::new(),
@@ -115,6 +115,6 @@ impl Table {
     }
 }
 
-pub(super) fn owned(question: &question::Question<'_>) -> Question {
+pub(super) fn owned(question: &SessionQuestion<'_>) -> QuestionKey {
     (question.session, question.task, question.key.into())
 }

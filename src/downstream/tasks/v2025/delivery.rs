@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
-use super::deliveries::{OnResult, Session, owned};
+use super::deliveries::{OnResult, TaskSession, owned};
 use super::progress;
-use super::question::Question;
+use super::question::SessionQuestion;
 use super::question_stream::{RENEWAL, StreamKind};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
@@ -32,13 +32,16 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Puts a question on the session's GET stream. False where the stream of a `tasks/result` here has the
 /// question, or the GET stream is closed or slow.
-fn push(proxy: &Arc<Proxy>, question: &Question<'_>, text: String) -> bool {
+fn push(proxy: &Arc<Proxy>, question: &SessionQuestion<'_>, text: String) -> bool {
     let table = proxy.deliveries.table();
     !table.on_results.contains_key(&owned(question)) && proxy.mailboxes.push(question.session, text)
 }
 
 /// Puts a question on the stream of a `tasks/result`. `None`: the session's GET stream is open here.
-pub(super) fn put_on_result(proxy: &Arc<Proxy>, question: &Question<'_>) -> Option<OnResult> {
+pub(super) fn put_on_result(
+    proxy: &Arc<Proxy>,
+    question: &SessionQuestion<'_>,
+) -> Option<OnResult> {
     // Under the lock that `push` takes, so that each question goes to one kind of stream.
     let mut table = proxy.deliveries.table();
     if proxy.mailboxes.is_open(question.session) {
@@ -92,7 +95,7 @@ pub(super) fn opened(proxy: &Arc<Proxy>, key: SessionKey) {
 }
 
 /// Wakes the session's job, or starts one if the session's GET stream is open here.
-fn run(proxy: &Arc<Proxy>, key: SessionKey, session: &mut Session) {
+fn run(proxy: &Arc<Proxy>, key: SessionKey, session: &mut TaskSession) {
     if let Some(job) = &session.job {
         job.notify_one();
         return;
@@ -252,7 +255,7 @@ impl Job {
         let asked = self.asked.entry(task.id).or_default();
         asked.retain(|key| open.iter().any(|(name, _)| **key == **name));
         for (key, text) in open {
-            let question = Question {
+            let question = SessionQuestion {
                 session,
                 task: task.id,
                 key,
@@ -280,7 +283,7 @@ impl Job {
         }
         for (task, asked) in &self.asked {
             for key in asked {
-                let question = Question {
+                let question = SessionQuestion {
                     session: self.key,
                     task: *task,
                     key,

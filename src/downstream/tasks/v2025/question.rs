@@ -8,13 +8,13 @@ use crate::task::id::TaskId;
 
 /// A question of a task, by its key, for one session.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Question<'a> {
+pub(super) struct SessionQuestion<'a> {
     pub(super) session: SessionKey,
     pub(super) task: TaskId,
     pub(super) key: &'a str,
 }
 
-impl Question<'_> {
+impl SessionQuestion<'_> {
     /// The name of the note that says which kind of stream has the question.
     pub(super) fn name(&self) -> Name {
         let session = Uuid::from_bytes(*self.session.as_bytes()).to_string();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::question::Question;
+use super::question::SessionQuestion;
 use crate::downstream::proxy::Proxy;
 
 /// How long a stream counts as open after it was last known to be.
@@ -36,7 +36,7 @@ impl StreamKind {
     }
 }
 
-impl Question<'_> {
+impl SessionQuestion<'_> {
     /// Whether a stream of that kind may have the question, because no stream of the other kind has it. Asks the
     /// store once, and not at all where there is no other replica.
     pub(super) async fn claim(&self, kind: StreamKind, proxy: &Arc<Proxy>) -> bool {

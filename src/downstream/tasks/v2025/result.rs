@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::question::Question;
+use super::question::SessionQuestion;
 use super::question_stream::{RENEWAL, StreamKind};
 use super::{deliveries, delivery, progress};
 use crate::downstream::body::Body;
@@ -162,8 +162,8 @@ impl ResultStream {
         None
     }
 
-    fn question<'a>(&self, session: SessionKey, key: &'a str) -> Question<'a> {
-        Question {
+    fn question<'a>(&self, session: SessionKey, key: &'a str) -> SessionQuestion<'a> {
+        SessionQuestion {
             session,
             task: self.task,
             key,

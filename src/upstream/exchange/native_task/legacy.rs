@@ -16,7 +16,7 @@ use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer};
 use crate::upstream::exchange::native_task::{
-    BeginRequest, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer,
+    BeginRequest, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, NativeAnswer, StatusMessage,
     interval_of,
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
@@ -139,7 +139,7 @@ struct FollowedTask {
     /// A poll said that the task has ended. From here on an error is the task's own, and no refusal to let a
     /// client wait.
     has_ended: bool,
-    polls: BoxStream<'static, TaskAnswer>,
+    polls: BoxStream<'static, NativeAnswer>,
     message: StatusMessage,
     failures: u32,
 }
@@ -250,13 +250,13 @@ impl FollowedTask {
 
     fn on_poll(
         &mut self,
-        polled: TaskAnswer,
+        polled: NativeAnswer,
         requests: &LegacyTaskRequests,
         control: &LegacyTaskControl,
     ) -> Option<Event> {
         let is_asked = self.result.is_some();
         match polled {
-            TaskAnswer::Result(state) => {
+            NativeAnswer::Result(state) => {
                 self.failures = 0;
                 let state = Object::parse(state.get()).unwrap_or_default();
                 let status = state.get_str("status").unwrap_or_default();
@@ -269,9 +269,9 @@ impl FollowedTask {
                 self.message.progress(&state).map(Event::Progress)
             }
             // A poll that fails does not matter while the result is awaited.
-            TaskAnswer::Refused | TaskAnswer::None if is_asked => None,
-            TaskAnswer::Refused => Some(Event::Failed(LOST)),
-            TaskAnswer::None => {
+            NativeAnswer::Refused | NativeAnswer::None if is_asked => None,
+            NativeAnswer::Refused => Some(Event::Failed(LOST)),
+            NativeAnswer::None => {
                 self.failures += 1;
                 (self.failures >= FAILURES_MAX).then_some(Event::Failed(LOST))
             }
@@ -302,19 +302,19 @@ struct Polls {
 }
 
 impl Unfold for Polls {
-    type Item = TaskAnswer;
+    type Item = NativeAnswer;
 
-    async fn next(&mut self) -> Option<TaskAnswer> {
+    async fn next(&mut self) -> Option<NativeAnswer> {
         tokio::time::sleep(self.interval).await;
-        let polled = TaskAnswer::to(self.requests.about("tasks/get", &self.task)).await;
+        let polled = NativeAnswer::to(self.requests.about("tasks/get", &self.task)).await;
         match &polled {
-            TaskAnswer::Result(state) => {
+            NativeAnswer::Result(state) => {
                 let state = Object::parse(state.get()).ok();
                 let said = state.and_then(|state| interval_of(&state, "pollInterval"));
                 self.interval = said.unwrap_or(self.interval);
             }
-            TaskAnswer::Refused => {}
-            TaskAnswer::None => self.interval = (self.interval * 2).min(INTERVAL_MAX),
+            NativeAnswer::Refused => {}
+            NativeAnswer::None => self.interval = (self.interval * 2).min(INTERVAL_MAX),
         }
         Some(polled)
     }

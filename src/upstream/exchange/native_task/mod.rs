@@ -34,14 +34,14 @@ pub(in crate::upstream) type BeginRequest = Arc<dyn Fn(UpstreamRequest) -> Excha
 const LOST: Failure = RESET;
 
 /// What the server says to a request about its task.
-enum TaskAnswer {
+enum NativeAnswer {
     Result(Box<RawValue>),
     /// The server does not know the task, or refuses to tell.
     Refused,
     None,
 }
 
-impl TaskAnswer {
+impl NativeAnswer {
     async fn to(mut request: Exchange) -> Self {
         let asking = async {
             while let Some(event) = request.events.next().await {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer, quote, raw, set, string};
 use crate::upstream::exchange::native_task::{
-    BeginRequest, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer,
+    BeginRequest, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, NativeAnswer, StatusMessage,
     interval_of,
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
@@ -77,8 +77,8 @@ impl ModernTaskRequests {
         })
     }
 
-    async fn ask(&self, method: &str, members: &[(&str, &str)]) -> TaskAnswer {
-        TaskAnswer::to(self.about(method, members)).await
+    async fn ask(&self, method: &str, members: &[(&str, &str)]) -> NativeAnswer {
+        NativeAnswer::to(self.about(method, members)).await
     }
 }
 
@@ -100,10 +100,10 @@ impl Control for ModernTaskRequests {
                 .ask("tasks/update", &[("inputResponses", &responses)])
                 .await
             {
-                TaskAnswer::Result(_) => return Ok(()),
-                TaskAnswer::Refused => break,
+                NativeAnswer::Result(_) => return Ok(()),
+                NativeAnswer::Refused => break,
                 // A server that has the answer already refuses it a second time.
-                TaskAnswer::None => {}
+                NativeAnswer::None => {}
             }
         }
         Err(LOST)
@@ -139,12 +139,12 @@ impl RequestTransport for ModernTask {
             }
             tokio::time::sleep(self.interval).await;
             match self.requests.ask("tasks/get", &[]).await {
-                TaskAnswer::Result(result) => {
+                NativeAnswer::Result(result) => {
                     self.failures = 0;
                     self.read(&result);
                 }
-                TaskAnswer::Refused => return Ok(Event::Failed(LOST)),
-                TaskAnswer::None => {
+                NativeAnswer::Refused => return Ok(Event::Failed(LOST)),
+                NativeAnswer::None => {
                     self.failures += 1;
                     self.interval = (self.interval * 2).min(INTERVAL_MAX);
                     if self.failures >= FAILURES_MAX {

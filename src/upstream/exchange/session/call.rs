@@ -8,14 +8,14 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
 use crate::mcp::error::Failure;
-use crate::mcp::input::Kind;
+use crate::mcp::input::InputKind;
 use crate::mcp::json::Object;
 use crate::upstream::exchange::session::control::CurrentCall;
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response::Messages;
 use crate::upstream::message::{About, about, question, response};
-use crate::upstream::pool::SessionKey;
+use crate::upstream::pool::PoolKey;
 use crate::upstream::port::{Event, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::server_message::ServerMessage;
@@ -31,7 +31,7 @@ pub(super) struct SessionCall {
     pub(super) origin: Arc<Origin>,
     pub(super) sessions: Arc<HttpSessionPool>,
     pub(super) request: UpstreamRequest,
-    pub(super) key: SessionKey,
+    pub(super) key: PoolKey,
     pub(super) lease: Option<SessionLease>,
     pub(super) underway: CurrentCall,
     pub(super) taken: watch::Sender<bool>,
@@ -192,7 +192,7 @@ impl SessionCall {
         // raincheck does not know what a client declared on its own session, so every question goes to the
         // client.
         let is_borrowed = self.is_borrowed();
-        let may_ask = |kind: Kind| is_borrowed || declared.contains(kind.capability());
+        let may_ask = |kind: InputKind| is_borrowed || declared.contains(kind.capability());
         match question(id, method, params, may_ask) {
             Ok(question) => Some(Event::Question(question)),
             Err(answer) => {

@@ -16,7 +16,7 @@ use crate::upstream::exchange::session::control::{CallResumePoint, CallUnderway,
 use crate::upstream::exchange::session::merged::MergedEvents;
 use crate::upstream::exchange::{Driver, Phase};
 use crate::upstream::http::origin::Origin;
-use crate::upstream::pool::SessionKey;
+use crate::upstream::pool::PoolKey;
 use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::calls;
@@ -40,7 +40,7 @@ pub(in crate::upstream) fn begin(
     let (beside, said_beside) = calls::events();
     let ended = request.pin.as_ref().map(pinned::ended).unwrap_or_default();
     let call = SessionCall {
-        key: SessionKey::of(Era::Legacy, &request),
+        key: PoolKey::of(Era::Legacy, &request),
         origin: Arc::clone(origin),
         sessions,
         request,
@@ -66,7 +66,7 @@ pub(in crate::upstream) fn adopt(
     let point: CallResumePoint = serde_json::from_str(resume_point).ok()?;
     let event_id = HeaderValue::try_from(point.event).ok()?;
     let capabilities: Arc<str> = point.capabilities.into();
-    let key = SessionKey::new(Era::Legacy, caller, Arc::clone(&capabilities));
+    let key = PoolKey::new(Era::Legacy, caller, Arc::clone(&capabilities));
     let (lease, ended) = if point.session.borrowed {
         let identity = point.session.identity(caller)?;
         let session = client_sessions.get(identity)?;

@@ -2,7 +2,7 @@
 
 use super::super::idempotency::{claim_of_legacy, has_key, may_claim};
 use super::super::requester::Requester;
-use super::{KnownServer, Question};
+use super::{KnownServer, MissingFact};
 use crate::downstream::companion::state::Companion;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{Object, is_object};
@@ -29,7 +29,7 @@ const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
 #[derive(Debug)]
 pub(in crate::downstream) enum CallRoute<'k> {
     /// The decision needs a word of the server.
-    Ask(Question),
+    Ask(MissingFact),
     /// The decision needs the client's session at the server.
     AskSession,
     /// To the server, on the client's own session.
@@ -216,10 +216,10 @@ fn task<'k>(
     };
     check(&request.params)?;
     if known.server.era.is_none() {
-        return Ok(CallRoute::Ask(Question::Era));
+        return Ok(CallRoute::Ask(MissingFact::Era));
     }
     if !known.server.tools.is_asked() {
-        return Ok(CallRoute::Ask(Question::Tools));
+        return Ok(CallRoute::Ask(MissingFact::Tools));
     }
     // A list that cannot be had says nothing.
     let tool = known.server.tools.get(&name);
@@ -256,7 +256,7 @@ fn plain<'k>(
     }
     let server = &known.server;
     let Some(is_native) = is_native(&name, by, known) else {
-        return Ok(CallRoute::Ask(Question::Tools));
+        return Ok(CallRoute::Ask(MissingFact::Tools));
     };
     // What passes waits for no turn, and cannot be shortened.
     let is_limited = known.is_limited;
@@ -269,7 +269,7 @@ fn plain<'k>(
     if claim.is_some() || is_carried {
         // What passes to a server that is not known yet would not be claimed, counted or shortened.
         if server.era.is_none() {
-            return Ok(CallRoute::Ask(Question::Era));
+            return Ok(CallRoute::Ask(MissingFact::Era));
         }
     } else if !may_be_ours || !server.is_decided {
         return pass(rule);
@@ -278,7 +278,7 @@ fn plain<'k>(
     let companion = known.companion.filter(|it| !it.is_unknown_to(&by.name()));
     let needs_tools = companion.is_some() || claim.is_some() || is_native;
     if needs_tools && !server.tools.is_asked() {
-        return Ok(CallRoute::Ask(Question::Tools));
+        return Ok(CallRoute::Ask(MissingFact::Tools));
     }
     let names = companion.and_then(|companion| companion.names(server.tools.listed()));
     if let Some(names) = &names

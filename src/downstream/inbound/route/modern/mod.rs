@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::super::idempotency::claim_of;
 use super::super::request::Modern;
 use super::super::requester::Requester;
-use super::{KnownServer, Question, is_translated, list_member, names_our_result};
+use super::{KnownServer, MissingFact, is_translated, list_member, names_our_result};
 use crate::downstream::companion::state::Companion;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::is_object;
@@ -24,7 +24,7 @@ use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 #[derive(Debug)]
 pub(in crate::downstream) enum Route<'k> {
     /// The decision needs a word of the server.
-    Ask(Question),
+    Ask(MissingFact),
     Refuse(RpcError),
     /// To the server as it came.
     Pass,
@@ -119,7 +119,7 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         // A client that declares tasks follows them itself.
         Some(companion) if !meta.declares_tasks => {
             if !known.server.tools.is_asked() {
-                return Ok(Route::Ask(Question::Tools));
+                return Ok(Route::Ask(MissingFact::Tools));
             }
             companion.names(known.server.tools.listed())
         }
@@ -141,7 +141,7 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
     }
     let claim = claim_of(modern, by, rule)?;
     let Some(era) = known.server.era else {
-        return Ok(Route::Ask(Question::Era));
+        return Ok(Route::Ask(MissingFact::Era));
     };
     let may_pass = era == Era::Modern && known.server.speaks_http && plan == Plan::Held;
     if may_pass
@@ -153,7 +153,7 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
     }
     // A task is created before the server sees the call, so what the server would refuse must be found here first.
     if !known.server.tools.is_asked() {
-        return Ok(Route::Ask(Question::Tools));
+        return Ok(Route::Ask(MissingFact::Tools));
     }
     // Where the list cannot be had the check is left to the server.
     let tool = known.server.tools.get(&name);
@@ -188,7 +188,7 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
 fn other<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcError> {
     let method = &*modern.request.method;
     let Some(era) = known.server.era else {
-        return Ok(Route::Ask(Question::Era));
+        return Ok(Route::Ask(MissingFact::Era));
     };
     let listed = listed(modern, known);
     let is_spoken = match era {

@@ -9,12 +9,12 @@ use crate::mcp::json::{Object, prepend};
 use crate::task::policy::Mode;
 
 /// A request: its method, its params, and what is in `_meta` beside the version.
-type Asked<'a> = (&'a str, &'a str, &'a str);
+type RequestWords<'a> = (&'a str, &'a str, &'a str);
 
 const PLAIN: &str = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
 const TASKS: &str = r#""io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
-const CALL: Asked<'_> = ("tools/call", r#"{"name":"t"}"#, PLAIN);
-const CALL_WITH_TASKS: Asked<'_> = ("tools/call", r#"{"name":"t"}"#, TASKS);
+const CALL: RequestWords<'_> = ("tools/call", r#"{"name":"t"}"#, PLAIN);
+const CALL_WITH_TASKS: RequestWords<'_> = ("tools/call", r#"{"name":"t"}"#, TASKS);
 
 /// A modern server over HTTP, and rules as they are where the operator says nothing.
 fn known(rules: &Rules) -> Known<'_> {
@@ -35,7 +35,7 @@ fn known(rules: &Rules) -> Known<'_> {
     }
 }
 
-fn decided((method, params, meta): Asked<'_>, known: &Known<'_>) -> String {
+fn decided((method, params, meta): RequestWords<'_>, known: &Known<'_>) -> String {
     let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
     let params = prepend(params, "_meta", &format!("{{{version},{meta}}}"));
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);

@@ -14,9 +14,11 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
-    AdminSettings, Config, CredentialUse, DrainSettings, EraChoice, LimitSettings, ListenSettings,
-    Location, LogFormat, NativeTasks, ReplicaSettings, Seal, SessionUse, TransportChoice,
-    UpstreamSettings,
+    AdminSettings, Config, DrainSettings, LimitSettings, ListenSettings, LogFormat, ReplicaSettings,
+};
+use super::settings_store::{Location, Seal};
+use super::settings_upstream::{
+    CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice, UpstreamSettings,
 };
 use super::source::Source;
 use super::{

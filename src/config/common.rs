@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::problem::Problem;
-use super::settings::CertificateFiles;
+use super::settings_tls::CertificateFiles;
 
 /// The largest limit: beyond any machine, and within the range of a semaphore.
 pub(super) const PERMITS_MAX: usize = 1_000_000;

@@ -8,7 +8,8 @@ use super::file;
 use super::headers::is_ours;
 use super::problem::Problem;
 use super::server::Wrapped;
-use super::settings::{AuthSettings, CredentialUse, Header, UpstreamCredentials, UpstreamSettings};
+use super::settings::AuthSettings;
+use super::settings_upstream::{CredentialUse, Header, UpstreamCredentials, UpstreamSettings};
 
 /// Reads `auth.credential_headers`.
 pub(super) fn headers(written: &[String]) -> Result<Vec<HeaderName>, Problem> {

@@ -14,7 +14,9 @@ use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
 use super::scalar::{OrAuto, SecretText, Size, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
-use super::settings::{CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice};
+use super::settings_upstream::{
+    CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice,
+};
 use crate::task::input_rule::OnInputTimeout;
 use crate::task::large_results::ResultInline;
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::file_tls::ClientTls;
 use super::scalar::{optional, scalar};
 use super::secret::Secret;
-use super::settings::Seal;
+use super::settings_store::Seal;
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]

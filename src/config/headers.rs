@@ -7,7 +7,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use super::problem::Problem;
 use super::scalar::SecretText;
 use super::secret::Secret;
-use super::settings::Header;
+use super::settings_upstream::Header;
 
 /// Headers that frame a request, belong to a connection, or are MCP's own. `mcp-*` is refused, too.
 const RESERVED: [&str; 18] = [

@@ -37,6 +37,9 @@ mod secret;
 mod secret_files;
 mod server;
 mod settings;
+mod settings_store;
+mod settings_tls;
+mod settings_upstream;
 mod show;
 mod source;
 mod store;
@@ -55,10 +58,14 @@ pub use ratio::Ratio;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
-    AdminSettings, AuthSettings, CertificateFiles, CompanionSettings, CompanionUse, Config,
-    CredentialUse, DrainSettings, EraChoice, Header, JwtSettings, LimitSettings, ListenSettings,
-    Location, LogFormat, NativeTasks, NotifySettings, Quota, ReplicaSettings, Seal, SessionUse,
-    StoreSettings, StoreTls, TelemetrySettings, TraceSettings, TransportChoice,
-    UpstreamCredentials, UpstreamSettings, UpstreamTls, WaitSettings,
+    AdminSettings, AuthSettings, CompanionSettings, CompanionUse, Config, DrainSettings,
+    JwtSettings, LimitSettings, ListenSettings, LogFormat, NotifySettings, Quota, ReplicaSettings,
+    TelemetrySettings, TraceSettings,
+};
+pub use settings_store::{Location, Seal, StoreSettings, WaitSettings};
+pub use settings_tls::{CertificateFiles, ClientTls};
+pub use settings_upstream::{
+    CredentialUse, EraChoice, Header, NativeTasks, SessionUse, TransportChoice,
+    UpstreamCredentials, UpstreamSettings,
 };
 pub use unix::Socket;

@@ -9,7 +9,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use super::ratio::Ratio;
 use super::scalar::FromText as _;
 use super::secret::Secret;
-use super::settings::Header;
+use super::settings_upstream::Header;
 
 /// The collector of a machine that names no endpoint.
 const USUAL: &str = "http://localhost:4318";

@@ -1,6 +1,5 @@
 //! The configuration that the program runs on: parsed, checked and complete.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,15 +12,18 @@ use ipnet::IpNet;
 use super::fingerprints::Fingerprints;
 use super::problem::ConfigError;
 use super::ratio::Ratio;
-use super::secret::{SealKey, Secret};
+use super::secret::Secret;
 use super::server::Wrapped;
+use super::settings_store::StoreSettings;
+use super::settings_tls::CertificateFiles;
+use super::settings_upstream::{Header, UpstreamSettings};
 use super::source::Source;
 use crate::auth::algorithm::Algorithm;
 use crate::auth::public::PublicAddress;
 use crate::notify::signature::WebhookSecret;
 use crate::task::glob::Glob;
 use crate::task::notices::{NoticeState, ReceiverId};
-use crate::task::policy::{Limit, Rules};
+use crate::task::policy::Rules;
 
 /// All settings, checked.
 #[derive(Debug, Clone)]
@@ -132,195 +134,6 @@ pub struct ListenSettings {
 impl ListenSettings {
     pub fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
-    }
-}
-
-/// The files of the server certificate, PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CertificateFiles {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-}
-
-/// The wrapped server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UpstreamSettings {
-    pub server: Wrapped,
-    pub transport: TransportChoice,
-    pub tls: UpstreamTls,
-    /// Headers of every request to the server. They replace the client's headers of the same name.
-    pub headers: Vec<Header>,
-    /// Client headers that also go to a server on another machine, and the forwarding headers that raincheck
-    /// writes itself.
-    pub forward_headers: Vec<HeaderName>,
-    pub credentials: UpstreamCredentials,
-    pub era: EraChoice,
-    pub session: SessionUse,
-    pub sessions_max: usize,
-    pub connect_timeout: Duration,
-    /// The most processes of a command at the same time.
-    pub children_max: usize,
-    /// The limit of tool calls at the server at the same time, for all tools together.
-    pub concurrency: Option<Limit>,
-    /// Whether all replicas reach this same server. If not, each replica has a server of its own.
-    pub shared: bool,
-    /// Whether a tool that the server calls read-only or idempotent may be run again.
-    pub trust_annotations: bool,
-    pub native_tasks: NativeTasks,
-    /// The file that keeps what is known of the server for the next run. `None`: there is no state directory.
-    pub known_file: Option<PathBuf>,
-}
-
-/// A configured header. Its value may be a secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
-    pub name: HeaderName,
-    /// The value: visible ASCII and spaces.
-    pub value: Secret,
-}
-
-/// What the server gets of its clients' credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UpstreamCredentials {
-    pub used: CredentialUse,
-    /// The header in which the server is told who calls.
-    pub caller_header: Option<HeaderName>,
-}
-
-/// What raincheck does with its clients' credentials on the way to the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CredentialUse {
-    /// The server gets them.
-    Forward,
-    /// The server gets none.
-    Strip,
-    /// The server gets the operator's, from `upstream.headers`.
-    Static,
-}
-
-/// What raincheck does with the server's own tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NativeTasks {
-    /// The server is not told that the client knows tasks.
-    Hide,
-    /// The server's task handles go to the client, and requests about them go to the server.
-    Pass,
-}
-
-/// The transport to a wrapped server with a URL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TransportChoice {
-    /// Raincheck finds out at the first contact.
-    Auto,
-    StreamableHttp,
-    /// HTTP+SSE of revision 2024-11-05.
-    Sse,
-}
-
-/// The files for TLS to the wrapped server, PEM.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct UpstreamTls {
-    /// The roots to trust instead of the machine's roots.
-    pub roots: Option<PathBuf>,
-    /// Who we are.
-    pub identity: Option<CertificateFiles>,
-}
-
-/// Which era the wrapped server speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EraChoice {
-    /// Raincheck asks at the first contact.
-    Auto,
-    Legacy,
-    Modern,
-}
-
-/// How translated calls use the sessions of a legacy server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionUse {
-    /// Each call takes a free session from a pool.
-    Pool,
-    /// All calls of a caller share one session, for servers that keep state in it.
-    Caller,
-}
-
-/// Where tasks live.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreSettings {
-    pub location: Location,
-    /// How long `tasks/get`, `tasks/update` and `tasks/cancel` wait for a store that is away.
-    pub read_patience: Duration,
-    /// How long a task's creation waits for a store that is away.
-    pub create_patience: Duration,
-    pub allow_eviction: bool,
-    /// Whether raincheck ends if the store is not there at the start.
-    pub required_at_start: bool,
-    pub seal: Seal,
-    /// The key that seals. A file has a key of its own beside it, which counts if there is none here.
-    pub seal_key: Option<SealKey>,
-    /// The earlier key: what is sealed under it can still be read.
-    pub seal_key_previous: Option<SealKey>,
-    pub tls: StoreTls,
-    pub wait: WaitSettings,
-}
-
-/// What is encrypted in the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seal {
-    /// Sessions with the server only.
-    Off,
-    /// Everything that clients and servers say.
-    Payloads,
-}
-
-/// The files for TLS to Redis, PEM.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StoreTls {
-    /// The roots to trust instead of the machine's roots.
-    pub roots: Option<PathBuf>,
-    /// Who we are.
-    pub identity: Option<CertificateFiles>,
-}
-
-/// What Redis must have done with a task before it counts as kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WaitSettings {
-    /// The number of Redis replicas that must have the write.
-    pub replicas: usize,
-    /// Whether the write must be in the append-only file, on the disk.
-    pub aof: bool,
-    /// After this time without confirmation, the write is in doubt.
-    pub timeout: Duration,
-}
-
-impl WaitSettings {
-    pub fn is_on(&self) -> bool {
-        self.replicas > 0 || self.aof
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Location {
-    Memory,
-    /// The path of the file. Its directory may not exist yet.
-    Embedded(PathBuf),
-    /// One of several numbered files of this name: a file that no other process uses.
-    Slots(PathBuf),
-    Redis {
-        url: Secret,
-        /// Part of every key, so that two services on one Redis do not share keys.
-        namespace: String,
-    },
-}
-
-impl fmt::Display for Location {
-    /// Without what may be secret: the URL of a Redis may hold a password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory => f.write_str("memory"),
-            Self::Embedded(path) | Self::Slots(path) => write!(f, "redb:{}", path.display()),
-            Self::Redis { namespace, .. } => write!(f, "Redis, namespace {namespace}"),
-        }
     }
 }
 

@@ -6,7 +6,8 @@ use super::common::{positive, tls};
 use super::file_store;
 use super::problem::Problem;
 use super::secret::{SealKey, Secret};
-use super::settings::{Location, Seal, StoreSettings, StoreTls, WaitSettings};
+use super::settings_store::{Location, Seal, StoreSettings, WaitSettings};
+use super::settings_tls::ClientTls;
 
 /// Checks `[store]`. `usual` is the location if none is configured.
 pub(super) fn store(
@@ -20,12 +21,12 @@ pub(super) fn store(
     let location = location(file.url, file.namespace, usual)?;
     positive("store.read_patience", file.read_patience)?;
     positive("store.create_patience", file.create_patience)?;
-    let tls = StoreTls {
+    let tls = ClientTls {
         roots: file.tls.roots.map(PathBuf::from),
         identity: tls("store.tls", file.tls.certificate, file.tls.key)?,
     };
     let is_redis = matches!(location, Location::Redis { .. });
-    if tls != StoreTls::default() && !(is_redis && over_tls) {
+    if tls != ClientTls::default() && !(is_redis && over_tls) {
         return Err(Problem::new(
             "store.tls",
             "has an effect only if store.url begins with \"rediss\"",

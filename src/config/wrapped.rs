@@ -9,7 +9,8 @@ use super::headers::{self, forwarded};
 use super::problem::Problem;
 use super::secret::Secret;
 use super::server::{Wrapped, WrappedCommand};
-use super::settings::{EraChoice, TransportChoice, UpstreamSettings, UpstreamTls};
+use super::settings_tls::ClientTls;
+use super::settings_upstream::{EraChoice, TransportChoice, UpstreamSettings};
 use super::unix::Socket;
 use super::{concurrency, credentials, file};
 
@@ -94,8 +95,8 @@ fn server(file: &file::Upstream, environment: &[(String, String)]) -> Result<Wra
     })
 }
 
-fn client_tls(file: &file::Upstream, server: &Wrapped) -> Result<UpstreamTls, Problem> {
-    let tls = UpstreamTls {
+fn client_tls(file: &file::Upstream, server: &Wrapped) -> Result<ClientTls, Problem> {
+    let tls = ClientTls {
         roots: file.tls.roots.as_ref().map(PathBuf::from),
         identity: tls(
             "upstream.tls",
@@ -104,7 +105,7 @@ fn client_tls(file: &file::Upstream, server: &Wrapped) -> Result<UpstreamTls, Pr
         )?,
     };
     let over_tls = matches!(server, Wrapped::Url(url) if url.scheme_str() == Some("https"));
-    if tls != UpstreamTls::default() && !over_tls {
+    if tls != ClientTls::default() && !over_tls {
         return Err(refused(
             "tls",
             "has an effect only if upstream.url begins with \"https\"",

@@ -329,7 +329,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub fn new(reason: Reason, effect: SideEffect) -> Self {
+    pub const fn new(reason: Reason, effect: SideEffect) -> Self {
         Self { reason, effect }
     }
 

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::mcp::json::Writer;
 use crate::store::StoreError;
-use crate::task::state::{QuestionStage, Task};
+use crate::task::question::QuestionStage;
+use crate::task::state::Task;
 use crate::upstream::{Forwarded, Retry, UpstreamRequest};
 
 /// A request in the form in which the store keeps it with its task.

@@ -9,7 +9,7 @@ use crate::task::machine::TaskEvent;
 use crate::task::notices::{NoticeEvent, Notices};
 use crate::telemetry::notices::given_up;
 
-/// For so long a notice is left to replicas that know its receiver.
+/// A replica that does not know the receiver of a notice leaves the notice to other replicas for this long.
 const OTHERS_FIRST_MS: u64 = 10_000;
 
 /// The most notices that one sweep claims or puts off. Each is a commit, and other tasks wait for their turn.

@@ -174,8 +174,9 @@ impl Runner {
         Ok(())
     }
 
-    /// Does what the time of the task says, and tells of it within `notices_left`. False: this replica cannot now, and the
-    /// task stays in the index.
+    /// Does what is due for the task: tells its receivers, while `notices_left` is not zero, answers or repeats its
+    /// questions by the rule, and ends the task at its deadline. False: something is left to do, and the task
+    /// stays in the index.
     async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut usize) -> bool {
         let has_told = self.tell_receivers(&loaded, notices_left).await;
         if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {

@@ -70,7 +70,7 @@ const OLDEST: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::state::Progress;
+    use crate::task::progress::Progress;
 
     const TASK: &str = r#"{"id":"00000000-0000-4000-8000-000000000000","caller":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"method":"tools/call","name":"t","created_ms":1,"updated_ms":1,"deadline_ms":2,"ttl_ms":2,"poll_interval_ms":1,"announced":true,"fence":1,"leg":"queued","what_comes_later":7}"#;
 

@@ -2,7 +2,8 @@
 //! tasks.
 
 use super::input_rule::AnsweredBy;
-use super::state::{Leg, Question, QuestionStage, Task};
+use super::question::{Question, QuestionStage};
+use super::state::{Leg, Task};
 
 /// One change of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +129,8 @@ mod tests {
     use crate::task::last_news::LastNews;
     use crate::task::machine::tests::task;
     use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent, step};
-    use crate::task::state::{Outcome, Payload, Progress, Reach};
+    use crate::task::progress::Progress;
+    use crate::task::state::{Outcome, Payload, Reach};
 
     fn raw(text: &str) -> Box<RawValue> {
         RawValue::from_string(text.to_owned()).unwrap()

@@ -51,7 +51,7 @@ impl Durations {
         self.weight / u64::from(CALL)
     }
 
-    /// Counts one call that took so long.
+    /// Counts one call, which took this long.
     pub fn count(&mut self, took_ms: u64, now_ms: u64) {
         self.age_to(now_ms / HALF_LIFE_MS);
         if let Some(weight) = self.weights.get_mut(bucket(took_ms)) {

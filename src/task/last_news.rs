@@ -1,7 +1,7 @@
 //! What a call said last, and its record does not have yet: the end of the task brings it. Pure.
 
 use super::messages::TaskMessage;
-use super::state::Progress;
+use super::progress::Progress;
 
 /// How many messages the end of a task brings. A full store takes an end, so that it must be small.
 const MESSAGES_MAX: usize = 5;

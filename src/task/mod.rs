@@ -19,6 +19,8 @@ pub mod on_disconnect;
 pub mod plan;
 pub mod policy;
 pub mod polling;
+pub mod progress;
+pub mod question;
 pub mod ranges;
 pub mod recovery;
 pub mod state;

@@ -5,18 +5,19 @@
 
 use std::sync::Arc;
 
-use serde::ser::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::digest::Digest;
 use super::id::{Caller, Fence, Incarnation, TaskId};
-use super::input_rule::{AnsweredBy, OnInputTimeout};
+use super::input_rule::OnInputTimeout;
 use super::log_terms::LogTerms;
 use super::messages::TaskMessage;
 use super::notices::{Notices, ReceiverId};
 use super::on_disconnect::OnDisconnect;
 use super::policy::OnOwnerLost;
+use super::progress::Progress;
+use super::question::{Question, QuestionStage};
 use super::ticket_terms::TicketTerms;
 use super::trace::TaskTrace;
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -197,91 +198,6 @@ pub enum Reach {
 impl Reach {
     fn is_shared(&self) -> bool {
         *self == Self::Shared
-    }
-}
-
-/// A question of the wrapped server to the client.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Question {
-    /// Unique for the life of the task (tasks.md, Task Update Requests).
-    pub key: Box<str>,
-    /// The server's own name for the question: a modern input key, or a legacy JSON-RPC id as JSON. Empty
-    /// when the run that asked is over: the next run may use the name again.
-    pub origin: Box<str>,
-    pub asked_ms: u64,
-    /// Whether the question was told of again because it waited for long.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub reminded: bool,
-    /// Counts once the question is answered.
-    #[serde(default, skip_serializing_if = "AnsweredBy::is_client")]
-    pub answered_by: AnsweredBy,
-    /// Replicas of an earlier version drop it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answered_ms: Option<u64>,
-    pub stage: QuestionStage,
-}
-
-impl Question {
-    pub fn is_open(&self) -> bool {
-        matches!(self.stage, QuestionStage::Open(_))
-    }
-}
-
-/// How far a question has come.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QuestionStage {
-    /// The question waits for the client. The request as JSON: method and params.
-    Open(Box<RawValue>),
-    /// The client answered; the server does not have the answer yet.
-    Answered(Box<RawValue>),
-    /// The server has the answer. The record keeps its digest only.
-    Delivered(Digest),
-    /// The run that asked is over: no server waits for an answer.
-    Withdrawn,
-}
-
-/// The latest progress of the server, numbers as it wrote them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Progress {
-    #[serde(serialize_with = "finite")]
-    pub progress: f64,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite_too")]
-    pub total: Option<f64>,
-}
-
-impl Progress {
-    /// Reads the progress. Earlier versions wrote `null` for a number that JSON does not have: such progress
-    /// is dropped, and the rest of the record counts.
-    fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
-        #[derive(Deserialize)]
-        struct Written {
-            progress: Option<f64>,
-            #[serde(default)]
-            total: Option<f64>,
-        }
-        let written = Option::<Written>::deserialize(deserializer)?;
-        Ok(written.and_then(|Written { progress, total }| {
-            progress.map(|progress| Self { progress, total })
-        }))
-    }
-}
-
-/// Refuses a number that JSON does not have, because such a number would be read back as `null`.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    if number.is_finite() {
-        serializer.serialize_f64(*number)
-    } else {
-        Err(S::Error::custom("a number that JSON does not have"))
-    }
-}
-
-#[expect(clippy::ref_option, reason = "serde's signature")]
-fn finite_too<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match number {
-        Some(number) => finite(number, serializer),
-        None => serializer.serialize_none(),
     }
 }
 

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::input_rule::OnInputTimeout;
-use super::state::{Leg, Question, Task};
+use super::question::Question;
+use super::state::{Leg, Task};
 use crate::mcp::elicitation;
 use crate::mcp::input::{self, InputKind, InputResponses};
 use crate::mcp::json::raw;

@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 
 use super::id::TaskId;
 use super::policy::poll_interval_at;
-use super::state::{Outcome, Payload, Progress, Task};
+use super::progress::Progress;
+use super::state::{Outcome, Payload, Task};
 use crate::mcp::json::Writer;
 
 /// `CreateTaskResult` (tasks.md, Task Creation): the seed state, flat.

@@ -50,7 +50,7 @@ pub(super) enum NotInitialized {
         failure: Failure,
         status: StatusCode,
     },
-    /// The server is busy: asked again after so long.
+    /// The server is busy. Raincheck asks again after this pause.
     Later(Duration),
 }
 

@@ -10,7 +10,7 @@ use crate::upstream::port::{Event, UpstreamError};
 pub(super) enum NoSession {
     Failed(Failure),
     Error(UpstreamError),
-    /// The server is busy: asked again after so long.
+    /// The server is busy. Raincheck asks again after this pause.
     Later(Duration),
 }
 

@@ -204,7 +204,7 @@ pub enum Event {
     Question(Question),
     /// From now on [`Control::resume_point`] says how another replica can fetch the answer.
     Resumable,
-    /// The server is busy and ran nothing: it is asked again after so long. `None`: it has taken
+    /// The server is busy and ran nothing: raincheck asks again after this pause. `None`: it has taken
     /// the call now.
     Later(Option<Duration>),
     /// The answer: any result, also `input_required` and `isError`. Nothing follows.

@@ -15,7 +15,9 @@ use raincheck::task::input_rule::{AnsweredBy, OnInputTimeout};
 use raincheck::task::last_news::LastNews;
 use raincheck::task::machine::{Effect, OwnerEvent, Rejected, TakeoverMode, TaskEvent};
 use raincheck::task::policy::OnOwnerLost;
-use raincheck::task::state::{self, Outcome, Payload, Progress, QuestionStage, Reach};
+use raincheck::task::progress::Progress;
+use raincheck::task::question::QuestionStage;
+use raincheck::task::state::{self, Outcome, Payload, Reach};
 use serde_json::value::RawValue;
 
 use crate::faulty::Faulty;

@@ -3,6 +3,7 @@
 mod ask;
 mod health;
 mod reach;
+mod shown;
 mod tasks;
 
 pub(super) use health::{HealthArgs, health};

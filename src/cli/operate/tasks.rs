@@ -1,6 +1,5 @@
 //! `raincheck tasks`: list, show, watch, cancel and answer the tasks of a running raincheck and of all its replicas.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,9 +8,9 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::reach::{ReachArgs, print};
+use super::shown::{at, is_now, listed, members, one_line, question_text, questions, shown, text};
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
-use crate::cli::table::{printable, table};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TasksArgs {
@@ -238,197 +237,9 @@ fn said(as_json: bool, value: &Value, person: impl FnOnce(&Value) -> String) -> 
     }
 }
 
-fn listed(page: &Value) -> String {
-    let tasks = members(page, "tasks");
-    let head = ["id", "state", "tool", "age", "replica", "caller", "remarks"].map(str::to_owned);
-    let mut rows = vec![head];
-    rows.extend(tasks.iter().map(|task| {
-        let id: String = text(task, "id").chars().take(8).collect();
-        [
-            id,
-            text(task, "state").to_owned(),
-            printable(text(task, "tool")),
-            age(at(task, "seconds").as_u64().unwrap_or_default()),
-            printable(text(task, "replica")),
-            printable(caller(task)),
-            remarks(task),
-        ]
-    }));
-    let mut out = if tasks.is_empty() {
-        "  no tasks\n".to_owned()
-    } else {
-        table(&rows)
-    };
-    let counts = at(page, "counts").as_object();
-    let counts = counts.into_iter().flatten();
-    let counts = counts.map(|(state, count)| format!("{count} {state}"));
-    let _ = writeln!(out, "\n  {}", counts.collect::<Vec<_>>().join(", "));
-    if let Some(next) = at(page, "next_offset").as_u64() {
-        let total = at(page, "total");
-        let _ = writeln!(
-            out,
-            "  {} of {total} shown; --offset {next} shows more",
-            tasks.len()
-        );
-    }
-    if at(page, "partial") == true {
-        out.push_str("  there are more open tasks than one list looks at\n");
-    }
-    out
-}
-
-/// The label of the caller, or the beginning of its hash.
-fn caller(task: &Value) -> &str {
-    let label = at(task, "label").as_str();
-    label.unwrap_or_else(|| text(task, "caller"))
-}
-
-/// What else is to know: progress, open questions, why it failed.
-fn remarks(task: &Value) -> String {
-    let mut remarks = Vec::new();
-    match at(task, "questions").as_u64() {
-        Some(0) | None => {}
-        Some(1) => remarks.push("asks a question".to_owned()),
-        Some(count) => remarks.push(format!("asks {count} questions")),
-    }
-    let progress = at(task, "progress");
-    if !progress.is_null() && at(task, "outcome").is_null() {
-        let total = at(progress, "total");
-        let of = if total.is_null() {
-            String::new()
-        } else {
-            format!(" of {total}")
-        };
-        remarks.push(format!("{}{of}", at(progress, "progress")));
-    }
-    if let Some(reason) = at(task, "reason").as_str() {
-        remarks.push(format!("{reason}, effect {}", text(task, "effect")));
-    }
-    if at(task, "outcome") == "tool_error" {
-        remarks.push("the tool says that it failed".to_owned());
-    }
-    if at(task, "announced") == false {
-        remarks.push("its client waits".to_owned());
-    }
-    remarks.join("; ")
-}
-
-fn one_line(task: &Value) -> String {
-    let remarks = remarks(task);
-    let separator = if remarks.is_empty() { "" } else { ": " };
-    let seconds = age(at(task, "seconds").as_u64().unwrap_or_default());
-    format!("{seconds} {}{separator}{remarks}", text(task, "state"))
-}
-
-fn shown(task: &Value) -> String {
-    let mut rows: Vec<[String; 2]> = Vec::new();
-    let names = [
-        "id",
-        "state",
-        "tool",
-        "label",
-        "caller",
-        "replica",
-        "leg",
-        "began",
-        "created",
-        "updated",
-        "deadline",
-        "expires",
-        "attempts",
-        "owners",
-        "outcome",
-        "reason",
-        "effect",
-        "message",
-        "progress",
-        "arguments",
-        "result",
-    ];
-    for name in names {
-        let value = match at(task, name) {
-            Value::Null => continue,
-            Value::String(text) => printable(text),
-            other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-                other.to_string()
-            }
-        };
-        rows.push([name.to_owned(), value]);
-    }
-    for (name, key) in [("related to", "related"), ("named by", "named_by")] {
-        for other in members(task, key) {
-            let id: String = text(other, "id").chars().take(8).collect();
-            let (state, tool) = (text(other, "state"), printable(text(other, "tool")));
-            rows.push([name.to_owned(), format!("{id} {state} {tool}")]);
-        }
-    }
-    let mut out = table(&rows);
-    let events = at(task, "timeline").as_array().into_iter().flatten();
-    let events: Vec<_> = events
-        .map(|event| [text(event, "at").to_owned(), text(event, "what").to_owned()])
-        .collect();
-    let _ = write!(out, "\n{}", table(&events));
-    let messages = at(task, "messages").as_array().into_iter().flatten();
-    let messages: Vec<_> = messages
-        .map(|said| [text(said, "at").to_owned(), printable(text(said, "text"))])
-        .collect();
-    if !messages.is_empty() {
-        let _ = write!(out, "\n{}", table(&messages));
-    }
-    for question in questions(task) {
-        out.push('\n');
-        out.push_str(&question_text(question));
-    }
-    out
-}
-
-fn is_now(task: &Value) -> String {
-    format!("{} is {}\n", text(task, "id"), text(task, "state"))
-}
-
-fn questions(task: &Value) -> &[Value] {
-    members(task, "open_questions")
-}
-
-fn members<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    at(value, key).as_array().map_or(&[][..], Vec::as_slice)
-}
-
-fn question_text(question: &Value) -> String {
-    let request = at(question, "request");
-    let params = at(request, "params");
-    let mut out = format!("  question {}: ", text(question, "key"));
-    let message = at(params, "message").as_str();
-    let method = at(request, "method").as_str().unwrap_or_default();
-    let _ = writeln!(out, "{}", printable(message.unwrap_or(method)));
-    if !at(params, "requestedSchema").is_null() {
-        let _ = writeln!(out, "    its answer: {}", at(params, "requestedSchema"));
-    }
-    out
-}
-
-/// A member of an object; `null` if there is none.
-fn at<'v>(value: &'v Value, key: &str) -> &'v Value {
-    value.get(key).unwrap_or(&Value::Null)
-}
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
 fn path_of(id: &str, rest: &str) -> String {
     let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
     format!("/tasks/{id}{rest}")
-}
-
-/// Whole seconds, minutes, hours or days.
-fn age(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7_200 => format!("{}m", seconds / 60),
-        7_200..172_800 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
-    }
 }
 
 #[cfg(test)]
@@ -461,21 +272,5 @@ mod tests {
         assert!(refused(answer(None, None, false), &asking(&["q"])).contains("question q"));
         assert!(refused(answer(Some("{"), None, false), &asking(&["q"])).contains("not JSON"));
         assert!(refused(answer(None, None, true), &asking(&[])).contains("asks nothing"));
-    }
-
-    #[test]
-    fn a_list_is_a_table_with_counts() {
-        let task = json!({
-            "id": "0a1b2c3d-0000", "state": "failed", "tool": "bu\u{1b}ild", "seconds": 130,
-            "replica": "web-0", "caller": "11223344", "reason": "owner_lost", "effect": "unknown",
-            "outcome": "failed", "announced": true, "questions": 0,
-        });
-        let page = json!({"tasks": [task], "counts": {"failed": 1}, "total": 1, "partial": false});
-        assert_eq!(
-            listed(&page),
-            "  id        state   tool    age  replica  caller    remarks\n  \
-               0a1b2c3d  failed  bu\u{fffd}ild  2m   web-0    11223344  owner_lost, effect unknown\n\n  \
-               1 failed\n"
-        );
     }
 }

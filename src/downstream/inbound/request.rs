@@ -18,7 +18,7 @@ const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "err
 
 /// A client's message, before the era is known by whose rules it is read.
 pub(in crate::downstream) struct Inbound<'a> {
-    /// The whole message. Not to be used if the message has a fault.
+    /// The whole message. If the message has a fault, raincheck must not act on this text.
     text: &'a str,
     /// Why parsers could read the message differently.
     fault: Option<Fault>,

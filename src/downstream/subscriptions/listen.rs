@@ -188,7 +188,7 @@ struct Subscription {
     granted: Vec<TaskId>,
     watch: Watch,
     first: Option<String>,
-    /// Tasks whose present state was not told yet.
+    /// Tasks whose present state the client has not been sent yet.
     pending: Vec<TaskId>,
     /// Tasks that could not be read because the store was away.
     owed: Vec<TaskId>,

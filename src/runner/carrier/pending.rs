@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use crate::mcp::json::Object;
 use crate::task::messages::TaskMessage;
-use crate::task::state::Progress;
+use crate::task::progress::Progress;
 
 /// The newest progress, committed at most once a poll interval.
 #[derive(Default)]

@@ -29,7 +29,7 @@ pub struct Wait {
     pub timeout: Duration,
 }
 
-/// The entrance for durable writes.
+/// Gives durable writes to the [`Worker`], and waits for their confirmation.
 pub(super) struct Durable {
     jobs: mpsc::Sender<PendingWrite>,
     timeout: Duration,

@@ -262,7 +262,7 @@ impl Store for Redis {
         self.bulk.query(&key, &command).await
     }
 
-    /// Waits up to five seconds.
+    /// Waits up to five seconds, because a large value takes longer than other commands.
     async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
         get(&self.bulk, &self.keys.result(id, fence)).await
     }

@@ -7,7 +7,8 @@ use crate::mcp::input::{InputResponses, QUESTIONS_MAX};
 use crate::task::digest::Digest;
 use crate::task::id::{Fence, Incarnation};
 use crate::task::input_rule::AnsweredBy;
-use crate::task::state::{Leg, Question, QuestionStage, Task};
+use crate::task::question::{Question, QuestionStage};
+use crate::task::state::{Leg, Task};
 use crate::task::unanswered::REMINDER;
 
 /// A legacy server asks in the middle of its call.

@@ -6,7 +6,8 @@ use super::span::{Span, SpanKind};
 use super::tracer::{are_on, random, tell};
 use crate::mcp::error::own_failure;
 use crate::mcp::result::error_code;
-use crate::task::state::{Outcome, Question, Task};
+use crate::task::question::Question;
+use crate::task::state::{Outcome, Task};
 use crate::task::trace::TaskTrace;
 
 /// A shorter wait before the call was sent is none.
@@ -133,7 +134,8 @@ mod tests {
     use crate::mcp::trace_context::HexId;
     use crate::task::input_rule::AnsweredBy;
     use crate::task::machine::tests::task;
-    use crate::task::state::{Leg, QuestionStage};
+    use crate::task::question::QuestionStage;
+    use crate::task::state::Leg;
 
     fn traced() -> Task {
         Task {

@@ -106,7 +106,7 @@ impl ServerFacts {
         *self.era.lock()
     }
 
-    /// What the server last said of itself to that caller.
+    /// The server's latest description of itself, as it was given to this caller.
     pub(in crate::upstream) fn discovered(&self, whose: [u8; 16]) -> Option<Arc<Discovered>> {
         self.remembered.lock().of(&whose)
     }

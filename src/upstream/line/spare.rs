@@ -150,10 +150,11 @@ impl Drop for SpareTurn<'_> {
     }
 }
 
-/// What a caller finds that wants to know the era.
+/// How a caller learns the era of the server.
 pub(super) enum ProbeTurn<'a> {
     /// The era was found out before.
     Era(Era),
+    /// The caller asks the spare process.
     ToAsk(SpareTurn<'a>),
 }
 

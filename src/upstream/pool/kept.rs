@@ -146,7 +146,8 @@ impl<S: PooledSession> KeptSessions<S> {
         });
     }
 
-    /// Ends the session that was unused for longest, of those that would help. False where all are in use.
+    /// Ends the session that has been unused for longest, if its permit helps the request. False: all such
+    /// sessions are in use.
     pub(super) fn close_longest_unused(&mut self, used_up: UsedUp) -> bool {
         let helping = self.by_key.iter();
         let helping = helping.filter(|(key, _)| used_up.is_helped_by_end_of(key.caller));

@@ -95,7 +95,7 @@ impl<S: PooledSession> SessionPool<S> {
         self.start_in(slot, start).await
     }
 
-    /// A new session, whatever is unused.
+    /// A new session, even if a session in the pool is unused.
     pub(in crate::upstream) async fn start<F>(
         self: &Arc<Self>,
         key: &PoolKey,
@@ -204,7 +204,8 @@ impl<S: PooledSession> SessionPool<S> {
         }
     }
 
-    /// Ends the session that was unused for longest, of those that would help. False where all are in use.
+    /// Ends the session that has been unused for longest, if its permit helps the request. False: all such
+    /// sessions are in use.
     pub(in crate::upstream) fn close_longest_unused(&self, used_up: UsedUp) -> bool {
         self.kept.lock().close_longest_unused(used_up)
     }

@@ -122,7 +122,7 @@ impl HttpSessionPool {
         }
     }
 
-    /// A new session, whatever is unused.
+    /// A new session, even if a session in the pool is unused.
     pub(in crate::upstream) async fn open(
         self: &Arc<Self>,
         key: &PoolKey,

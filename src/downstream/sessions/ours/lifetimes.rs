@@ -74,7 +74,8 @@ impl Lifetimes {
         Some(lasts_ms)
     }
 
-    /// Counts the new size of a session that is used. False: the caller may not have so much.
+    /// Counts the new size of a session that is used. False: with it, the sessions of the caller would be larger
+    /// than allowed.
     pub(super) fn resize(
         &self,
         caller: &Caller,

@@ -252,7 +252,8 @@ impl Session {
         Err(NoSession::Store)
     }
 
-    /// Counts the new size of the session among its caller's. False: the caller may not have so much.
+    /// Counts the new size of the session among its caller's. False: with it, the sessions of the caller would be
+    /// larger than allowed.
     fn resize(&self, proxy: &Arc<Proxy>, sizes: (usize, usize)) -> bool {
         let now_ms = proxy.runner.ledger().now_ms();
         let SessionEntry {

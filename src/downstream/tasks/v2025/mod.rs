@@ -49,12 +49,12 @@ pub(in crate::downstream) enum TaskResponse {
 }
 
 impl TaskResponse {
-    /// False where the server may have the task.
+    /// False: raincheck does not know the task, and the server may know it.
     pub(in crate::downstream) fn is_known(&self) -> bool {
         matches!(self, Self::Known(_))
     }
 
-    /// The response where no server answers instead.
+    /// The response to the client, if the server is not asked about the task as well.
     pub(in crate::downstream) fn into_response(self) -> Response<Body> {
         match self {
             Self::Known(response) => response,

@@ -17,7 +17,8 @@ use crate::mcp::tasks_2025::related_meta;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::task::id::TaskId;
-use crate::task::state::{Progress, Task};
+use crate::task::progress::Progress;
+use crate::task::state::Task;
 
 /// Longer tokens are ignored.
 const TOKEN_BYTES_MAX: usize = 1024;

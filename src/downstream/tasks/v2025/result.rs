@@ -206,7 +206,8 @@ impl ResultStream {
         Ok(())
     }
 
-    /// What the call itself would have been answered with.
+    /// The response to `tasks/result` of a task that has ended: what the call would have got without a
+    /// task.
     async fn end(&self, task: &Task, outcome: &Outcome) -> Result<Rpc, StoreError> {
         let id = self.id.get();
         let kept;

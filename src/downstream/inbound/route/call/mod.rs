@@ -16,7 +16,7 @@ use crate::task::plan::{Plan, plan, with_companion};
 use crate::task::policy::{InputWhen, Mode, Rule, Rules};
 use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
-/// A finished task stays so long at least, however short a `ttl` is asked for.
+/// The store keeps a finished task at least this long, even if the client asks for a shorter `ttl`.
 const RETENTION_MS_MIN: u64 = 1_000;
 
 /// A finished task stays at most so many times as long as the operator's own `retention`.

@@ -1,0 +1,182 @@
+//! Where a message of the server goes: to the request that it is about, to the mailbox, or to nobody.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{LineSession, id_of};
+use crate::mcp::changes::is_change;
+use crate::mcp::envelope;
+use crate::mcp::error::{Reason, RpcError};
+use crate::mcp::json::Object;
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::upstream::line::borrowed::StrayMessage;
+use crate::upstream::line::running::{self, NoAnswer, RunningRequest};
+use crate::upstream::line::writer::{LineEnd, LineListener, NotTaken, SendState};
+use crate::upstream::message::response;
+use crate::upstream::port::Answer;
+use crate::upstream::request_id::{RequestId, is_beside_clients};
+use crate::upstream::server_message::ServerMessage;
+
+/// A message for a stream that is slow, or that has no reader, is dropped if it is larger.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+impl LineSession {
+    fn answered(&self, id: &str, message: ServerMessage, text: &str) {
+        let mut table = self.table();
+        let known = table.inflight.remove(&RequestId::read(id));
+        table.used = Instant::now();
+        drop(table);
+        let Some((running, _)) = known else {
+            debug!("an answer to no request of the client was ignored");
+            return;
+        };
+        if !running.is_handshake {
+            self.writer.answered();
+        }
+        running.send_state.settle();
+        running.reader.answer(message, text);
+    }
+
+    /// Whether the message is a ping that raincheck answers: only requests of raincheck's run, and the client
+    /// does not read.
+    fn is_for_us(&self, stray: StrayMessage<'_>) -> bool {
+        let table = self.table();
+        let is_borrowed = |running: &RunningRequest| {
+            matches!(running.reader, running::RequestReader::Borrowed(_))
+        };
+        stray.method == "ping"
+            && !table.mailbox.is_read()
+            && !table.inflight.is_empty()
+            && table.inflight.requests().all(is_borrowed)
+    }
+
+    /// Gives a message that is no answer to its reader. False if no reader takes it.
+    fn route(&self, stray: StrayMessage<'_>) -> bool {
+        let StrayMessage {
+            method,
+            params,
+            text,
+            ..
+        } = stray;
+        if text.len() > MESSAGE_BYTES_MAX {
+            warn!(
+                method,
+                size = text.len(),
+                "a message that is too large was dropped"
+            );
+            return false;
+        }
+        let mut table = self.table();
+        let token = || Object::parse(params?.get()).ok()?.get(PROGRESS_TOKEN);
+        let own = match method {
+            "notifications/progress" => {
+                let token = token();
+                let is_ours = token.is_some_and(|token| is_beside_clients(token.get()));
+                let token = token.map(id_of);
+                let of_token =
+                    |running: &&RunningRequest| token.is_some() && running.token == token;
+                let own = table.inflight.requests().find(of_token);
+                if is_ours {
+                    // The message is about a request of raincheck's, which may be over. No client hears it.
+                    return own.is_none_or(|own| own.reader.say(stray));
+                }
+                own
+            }
+            // A change belongs to no request.
+            change if is_change(change) && table.mailbox.is_read() => None,
+            _ => table.inflight.only(Instant::now()),
+        };
+        if own.is_some_and(|running| running.reader.say(stray)) {
+            return true;
+        }
+        table.mailbox.say(text)
+    }
+}
+
+impl LineListener for LineSession {
+    fn heard(&self, message: ServerMessage, text: &str) {
+        match &message {
+            // Only event streams have priming events.
+            ServerMessage::Primed => {}
+            ServerMessage::Result { id, .. }
+            | ServerMessage::Error { id, .. }
+            | ServerMessage::Unreadable { id, .. } => {
+                let id = id.clone();
+                self.answered(&id, message, text);
+            }
+            ServerMessage::Notification { method, params } => {
+                let stray = StrayMessage {
+                    id: None,
+                    method,
+                    params: params.as_deref(),
+                    text,
+                };
+                if !self.route(stray) {
+                    debug!(
+                        method = &**method,
+                        "a notification that nobody reads was dropped"
+                    );
+                }
+            }
+            ServerMessage::Request { id, method, params } => {
+                let stray = StrayMessage {
+                    id: Some(id),
+                    method,
+                    params: params.as_deref(),
+                    text,
+                };
+                if self.is_for_us(stray) {
+                    let answer = Answer::Result("{}".into());
+                    self.writer.try_say(response(id, &answer));
+                } else if !self.route(stray) {
+                    warn!(
+                        method = &**method,
+                        "a question that nobody reads was refused"
+                    );
+                    let error = RpcError::internal("The client does not read its stream");
+                    self.writer.try_say(envelope::error(id, &error.to_json()));
+                }
+            }
+        }
+    }
+
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {
+        let end = match refusal {
+            NotTaken::Failed(failure) => NoAnswer::Failed(failure),
+            NotTaken::Error(error) => NoAnswer::Error(error),
+            NotTaken::Lost(failure) => {
+                // The session ends with the line, and its client begins anew.
+                self.writer.stop();
+                NoAnswer::Failed(failure)
+            }
+        };
+        let mut table = self.table();
+        let is_it = |running: &RunningRequest| {
+            send_state.is_some_and(|it| Arc::ptr_eq(it, &running.send_state))
+        };
+        let refused = table.inflight.remove_where(is_it);
+        drop(table);
+        // Each request has a send_state of its own, so at most one was removed.
+        if let Some(refused) = refused.into_iter().next() {
+            refused.reader.fail(end);
+        }
+    }
+
+    fn over(&self, _end: LineEnd) {
+        let mut table = self.table();
+        table.is_open = false;
+        table.mailbox.end();
+        let running = table.inflight.take_all();
+        drop(table);
+        for running in running {
+            let unsent = match running.reader {
+                running::RequestReader::Client { .. } => Reason::UpstreamUnreachable,
+                // The session that has ended is the client's: a request of raincheck's there is not sent again.
+                running::RequestReader::Borrowed(_) => Reason::UpstreamReset,
+            };
+            running.end(unsent);
+        }
+    }
+}

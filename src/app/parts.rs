@@ -157,6 +157,7 @@ fn proxy(
         resumable: Arc::default(),
         our_sessions: OurSessions::default(),
         stand_ins: StandIns::default(),
+        events: config.events.then(Arc::default),
         companion: companion(config),
     })
 }

@@ -55,6 +55,12 @@ impl Config {
         credentials::fit(&auth, &upstream, !for_one_client)?;
         let telemetry = telemetry::telemetry(file.telemetry, environment, &replica)?;
         unused.extend(for_traces.filter(|_| telemetry.traces.is_none()));
+        if for_one_client && file.events.enabled {
+            unused.push((
+                "events.enabled",
+                "has no effect: the one client has no credentials",
+            ));
+        }
         Ok(Self {
             store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks, for_one_client)?,
@@ -64,6 +70,7 @@ impl Config {
             auth,
             limits: LimitSettings::try_from(file.limits)?,
             notify: notify::receivers(file.notify)?,
+            events: file.events.enabled,
             telemetry,
             replica,
             listen,

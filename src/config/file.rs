@@ -30,6 +30,7 @@ pub(super) struct File {
     pub(super) tasks: Terms,
     pub(super) tools: Vec<ToolRule>,
     pub(super) notify: Vec<Notify>,
+    pub(super) events: Events,
     pub(super) replica: Replica,
     pub(super) drain: Drain,
     pub(super) admin: Admin,
@@ -311,6 +312,13 @@ impl ToolRule {
         };
         (self.name, terms)
     }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Events {
+    #[serde(deserialize_with = "scalar")]
+    pub(super) enabled: bool,
 }
 
 #[derive(Debug, Deserialize)]

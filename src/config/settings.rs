@@ -39,6 +39,8 @@ pub struct Config {
     pub auth: AuthSettings,
     pub limits: LimitSettings,
     pub notify: Vec<NotifySettings>,
+    /// Clients that say who they are have the event of the MCP Events extension.
+    pub events: bool,
     pub telemetry: TelemetrySettings,
     /// The settings that have no effect in this configuration, each with the reason.
     pub unused: Vec<(&'static str, &'static str)>,

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use super::body::Body;
 use super::call::ModernCall;
 use super::companion;
+use super::events::{self, capability};
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
 use super::inbound::route::list_member;
@@ -50,6 +51,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Request
     let capabilities = modern.meta.capabilities.get();
     let upstream = &proxy.upstream;
     let caller = *by.caller.as_bytes();
+    let has_events = proxy.has_events(by);
     let is_known = upstream.last_discovered(caller).is_some();
     let patience = match (is_known, upstream.has_address()) {
         (true, false) => NEWS,
@@ -60,7 +62,10 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Request
     };
     let asked = upstream.discover(caller, by.credentials.clone(), capabilities);
     match tokio::time::timeout(patience, asked).await {
-        Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, proxy.upstream.known_era())),
+        Ok(Ok(discovered)) => {
+            let era = proxy.upstream.known_era();
+            Rpc::result(id, &result(&discovered, era, has_events))
+        }
         // An OAuth client must see the challenge, not a guess. What the server said to one caller must not replace
         // its refusal to another.
         Ok(Err(DiscoverError::Unauthorized(error) | DiscoverError::Refused(error))) => {
@@ -68,10 +73,10 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Request
         }
         Ok(Err(DiscoverError::Failed(_))) | Err(_) => {
             let known = upstream.last_discovered(caller);
-            let known = known.map(|known| result(&known, upstream.known_era()));
+            let known = known.map(|known| result(&known, upstream.known_era(), has_events));
             let text = known.unwrap_or_else(|| {
                 proxy.stand_ins.note(by.caller);
-                stand_in()
+                stand_in(has_events)
             });
             Rpc::result(id, &text)
         }
@@ -104,6 +109,7 @@ pub(super) async fn list(
         Listed::WithOurs => companion::list(proxy, asked).await,
         Listed::MaybeEmpty => maybe_empty(proxy, asked).await,
         Listed::WithSizes => with_sizes(proxy, asked).await,
+        Listed::WithEvents => events::list::answer(proxy, asked).await,
     }
 }
 
@@ -144,7 +150,7 @@ fn empty(method: &str) -> Option<Box<RawValue>> {
     raw(out.end()).ok()
 }
 
-fn result(discovered: &Discovered, era: Option<Era>) -> String {
+fn result(discovered: &Discovered, era: Option<Era>, has_events: bool) -> String {
     let versions = match (&discovered.supported_versions, era) {
         (Some(versions), _) if versions.get().contains(MODERN) => versions.get(),
         (_, Some(Era::Legacy)) => WITH_LEGACY,
@@ -153,7 +159,10 @@ fn result(discovered: &Discovered, era: Option<Era>) -> String {
     let mut out = Writer::with_capacity(512);
     out.str("resultType", "complete");
     out.raw("supportedVersions", versions);
-    out.raw("capabilities", &with_tasks(&discovered.capabilities));
+    out.raw(
+        "capabilities",
+        &with_ours(&discovered.capabilities, has_events),
+    );
     if let Some(instructions) = &discovered.instructions {
         out.raw("instructions", instructions.get());
     }
@@ -166,20 +175,21 @@ fn result(discovered: &Discovered, era: Option<Era>) -> String {
     out.end()
 }
 
-fn stand_in() -> String {
+fn stand_in(has_events: bool) -> String {
     let mut out = Writer::object();
     out.str("resultType", "complete")
         .raw("supportedVersions", "[\"2026-07-28\"]");
     if let Ok(capabilities) = RawValue::from_string(UNKNOWN_CAPABILITIES.to_owned()) {
-        out.raw("capabilities", &with_tasks(&capabilities));
+        out.raw("capabilities", &with_ours(&capabilities, has_events));
     }
     out.number("ttlMs", 0).str("cacheScope", "private");
     out.end()
 }
 
 /// The server's capabilities with the Tasks extension, which is exactly `{}`: strict clients do not recognise an
-/// extension with settings. A legacy server's own `tasks` capability belongs to another protocol.
-fn with_tasks(capabilities: &RawValue) -> String {
+/// extension with settings. A legacy server's own `tasks` capability belongs to another protocol. `has_events`: the client has
+/// raincheck's event.
+fn with_ours(capabilities: &RawValue, has_events: bool) -> String {
     let object = Object::parse(capabilities.get()).unwrap_or_default();
     let mut out = Writer::with_capacity(capabilities.get().len() + 64);
     for (key, value) in object.iter() {
@@ -198,6 +208,9 @@ fn with_tasks(capabilities: &RawValue) -> String {
         }
     }
     extensions.raw(TASKS_EXTENSION, "{}");
+    if has_events {
+        capability::add((&object, &mut out), (&theirs, &mut extensions));
+    }
     out.raw("extensions", &extensions.end());
     out.end()
 }
@@ -208,7 +221,8 @@ mod tests {
 
     #[test]
     fn the_extension_is_added_exactly_and_the_legacy_capability_removed() {
-        let edited = |text: &str| with_tasks(&RawValue::from_string(text.to_owned()).unwrap());
+        let edited =
+            |text: &str| with_ours(&RawValue::from_string(text.to_owned()).unwrap(), false);
         assert_eq!(
             edited(
                 r#"{"tools":{},"tasks":{"list":{}},"extensions":{"a/b":{"x":1},"io.modelcontextprotocol/tasks":{"y":2}}}"#
@@ -218,6 +232,26 @@ mod tests {
         assert_eq!(
             edited("{}"),
             r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#
+        );
+    }
+
+    #[test]
+    fn events_are_said_in_both_forms_and_the_servers_own_words_stay() {
+        let edited = |text: &str| with_ours(&RawValue::from_string(text.to_owned()).unwrap(), true);
+        let ours = r#""io.modelcontextprotocol/tasks":{}"#;
+        let key = "io.modelcontextprotocol/events";
+        assert_eq!(
+            edited("{}"),
+            format!(r#"{{"events":{{}},"extensions":{{{ours},"{key}":{{}}}}}}"#)
+        );
+        assert_eq!(
+            edited(r#"{"events":{"listChanged":true}}"#),
+            format!(r#"{{"events":{{"listChanged":true}},"extensions":{{{ours},"{key}":{{}}}}}}"#)
+        );
+        let theirs = format!(r#"{{"extensions":{{"{key}":{{"listChanged":true}}}}}}"#);
+        assert_eq!(
+            edited(&theirs),
+            format!(r#"{{"events":{{}},"extensions":{{"{key}":{{"listChanged":true}},{ours}}}}}"#)
         );
     }
 }

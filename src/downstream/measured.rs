@@ -7,7 +7,7 @@ use hyper::http::request::Parts;
 
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
-use super::inbound::route::modern::{Known, Route, route};
+use super::inbound::route::modern::{EventsFor, Known, Route, route};
 use super::inbound::route::{KnownServer, KnownTools};
 use crate::auth::callers::Callers;
 use crate::mcp::version::Era;
@@ -52,6 +52,7 @@ impl MeasuredRequest {
             had_stand_in: false,
             is_limited: false,
             is_no_task_here: false,
+            events: EventsFor::Nobody,
         };
         let routed = || route(black_box(&modern), &self.by, black_box(&known));
         (0..times).all(|_| matches!(routed(), Route::Pass))

@@ -11,6 +11,7 @@ mod dispatch;
 mod durations;
 mod edited;
 mod endpoint;
+pub mod events;
 pub mod forwarded;
 mod held_polls;
 pub mod inbound;

@@ -12,6 +12,7 @@ use super::body::Body;
 use super::calls::registry::CallRegistry;
 use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
+use super::events::state::Events;
 use super::forwarded::ForwardedHeaders;
 use super::held_polls::HeldPolls;
 use super::inbound::access::Names;
@@ -109,6 +110,8 @@ pub struct Proxy {
     pub resumable: Arc<ResumableCalls>,
     pub our_sessions: OurSessions,
     pub stand_ins: StandIns,
+    /// The event of raincheck's own. `None`: events are switched off.
+    pub events: Option<Arc<Events>>,
     /// The tools for clients without Tasks. `None`: they are switched off.
     pub companion: Option<Companion>,
 }
@@ -125,6 +128,11 @@ pub struct FairShares {
 impl Proxy {
     pub(super) fn passes_native_tasks(&self) -> bool {
         self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
+    }
+
+    /// Whether the client has raincheck's event.
+    pub(super) fn has_events(&self, by: &Requester) -> bool {
+        self.events.is_some() && by.has_credentials
     }
 
     /// The companion tools, if this client has them.

@@ -25,6 +25,11 @@ pub mod code {
     pub const HEADER_MISMATCH: i64 = -32020;
     pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
     pub const UNSUPPORTED_VERSION: i64 = -32022;
+    // Those of the Events extension, by the numbers that clients in use know.
+    pub const EVENTS_NOT_FOUND: i64 = -32011;
+    pub const EVENTS_FORBIDDEN: i64 = -32012;
+    pub const EVENTS_RESOURCE_EXHAUSTED: i64 = -32013;
+    pub const EVENTS_UNSUPPORTED: i64 = -32014;
     /// Resource not found, until 2025-11-25; a 2026 server must not emit it.
     pub const LEGACY_RESOURCE_NOT_FOUND: i64 = -32002;
     /// URL elicitation required, 2025-11-25 only; a 2026 server must not emit it.

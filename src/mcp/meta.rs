@@ -8,6 +8,7 @@ use super::error::RpcError;
 use super::json::{Fault, Object, is_object, prepend, quote, set};
 
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+pub const EVENTS_EXTENSION: &str = "io.modelcontextprotocol/events";
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";

@@ -7,6 +7,12 @@ use super::json::{Object, is_object, place_of, set};
 /// How much of the result of a tool Claude Code puts into the context of its model, in the `_meta` of the tool.
 const RESULT_SIZE: &str = "anthropic/maxResultSizeChars";
 
+/// Whether no further page of the list follows.
+pub fn is_last(page: &RawValue) -> bool {
+    let cursor = Object::parse(page.get()).map(|page| page.get("nextCursor"));
+    cursor.is_ok_and(|cursor| cursor.is_none_or(|cursor| cursor.get() == "null"))
+}
+
 /// The page with each tool as `edit` gives it; `None`: the tool stays. `None`: the whole page stays.
 pub fn edit_tools(page: &str, mut edit: impl FnMut(&RawValue) -> Option<String>) -> Option<String> {
     let tools = Object::parse(page).ok()?.get("tools")?.get();
@@ -67,5 +73,13 @@ mod tests {
         for other in [r#"{"tools":{}}"#, "{}", "[]"] {
             assert_eq!(with_result_sizes(other, |_| Some(1)), None);
         }
+    }
+
+    #[test]
+    fn only_the_last_page_has_no_cursor() {
+        let page = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        assert!(is_last(&page(r#"{"tools":[]}"#)));
+        assert!(is_last(&page(r#"{"tools":[],"nextCursor":null}"#)));
+        assert!(!is_last(&page(r#"{"tools":[],"nextCursor":"x"}"#)));
     }
 }

@@ -5,6 +5,7 @@ pub mod change;
 pub mod clients;
 pub mod digest;
 pub mod durations;
+pub mod events;
 pub mod glob;
 pub mod id;
 pub mod input_rule;

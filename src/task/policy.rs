@@ -262,6 +262,12 @@ impl Rules {
         tools.fold(self.defaults.result_bytes_max, u64::max)
     }
 
+    /// How long the record of a task is there at least after the task has ended, whatever its tool.
+    pub fn retention_ms_min(&self) -> u64 {
+        let tools = self.tools.iter().map(|(_, rule)| rule.retention_ms);
+        tools.fold(self.defaults.retention_ms, u64::min)
+    }
+
     /// Whether any rule says in `tools/list` how large results may be. Otherwise the list stays as it is.
     pub fn sets_result_sizes(&self) -> bool {
         let mut rules = std::iter::once(&self.defaults).chain(self.entries());

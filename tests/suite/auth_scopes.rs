@@ -78,10 +78,21 @@ async fn a_call_without_its_scope_is_refused(era: Era) {
 /// Also for its own caller: somebody narrowed the token on purpose.
 async fn a_task_is_out_of_reach_without_its_scope(era: Era) {
     let config = Config::always().tool("ask", "scopes = \"run\"");
+    let config = config.section("events", "enabled = true");
     let scene = Scene::start(era, config).await;
     let (wide, narrow) = (scene.client("run"), scene.client("read"));
+    let event = json!({"name": "raincheck.task.updated"});
+    let first = wide.request("events/poll", event.clone()).send().await;
+    let cursor = first.into_result()["cursor"].take();
     let task = wide.call("ask", json!({})).await.into_task();
     let before = wide.until(&task, "input_required").await;
+    for (client, told) in [(&wide, 1), (&narrow, 0)] {
+        let mut since = event.clone();
+        since["cursor"] = cursor.clone();
+        let polled = client.request("events/poll", since).send().await;
+        let polled = polled.into_result();
+        assert_eq!(polled["events"].as_array().unwrap().len(), told, "{polled}");
+    }
     for method in ["tasks/get", "tasks/cancel", "tasks/update"] {
         let request = narrow.asking(method, &task).edit(|message| {
             message["params"]["inputResponses"] = json!({});

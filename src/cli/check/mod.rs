@@ -10,7 +10,7 @@ pub(super) use self::client::client;
 use self::credentials::credentials;
 use self::learned::learned;
 use self::sealing::sealing;
-use self::webhooks::webhooks;
+use self::webhooks::told;
 use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
@@ -132,7 +132,7 @@ fn report(
         verdicts.push(("concurrency", Ok(limited(limit, "all calls together"))));
     }
 
-    verdicts.extend(webhooks(config).map(|text| ("webhooks", Ok(text))));
+    verdicts.extend(told(config).map(|(subject, text)| (subject, Ok(text))));
 
     let [traces, without_traces] = of_traces(traces);
     verdicts.extend(traces.map(|(subject, text)| (subject, Ok(text))));

@@ -91,6 +91,14 @@ fn companion_tools_are_said() {
 }
 
 #[test]
+fn events_are_said_where_clients_have_one() {
+    let said = |wanted: &Config| report(wanted, None, Ok(FileState::Free), Ok(&inspection())).text;
+    let line = "clients with credentials have raincheck.task.updated, by poll and by stream";
+    assert!(said(&config(&[("RAINCHECK_EVENTS__ENABLED", "true")])).contains(line));
+    assert!(!said(&config(&[])).contains(line));
+}
+
+#[test]
 fn the_old_transport_is_said() {
     let found = Inspection {
         over_sse: true,

@@ -1,11 +1,19 @@
-//! What `raincheck check` says of the receivers of webhooks. None is asked: a message that tells of nothing would be new
-//! to it.
+//! What `raincheck check` says of the receivers of webhooks, and of events for clients. No receiver is asked: a message that
+//! tells of nothing would be new to it.
 
 use crate::config::{Config, NotifySettings, duration_text};
 
-/// A line for each receiver.
-pub(super) fn webhooks(config: &Config) -> impl Iterator<Item = String> {
-    config.notify.iter().map(described)
+/// A line for each receiver, and one for events, each with its subject.
+pub(super) fn told(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
+    let receivers = config.notify.iter().map(described);
+    let events = events(config).map(|text| ("events", text));
+    receivers.map(|text| ("webhooks", text)).chain(events)
+}
+
+/// A line if clients have raincheck's event.
+fn events(config: &Config) -> Option<String> {
+    let text = "clients with credentials have raincheck.task.updated, by poll and by stream";
+    config.events.then(|| text.to_owned())
 }
 
 /// Only the host is shown: a path may be secret.

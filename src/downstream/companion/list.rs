@@ -24,12 +24,6 @@ const GREP: &str = r#"{"type":"string","description":"Gives only the lines that 
 const BLOCK: &str = r#"{"type":"integer","minimum":0,"description":"Gives only this part of the content, by the number that was named."}"#;
 const AS: &str = r#"{"type":"string","enum":["text","json"],"default":"text","description":"json: reads all of the result as JSON, with structuredContent."}"#;
 
-/// Whether no further page follows.
-pub(super) fn is_last(page: &RawValue) -> bool {
-    let cursor = Object::parse(page.get()).map(|page| page.get("nextCursor"));
-    cursor.is_ok_and(|cursor| cursor.is_none_or(|cursor| cursor.get() == "null"))
-}
-
 /// The page with output schemas that admit a ticket, for the tools whose calls may become a ticket. `None`: nothing
 /// changes.
 pub(super) fn admitting_tickets(
@@ -215,12 +209,5 @@ mod tests {
             r#"{"tools":[ {"name":"a", "outputSchema":{"anyOf":[{"required":["n"]},{"required":["ticket","state","message"]}],"properties":{},"type":"object"} , "n":1.10},{"name":"b","x":2},{"name":"c","outputSchema":{"type":"object"}},{"name":"d"}] }"#
         );
         assert!(admitting_tickets(&page(text), |name| name == "d").is_none());
-    }
-
-    #[test]
-    fn only_the_last_page_has_no_cursor() {
-        assert!(is_last(&page(r#"{"tools":[]}"#)));
-        assert!(is_last(&page(r#"{"tools":[],"nextCursor":null}"#)));
-        assert!(!is_last(&page(r#"{"tools":[],"nextCursor":"x"}"#)));
     }
 }

@@ -15,7 +15,7 @@ use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::json::raw;
 use crate::mcp::request::Request;
-use crate::mcp::tool_list::with_result_sizes;
+use crate::mcp::tool_list::{is_last, with_result_sizes};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
@@ -139,7 +139,7 @@ pub(super) async fn with_ours(
         matches!(plan, Plan::Auto { .. })
     };
     let page = list::admitting_tickets(&page, may_be_ticket).unwrap_or(page);
-    if !list::is_last(&page) {
+    if !is_last(&page) {
         return page;
     }
     let names = if is_first {

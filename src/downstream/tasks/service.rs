@@ -256,6 +256,24 @@ impl CallerTasks<'_> {
         })
     }
 
+    /// Those of these tasks that the caller has. One record that cannot be read does not hide the others.
+    pub(in crate::downstream) async fn read(
+        self,
+        ids: Vec<TaskId>,
+    ) -> Result<Vec<Task>, StoreError> {
+        let mut reading = stream::iter(ids)
+            .map(async |id| self.find(id).await)
+            .buffered(READ_AT_ONCE);
+        let mut tasks = Vec::new();
+        while let Some(found) = reading.next().await {
+            match found {
+                Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {}
+                found => tasks.extend(found?.map(|found| found.task)),
+            }
+        }
+        Ok(tasks)
+    }
+
     /// The tasks that come after this one in the caller's list, as many as a page has.
     pub(in crate::downstream) async fn page(
         self,

@@ -23,6 +23,7 @@ use super::{PATIENCE, eventually, within};
 mod legacy;
 pub(crate) mod modern;
 mod own;
+pub(crate) mod own_events;
 mod resumable;
 mod sessions;
 mod tools;
@@ -107,6 +108,8 @@ pub(crate) struct Shared {
     extra_tools: Mutex<Vec<&'static str>>,
     /// The list of tools comes in two pages.
     pages: AtomicBool,
+    /// The server has events of its own.
+    has_events: AtomicBool,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.
@@ -176,6 +179,7 @@ impl Upstream {
             closes: AtomicBool::new(false),
             extra_tools: Mutex::default(),
             pages: AtomicBool::new(false),
+            has_events: AtomicBool::new(false),
             own: Mutex::default(),
             peak: AtomicU32::new(0),
         });
@@ -255,6 +259,11 @@ impl Upstream {
     /// From now on it has a tool of this name, too, which is listed first.
     pub(crate) fn offer(&self, tool: &'static str) {
         self.shared.extra_tools.lock().unwrap().push(tool);
+    }
+
+    /// From now on the server, which must be a modern one, has events of its own.
+    pub(crate) fn have_events(&self) {
+        self.shared.has_events.store(true, Ordering::Relaxed);
     }
 
     /// From now on the list of tools comes in two pages.

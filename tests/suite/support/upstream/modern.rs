@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::super::http::{self, Body, Said};
 use super::tools::{self, Call, End, Side};
-use super::{Shared, own};
+use super::{Shared, own, own_events};
 use crate::support::Era;
 
 const META: &str = "io.modelcontextprotocol/";
@@ -38,6 +38,11 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
         && let Some(answer) = own::answer(shared, &message)
     {
         return answer;
+    }
+    if shared.has_events.load(Ordering::Relaxed)
+        && let Some(answer) = own_events::answer(method, params)
+    {
+        return http::json(200, result(&id, &answer));
     }
     match method {
         "server/discover" => http::json(200, result(&id, &discovered())),

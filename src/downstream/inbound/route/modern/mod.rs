@@ -7,6 +7,7 @@ use super::super::request::Modern;
 use super::super::requester::Requester;
 use super::{KnownServer, MissingFact, is_translated, list_member, names_our_result};
 use crate::downstream::companion::state::Companion;
+use crate::downstream::events::asked::{EventOp, no_event, not_permitted, op_of_ours};
 use crate::mcp::error::RpcError;
 use crate::mcp::json::is_object;
 use crate::mcp::params;
@@ -36,6 +37,8 @@ pub(in crate::downstream) enum Route<'k> {
     Result,
     /// `subscriptions/listen`.
     Listen,
+    /// About raincheck's own event, and no other.
+    Event(EventOp),
     /// One of our own tools, which have these names for this client.
     Companion(CompanionTool, CompanionNames),
     /// A list that does not pass as the server gives it.
@@ -52,6 +55,8 @@ pub(in crate::downstream) enum Listed {
     MaybeEmpty,
     /// It says how large the results of tools may be.
     WithSizes,
+    /// Our event is in it.
+    WithEvents,
 }
 
 /// How a request is carried.
@@ -92,6 +97,18 @@ pub(in crate::downstream) struct Known<'k> {
     pub(in crate::downstream) is_limited: bool,
     /// The store does not know the task that the request names.
     pub(in crate::downstream) is_no_task_here: bool,
+    /// Who has our event.
+    pub(in crate::downstream) events: EventsFor,
+}
+
+/// Who has raincheck's event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum EventsFor {
+    /// No client: events are switched off.
+    Nobody,
+    /// Other clients: this one does not say who it is.
+    Others,
+    ThisClient,
 }
 
 /// What becomes of a request of a modern client.
@@ -105,6 +122,7 @@ pub(in crate::downstream) fn route<'k>(
         "subscriptions/listen" => Ok(Route::Listen),
         "tools/call" => call(modern, by, known),
         "resources/read" if names_our_result(&modern.request) => Ok(Route::Result),
+        method if method.starts_with("events/") => event(modern, known),
         method if method.starts_with("tasks/") && !known.is_no_task_here => Ok(Route::Task),
         _ => other(modern, known),
     };
@@ -184,6 +202,22 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
     }))
 }
 
+/// A request about events: of ours, or of the server's.
+fn event<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcError> {
+    match (known.events, op_of_ours(&modern.request)) {
+        (EventsFor::ThisClient, Some(op)) => Ok(Route::Event(op)),
+        (EventsFor::Others, Some(_)) => Err(not_permitted()),
+        // The server's events, if it has any, belong to its sessions.
+        (EventsFor::ThisClient, None) if known.server.era == Some(Era::Legacy) => {
+            match &*modern.request.method {
+                "events/list" => Ok(Route::Event(EventOp::List)),
+                _ => Err(no_event()),
+            }
+        }
+        (EventsFor::Nobody | EventsFor::Others | EventsFor::ThisClient, _) => other(modern, known),
+    }
+}
+
 /// Everything else that the server answers.
 fn other<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcError> {
     let method = &*modern.request.method;
@@ -219,6 +253,9 @@ fn listed(modern: &Modern<'_>, known: &Known<'_>) -> Option<Listed> {
     let method = &*modern.request.method;
     if method == "tools/list" && known.companion.is_some() && !modern.meta.declares_tasks {
         return Some(Listed::WithOurs);
+    }
+    if method == "events/list" && known.events == EventsFor::ThisClient {
+        return Some(Listed::WithEvents);
     }
     if known.had_stand_in && list_member(method).is_some() {
         return Some(Listed::MaybeEmpty);

@@ -32,6 +32,7 @@ fn known(rules: &Rules) -> Known<'_> {
         had_stand_in: false,
         is_limited: false,
         is_no_task_here: false,
+        events: EventsFor::Nobody,
     }
 }
 
@@ -73,6 +74,7 @@ fn shown(route: &Route<'_>) -> String {
         Route::Task => "task".into(),
         Route::Result => "result".into(),
         Route::Listen => "listen".into(),
+        Route::Event(op) => format!("event {op:?}"),
         Route::Companion(tool, _) => format!("companion {tool:?}"),
         Route::List(listed, _) => format!("list {listed:?}"),
         Route::Call(spec) => {
@@ -286,5 +288,37 @@ fn a_client_without_tasks_gets_a_ticket_where_there_are_companion_tools() {
         (CALL_WITH_TASKS, &asked, "call auto"),
     ] {
         assert_eq!(decided(call, known), expected, "{call:?}");
+    }
+}
+
+#[test]
+fn events_are_ours_or_the_servers_by_their_names() {
+    let rules = Rules::default();
+    let off = known(&rules);
+    let (mut others, mut on) = (off.clone(), off.clone());
+    others.events = EventsFor::Others;
+    on.events = EventsFor::ThisClient;
+    let mut legacy = on.clone();
+    legacy.server.era = Some(Era::Legacy);
+    let (ours, theirs) = (r#"{"name":"raincheck.task.updated"}"#, r#"{"name":"x"}"#);
+    for (method, params, known, expected) in [
+        ("events/poll", ours, &off, "pass"),
+        ("events/poll", ours, &others, "refuse -32012"),
+        ("events/poll", ours, &on, "event Poll"),
+        ("events/stream", ours, &legacy, "event Stream"),
+        ("events/subscribe", ours, &on, "event Subscribe"),
+        ("events/poll", theirs, &others, "pass"),
+        ("events/poll", theirs, &on, "pass"),
+        ("events/poll", theirs, &legacy, "refuse -32011"),
+        ("events/list", "{}", &off, "pass"),
+        ("events/list", "{}", &others, "pass"),
+        ("events/list", "{}", &on, "list WithEvents"),
+        ("events/list", "{}", &legacy, "event List"),
+    ] {
+        assert_eq!(
+            decided((method, params, PLAIN), known),
+            expected,
+            "{method}"
+        );
     }
 }

@@ -1,0 +1,107 @@
+//! `events/list`: the server's events as they are, and raincheck's behind the last of them.
+
+use std::sync::Arc;
+
+use hyper::Response;
+use serde_json::value::RawValue;
+
+use crate::downstream::body::Body;
+use crate::downstream::call::ModernCall;
+use crate::downstream::companion;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Proxy;
+use crate::mcp::error::code;
+use crate::mcp::json::{Object, Writer, raw, set};
+use crate::mcp::result;
+use crate::mcp::tool_list::is_last;
+use crate::runner::responder::CallAnswer;
+use crate::task::events::definition;
+
+/// The ways of delivery of raincheck's event.
+const DELIVERY: [&str; 2] = ["poll", "push"];
+
+/// Answers `events/list` of a client in front of a server that may have events.
+pub(in crate::downstream) async fn answer(
+    proxy: &Arc<Proxy>,
+    asked: &ModernCall<'_>,
+) -> Response<Body> {
+    let (answer, client) = match companion::listed(proxy, asked).await {
+        Ok(listed) => listed,
+        Err(refused) => return refused,
+    };
+    let answer = match answer {
+        CallAnswer::Result(page) => CallAnswer::Result(with_ours(&page).unwrap_or(page)),
+        CallAnswer::Error(error)
+            if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
+        {
+            raw(ours_alone()).map_or(CallAnswer::Error(error), CallAnswer::Result)
+        }
+        CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
+    };
+    Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
+}
+
+/// The list in front of a server without events.
+pub(super) fn ours_alone() -> String {
+    let mut out = Writer::with_capacity(1280);
+    out.str("resultType", "complete")
+        .raw("events", &format!("[{}]", definition(&DELIVERY)));
+    out.number("ttlMs", 0).str("cacheScope", "private");
+    out.end()
+}
+
+/// The last page with raincheck's event. `None`: the page stays as it is.
+fn with_ours(page: &RawValue) -> Option<Box<RawValue>> {
+    if !is_last(page) {
+        return None;
+    }
+    let events = Object::parse(page.get()).ok()?.get("events")?.get();
+    let theirs = events.strip_prefix('[')?.strip_suffix(']')?;
+    let comma = if theirs.trim_ascii().is_empty() {
+        ""
+    } else {
+        ","
+    };
+    let all = format!("[{theirs}{comma}{}]", definition(&DELIVERY));
+    set(page.get(), "events", &all).and_then(raw).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn edited(page: &str) -> Option<String> {
+        let page = raw(page.to_owned()).unwrap();
+        with_ours(&page).map(|page| page.get().to_owned())
+    }
+
+    #[test]
+    fn ours_is_behind_theirs_on_the_last_page() {
+        let ours = definition(&DELIVERY);
+        let theirs = r#"{"name": "a",  "n":1.10}"#;
+        assert_eq!(
+            edited(&format!(r#"{{"x":[ ],"events":[{theirs}],"y":1}}"#)).unwrap(),
+            format!(r#"{{"x":[ ],"events":[{theirs},{ours}],"y":1}}"#)
+        );
+        assert_eq!(
+            edited(r#"{"events":[ ],"nextCursor":null}"#).unwrap(),
+            format!(r#"{{"events":[ {ours}],"nextCursor":null}}"#)
+        );
+        for page in [
+            r#"{"events":[],"nextCursor":"x"}"#,
+            r#"{"events":{}}"#,
+            "{}",
+        ] {
+            assert_eq!(edited(page), None, "{page}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_ours_alone_is_whole() {
+        let said: Value = serde_json::from_str(&ours_alone()).unwrap();
+        assert_eq!(said["events"].as_array().unwrap().len(), 1);
+        assert_eq!(said["resultType"], "complete");
+    }
+}

@@ -1,0 +1,13 @@
+//! EVENTS: the event of the MCP Events extension that raincheck offers (`task/events`), beside the server's own events.
+//!
+//! Requests for the server's events pass, and requests for raincheck's event never reach the server. Only a client that
+//! says who it is has the event: what an anonymous client may see of a task depends on its knowing the task's id.
+
+pub(super) mod answer;
+pub(super) mod asked;
+pub(super) mod capability;
+pub(super) mod list;
+mod poll;
+mod scan;
+pub mod state;
+mod stream;

@@ -8,6 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 use super::callers::Callers;
 use super::identity::{Identity, label_of, name_of};
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 
 /// More clients than that belong to an issuer of tokens.
@@ -77,8 +78,8 @@ fn read(path: &Path, callers: &Callers) -> Result<Known, TokensError> {
         path: path.to_owned(),
         text,
     };
-    let text =
-        std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(format!("cannot be read: {}", io_reason(&error))))?;
     parse(&text, callers).map_err(wrong)
 }
 

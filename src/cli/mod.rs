@@ -11,6 +11,7 @@ use tracing::info;
 use crate::config::Config;
 use crate::config::load::{Flags, environment, load};
 use crate::io_reason::io_reason;
+use crate::telemetry::log as logging;
 use crate::tls;
 
 mod call;
@@ -256,7 +257,9 @@ pub fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return refuse(&error),
     };
-    match dispatch(line.command) {
+    let done = dispatch(line.command);
+    logging::finish();
+    match done {
         Ok(code) => code,
         Err(failure) => {
             complain(&failure.text);

@@ -11,7 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::access_log::AccessLine;
+use super::access_log::Accessed;
 use super::body::Body;
 use super::call::{self, ModernCall};
 use super::companion::tools::CompanionTools;
@@ -207,14 +207,14 @@ async fn answered(
 ) -> Response<Body> {
     let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
     let mut by = proxy.requester(&parts, era);
-    let line = AccessLine::begin(proxy, &parts, &message);
+    let accessed = Accessed::begin(proxy, &parts, &message);
     let asked = Asked::begin(&parts, &message, era, span);
     let response = match era {
         Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,
         Era::Modern => modern(proxy, &mut by, parts, body, message).await,
     };
-    if let Some(line) = line {
-        line.end(&response);
+    if let Some(accessed) = accessed {
+        accessed.end(&response);
     }
     match asked {
         Some(asked) => asked.on(response),

@@ -178,7 +178,21 @@ pub(super) async fn post(
     if traces::are_on() {
         return Box::pin(traced_post(proxy, parts, body, message)).await;
     }
-    answered(proxy, parts, body, message, None).await
+    answered(proxy, parts, PostBody::of(body), message, None).await
+}
+
+/// The body of a message.
+struct PostBody<'b> {
+    /// What was read.
+    read: &'b Bytes,
+    /// What is sent in its place where the message passes: the same, with its trace.
+    traced: Option<Bytes>,
+}
+
+impl<'b> PostBody<'b> {
+    fn of(read: &'b Bytes) -> Self {
+        Self { read, traced: None }
+    }
 }
 
 /// The same, where spans are made.
@@ -189,28 +203,33 @@ async fn traced_post(
     message: Inbound<'_>,
 ) -> Response<Body> {
     let Traced { edited, span } = traced::begin(&mut parts, body, &message);
-    let Some(edited) = edited else {
-        return answered(proxy, parts, body, message, span).await;
-    };
-    drop(message);
-    let message = Inbound::read(&edited);
-    answered(proxy, parts, &edited, message, span).await
+    match (edited, traced::era(&parts, &message)) {
+        (Some(edited), Era::Legacy) => {
+            drop(message);
+            let message = Inbound::read(&edited);
+            answered(proxy, parts, PostBody::of(&edited), message, span).await
+        }
+        (traced, _) => {
+            let body = PostBody { read: body, traced };
+            answered(proxy, parts, body, message, span).await
+        }
+    }
 }
 
 /// The same, once the trace of the message is known.
 async fn answered(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
-    body: &Bytes,
+    body: PostBody<'_>,
     message: Inbound<'_>,
     span: Option<SpanGuard>,
 ) -> Response<Body> {
-    let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
+    let era = traced::era(&parts, &message);
     let mut by = proxy.requester(&parts, era);
     let accessed = Accessed::begin(proxy, &parts, &message);
     let asked = Asked::begin(&parts, &message, era, span);
     let response = match era {
-        Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,
+        Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body.read, message)).await,
         Era::Modern => modern(proxy, &mut by, parts, body, message).await,
     };
     if let Some(accessed) = accessed {
@@ -226,7 +245,7 @@ async fn modern(
     proxy: &Arc<Proxy>,
     by: &mut Requester,
     mut parts: Box<Parts>,
-    body: &Bytes,
+    body: PostBody<'_>,
     message: Inbound<'_>,
 ) -> Response<Body> {
     if let Err(error) = by.check_headers(&parts.headers) {
@@ -246,13 +265,23 @@ async fn modern(
     {
         return refusal;
     }
+    let PostBody { read: body, traced } = body;
     if !modern.meta.names_tasks {
         let routed = routed(proxy, by, &modern);
-        if !matches!(routed.1, Route::Pass) {
+        if matches!(routed.1, Route::Pass) {
+            drop((routed, modern));
+            let body = traced.unwrap_or_else(|| body.clone());
+            return passthrough::bytes(proxy, parts, body).await;
+        }
+        if traced.is_none() {
             return Box::pin(answer(proxy, by, &parts, body, &modern, routed)).await;
         }
-        drop((routed, modern));
-        return passthrough::bytes(proxy, parts, body.clone()).await;
+    }
+    if let Some(traced) = traced {
+        // What does not just pass is read with its trace.
+        drop(modern);
+        let (body, message) = (PostBody::of(&traced), Inbound::read(&traced));
+        return Box::pin(self::modern(proxy, by, parts, body, message)).await;
     }
     // The server must not see the ids of raincheck's tasks.
     let edited = Box::pin(proxy.without_our_ids(by, body, &modern.request)).await;

@@ -25,6 +25,7 @@ pub mod config;
 pub mod downstream;
 pub mod failpoint;
 pub mod http_address;
+pub mod io_reason;
 pub mod lock;
 pub mod mcp;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A mutex that a panic does not poison: the call that panics fails, and all other calls go on.
 
 use std::fmt;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 /// [`std::sync::Mutex`] without poisoning. Every change under a lock is complete before anything can panic,
 /// so that a panic leaves no half-made change behind.
@@ -15,6 +15,15 @@ impl<T> Mutex<T> {
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: another thread has the lock.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(locked) => Some(locked),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub fn into_inner(self) -> T {

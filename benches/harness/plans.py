@@ -58,7 +58,16 @@ PLANS = [
             Part("task-create", ["raincheck-token-tasks", "raincheck-jwt-tasks"], [1, 16], name="create"),
         ],
     ),
-    Plan("telemetry", [Part("passthrough", ["raincheck", "raincheck-metrics", "raincheck-telemetry"], [1, 32, 64])]),
+    Plan(
+        "telemetry",
+        [
+            Part(
+                "passthrough",
+                ["raincheck", "raincheck-metrics", "raincheck-telemetry", "raincheck-traces", "raincheck-traces-all"],
+                [1, 32, 64],
+            )
+        ],
+    ),
     Plan(
         "cold-start",
         [Part("cold-start", ["nginx", "haproxy", "hyper-inspect", "hyper-tasks", "raincheck", "raincheck-embedded"], [1])],

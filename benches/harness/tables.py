@@ -10,6 +10,8 @@ SHOWN = {
     "raincheck-jwt-tasks": "raincheck, tokens checked",
     "raincheck-metrics": "raincheck, metrics",
     "raincheck-telemetry": "raincheck, access log and metrics",
+    "raincheck-traces": "raincheck, traces of 1 in 100 calls",
+    "raincheck-traces-all": "raincheck, traces of all calls",
     "direct": "no proxy",
     "inspect-tpc": "hyper-inspect, a thread a core",
     "tasks-tpc": "hyper-tasks, a thread a core",

@@ -25,6 +25,8 @@ RAINCHECKS = {
     "raincheck-jwt-tasks": {"tasks.mode": "always", "token": "checked"},
     "raincheck-metrics": {"admin.listen": "127.0.0.1:{admin}"},
     "raincheck-telemetry": {"telemetry.access_log": "true", "admin.listen": "127.0.0.1:{admin}"},
+    "raincheck-traces": {"telemetry.traces.endpoint": "{collector}", "telemetry.traces.ratio": "0.01"},
+    "raincheck-traces-all": {"telemetry.traces.endpoint": "{collector}", "telemetry.traces.ratio": "1.0"},
 }
 
 HYPER_LIMITS = {
@@ -65,6 +67,7 @@ class Targets:
         # The Python that has FastMCP.
         self.peers = peers
         self.issuer = None
+        self.collector = None
         self.upstream = free_port()
         self.direct = processes.start(
             "direct",
@@ -149,11 +152,21 @@ class Targets:
         env["RAINCHECK_STORE__NAMESPACE"] = f"{name}-{hashlib.sha256(str(port).encode()).hexdigest()[:8]}"
         for setting, value in settings.items():
             variable = "RAINCHECK_" + setting.upper().replace(".", "__")
-            env[variable] = value.format(folder=self.folder, admin=admin)
+            collector = self._collector() if "{collector}" in value else ""
+            env[variable] = value.format(folder=self.folder, admin=admin, collector=collector)
         if env["RAINCHECK_STORE__URL"].startswith("redb:"):
             del env["RAINCHECK_STORE__NAMESPACE"]
         local = ["--listen", f"127.0.0.1:{port}", "--upstream", self._url(self.upstream)]
         return [self.raincheck_path, "run", "--config", config, *local], env
+
+    def _collector(self):
+        """Where spans go: a process of its own, so that it is no part of the upstream's work."""
+        if not self.collector:
+            port = free_port()
+            command = [self.programs / "echo-upstream", "--listen", f"127.0.0.1:{port}"]
+            self.processes.start("collector", command, port)
+            self.collector = f"http://127.0.0.1:{port}/v1/traces"
+        return self.collector
 
     def _configured(self, name, port):
         return self.processes.start(name, self._configured_command(name, port), port)

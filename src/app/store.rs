@@ -11,6 +11,7 @@ use super::opened::{Opened, embedded};
 use super::slots;
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, Seal, SealKey, Secret};
+use crate::io_reason::io_reason;
 use crate::runner::learned::memory::{self as learned, LearnedTool};
 use crate::store::absent::Absent;
 use crate::store::embedded::{Embedded, FileState, seal_key};
@@ -116,7 +117,8 @@ async fn open_clear(
         Location::Embedded(path) => {
             let store = Embedded::open(path, Arc::clone(&system)).map_err(line)?;
             let key = seal_key(path).map_err(|error| {
-                AppError(format!("the seal key beside {}: {error}", path.display()))
+                let why = io_reason(&error);
+                AppError(format!("the seal key beside {}: {why}", path.display()))
             })?;
             let sealer = configured_sealer(config, "");
             let sealer = sealer.unwrap_or_else(|| Sealer::new("", &key, &[]));
@@ -300,10 +302,8 @@ fn options(config: &Config, url: &Secret, namespace: &str) -> Result<RedisOption
 fn certificates(files: &config::ClientTls) -> Result<RedisTls, AppError> {
     let read = |setting: &str, path: &std::path::Path| {
         std::fs::read(path).map_err(|error| {
-            let path = path.display();
-            AppError(format!(
-                "store.tls.{setting}: {path} cannot be read: {error}"
-            ))
+            let (path, why) = (path.display(), io_reason(&error));
+            AppError(format!("store.tls.{setting}: {path} cannot be read: {why}"))
         })
     };
     let roots = files.roots.as_deref().map(|path| read("roots", path));

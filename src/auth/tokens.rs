@@ -7,6 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 
 use super::callers::Callers;
 use super::identity::{Identity, label_of, name_of};
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::mcp::hex;
 use crate::prehashed::PrehashedMap;
@@ -78,8 +79,8 @@ fn read(path: &Path, callers: &Callers) -> Result<KnownTokens, TokensError> {
         path: path.to_owned(),
         text,
     };
-    let text =
-        std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(format!("cannot be read: {}", io_reason(&error))))?;
     parse(&text, callers).map_err(wrong)
 }
 

@@ -9,6 +9,7 @@ use hyper::StatusCode;
 
 use super::table::printable;
 use crate::config::{Config, CredentialUse, Wrapped, WrappedCommand, duration_text};
+use crate::io_reason::io_reason;
 use crate::mcp::error::Reason;
 use crate::mcp::json::Object;
 use crate::mcp::result;
@@ -205,7 +206,7 @@ fn not_run(status: ExitStatus, words: &str, command: &WrappedCommand) -> Option<
 }
 
 fn without_number(error: &str) -> String {
-    printable(error.split(" (os error").next().unwrap_or_default())
+    printable(&io_reason(&error))
 }
 
 #[cfg(test)]

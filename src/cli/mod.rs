@@ -10,6 +10,8 @@ use tracing::info;
 
 use crate::config::Config;
 use crate::config::load::{Flags, environment, load};
+use crate::io_reason::io_reason;
+use crate::telemetry::log as logging;
 use crate::tls;
 
 mod call;
@@ -255,7 +257,9 @@ pub fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return refuse(&error),
     };
-    match dispatch(line.command) {
+    let done = dispatch(line.command);
+    logging::finish();
+    match done {
         Ok(code) => code,
         Err(failure) => {
             complain(&failure.text);
@@ -268,8 +272,10 @@ pub fn main() -> ExitCode {
 fn man(directory: &Path) -> Result<ExitCode, CommandFailure> {
     let made = std::fs::create_dir_all(directory);
     let written = made.and_then(|()| clap_mangen::generate_to(CommandLine::command(), directory));
-    written
-        .map_err(|error| CommandFailure::runtime(format!("{}: {error}", directory.display())))?;
+    written.map_err(|error| {
+        let why = io_reason(&error);
+        CommandFailure::runtime(format!("{}: {why}", directory.display()))
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,6 +7,7 @@ use figment::value::{Dict, Map};
 use figment::{Metadata, Profile, Provider};
 
 use super::problem::ConfigError;
+use crate::io_reason::io_reason;
 
 /// One source of settings under the name that errors give it.
 pub(super) struct Layer {
@@ -50,10 +51,7 @@ impl Layer {
 /// Names what names the file, and the folder of a relative path: a service is often started in another one than its user
 /// thinks.
 fn unreadable(path: &Path, named_by: &str, error: &std::io::Error) -> ConfigError {
-    let text = error.to_string();
-    let reason = text
-        .split_once(" (os error")
-        .map_or(&*text, |(reason, _)| reason);
+    let reason = io_reason(error);
     let folder = std::env::current_dir().ok().filter(|_| path.is_relative());
     let looked = folder.map(|folder| format!("; looked for in {}", folder.display()));
     let (path, looked) = (path.display(), looked.unwrap_or_default());

@@ -7,6 +7,7 @@ use super::file::File;
 use super::problem::Problem;
 use super::scalar::SecretText;
 use super::secret::Secret;
+use crate::io_reason::io_reason;
 
 /// The largest file that may hold a secret.
 const BYTES_MAX: u64 = 64 * 1024;
@@ -103,7 +104,7 @@ fn secret(key: &str, path: &str) -> Result<Secret, Problem> {
     let mut text = String::new();
     let read = std::fs::File::open(path)
         .and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
-    read.map_err(|error| refused(format!("{path} cannot be read: {error}")))?;
+    read.map_err(|error| refused(format!("{path} cannot be read: {}", io_reason(&error))))?;
     if text.len() as u64 > BYTES_MAX {
         return Err(refused(format!(
             "{path} is larger than 64 KiB: it is no secret"

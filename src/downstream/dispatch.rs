@@ -11,7 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::access_log::AccessLine;
+use super::access_log::Accessed;
 use super::body::Body;
 use super::call::{self, ModernCall};
 use super::companion::tools::CompanionTools;
@@ -186,7 +186,21 @@ pub(super) async fn post(
     if traces::are_on() {
         return Box::pin(traced_post(proxy, parts, client, body, message)).await;
     }
-    answered(proxy, parts, client, body, message, None).await
+    answered(proxy, parts, client, PostBody::of(body), message, None).await
+}
+
+/// The body of a message.
+struct PostBody<'b> {
+    /// What was read.
+    read: &'b Bytes,
+    /// What is sent in its place where the message passes: the same, with its trace.
+    traced: Option<Bytes>,
+}
+
+impl<'b> PostBody<'b> {
+    fn of(read: &'b Bytes) -> Self {
+        Self { read, traced: None }
+    }
 }
 
 /// The same, where spans are made.
@@ -198,12 +212,17 @@ async fn traced_post(
     message: Inbound<'_>,
 ) -> Response<Body> {
     let Traced { edited, span } = traced::begin(&mut parts, body, &message);
-    let Some(edited) = edited else {
-        return answered(proxy, parts, client, body, message, span).await;
-    };
-    drop(message);
-    let message = Inbound::read(&edited);
-    answered(proxy, parts, client, &edited, message, span).await
+    match (edited, traced::era(&parts, &message)) {
+        (Some(edited), Era::Legacy) => {
+            drop(message);
+            let message = Inbound::read(&edited);
+            answered(proxy, parts, client, PostBody::of(&edited), message, span).await
+        }
+        (traced, _) => {
+            let body = PostBody { read: body, traced };
+            answered(proxy, parts, client, body, message, span).await
+        }
+    }
 }
 
 /// The same, once the trace of the message is known.
@@ -211,20 +230,20 @@ async fn answered(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
     client: Option<Arc<Identity>>,
-    body: &Bytes,
+    body: PostBody<'_>,
     message: Inbound<'_>,
     span: Option<SpanGuard>,
 ) -> Response<Body> {
-    let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
+    let era = traced::era(&parts, &message);
     let mut by = proxy.requester(&parts, era, client);
-    let line = AccessLine::begin(proxy, &by, &message);
+    let accessed = Accessed::begin(proxy, &by, &message);
     let asked = Asked::begin(&parts, &message, era, span);
     let response = match era {
-        Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body, message)).await,
+        Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body.read, message)).await,
         Era::Modern => modern(proxy, &mut by, parts, body, message).await,
     };
-    if let Some(line) = line {
-        line.end(&response);
+    if let Some(accessed) = accessed {
+        accessed.end(&response);
     }
     match asked {
         Some(asked) => asked.on(response),
@@ -236,7 +255,7 @@ async fn modern(
     proxy: &Arc<Proxy>,
     by: &mut Requester,
     mut parts: Box<Parts>,
-    body: &Bytes,
+    body: PostBody<'_>,
     message: Inbound<'_>,
 ) -> Response<Body> {
     if let Err(error) = by.check_headers(&parts.headers) {
@@ -256,13 +275,23 @@ async fn modern(
     {
         return refusal;
     }
+    let PostBody { read: body, traced } = body;
     if !modern.meta.names_tasks {
         let routed = routed(proxy, by, &modern);
-        if !matches!(routed.1, Route::Pass) {
+        if matches!(routed.1, Route::Pass) {
+            drop((routed, modern));
+            let body = traced.unwrap_or_else(|| body.clone());
+            return passthrough::bytes(proxy, parts, body).await;
+        }
+        if traced.is_none() {
             return Box::pin(answer(proxy, by, &parts, body, &modern, routed)).await;
         }
-        drop((routed, modern));
-        return passthrough::bytes(proxy, parts, body.clone()).await;
+    }
+    if let Some(traced) = traced {
+        // What does not just pass is read with its trace.
+        drop(modern);
+        let (body, message) = (PostBody::of(&traced), Inbound::read(&traced));
+        return Box::pin(self::modern(proxy, by, parts, body, message)).await;
     }
     // The server must not see the ids of raincheck's tasks.
     let edited = Box::pin(proxy.without_our_ids(by, body, &modern.request)).await;

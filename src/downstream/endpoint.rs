@@ -71,7 +71,7 @@ fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {
 /// is nearly right.
 fn not_here(served: &str, parts: &Parts) -> Box<Response<Body>> {
     let path = access::printable(parts.uri.path().as_bytes());
-    debug!(method = %parts.method, path, served, "a request was refused for its path");
+    debug!(method = %parts.method, path = &*path, served, "a request was refused for its path");
     // Clients ask these paths by themselves, to find out how to sign in.
     let is_probe = path.starts_with("/.well-known/") || path == "/register";
     if !is_probe {

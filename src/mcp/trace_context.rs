@@ -1,14 +1,14 @@
 //! The trace that a request belongs to: `traceparent` and `tracestate` of W3C Trace Context, in the headers of a
 //! request or in `_meta` of its params (SEP-414).
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::hex;
-use super::json::{Fault, Object, Writer, prepend, quote, set_in};
+use super::json::{Fault, Object, Writer, is_object, place_of, prepend, quote, set_in};
 
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -52,9 +52,23 @@ impl<const N: usize> HexId<N> {
     }
 }
 
+impl<const N: usize> HexId<N> {
+    /// Writes the digits. Each request of a trace has several ids, and `{:02x}` takes thirty times as long.
+    fn write_to(&self, out: &mut String) {
+        for byte in self.0 {
+            for half in [byte >> 4, byte & 15] {
+                let letter = if half < 10 { b'0' } else { b'a' - 10 };
+                out.push(char::from(letter + half));
+            }
+        }
+    }
+}
+
 impl<const N: usize> fmt::Display for HexId<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let mut text = String::with_capacity(2 * N);
+        self.write_to(&mut text);
+        f.write_str(&text)
     }
 }
 
@@ -92,8 +106,10 @@ impl TraceContext {
     /// The context of a request. What its params say counts before its headers: a header may be of the
     /// connection only.
     pub fn of(params: Option<&Object<'_>>, headers: &HeaderMap) -> Option<Self> {
-        let meta = params.and_then(|params| params.get_object("_meta"));
+        let meta = params.and_then(|params| params.get("_meta"));
+        let meta = meta.filter(|meta| may_name_trace(meta.get()));
         let in_meta = meta.and_then(|meta| {
+            let meta = Object::parse(meta.get()).ok()?;
             let parent = meta.get_str(PARENT)?;
             Self::read(&parent, meta.get_str(STATE).as_deref())
         });
@@ -140,8 +156,12 @@ impl TraceContext {
     }
 
     pub fn parent(&self) -> String {
-        let mut text = format!("00-{}-{}-", self.trace, self.span);
-        let _ = write!(text, "{:02x}", u8::from(self.is_sampled));
+        let mut text = String::with_capacity("00-".len() + 32 + 1 + 16 + "-01".len());
+        text.push_str("00-");
+        self.trace.write_to(&mut text);
+        text.push('-');
+        self.span.write_to(&mut text);
+        text.push_str(if self.is_sampled { "-01" } else { "-00" });
         text
     }
 
@@ -181,6 +201,27 @@ impl TraceContext {
         set_in(message, &members, "params", &self.in_params(params.get())?)
     }
 
+    /// As [`Self::in_message`], for a caller that has read the params of the message.
+    pub fn in_read_message(
+        &self,
+        message: &str,
+        params: Option<&Object<'_>>,
+    ) -> Result<String, Fault> {
+        let meta = params.and_then(|params| params.get("_meta"));
+        // Nearly all: an object that names no trace.
+        let meta = meta.filter(|meta| is_object(meta) && !may_name_trace(meta.get()));
+        let place = meta.and_then(|meta| place_of(message, meta));
+        let parts = place.and_then(|place| message.split_at_checked(place.start + 1));
+        let Some((before, after)) = parts else {
+            return self.in_message(message);
+        };
+        let own = self.in_meta(&Object::default());
+        let own = own.strip_prefix('{').and_then(|own| own.strip_suffix('}'));
+        let has_more = !after.trim_start().starts_with('}');
+        let comma = if has_more { "," } else { "" };
+        Ok([before, own.unwrap_or_default(), comma, after].concat())
+    }
+
     fn in_meta(&self, meta: &Object<'_>) -> String {
         let mut out = Writer::object();
         out.str(PARENT, &self.parent());
@@ -194,6 +235,11 @@ impl TraceContext {
         }
         out.end()
     }
+}
+
+/// Whether a member of the object may be one of ours, in whichever spelling.
+fn may_name_trace(object: &str) -> bool {
+    object.contains('\\') || object.contains("trace")
 }
 
 /// The value of a header that occurs once.
@@ -277,11 +323,32 @@ mod tests {
                 r#"{"id":1}"#,
                 format!(r#"{{"params":{{"_meta":{{{own}}}}},"id":1}}"#),
             ),
+            (
+                r#"{"params":{"_meta":{ "b":{"c":1.10} },"n":1}}"#,
+                format!(r#"{{"params":{{"_meta":{{{own},"b":{{"c":1.10}}}},"n":1}}}}"#),
+            ),
+            (
+                r#"{"params":{"_meta":{ }}}"#,
+                format!(r#"{{"params":{{"_meta":{{{own}}}}}}}"#),
+            ),
+            (
+                r#"{"params":{"_meta":{"\u0074raceparent":"x"}}}"#,
+                format!(r#"{{"params":{{"_meta":{{{own}}}}}}}"#),
+            ),
         ] {
             assert_eq!(context.in_message(message).unwrap(), after);
+            let params = Object::parse(message).unwrap().get_object("params");
+            let after_read = context.in_read_message(message, params.as_ref()).unwrap();
+            // Spaces stay where they were.
+            assert_eq!(after_read.replace(' ', ""), after.replace(' ', ""));
         }
         for odd in [r#"{"params":[1]}"#, r#"{"params":{"_meta":1}}"#, "[]"] {
             assert!(context.in_message(odd).is_err(), "{odd}");
+            let params = Object::parse(odd)
+                .ok()
+                .and_then(|it| it.get_object("params"));
+            let edited = context.in_read_message(odd, params.as_ref());
+            assert!(edited.is_err(), "{odd}");
         }
     }
 

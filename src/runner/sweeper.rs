@@ -21,6 +21,7 @@ use crate::task::machine::TaskEvent;
 use crate::task::state::Task;
 use crate::task::unanswered::{self};
 use crate::telemetry::metrics::METRICS;
+use crate::telemetry::repeats::OF_OUTAGE;
 use crate::upstream::Forwarded;
 
 /// The shortest pause between two looks through this replica's own index, which may name tens of thousands
@@ -78,7 +79,7 @@ impl Runner {
                     // The heartbeat logs that the store is away.
                     let is_news = history.alarm.fails(error.kind(), Instant::now());
                     if is_news && *self.store_answers.borrow() {
-                        warn!(%error, "the store did not answer the sweeper");
+                        warn!(name: OF_OUTAGE, %error, "the store did not answer the sweeper");
                     }
                     self.contact_broke();
                 }

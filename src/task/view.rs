@@ -169,7 +169,7 @@ pub fn rfc3339(unix_ms: u64) -> String {
 }
 
 /// Writes the last digits of a number. Each answer about a task has two dates, and `format!` takes eight times as long.
-fn digits(out: &mut String, number: u64, width: u32) {
+pub fn digits(out: &mut String, number: u64, width: u32) {
     for place in (0..width).rev() {
         let digit = number / 10_u64.pow(place) % 10;
         out.push(char::from_digit(u32::try_from(digit).unwrap_or(0), 10).unwrap_or('0'));

@@ -5,7 +5,6 @@ pub mod counted;
 pub mod events;
 pub mod limits;
 pub mod log;
-mod log_fields;
 pub mod metrics;
 pub mod notices;
 pub mod operations;

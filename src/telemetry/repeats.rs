@@ -1,25 +1,30 @@
 //! Leaves out warnings that repeat: an outage must not fill the log.
 //!
 //! Each place in the code may write three warnings a minute. What it wrote beyond that is counted, and the
-//! count is written when the minute is over. Errors and all other levels always pass.
+//! count is written when the minute is over. Errors and all other levels always pass. Warnings of one name are of one place.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::callsite::Identifier;
 use tracing::{Event, Level, Metadata, Subscriber, warn};
 use tracing_subscriber::layer::{Context, Filter};
 
 use crate::lock::Mutex;
 
+/// The name of warnings that say what requests and background jobs meet in an outage of the store.
+pub const OF_OUTAGE: &str = "store outage";
+
 /// The most warnings of one place in a minute.
 const WARNINGS_MAX: u32 = 3;
 
+/// Of what an outage of the store does. That it began, and a second cause of it, are lines of another place: three in all.
+const OF_OUTAGE_MAX: u32 = 1;
+
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// The places that warned.
-static PLACES: Mutex<Option<HashMap<Identifier, LogPlace>>> = Mutex::new(None);
+/// The places that warned, by the name of their warnings. Without another name, that is the line of the code.
+static PLACES: Mutex<Option<HashMap<&'static str, LogPlace>>> = Mutex::new(None);
 
 /// One place in the code, in its minute.
 #[derive(Debug)]
@@ -37,7 +42,13 @@ impl LogPlace {
         if self.left_out == 0 && now >= self.began + WINDOW {
             (self.began, self.written) = (now, 0);
         }
-        if self.written < WARNINGS_MAX {
+        let is_of_outage = self.metadata.name() == OF_OUTAGE;
+        let most = if is_of_outage {
+            OF_OUTAGE_MAX
+        } else {
+            WARNINGS_MAX
+        };
+        if self.written < most {
             self.written += 1;
             return true;
         }
@@ -73,7 +84,7 @@ impl<S: Subscriber> Filter<S> for Repeats {
         let mut places = PLACES.lock();
         let place = places
             .get_or_insert_default()
-            .entry(metadata.callsite())
+            .entry(metadata.name())
             .or_insert_with(|| LogPlace {
                 began: now,
                 written: 0,

@@ -15,6 +15,7 @@ pub mod client_name;
 mod error;
 pub mod kept;
 
+use crate::io_reason::io_reason;
 use kept::Kept;
 
 pub use error::TlsError;
@@ -99,7 +100,8 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(file).map_err(|e| TlsError::new(file, format!("cannot be read: {e}")))
+    std::fs::read(file)
+        .map_err(|e| TlsError::new(file, format!("cannot be read: {}", io_reason(&e))))
 }
 
 /// What is wrong with a PEM file. The parser's own message would print the line, which may be part of a key.
@@ -185,7 +187,7 @@ mod tests {
         let missing = directory.0.join("none.pem");
         assert_eq!(
             directory.refusal(&missing, &good_key),
-            "none.pem: cannot be read: No such file or directory (os error 2)"
+            "none.pem: cannot be read: No such file or directory"
         );
         assert_eq!(
             directory.refusal(&good_key, &good_key),

@@ -27,8 +27,8 @@ fn a_store_that_cannot_be_had_is_wrong() {
         ),
         (
             "redb:/proc/nope/x.redb",
-            "WRONG store /proc/nope/x.redb cannot be written (No such file or directory (os error \
-             2)); name another file with --store redb:PATH",
+            "WRONG store /proc/nope/x.redb cannot be written (No such file or directory); \
+             name another file with --store redb:PATH",
         ),
     ] {
         let config = std::env::temp_dir().join(format!("rc-check-{}.toml", std::process::id()));

@@ -113,6 +113,11 @@ async fn a_task_is_left_and_taken_up_again(era: Era) {
     let again = script(&["--attach", id, "--url", &url, "--json"]).await;
     let result: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!(result["content"][0]["text"], "Bo", "an ended task");
+    let short = id.split('-').next().unwrap();
+    let unknown = script(&["--attach", short, "--url", &url]).await;
+    assert_eq!(unknown.code, 1, "{unknown:?}");
+    let advice = "needs the whole id, as --detach or the call itself printed it";
+    assert!(unknown.complaint.contains(advice), "{unknown:?}");
 }
 
 async fn scripts_get_results_and_exit_codes(era: Era) {

@@ -237,13 +237,10 @@ async fn an_outage_of_the_store_does_not_fill_the_log(era: Era) {
         }
     }
     let log = rig.proxy.log();
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in log.lines().filter(|line| line.contains(" WARN ")) {
-        let place = line.split(" WARN ").nth(1).unwrap();
-        let place = place.split(": ").next().unwrap();
-        *places.entry(place).or_default() += 1;
-    }
-    assert!(places.values().sum::<usize>() <= 6, "{places:?}: {log}");
+    let warnings: Vec<_> = log.lines().filter(|line| line.contains(" WARN ")).collect();
+    let begins = "the store does not answer; no call becomes a task";
+    assert!(warnings.iter().any(|line| line.contains(begins)), "{log}");
+    assert!(warnings.len() <= 3, "{warnings:#?}");
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
 //! What the log says to an operator: how raincheck starts, what is refused and why, and what is probably a mistake.
 
-use hyper::Method;
-use serde_json::json;
+use std::io::{BufRead as _, BufReader};
 
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::operators_tasks::post;
 use crate::redis_server::RedisServer;
 use crate::support::client::Task;
 use crate::support::{Client, Config, Era, PATIENCE, Rig, eventually, in_both_eras};
@@ -35,6 +38,67 @@ async fn each_request_has_a_line_where_that_is_wanted(era: Era) {
         assert!(line.contains(field), "{field}: {line}");
     }
     assert!(!log.contains(SECRET), "{log}");
+}
+
+#[tokio::test]
+async fn the_access_log_is_silent_where_lines_of_information_are() {
+    let config = Config::never()
+        .section("telemetry", "access_log = true")
+        .section("admin", "listen = \"127.0.0.1:0\"");
+    let mut rig = Rig::start(Era::Modern, config).await;
+    let operators = Client::of(rig.proxy.operators().await);
+    for level in ["warn", "info", "info,raincheck::downstream=warn"] {
+        post(&operators, "/level", json!({"level": level})).await;
+        let name = format!("at {level}");
+        rig.client().call(&name, json!({})).await;
+    }
+    rig.proxy.stop().await;
+    let log = rig.proxy.log();
+    let lines: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains(" request "))
+        .collect();
+    assert!(
+        matches!(lines.as_slice(), [line] if line.contains("name=\"at info\"")),
+        "{log}"
+    );
+}
+
+/// A tool that collects logs may stop reading, and some clients never read what their servers log.
+#[tokio::test]
+async fn a_log_that_nobody_reads_holds_nothing_up() {
+    let config = Config::never()
+        .section(
+            "telemetry",
+            "access_log = true\nlog = \"debug\"\nformat = \"json\"",
+        )
+        .section("admin", "listen = \"127.0.0.1:0\"")
+        .log_piped();
+    let mut rig = Rig::start(Era::Modern, config).await;
+    let mut log = BufReader::new(rig.proxy.pipe()).lines().map(Result::unwrap);
+    let operators = log.find(|line| line.contains("answering operators"));
+    let operators: Value = serde_json::from_str(&operators.unwrap()).unwrap();
+    let operators = operators["address"].as_str().unwrap().parse().unwrap();
+    let operators = Client::of(operators);
+    let client = rig.client();
+    // More lines than the pipe and the buffer take.
+    let path = format!("/{}", "x".repeat(200));
+    for round in 0.. {
+        let asking = (0..50).map(|_| client.http(Method::POST, &path).send());
+        for answer in futures_util::future::join_all(asking).await {
+            assert_eq!(answer.status, 404);
+        }
+        client.call("echo", json!({})).await.into_result();
+        let page = operators.page("/metrics").await.of_status(200).unwrap();
+        if !page.body.contains("raincheck_log_lines_dropped_total 0\n") {
+            break;
+        }
+        assert!(round < 500, "no line was dropped");
+    }
+    let told = log.find(|line| line.contains("lines of the log were dropped"));
+    let told: Value = serde_json::from_str(&told.unwrap()).unwrap();
+    assert!(told["lines"].as_u64().unwrap() > 0, "{told}");
+    assert_eq!(rig.proxy.stop().await.code(), Some(0), "nobody reads");
 }
 
 /// The value of one sample.

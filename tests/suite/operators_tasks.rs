@@ -37,7 +37,7 @@ async fn page(operators: &Client, path: &str) -> Value {
     operators.page(path).await.of_status(200).unwrap().json()
 }
 
-async fn post(operators: &Client, path: &str, body: Value) -> Answer {
+pub(crate) async fn post(operators: &Client, path: &str, body: Value) -> Answer {
     let request = operators.http(Method::POST, path);
     request.body(body.to_string()).send().await
 }

@@ -8,6 +8,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "clock",
             "http_address",
+            "io_reason",
             "lock",
             "mcp",
             "prehashed",
@@ -16,9 +17,10 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("clock", &["lock"]),
-    ("tls", &["lock"]),
+    ("tls", &["io_reason", "lock"]),
     ("drain", &[]),
     ("failpoint", &[]),
+    ("io_reason", &[]),
     ("lock", &[]),
     (
         "notify",
@@ -46,11 +48,26 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("task", &["mcp"]),
     (
         "config",
-        &["auth", "mcp", "notify", "public_address", "task"],
+        &[
+            "auth",
+            "io_reason",
+            "mcp",
+            "notify",
+            "public_address",
+            "task",
+        ],
     ),
     (
         "store",
-        &["clock", "failpoint", "lock", "mcp", "task", "telemetry"],
+        &[
+            "clock",
+            "failpoint",
+            "io_reason",
+            "lock",
+            "mcp",
+            "task",
+            "telemetry",
+        ],
     ),
     (
         "upstream",
@@ -126,6 +143,7 @@ pub(crate) const MODULES: &[&str] = &[
     "drain",
     "failpoint",
     "http_address",
+    "io_reason",
     "lock",
     "mcp",
     "notify",

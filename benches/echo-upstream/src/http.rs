@@ -21,6 +21,13 @@ async fn answer(request: Request<Incoming>) -> Response<Body> {
     if head.uri.path() == "/stats" {
         return json(StatusCode::OK, stats::to_json());
     }
+    if head.uri.path() == "/v1/traces" {
+        // As a collector of OpenTelemetry does that has nothing to say.
+        return match body.collect().await {
+            Ok(_spans) => json(StatusCode::OK, ""),
+            Err(_) => json(StatusCode::BAD_REQUEST, ""),
+        };
+    }
     let Some(dialect) = dialect(head.uri.path()) else {
         return refusal(StatusCode::NOT_FOUND, "null", -32601, "no such path");
     };

@@ -8,6 +8,7 @@
 //! POST /mcp-sse      the same, but every call is answered with an event stream
 //! POST /legacy       revision 2025-11-25: sessions, event streams
 //! POST /legacy-json  the same with JSON answers
+//! POST /v1/traces    takes spans and forgets them, as a collector of OpenTelemetry would be sent them
 //! GET  /stats        {"requests":N,"active":N,"peak":N}: `active` are the calls of `slow` and `stream`
 //! ```
 //!

@@ -88,6 +88,7 @@ impl Dialogue<'_> {
     pub(super) async fn attach(&mut self, id: &str, request: &UpstreamRequest) -> Ending {
         let state = match self.state_of(id).await {
             Ok(state) => state,
+            Err(Ending::Error(error)) => return Ending::NoTask(error),
             Err(ending) => return ending,
         };
         if let Some(ending) = ended(id, &state) {

@@ -15,6 +15,10 @@ pub(super) const UNANSWERED: u8 = 5;
 /// Ctrl-C, as shells say it.
 pub(super) const INTERRUPTED: u8 = 130;
 
+/// Advice where the server does not know the task.
+const WHOLE_ID: &str = "; --attach needs the whole id, as --detach or the call itself printed it: the log, the board \
+                        and raincheck tasks show only its beginning";
+
 /// How a call ended.
 #[derive(Debug)]
 pub(super) enum Ending {
@@ -22,6 +26,8 @@ pub(super) enum Ending {
     Result(Box<RawValue>),
     /// A JSON-RPC error.
     Error(Box<RawValue>),
+    /// The error for a task that `--attach` names.
+    NoTask(Box<RawValue>),
     /// There is no answer.
     Failed(String),
     /// The task runs on without this command: the server's `CreateTaskResult`.
@@ -61,6 +67,13 @@ impl Ending {
                     complaint: is_error.then(|| "the tool says that it failed".to_owned()),
                     code: if is_error { TOOL_FAILED } else { 0 },
                 }
+            }
+            Self::NoTask(error) => {
+                let mut told = Self::Error(error.clone()).told(as_json);
+                if let Some(complaint) = &mut told.complaint {
+                    complaint.push_str(WHOLE_ID);
+                }
+                told
             }
             Self::Error(error) => {
                 let code = result::error_code(error).unwrap_or_default();

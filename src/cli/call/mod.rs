@@ -19,6 +19,7 @@ use self::screen::Screen;
 use self::server::{CalledServer, ServerArgs, arguments, call_request, capabilities};
 use super::failure::{CommandFailure, complain};
 use super::process::runtime;
+use crate::io_reason::io_reason;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 
@@ -200,7 +201,8 @@ impl Output {
             .truncate(false)
             .open(path);
         let file = file.map_err(|error| {
-            CommandFailure::usage(format!("--output {}: {error}", path.display()))
+            let why = io_reason(&error);
+            CommandFailure::usage(format!("--output {}: {why}", path.display()))
         })?;
         Ok(Self {
             file,

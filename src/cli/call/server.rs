@@ -15,6 +15,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::operate::reachable;
 use crate::config::Config;
 use crate::config::load::{Flags, environment, load, public_address};
+use crate::io_reason::io_reason;
 use crate::mcp::json::Writer;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION, TASKS_EXTENSION};
 use crate::mcp::params::mirrored;
@@ -216,7 +217,8 @@ fn headers(written: &[String]) -> Result<HeaderMap, CommandFailure> {
         let lines = match text.strip_prefix('@') {
             None => text.clone(),
             Some(file) => std::fs::read_to_string(file).map_err(|error| {
-                CommandFailure::usage(format!("--header: {file}: cannot be read: {error}"))
+                let why = io_reason(&error);
+                CommandFailure::usage(format!("--header: {file}: cannot be read: {why}"))
             })?,
         };
         for line in lines.lines().filter(|line| !line.trim().is_empty()) {

@@ -6,6 +6,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
+use crate::io_reason::io_reason;
+
 pub(super) struct SettingsFile {
     /// The path of the file, with links followed, so that a link stays a link.
     pub(super) path: PathBuf,
@@ -24,7 +26,7 @@ const BACKUPS_MAX: u32 = 999;
 
 impl SettingsFile {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let cannot = |e: io::Error| format!("cannot be read: {}", reason(&e));
+        let cannot = |e: io::Error| format!("cannot be read: {}", io_reason(&e));
         let path = fs::canonicalize(path).map_err(cannot)?;
         let metadata = fs::metadata(&path).map_err(cannot)?;
         if !metadata.is_file() {
@@ -53,7 +55,7 @@ impl SettingsFile {
         if let Err(e) = written {
             // The file may not exist, if creating it failed.
             let _ = fs::remove_file(&new);
-            return Err(format!("not changed: {}", reason(&e)));
+            return Err(format!("not changed: {}", io_reason(&e)));
         }
         Ok(backup)
     }
@@ -156,11 +158,11 @@ fn number(rest: &[u8]) -> Option<u32> {
 }
 
 fn no_backup(error: &io::Error) -> String {
-    format!("not changed: no backup can be made: {}", reason(error))
+    format!("not changed: no backup can be made: {}", io_reason(error))
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    let cannot = |e: io::Error| format!("cannot be read: {}", reason(&e));
+    let cannot = |e: io::Error| format!("cannot be read: {}", io_reason(&e));
     let file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
     let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
@@ -168,11 +170,4 @@ fn text(path: &Path) -> Result<String, String> {
         return Err("too large for settings".to_owned());
     }
     String::from_utf8(bytes).map_err(|_| "not JSON: it is not UTF-8".to_owned())
-}
-
-/// The text of an error without the system's error number.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    text.to_owned()
 }

@@ -1,5 +1,6 @@
 //! Which endpoint a request came to, and whether it may: path, Host and Origin. Pure.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use hyper::header::{HOST, HeaderName, HeaderValue, ORIGIN};
@@ -128,16 +129,21 @@ pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> 
     let authority = uri
         .authority()
         .map(|authority| authority.as_str().as_bytes());
-    printable(value.or(authority).unwrap_or_default())
+    printable(value.or(authority).unwrap_or_default()).into_owned()
 }
 
 /// A text of a client, safe to be logged: short, and without control characters.
-pub(in crate::downstream) fn printable(text: &[u8]) -> String {
+pub(in crate::downstream) fn printable(text: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(text);
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(TOLD_MAX)
-        .collect()
+    let is_plain = |byte| matches!(byte, b' '..=b'~');
+    // Nearly all texts.
+    if text.len() <= TOLD_MAX && text.bytes().all(is_plain) {
+        return text;
+    }
+    let told = text
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    told.take(TOLD_MAX).collect::<String>().into()
 }
 
 /// The host of a valid authority, without port and brackets.

@@ -24,6 +24,7 @@ use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::policy::Rules;
 use crate::task::state::{Outcome, Payload, Task};
 use crate::telemetry::polls;
+use crate::telemetry::repeats::OF_OUTAGE;
 use crate::telemetry::traces::RequestSpan;
 use crate::upstream::Forwarded;
 
@@ -57,7 +58,7 @@ impl From<StoreError> for TaskError {
             tracing::warn!(%error, "a task cannot be read");
             return Self::Unreadable;
         }
-        tracing::warn!(%error, "the store did not answer a request for a task");
+        tracing::warn!(name: OF_OUTAGE, %error, "the store did not answer a request for a task");
         Self::StoreUnavailable
     }
 }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use redb::{Database, DatabaseError, StorageError};
 use rustix::process::geteuid;
 
+use crate::io_reason::io_reason;
+
 /// Why the embedded store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedOpenError {
@@ -22,8 +24,9 @@ pub enum EmbeddedOpenError {
     #[error("{} was written by another version of raincheck in a format that is not known", .0.display())]
     Format(PathBuf),
     #[error(
-        "{} cannot be written ({cause}); name another file with --store redb:PATH",
-        path.display()
+        "{} cannot be written ({}); name another file with --store redb:PATH",
+        path.display(),
+        io_reason(cause)
     )]
     Unwritable {
         path: PathBuf,

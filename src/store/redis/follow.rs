@@ -16,6 +16,7 @@ use super::connector::CONNECT_TIMEOUT;
 use super::link::fault;
 use super::log::{self, COUNT, Edge, LogPosition};
 use super::topology::Topology;
+use crate::telemetry::repeats::OF_OUTAGE;
 
 /// The follower of the log of the only bucket.
 pub(super) struct Follower {
@@ -52,7 +53,7 @@ impl Follower {
                         let is_news = failures >= BROKEN_TOLD || error.code().is_some();
                         if is_news && !std::mem::replace(&mut is_told, true) {
                             let error = fault(error);
-                            warn!(%error, "the change log cannot be read; trying again");
+                            warn!(name: OF_OUTAGE, %error, "the change log cannot be read; trying again");
                         }
                     }
                 }

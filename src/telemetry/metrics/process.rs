@@ -14,6 +14,7 @@ pub struct ProcessMetrics {
     pub replicas: IntGauge,
     pub heartbeats_failed: IntCounter,
     pub owners_lost: IntCounter,
+    pub log_lines_dropped: IntCounter,
 }
 
 impl ProcessMetrics {
@@ -58,6 +59,10 @@ impl ProcessMetrics {
             owners_lost: list.counter(
                 "raincheck_owners_lost_total",
                 "Replicas whose lease ended with tasks left, as this replica found them.",
+            ),
+            log_lines_dropped: list.counter(
+                "raincheck_log_lines_dropped_total",
+                "Lines of the log that standard error did not take in time. No call waits for the reader of the log.",
             ),
         }
     }

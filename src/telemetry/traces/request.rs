@@ -28,7 +28,8 @@ pub struct RequestTerms<'r> {
 /// What becomes of the trace of a request.
 #[derive(Debug)]
 pub enum Tracing {
-    Recorded(Arc<RequestSpan>),
+    /// The request has a span in this trace.
+    Recorded(TraceId),
     /// The trace begins here and is not recorded, which the server is told.
     LeftOut(TraceContext),
     /// The message stays as it is.
@@ -37,21 +38,18 @@ pub enum Tracing {
 
 impl Tracing {
     /// The client decides. Where it says nothing, the ratio does.
-    pub fn of(terms: RequestTerms<'_>) -> Self {
+    pub fn of(parent: Option<&TraceContext>, method: &str) -> Self {
         if !are_on() {
             return Self::Untouched;
         }
-        match &terms.parent {
-            Some(parent) if parent.is_sampled => {
-                let trace = parent.trace;
-                Self::Recorded(Arc::new(RequestSpan::new(trace, terms)))
-            }
+        match parent {
+            Some(parent) if parent.is_sampled => Self::Recorded(parent.trace),
             Some(_) => Self::Untouched,
-            None if is_a_wait(terms.method) => Self::Untouched,
+            None if is_a_wait(method) => Self::Untouched,
             None => {
                 let trace = random();
                 if is_sampled(&trace) {
-                    return Self::Recorded(Arc::new(RequestSpan::new(trace, terms)));
+                    return Self::Recorded(trace);
                 }
                 Self::LeftOut(TraceContext {
                     trace,
@@ -96,7 +94,8 @@ pub struct RequestSpan {
 }
 
 impl RequestSpan {
-    fn new(trace: TraceId, terms: RequestTerms<'_>) -> Self {
+    /// Begins the span.
+    pub fn new(trace: TraceId, terms: RequestTerms<'_>) -> Self {
         let (parent, state) = match terms.parent {
             Some(parent) => (Some(parent.span), parent.state),
             None => (None, None),

@@ -1,5 +1,6 @@
 //! Whether spans are made, of which traces, and the queue to the exporter.
 
+use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -78,16 +79,37 @@ fn threshold(ratio: f64) -> u64 {
     (ratio.max(0.0) * (1_u64 << 63) as f64) as u64
 }
 
-/// A random id. Where the system has no random bytes, spans get ids of the clock.
+thread_local! {
+    /// Random bytes that no id has yet, so that few ids need a call of the system.
+    static RANDOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The random bytes of one call of the system.
+const RANDOM_BYTES: usize = 1024;
+
+/// A random id.
 pub(super) fn random<const N: usize>() -> HexId<N> {
-    let mut bytes = [0; N];
-    if getrandom::fill(&mut bytes).is_err() {
-        let now = crate::clock::wall_ns().to_be_bytes();
-        for (byte, clock) in bytes.iter_mut().zip(now.iter().cycle()) {
-            *byte = *clock;
+    RANDOM.with_borrow_mut(|left| {
+        if left.len() < N {
+            left.resize(RANDOM_BYTES, 0);
+            fill(left);
+        }
+        let from = left.len().saturating_sub(N);
+        let bytes = left.last_chunk().copied().unwrap_or([0; N]);
+        left.truncate(from);
+        HexId::from_bytes(bytes)
+    })
+}
+
+/// Where the system has no random bytes, spans get ids of the clock.
+fn fill(bytes: &mut [u8]) {
+    if getrandom::fill(bytes).is_err() {
+        let mut now = crate::clock::wall_ns();
+        for chunk in bytes.chunks_mut(size_of::<u64>()) {
+            now = now.wrapping_add(1);
+            chunk.copy_from_slice(now.to_be_bytes().get(..chunk.len()).unwrap_or_default());
         }
     }
-    HexId::from_bytes(bytes)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::future::ready;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use tokio::net::TcpStream;
 
@@ -21,6 +21,8 @@ pub(crate) struct Config {
     store: Store,
     environment: Vec<(String, String)>,
     poll_hold: String,
+    /// Whether standard error is a pipe, which a test reads or not.
+    is_log_piped: bool,
     /// Where the first process crashes, see `src/failpoint.rs`.
     pub(crate) crash: Option<String>,
 }
@@ -63,6 +65,7 @@ impl Config {
             store: Store::Memory,
             environment: Vec::new(),
             poll_hold: "200ms".to_owned(),
+            is_log_piped: false,
             crash: None,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
@@ -105,6 +108,12 @@ impl Config {
     /// With a probe listener, on a port that the system chooses, and more lines of its section.
     pub(crate) fn probed(self, lines: &str) -> Self {
         self.section("admin", &format!("probes = \"127.0.0.1:0\"\n{lines}"))
+    }
+
+    /// The log goes into a pipe: [`Proxy::pipe`].
+    pub(crate) fn log_piped(mut self) -> Self {
+        self.is_log_piped = true;
+        self
     }
 
     pub(crate) fn embedded(mut self) -> Self {
@@ -281,6 +290,12 @@ impl Proxy {
         self.child = Some(spawn(&self.directory, &self.config, &self.upstream).await);
     }
 
+    /// The log of [`Config::log_piped`]. Nobody else reads it.
+    pub(crate) fn pipe(&mut self) -> ChildStderr {
+        let running = self.child.as_mut().expect("the proxy runs");
+        running.child.stderr.take().expect("the log is a pipe")
+    }
+
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(log_file(&self.directory)).unwrap_or_default()
     }
@@ -384,6 +399,9 @@ pub(crate) fn command(
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log);
+    if config.is_log_piped {
+        command.stderr(Stdio::piped());
+    }
     if let Some(crash) = &config.crash {
         command.env("RAINCHECK_CRASH", crash);
     }

@@ -21,6 +21,7 @@ use crate::runner::call_log::entry::{EntryKind, LogEntry};
 use crate::runner::call_log::log::EventLog;
 use crate::runner::call_log::standing::CallStanding;
 use crate::task::id::TaskId;
+use crate::telemetry::repeats::OF_OUTAGE;
 
 mod call;
 mod event_id;
@@ -77,7 +78,7 @@ pub(in crate::downstream) async fn resume(
         // A call that runs here can be read without the store.
         Err(_) if recent.is_some() => None,
         Err(error) => {
-            tracing::warn!(%error, "a client came back while the store does not answer");
+            tracing::warn!(name: OF_OUTAGE, %error, "a client came back while the store does not answer");
             let error = RpcError::internal("The task store does not answer; try again later");
             return response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
         }

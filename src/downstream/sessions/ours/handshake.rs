@@ -20,6 +20,7 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, is_object, raw};
 use crate::mcp::request::Request;
 use crate::runner::responder::CallAnswer;
+use crate::telemetry::repeats::OF_OUTAGE;
 use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
 
@@ -140,7 +141,7 @@ fn not_begun(id: &str, why: &NotBegun) -> Rpc {
     match why {
         NotBegun::TooMany => Rpc::busy(id),
         NotBegun::Store(error) => {
-            tracing::warn!(%error, "a session could not be begun");
+            tracing::warn!(name: OF_OUTAGE, %error, "a session could not be begun");
             Rpc::store_unavailable(id)
         }
     }

@@ -26,6 +26,7 @@ use crate::store::kv::{Kind, Name};
 use crate::store::quota::OverQuota;
 use crate::task::clients::{ClientTerms, KnownClient};
 use crate::task::id::Caller;
+use crate::telemetry::repeats::OF_OUTAGE;
 
 /// Begins the id of every session of raincheck's own.
 pub(super) const PREFIX: &str = "raincheck-";
@@ -92,7 +93,7 @@ pub(super) enum NoSession {
 
 impl From<StoreError> for NoSession {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "a session met a store that does not answer");
+        tracing::warn!(name: OF_OUTAGE, %error, "a session met a store that does not answer");
         Self::Store
     }
 }

@@ -14,13 +14,27 @@ pub(super) fn fields() -> impl for<'w> FormatFields<'w> + 'static {
 }
 
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
-    match (field.name(), writer.has_ansi_escapes()) {
-        ("message", _) => {}
-        (name, false) => write!(writer, "{name}=")?,
-        // The name in italics, and a dim sign.
-        (name, true) => write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
+    if field.name() != "message" {
+        let is_coloured = writer.has_ansi_escapes();
+        name(writer, field.name(), is_coloured)?;
     }
     write!(Escaped(writer), "{value:?}")
+}
+
+/// Writes the name of a field, and the sign after it.
+pub(super) fn name(out: &mut impl fmt::Write, name: &str, is_coloured: bool) -> fmt::Result {
+    let parts = if is_coloured {
+        // The name in italics, and a dim sign.
+        ["\x1b[3m", name, "\x1b[0m\x1b[2m=\x1b[0m"]
+    } else {
+        ["", name, "="]
+    };
+    parts.into_iter().try_for_each(|part| out.write_str(part))
+}
+
+/// Writes a text as the value of a field.
+pub(super) fn quoted(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    write!(Escaped(out), "{text:?}")
 }
 
 /// Writes control characters as their escapes.

@@ -1,0 +1,136 @@
+//! Where logs go: to stderr, as text or as JSON. Values are escaped in both, so that a client cannot forge a
+//! line. The filter can be changed while the program runs.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, IsTerminal as _};
+use std::panic::{self, PanicHookInfo};
+
+use tracing::error;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::repeats::Repeats;
+use crate::lock::Mutex;
+
+mod access;
+mod fields;
+mod form;
+mod in_use;
+mod output;
+mod stamp;
+
+pub use access::AccessLine;
+use form::{LineForm, layer};
+use in_use::{LOG, Log};
+use output::{Output, standard_error};
+
+/// What to log and how.
+#[derive(Debug, Clone)]
+pub struct LogSettings {
+    /// Levels, in general and by module: `info`, `info,raincheck=debug`.
+    pub filter: String,
+    /// One JSON object a line instead of text.
+    pub json: bool,
+    /// Whether text has colours in a terminal.
+    pub colours: bool,
+}
+
+/// Starts logging. Call it once and first: earlier events are lost.
+pub fn init(settings: &LogSettings) -> Result<(), String> {
+    let filter = parse(&settings.filter)?;
+    access::ask(&filter);
+    let (filter, handle) = reload::Layer::new(filter);
+    let output = standard_error().map_err(|error| format!("no log can be written: {error}"))?;
+    let log = Log {
+        form: match (settings.json, settings.colours) {
+            (true, _) => LineForm::Json,
+            (false, true) if io::stderr().is_terminal() => LineForm::Coloured,
+            (false, _) => LineForm::Text,
+        },
+        output: Output::new(output),
+        handle,
+        text: Mutex::new(settings.filter.clone()),
+    };
+    LOG.set(log).map_err(|_| TWICE)?;
+    let log = LOG.get().ok_or(TWICE)?;
+    let writer = || RareLine(&log.output);
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(layer(log.form, writer).with_filter(Repeats))
+        .try_init()
+        .map_err(|_| TWICE)?;
+    let started = log.output.start();
+    started.map_err(|error| format!("no thread for the log: {error}"))?;
+    panic::set_hook(Box::new(panicked));
+    Ok(())
+}
+
+const TWICE: &str = "logging was set up twice";
+
+/// The way of an event to stderr: a whole line at a time.
+struct RareLine(&'static Output);
+
+impl io::Write for RareLine {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.say_now(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Logs a panic, and writes what waits before the process may abort. The usual report would wait for the reader of stderr.
+fn panicked(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    let backtrace = Backtrace::capture();
+    let backtrace =
+        (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    error!(backtrace, "thread {thread:?} {panic}");
+    finish();
+}
+
+/// Waits for a short time until all lines are written. Call it when the process ends.
+pub fn finish() {
+    if let Some(log) = LOG.get() {
+        log.output.finish();
+    }
+}
+
+/// The filter that is in use, as it was written. `None`: logging has not begun.
+pub fn filter() -> Option<String> {
+    Some(LOG.get()?.text.lock().clone())
+}
+
+/// Changes the filter from now on.
+pub fn set_filter(text: &str) -> Result<(), String> {
+    let filter = parse(text)?;
+    let log = LOG.get().ok_or("logging has not begun")?;
+    let changed = log.handle.reload(filter.clone());
+    changed.map_err(|error| error.to_string())?;
+    access::ask(&filter);
+    text.clone_into(&mut log.text.lock());
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<Targets, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is not a log filter; write \"info\", \"debug\" or \"info,raincheck=debug\""
+        )
+    };
+    let text = text.replace(' ', "");
+    // A word that is no level would be the name of a module, and silence all others.
+    let is_level = |part: &str| {
+        let level = part.rsplit('=').next().unwrap_or_default();
+        !level.is_empty() && level.parse::<LevelFilter>().is_ok()
+    };
+    if !text.split(',').all(is_level) {
+        return Err(wrong());
+    }
+    text.parse().map_err(|_| wrong())
+}

@@ -299,7 +299,7 @@ fn options(config: &Config, url: &Secret, namespace: &str) -> Result<RedisOption
 }
 
 /// Reads the TLS files for Redis. The store checks their content.
-fn certificates(files: &config::ClientTls) -> Result<RedisTls, AppError> {
+fn certificates(files: &config::ClientTlsFiles) -> Result<RedisTls, AppError> {
     let read = |setting: &str, path: &std::path::Path| {
         std::fs::read(path).map_err(|error| {
             let (path, why) = (path.display(), io_reason(&error));

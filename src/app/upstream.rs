@@ -67,7 +67,7 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
     })
 }
 
-fn files(tls: &config::ClientTls) -> Files {
+fn files(tls: &config::ClientTlsFiles) -> Files {
     let identity = tls.identity.as_ref();
     Files {
         roots: tls.roots.clone(),

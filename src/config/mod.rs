@@ -63,7 +63,7 @@ pub use settings::{
     TelemetrySettings, TraceSettings,
 };
 pub use settings_store::{Location, Seal, StoreSettings, WaitSettings};
-pub use settings_tls::{CertificateFiles, ClientTls};
+pub use settings_tls::{CertificateFiles, ClientTlsFiles};
 pub use settings_upstream::{
     CredentialUse, EraChoice, Header, NativeTasks, SessionUse, TransportChoice,
     UpstreamCredentials, UpstreamSettings,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secret::{SealKey, Secret};
-use super::settings_tls::ClientTls;
+use super::settings_tls::ClientTlsFiles;
 
 /// Where tasks live.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct StoreSettings {
     pub seal_key: Option<SealKey>,
     /// The earlier key: what is sealed under it can still be read.
     pub seal_key_previous: Option<SealKey>,
-    pub tls: ClientTls,
+    pub tls: ClientTlsFiles,
     pub wait: WaitSettings,
 }
 

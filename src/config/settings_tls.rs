@@ -11,7 +11,7 @@ pub struct CertificateFiles {
 
 /// The files for TLS to a server: the wrapped one, or Redis. PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClientTls {
+pub struct ClientTlsFiles {
     /// The roots to trust instead of the machine's roots.
     pub roots: Option<PathBuf>,
     /// Who we are.

@@ -7,7 +7,7 @@ use hyper::header::HeaderName;
 
 use super::secret::Secret;
 use super::server::Wrapped;
-use super::settings_tls::ClientTls;
+use super::settings_tls::ClientTlsFiles;
 use crate::task::policy::Limit;
 
 /// The wrapped server.
@@ -15,7 +15,7 @@ use crate::task::policy::Limit;
 pub struct UpstreamSettings {
     pub server: Wrapped,
     pub transport: TransportChoice,
-    pub tls: ClientTls,
+    pub tls: ClientTlsFiles,
     /// Headers of every request to the server. They replace the client's headers of the same name.
     pub headers: Vec<Header>,
     /// Client headers that also go to a server on another machine, and the forwarding headers that raincheck

@@ -7,7 +7,7 @@ use super::file_store;
 use super::problem::Problem;
 use super::secret::{SealKey, Secret};
 use super::settings_store::{Location, Seal, StoreSettings, WaitSettings};
-use super::settings_tls::ClientTls;
+use super::settings_tls::ClientTlsFiles;
 
 /// Checks `[store]`. `usual` is the location if none is configured.
 pub(super) fn store(
@@ -21,12 +21,12 @@ pub(super) fn store(
     let location = location(file.url, file.namespace, usual)?;
     positive("store.read_patience", file.read_patience)?;
     positive("store.create_patience", file.create_patience)?;
-    let tls = ClientTls {
+    let tls = ClientTlsFiles {
         roots: file.tls.roots.map(PathBuf::from),
         identity: tls("store.tls", file.tls.certificate, file.tls.key)?,
     };
     let is_redis = matches!(location, Location::Redis { .. });
-    if tls != ClientTls::default() && !(is_redis && over_tls) {
+    if tls != ClientTlsFiles::default() && !(is_redis && over_tls) {
         return Err(Problem::new(
             "store.tls",
             "has an effect only if store.url begins with \"rediss\"",

@@ -9,7 +9,7 @@ use super::headers::{self, forwarded};
 use super::problem::Problem;
 use super::secret::Secret;
 use super::server::{Wrapped, WrappedCommand};
-use super::settings_tls::ClientTls;
+use super::settings_tls::ClientTlsFiles;
 use super::settings_upstream::{EraChoice, TransportChoice, UpstreamSettings};
 use super::unix::Socket;
 use super::{concurrency, credentials, file};
@@ -95,8 +95,8 @@ fn server(file: &file::Upstream, environment: &[(String, String)]) -> Result<Wra
     })
 }
 
-fn client_tls(file: &file::Upstream, server: &Wrapped) -> Result<ClientTls, Problem> {
-    let tls = ClientTls {
+fn client_tls(file: &file::Upstream, server: &Wrapped) -> Result<ClientTlsFiles, Problem> {
+    let tls = ClientTlsFiles {
         roots: file.tls.roots.as_ref().map(PathBuf::from),
         identity: tls(
             "upstream.tls",
@@ -105,7 +105,7 @@ fn client_tls(file: &file::Upstream, server: &Wrapped) -> Result<ClientTls, Prob
         )?,
     };
     let over_tls = matches!(server, Wrapped::Url(url) if url.scheme_str() == Some("https"));
-    if tls != ClientTls::default() && !over_tls {
+    if tls != ClientTlsFiles::default() && !over_tls {
         return Err(refused(
             "tls",
             "has an effect only if upstream.url begins with \"https\"",

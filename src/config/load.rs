@@ -6,6 +6,7 @@ use std::sync::Arc;
 use figment::Figment;
 use figment::providers::{Format, Toml};
 use figment::value::{Dict, Value};
+use serde::Deserialize as _;
 
 use super::file::File;
 use super::fingerprints::fingerprints;
@@ -34,7 +35,7 @@ pub fn environment() -> Vec<(String, String)> {
 /// Loads, merges and checks all layers. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     let figment = merged(all_layers(flags, environment)?);
-    let mut file: File = figment.extract().map_err(explain)?;
+    let mut file = read(&figment)?;
     secret_files::read(&mut file).map_err(|problem| problem.located(&figment))?;
     let host = Host::new(environment);
     let checked = Config::check(file, &host, environment, flags.for_one_client);
@@ -78,7 +79,7 @@ fn written(
         settings: defaults,
     }];
     all.extend(all_layers(flags, environment)?);
-    let settings: Dict = merged(all).extract().map_err(explain)?;
+    let settings = values(&merged(all))?;
     Ok(serde_json::to_value(settings).unwrap_or_default())
 }
 
@@ -100,7 +101,7 @@ pub fn admin_access(
         ..Flags::default()
     };
     let figment = merged(layers(&flags, environment)?);
-    let mut file: File = figment.extract().map_err(explain)?;
+    let mut file = read(&figment)?;
     secret_files::admin_token(&mut file).map_err(|problem| problem.located(&figment))?;
     Ok(AdminAccess {
         listen: file.admin.listen,
@@ -120,7 +121,7 @@ pub fn public_address(
         ..Flags::default()
     };
     let figment = merged(layers(&flags, environment)?);
-    let file: File = figment.extract().map_err(explain)?;
+    let file = read(&figment)?;
     let listen = file.listen;
     let scheme = if listen.tls.certificate.is_some() {
         "https"
@@ -152,6 +153,19 @@ fn layers(flags: &Flags, environment: &[(String, String)]) -> Result<Vec<Layer>,
     Ok(file.into_iter().chain(others).collect())
 }
 
+/// What all layers say together.
+///
+/// The settings are read from the merged values and not from figment itself, whose reader has copies of two forms that are not
+/// used here for each type of a setting: half a megabyte of program.
+fn read(figment: &Figment) -> Result<File, ConfigError> {
+    let values = Value::from(values(figment)?);
+    File::deserialize(&values).map_err(|error| explain(error, figment))
+}
+
+fn values(figment: &Figment) -> Result<Dict, ConfigError> {
+    figment.extract().map_err(|error| explain(error, figment))
+}
+
 fn merged(mut layers: Vec<Layer>) -> Figment {
     only_one_server(&mut layers);
     layers.into_iter().fold(Figment::new(), Figment::merge)
@@ -175,7 +189,7 @@ fn only_one_server(layers: &mut [Layer]) {
 /// The variables that a settings file lets the wrapped program see.
 pub fn allowed_variables(path: &Path) -> Result<Vec<String>, ConfigError> {
     let figment = Figment::new().merge(Layer::of_file(path, "--config")?);
-    let file: File = figment.extract().map_err(explain)?;
+    let file = read(&figment)?;
     Ok(file.upstream.env_allow)
 }
 

@@ -35,23 +35,27 @@ impl Problem {
 
     pub(super) fn located(self, figment: &Figment) -> ConfigError {
         let path: Vec<String> = self.key.split('.').map(str::to_owned).collect();
-        // Figment cannot look into the list of rules. A key that no source has gets the source of its section.
-        let written = (1..=path.len()).rev().find_map(|length| {
-            let key = path.get(..length)?.join(".");
-            figment.find_metadata(&key)
-        });
-        let source = written.map(|metadata| metadata.name.as_ref());
-        ConfigError::new(place(source, &path) + ": " + &self.text)
+        ConfigError::new(place(source_of(&path, figment), &path) + ": " + &self.text)
     }
+}
+
+/// The name of the source that the value of this key comes from. Figment cannot look into the list of rules. A key that no
+/// source has gets the source of its section.
+fn source_of<'f>(path: &[String], figment: &'f Figment) -> Option<&'f str> {
+    let written = (1..=path.len()).rev().find_map(|length| {
+        let key = path.get(..length)?.join(".");
+        figment.find_metadata(&key)
+    });
+    written.map(|metadata| metadata.name.as_ref())
 }
 
 /// Explains the first of figment's errors in raincheck's words. One error is enough, because a user fixes one
 /// error at a time.
-pub(super) fn explain(error: Error) -> ConfigError {
+pub(super) fn explain(error: Error, figment: &Figment) -> ConfigError {
     let Some(error) = error.into_iter().next() else {
         return ConfigError::new("the configuration cannot be read");
     };
-    let source = error.metadata.as_ref().map(|m| m.name.as_ref());
+    let source = source_of(&error.path, figment);
     let text = match &error.kind {
         Kind::Message(text) => text.clone(),
         Kind::InvalidType(actual, expected) | Kind::InvalidValue(actual, expected) => {

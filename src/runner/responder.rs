@@ -112,18 +112,17 @@ impl Responder {
 
     /// Whether the client heard the answer by now.
     pub(super) fn was_told(&self) -> bool {
-        self.cell.state.load(Ordering::Acquire) == ANNOUNCED
+        Presence(&self.cell).is_told()
+    }
+
+    /// Whether nothing comes from the client any more: it heard the answer, and every answer to a relayed question was taken.
+    pub(super) fn is_over(&self) -> bool {
+        self.was_told() && self.answered.is_closed() && self.answered.is_empty()
     }
 
     /// Resolves when it is decided whether the client heard the answer: true if it did.
     pub(super) async fn settled(&self) -> bool {
-        loop {
-            match self.cell.state.load(Ordering::Acquire) {
-                GONE => return false,
-                ANNOUNCED => return true,
-                _ => self.cell.gone.notified().await,
-            }
-        }
+        Presence(&self.cell).was_told().await
     }
 
     /// Whether the answer would be an event on a stream by now.
@@ -177,15 +176,29 @@ impl Responder {
 pub(super) struct Presence<'s>(&'s Cell);
 
 impl Presence<'_> {
+    /// Whether the client heard the answer by now.
+    pub(super) fn is_told(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) == ANNOUNCED
+    }
+
     /// Resolves when the client went away before it heard the answer. Never resolves after the client heard
     /// the answer.
     ///
     /// Cancel safe.
     pub(super) async fn gone(&self) {
+        if self.was_told().await {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Resolves when it is decided whether the client heard the answer: true if it did.
+    ///
+    /// Cancel safe.
+    pub(super) async fn was_told(&self) -> bool {
         loop {
             match self.0.state.load(Ordering::Acquire) {
-                GONE => return,
-                ANNOUNCED => std::future::pending().await,
+                GONE => return false,
+                ANNOUNCED => return true,
                 _ => self.0.gone.notified().await,
             }
         }
@@ -289,6 +302,24 @@ mod tests {
             assert!(matches!(client.next().await, Some(Reply::Relay(_))));
         }
         assert!(matches!(client.next().await, Some(Reply::Answer(_))));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_was_told_is_over_once_its_answers_were_taken() {
+        let (mut responder, client) = pair();
+        let answers = client.answers();
+        assert!(!responder.is_over());
+        client.into_guard().announce();
+        assert!(responder.was_told() && !responder.is_over());
+        let answered = RelayedAnswer {
+            id: "1".into(),
+            answer: upstream::Answer::Result("{}".into()),
+        };
+        answers.try_send(answered).unwrap();
+        drop(answers);
+        assert!(!responder.is_over());
+        assert!(responder.client().1.recv().await.is_some());
+        assert!(responder.is_over());
     }
 
     #[tokio::test(start_paused = true)]

@@ -263,11 +263,12 @@ impl Ledger {
         loaded: &Loaded,
         event: TaskEvent,
     ) -> Result<(Loaded, Option<Effect>), NotApplied> {
-        let mut current = loaded.clone();
+        let mut latest: Option<Box<Loaded>> = None;
         loop {
-            match self.try_apply(&current, event.clone()).await? {
+            let current = latest.as_deref().unwrap_or(loaded);
+            match self.try_apply(current, event.clone()).await? {
                 Tried::Done(done, effect) => return Ok((*done, effect)),
-                Tried::Conflict(latest) => current = *latest,
+                Tried::Conflict(changed) => latest = Some(changed),
             }
         }
     }

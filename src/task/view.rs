@@ -152,27 +152,26 @@ pub fn rfc3339(unix_ms: u64) -> String {
         shifted_month - 9
     };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let mut out = String::with_capacity("2026-07-28T00:00:00.000Z".len());
-    for (number, width, after) in [
-        (year, 4, '-'),
-        (month, 2, '-'),
-        (day, 2, 'T'),
-        (second / 3600, 2, ':'),
-        (second / 60 % 60, 2, ':'),
-        (second % 60, 2, '.'),
-        (millis, 3, 'Z'),
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    for (number, from, to) in [
+        (year, 0, 4),
+        (month, 5, 7),
+        (day, 8, 10),
+        (second / 3600, 11, 13),
+        (second / 60 % 60, 14, 16),
+        (second % 60, 17, 19),
+        (millis, 20, 23),
     ] {
-        digits(&mut out, number, width);
-        out.push(after);
+        digits(text.get_mut(from..to).unwrap_or_default(), number);
     }
-    out
+    std::str::from_utf8(&text).unwrap_or_default().to_owned()
 }
 
-/// Writes the last digits of a number. Each answer about a task has two dates, and `format!` takes eight times as long.
-pub fn digits(out: &mut String, number: u64, width: u32) {
-    for place in (0..width).rev() {
-        let digit = number / 10_u64.pow(place) % 10;
-        out.push(char::from_digit(u32::try_from(digit).unwrap_or(0), 10).unwrap_or('0'));
+/// Writes the last digits of a number, as many as there are places. Each answer about a task has two dates, and `format!` takes eight times as long.
+pub fn digits(places: &mut [u8], mut number: u64) {
+    for place in places.iter_mut().rev() {
+        *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
     }
 }
 

@@ -282,8 +282,10 @@ impl Carrier {
     /// Waits for the next event and handles it. A call spends its life waiting, so only what it waits with is in the future
     /// of its job; what handles an event is boxed.
     async fn step(&mut self) -> Flow {
-        let woken = self.wake().await;
-        Box::pin(self.on_wakeup(woken)).await
+        match self.wake().await {
+            Some(woken) => Box::pin(self.on_wakeup(woken)).await,
+            None => Flow::Continue,
+        }
     }
 
     async fn on_wakeup(&mut self, woken: Wakeup) -> Flow {
@@ -322,8 +324,10 @@ impl Carrier {
     }
 
     /// Waits for the next event of any source. Each branch is cancel safe: the exchange's stream, the queue,
-    /// the watch and the responder lose nothing when another branch wins.
-    async fn wake(&mut self) -> Wakeup {
+    /// the watch and the responder lose nothing when another branch wins. `None`: the client was told, and there is
+    /// nothing else to do.
+    async fn wake(&mut self) -> Option<Wakeup> {
+        self.forget_told();
         if let CallStage::Recorded(recorded) = &self.stage {
             // The shared clock may have moved.
             let due = recorded.due(self.runner.ledger.now_ms());
@@ -341,10 +345,10 @@ impl Carrier {
             }
             Audience::Maker(_) | Audience::RecordReaders => (None, None),
         };
-        tokio::select! {
+        let woken = tokio::select! {
             biased;
             () = self.runner.halt.cancelled() => Wakeup::Halted,
-            () = gone(presence) => Wakeup::Gone,
+            was_told = decided(presence) => return (!was_told).then_some(Wakeup::Gone),
             () = stopped(custody) => Wakeup::Stopped,
             () = changed(custody) => Wakeup::Changed,
             () = self.runner.draining.cancelled(), if may_hand_over => Wakeup::Draining,
@@ -353,14 +357,26 @@ impl Carrier {
             () = tokio::time::sleep_until(until) => {
                 Wakeup::Timer(self.timers.expire(Instant::now().max(until)))
             }
+        };
+        Some(woken)
+    }
+
+    /// Gives back what the side of a client takes that was told of the record: a task may run for hours after that.
+    fn forget_told(&mut self) {
+        if let Audience::Client(client) = &self.audience
+            && self.stage.is_recorded()
+            && client.responder.is_over()
+        {
+            self.audience = Audience::RecordReaders;
         }
     }
 }
 
-async fn gone(presence: Option<Presence<'_>>) {
+/// Resolves once when it is decided whether the client heard the answer: true if it did.
+async fn decided(presence: Option<Presence<'_>>) -> bool {
     match presence {
-        Some(presence) => presence.gone().await,
-        None => std::future::pending().await,
+        Some(presence) if !presence.is_told() => presence.was_told().await,
+        Some(_) | None => std::future::pending().await,
     }
 }
 

@@ -85,7 +85,7 @@ impl AccessLine {
 
     fn complete(&mut self, status: u16, took: Duration, client: &str) {
         self.name("status");
-        digits(&mut self.text, status.into(), 3);
+        self.number::<3>(status.into());
         self.name("seconds");
         match took.as_secs() {
             0 => self.text.push('0'),
@@ -93,7 +93,7 @@ impl AccessLine {
             seconds => write!(self.text, "{seconds}").unwrap_or_default(),
         }
         self.text.push('.');
-        digits(&mut self.text, took.subsec_micros().into(), 6);
+        self.number::<6>(took.subsec_micros().into());
         self.say("client", client);
         if self.form == LineForm::Json {
             for part in [",\"target\":\"", TARGET, "\"}"] {
@@ -101,6 +101,13 @@ impl AccessLine {
             }
         }
         self.text.push('\n');
+    }
+
+    /// Writes the last digits of a number.
+    fn number<const PLACES: usize>(&mut self, number: u64) {
+        let mut places = [b'0'; PLACES];
+        digits(&mut places, number);
+        self.text.extend(places.map(char::from));
     }
 
     fn say(&mut self, key: &str, value: &str) {

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -188,7 +189,8 @@ impl Http {
         let mut pause = PAUSE;
         let given_up = Instant::now() + TRYING;
         for last in (0..TRIES).rev() {
-            if let Ok(sender) = self.connect().await {
+            // Boxed, so that a call that waits for its answer has no room for it.
+            if let Ok(sender) = Box::pin(self.connect()).await {
                 let copy = self.copy(&request);
                 match self.send_over(sender, request).await {
                     Ok(response) => return Ok(response),
@@ -246,7 +248,7 @@ impl Http {
         request: Box<Request<RequestBody>>,
     ) -> Result<Response<ResponseBody>, NotSent> {
         let method = request.method().clone();
-        match sender.try_send_request(*request).await {
+        match sender.try_send_request(unboxed(request)).await {
             Ok(response) if is_ambiguous(response.headers()) => Err(NotSent::Failed(INVALID)),
             Ok(response) => {
                 if !response.status().is_success() {
@@ -277,11 +279,12 @@ impl Http {
             .max_buf_size(HEAD_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
-        self.drivers.spawn(async move {
-            if let Err(error) = connection.await {
+        // An async block would have room for what it took and again for what it awaits.
+        self.drivers.spawn(connection.map(|ended| {
+            if let Err(error) = ended {
                 tracing::debug!(%error, "an upstream connection ended with an error");
             }
-        });
+        }));
         Ok(sender)
     }
 }
@@ -301,6 +304,12 @@ fn frame(request: &mut Request<RequestBody>) {
         let headers = request.headers_mut();
         headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
+}
+
+/// Gives back the box, which otherwise stays for as long as its request waits for the answer.
+#[expect(clippy::boxed_local, reason = "it ends the box")]
+fn unboxed<T>(boxed: Box<T>) -> T {
+    *boxed
 }
 
 enum NotSent {

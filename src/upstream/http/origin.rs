@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -109,28 +110,39 @@ impl Origin {
     }
 
     /// Sends a request of that method, and waits for the head of the response.
-    pub(in crate::upstream) async fn request(
+    pub(in crate::upstream) fn request(
         &self,
         builder: request::Builder,
         method: &str,
         message: String,
-    ) -> Result<Response<ResponseBody>, Failure> {
-        if method != "tools/call" {
-            return self.send(builder, RequestBody::json(message)).await;
-        }
-        let response = self.send(builder, RequestBody::call(message)).await;
-        response.inspect(|_| hit(Point::FirstByte))
+    ) -> impl Future<Output = Result<Response<ResponseBody>, Failure>> + Send {
+        let is_call = method == "tools/call";
+        let body = if is_call {
+            RequestBody::call(message)
+        } else {
+            RequestBody::json(message)
+        };
+        self.send(builder, body).map(move |response| {
+            response.inspect(|_| {
+                if is_call {
+                    hit(Point::FirstByte);
+                }
+            })
+        })
     }
 
-    pub(in crate::upstream) async fn send(
+    /// Sends a request. It is made before there is a future, which has no room for its parts then.
+    pub(in crate::upstream) fn send(
         &self,
         builder: request::Builder,
         body: RequestBody,
-    ) -> Result<Response<ResponseBody>, Failure> {
-        let request = builder
-            .body(body)
-            .map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
-        self.http.send(Box::new(request)).await
+    ) -> impl Future<Output = Result<Response<ResponseBody>, Failure>> + Send {
+        let request = builder.body(body).map(Box::new);
+        async move {
+            let request =
+                request.map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
+            self.http.send(request).await
+        }
     }
 
     /// What the server gets of a client's credentials.

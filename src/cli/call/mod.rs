@@ -27,6 +27,7 @@ mod ending;
 mod form;
 mod interrupt;
 mod person;
+mod rest;
 mod screen;
 mod server;
 
@@ -133,6 +134,8 @@ async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
     let server = Server::new(target, jobs)?;
     // With --detach, whoever attaches answers.
     let capabilities = capabilities(args.detach || person.answers());
+    // In a terminal, an excerpt is what a person can read.
+    let wants_whole = args.output.is_some() || !io::stdout().is_terminal();
     let name = args.tool.as_deref().unwrap_or_default();
     let prepared = async {
         let era = server.era().await?;
@@ -157,9 +160,13 @@ async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
                 screen: Screen::new(),
                 interrupts,
             };
-            Ok(match &args.attach {
+            let ending = match &args.attach {
                 Some(id) => dialogue.attach(id, &request).await,
                 None => dialogue.call(request, args.detach).await,
+            };
+            Ok(match ending {
+                Ending::Result(result) if wants_whole => dialogue.whole(result).await,
+                ending => ending,
             })
         }
         Err(failure) => Err(failure),

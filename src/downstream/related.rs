@@ -95,14 +95,15 @@ impl Proxy {
             LegacyMessage::Notification(_, params) if related_task_ids(params).is_some() => {
                 edited(body, &[], Vec::new())
             }
-            LegacyMessage::Notification(..) | LegacyMessage::Answer(..) => None,
             // It passes as it is, so it must not name tasks to any reader.
             LegacyMessage::Unclear(_) if may_name_tasks(body) => {
                 return Hidden::Refused(RpcError::invalid_request(
                     "Invalid request: it names tasks, and cannot be read for certain",
                 ));
             }
-            LegacyMessage::Unclear(_) => None,
+            LegacyMessage::Notification(..)
+            | LegacyMessage::Answer(..)
+            | LegacyMessage::Unclear(_) => None,
         };
         edited.map_or(Hidden::Nothing, Hidden::Edited)
     }

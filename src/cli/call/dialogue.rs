@@ -145,10 +145,13 @@ impl Dialogue<'_> {
         }
     }
 
-    /// The whole result, also where the server gave an excerpt of it.
-    pub(super) async fn whole(&mut self, result: Box<RawValue>) -> Ending {
-        let Some(whole) = whole_of(&result).filter(|_| self.era == Era::Modern) else {
-            return Ending::Result(result);
+    /// The ending with the whole result, where the server gave an excerpt of it.
+    pub(super) async fn whole(&mut self, ending: Ending) -> Ending {
+        let Ending::Result(result) = &ending else {
+            return ending;
+        };
+        let Some(whole) = whole_of(result).filter(|_| self.era == Era::Modern) else {
+            return ending;
         };
         let read = tokio::select! {
             read = read_whole(self.upstream, whole) => read,

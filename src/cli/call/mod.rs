@@ -164,9 +164,10 @@ async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
                 Some(id) => dialogue.attach(id, &request).await,
                 None => dialogue.call(request, args.detach).await,
             };
-            Ok(match ending {
-                Ending::Result(result) if wants_whole => dialogue.whole(result).await,
-                ending => ending,
+            Ok(if wants_whole {
+                dialogue.whole(ending).await
+            } else {
+                ending
             })
         }
         Err(failure) => Err(failure),

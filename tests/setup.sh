@@ -19,6 +19,7 @@
 #                    Kubernetes 1.29 to 1.37                that others make for Amazon's functions
 #   npm-conformance  the official suite                       tests/conformance/package-lock.json
 #   npm-interop      clients and servers written by others    tests/interop/package-lock.json
+#   npm-hosts        agents, 900 MB: only with HOSTS_SECONDS  tests/interop/hosts/package-lock.json
 #   npm-board        what drives the browser                  tests/board/package-lock.json
 #   cargo-nextest    when missing                             tests run with plain `cargo test` where it cannot be had
 set -euo pipefail
@@ -43,6 +44,8 @@ main() {
   command -v chromium >/dev/null || ensure_apt chromium
   ensure_node
   ensure_venv
+  # `npm ci` refuses a lock with optional packages that the registry does not have.
+  [ -z "${HOSTS_SECONDS:-}" ] || ensure_npm hosts interop/hosts install
   together \
     "ensure_npm interop" "ensure_npm conformance" "ensure_npm board" \
     "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp" \
@@ -104,15 +107,16 @@ os.chmod(sys.argv[1], 0o755)
 PY
 }
 
-# ensure_npm conformance|interop|board: exactly what tests/$1/package-lock.json names.
+# ensure_npm NAME [FOLDER [install]]: exactly what the lock in tests/FOLDER names, or tests/NAME.
 ensure_npm() {
-  local dir=$CACHE/npm-$1 wanted=$TESTS/$1/package-lock.json
+  local dir=$CACHE/npm-$1 folder=$TESTS/${2:-$1} wanted
+  wanted=$folder/package-lock.json
   ! fresh "$dir" "$wanted" || return 0
   say "setup: npm packages, $1"
   rm -rf "$dir"
   mkdir -p "$dir"
-  cp "$TESTS/$1/package.json" "$wanted" "$TESTS/$1/.npmrc" "$dir"
-  (cd "$dir" && bounded 600 npm ci --no-audit --no-fund --silent --ignore-scripts)
+  cp "$folder/package.json" "$wanted" "$folder/.npmrc" "$dir"
+  (cd "$dir" && bounded 600 npm "${3:-ci}" --no-audit --no-fund --silent --ignore-scripts)
   cp "$wanted" "$dir/.wanted"
 }
 

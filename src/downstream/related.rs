@@ -1,6 +1,9 @@
 //! `_meta["io.modelcontextprotocol/relatedTaskIds"]`: a client says which of its tasks a request is about. The ids of
 //! raincheck's tasks never reach the server, because an id is the only secret of a caller without credentials. The record of
 //! a call keeps those that are the caller's own, for operators.
+//!
+//! A request that joins a running call adds none. The tasks that it names may be cancelled with all that names them, and
+//! that would end the call for the clients that named nothing.
 
 use std::collections::HashSet;
 
@@ -13,7 +16,8 @@ use super::inbound::request::LegacyMessage;
 use super::inbound::requester::Requester;
 use super::proxy::Proxy;
 use super::tasks::service::STORE_IS_AWAY;
-use crate::mcp::meta::{related_task_ids, with_related_task_ids};
+use crate::mcp::error::RpcError;
+use crate::mcp::meta::{may_name_tasks, related_task_ids, with_related_task_ids};
 use crate::mcp::request::Request;
 use crate::task::id::{Caller, TaskId};
 
@@ -28,6 +32,14 @@ pub(super) struct WithoutOurIds {
     pub(super) body: Bytes,
     /// The tasks of the caller among them.
     pub(super) related: Vec<TaskId>,
+}
+
+/// What becomes of a message that may name tasks.
+pub(super) enum Hidden {
+    /// It names none.
+    Nothing,
+    Edited(WithoutOurIds),
+    Refused(RpcError),
 }
 
 /// Whose task an id names.
@@ -68,41 +80,58 @@ impl Proxy {
             }
         }
         related.truncate(RELATED_MAX);
-        let text = std::str::from_utf8(body).ok()?;
-        let body = with_related_task_ids(text, &kept).ok().map(Bytes::from)?;
-        Some(WithoutOurIds { body, related })
+        edited(body, &kept, related)
     }
 
-    /// The message of a legacy session without the ids of raincheck's tasks. `None`: the message names no tasks.
+    /// What becomes of a message of a legacy session, so that the server does not see the ids of raincheck's tasks.
     pub(super) async fn hide_our_ids(
         &self,
         by: &Requester,
         body: &Bytes,
         message: &LegacyMessage<'_>,
-    ) -> Option<WithoutOurIds> {
-        let LegacyMessage::Request(request) = message else {
-            return None;
+    ) -> Hidden {
+        let edited = match message {
+            LegacyMessage::Request(request) => self.without_our_ids(by, body, request).await,
+            LegacyMessage::Notification(_, params) if related_task_ids(params).is_some() => {
+                edited(body, &[], Vec::new())
+            }
+            // It passes as it is, so it must not name tasks to any reader.
+            LegacyMessage::Unclear(_) if may_name_tasks(body) => {
+                return Hidden::Refused(RpcError::invalid_request(
+                    "Invalid request: it names tasks, and cannot be read for certain",
+                ));
+            }
+            LegacyMessage::Notification(..)
+            | LegacyMessage::Answer(..)
+            | LegacyMessage::Unclear(_) => None,
         };
-        // This search is cheap: it compares many bytes at a time.
-        if !request.params_text.contains("relatedTaskIds") {
-            return None;
-        }
-        self.without_our_ids(by, body, request).await
+        edited.map_or(Hidden::Nothing, Hidden::Edited)
     }
 
     async fn named(&self, id: &str, caller: &Caller) -> Named {
-        let Some(id) = TaskId::parse(id) else {
+        // In another spelling it names no task, and the server could still read the id.
+        let named = TaskId::parse(id);
+        let Some(id) = TaskId::in_any_spelling(id) else {
             return Named::NotOurs;
         };
         let found = tokio::time::timeout(STORE_IS_AWAY, self.runner.ledger().load(id)).await;
         match found {
             Ok(Ok(None)) => Named::NotOurs,
-            Ok(Ok(Some(loaded))) if loaded.task.announced && loaded.task.caller == *caller => {
+            Ok(Ok(Some(loaded)))
+                if named.is_some() && loaded.task.announced && loaded.task.caller == *caller =>
+            {
                 Named::OfCaller(id)
             }
             Ok(Ok(Some(_)) | Err(_)) | Err(_) => Named::OfOther,
         }
     }
+}
+
+/// The message with these ids in place of all that it names.
+fn edited(body: &Bytes, ids: &[String], related: Vec<TaskId>) -> Option<WithoutOurIds> {
+    let text = std::str::from_utf8(body).ok()?;
+    let body = with_related_task_ids(text, ids).ok().map(Bytes::from)?;
+    Some(WithoutOurIds { body, related })
 }
 
 /// Removes the length of a body that was changed.

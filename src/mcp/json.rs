@@ -107,6 +107,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
+/// Whether some reader takes `key` for `name`: it may ignore case.
+pub fn may_be_read_as(key: &str, name: &str) -> bool {
+    is_folded(key, &[name])
+}
+
 /// Whether a reader that ignores case takes `key` for one of these names.
 fn is_folded(key: &str, names: &[&str]) -> bool {
     if key.is_ascii() {
@@ -116,17 +121,21 @@ fn is_folded(key: &str, names: &[&str]) -> bool {
     }
 }
 
-/// Whether a reader that ignores case takes `key`, which is not ASCII, for `name`, which is. Such readers fold
-/// four letters beyond ASCII: Go's `encoding/json` U+017F and U+212A, Java's `equalsIgnoreCase` also
-/// U+0130 and U+0131.
+/// Whether a reader that ignores case takes `key`, which is not ASCII, for `name`, which is.
 fn is_folded_beyond_ascii(key: &str, name: &str) -> bool {
-    let folded = key.chars().map(|letter| match letter {
+    let letters = key.chars().map(folded);
+    letters.eq(name.chars().map(|letter| letter.to_ascii_lowercase()))
+}
+
+/// A letter as readers see it that ignore case. They fold four letters beyond ASCII: Go's `encoding/json` U+017F and
+/// U+212A, Java's `equalsIgnoreCase` also U+0130 and U+0131.
+pub fn folded(letter: char) -> char {
+    match letter {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
         '\u{130}' | '\u{131}' => 'i',
         other => other.to_ascii_lowercase(),
-    });
-    folded.eq(name.chars().map(|letter| letter.to_ascii_lowercase()))
+    }
 }
 
 /// A member name, borrowed where it has no escapes.

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use super::json::{Fault, Object, is_object, prepend, quote, set};
+use super::json::{Fault, Object, folded, is_object, may_be_read_as, place_of, prepend, quote};
 
+pub const META: &str = "_meta";
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 pub const EVENTS_EXTENSION: &str = "io.modelcontextprotocol/events";
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -52,7 +53,7 @@ impl<'a> Meta<'a> {
     /// Reads `params._meta`. A missing required field is the error -32602.
     pub fn of(params: &Object<'a>) -> Result<Self, RpcError> {
         let meta = params
-            .get_object("_meta")
+            .get_object(META)
             .ok_or_else(|| RpcError::invalid_params("Invalid params: _meta is missing"))?;
         if meta.is_ambiguous(&RESERVED) {
             return Err(RpcError::invalid_request(
@@ -86,27 +87,81 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// The ids in [`RELATED_TASK_IDS`]; empty if the member is no list of strings. `None`: there is no such
-/// member.
+/// The ids in [`RELATED_TASK_IDS`]. Empty if the member is no list of strings, or if readers could find different
+/// members: one that ignores case, or that takes the last of two. `None`: no reader finds such a member.
 pub fn related_task_ids(params: &Object<'_>) -> Option<Vec<String>> {
-    let meta = params.get_object("_meta")?;
-    let ids = meta.get(RELATED_TASK_IDS)?;
-    Some(serde_json::from_str(ids.get()).unwrap_or_default())
+    let metas = metas(params);
+    let named = |meta: &Object<'_>| meta.iter().any(|(key, _)| is_related(key));
+    if !metas.iter().any(|(_, meta)| named(meta)) {
+        return None;
+    }
+    let [(_, meta)] = &*metas else {
+        return Some(Vec::new());
+    };
+    let is_certain = params.contains(META) && !meta.is_ambiguous(&[RELATED_TASK_IDS]);
+    let ids = meta.get(RELATED_TASK_IDS).filter(|_| is_certain);
+    let ids = ids.and_then(|ids| serde_json::from_str(ids.get()).ok());
+    Some(ids.unwrap_or_default())
 }
 
-/// The message with these ids in [`RELATED_TASK_IDS`], or without the member if there are no ids.
+/// The message with these ids in [`RELATED_TASK_IDS`], or without the member if there are no ids. No member that a reader
+/// could take for it stays.
 pub fn with_related_task_ids(message: &str, ids: &[String]) -> Result<String, Fault> {
     let object = Object::parse(message)?;
     let params = object.get("params").ok_or(Fault::Syntax)?;
-    let meta = Object::parse(params.get())?
-        .get_object("_meta")
-        .ok_or(Fault::Syntax)?;
-    let mut meta = meta.render_filtered(|key| key != RELATED_TASK_IDS);
-    if !ids.is_empty() {
-        let list: Vec<String> = ids.iter().map(|id| quote(id)).collect();
-        meta = prepend(&meta, RELATED_TASK_IDS, &format!("[{}]", list.join(",")));
+    let params = Object::parse(params.get())?;
+    let mut out = message.to_owned();
+    // From the last to the first: what is before a change stays in its place.
+    for (raw, meta) in metas(&params).iter().rev() {
+        let mut meta = meta.render_filtered(|key| !is_related(key));
+        if !ids.is_empty() {
+            let list: Vec<String> = ids.iter().map(|id| quote(id)).collect();
+            meta = prepend(&meta, RELATED_TASK_IDS, &format!("[{}]", list.join(",")));
+        }
+        out.replace_range(place_of(message, raw).ok_or(Fault::Syntax)?, &meta);
     }
-    set(message, "params", &set(params.get(), "_meta", &meta)?)
+    Ok(out)
+}
+
+/// What a reader could take for the `_meta` of params.
+fn metas<'a>(params: &Object<'a>) -> Vec<(&'a RawValue, Object<'a>)> {
+    let metas = params.iter().filter(|(key, _)| may_be_read_as(key, META));
+    metas
+        .filter_map(|(_, raw)| Some((raw, Object::parse(raw.get()).ok()?)))
+        .collect()
+}
+
+fn is_related(key: &str) -> bool {
+    may_be_read_as(key, RELATED_TASK_IDS)
+}
+
+/// Whether some reader may find [`RELATED_TASK_IDS`] in a text that raincheck cannot read for certain: JSON may escape each
+/// letter, readers may ignore case, and UTF-16 has a zero byte beside each letter.
+pub fn may_name_tasks(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let mut seen = String::with_capacity(text.len());
+    let mut left = &*text;
+    while let Some(letter) = left.chars().next() {
+        let (letter, after) = match escaped(left) {
+            Some(escaped) => (escaped, left.get(ESCAPE_BYTES..)),
+            None => (letter, left.get(letter.len_utf8()..)),
+        };
+        if letter != '\0' {
+            seen.push(folded(letter));
+        }
+        left = after.unwrap_or_default();
+    }
+    // The part of the name in which no letter has an escape of two letters, as "/" has.
+    seen.contains("relatedtaskids")
+}
+
+/// The bytes of an escape such as `\u0041`.
+const ESCAPE_BYTES: usize = 6;
+
+/// The letter that an escape at the beginning of the text stands for.
+fn escaped(text: &str) -> Option<char> {
+    let hex = text.strip_prefix("\\u")?.get(..4)?;
+    char::from_u32(u32::from_str_radix(hex, 16).ok()?)
 }
 
 fn declares_tasks(capabilities: &RawValue) -> bool {
@@ -168,6 +223,56 @@ mod tests {
         );
         let none = Object::parse(r#"{"_meta":{"io.modelcontextprotocol/relatedTaskIds":"x"}}"#);
         assert_eq!(related_task_ids(&none.unwrap()), Some(Vec::new()));
-        assert_eq!(related_task_ids(&Object::parse("{}").unwrap()), None);
+        for nothing in [
+            "{}",
+            r#"{"_meta":7}"#,
+            r#"{"_meta":{"relatedTaskIds":["x"]}}"#,
+        ] {
+            assert_eq!(related_task_ids(&Object::parse(nothing).unwrap()), None);
+        }
+    }
+
+    #[test]
+    fn no_spelling_of_the_member_stays() {
+        let name = RELATED_TASK_IDS;
+        for (spelled, read) in [
+            (format!(r#"{{"_meta":{{"{name}":["x"]}}}}"#), vec!["x"]),
+            (
+                r#"{"_m\u0065ta":{"io.modelcontextprotocol\/related\u0054askIds":["\u0078"]}}"#
+                    .to_owned(),
+                vec!["x"],
+            ),
+            (
+                format!(r#"{{"_meta":{{"{}":["x"]}}}}"#, name.to_uppercase()),
+                vec![],
+            ),
+            (format!(r#"{{"_META":{{"{name}":["x"]}}}}"#), vec![]),
+            (
+                format!(r#"{{"_meta":{{"{name}":[],"{name}":["x"]}}}}"#),
+                vec![],
+            ),
+            (
+                format!(r#"{{"_meta":{{}},"_meta":{{"{name}":["x"]}}}}"#),
+                vec![],
+            ),
+            (
+                "{\"_meta\":{\"io.modelcontextprotocol/relatedTa\u{17f}\u{212a}Ids\":[\"x\"]}}"
+                    .to_owned(),
+                vec![],
+            ),
+        ] {
+            let params = Object::parse(&spelled).unwrap();
+            assert_eq!(related_task_ids(&params).unwrap(), read, "{spelled}");
+            let message = format!(r#"{{"id":1,"params":{spelled}}}"#);
+            let without = with_related_task_ids(&message, &[]).unwrap();
+            assert!(
+                !without.contains('x') && !may_name_tasks(without.as_bytes()),
+                "{without}"
+            );
+            assert!(may_name_tasks(message.as_bytes()), "{message}");
+        }
+        let utf16: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(may_name_tasks(&utf16));
+        assert!(!may_name_tasks(br#"{"related":"task ids \u00"}"#));
     }
 }

@@ -24,6 +24,12 @@ impl TaskId {
         (id.text(&mut Self::text_buffer()) == text).then_some(id)
     }
 
+    /// The id in a text that writes it in any way: in upper case, without hyphens, in braces, as a URN. For what must not
+    /// get through; no task is found by such a text.
+    pub fn in_any_spelling(text: &str) -> Option<Self> {
+        Uuid::try_parse(text.trim()).ok().map(Self)
+    }
+
     /// The spelling that [`fmt::Display`] writes, without an allocation.
     pub fn text<'b>(&self, buffer: &'b mut [u8; Hyphenated::LENGTH]) -> &'b str {
         self.0.as_hyphenated().encode_lower(buffer)

@@ -20,10 +20,10 @@ const LINUX_X64 = process.platform === "linux" && process.arch === "x64";
 
 const AGENTS = {
   "langchain-mcp-adapters": { file: "langchain_client.py" },
-  "pydantic-ai": { file: "pydantic_client.py", argument: "plain" },
-  "pydantic-ai with tasks": { file: "pydantic_client.py", argument: "tasks", tickets: false },
-  "openai-agents": { file: "openai_client.py" },
-  opencode: { file: "opencode_client.py", argument: here("node_modules/opencode-linux-x64-baseline/bin/opencode"), skip: !LINUX_X64 },
+  "pydantic-ai": { file: "pydantic_client.py", args: ["plain"] },
+  "pydantic-ai with tasks": { file: "pydantic_client.py", args: ["tasks"], tickets: false },
+  "openai-agents": { file: "openai_client.py", args: ["30"] },
+  opencode: { file: "programs.py", args: ["opencode", here("node_modules/opencode-linux-x64-baseline/bin/opencode")], skip: !LINUX_X64 },
 };
 
 const RAINCHECK = {
@@ -49,14 +49,14 @@ describe("agents", { concurrency: 2 }, () => {
     if (answered > 0) assert.deepEqual({ begun, finished, cancelled }, { begun: answered, finished: answered, cancelled: 0 });
     for (const child of started.reverse()) await end(child);
   });
-  for (const [name, { file, argument, tickets = true, skip = false }] of Object.entries(AGENTS)) {
+  for (const [name, { file, args = [], tickets = true, skip = false }] of Object.entries(AGENTS)) {
     if (wanted.size > 0 && !wanted.has(name)) continue;
     test(name, { ...LIMIT, skip }, async () => {
       // A folder of its own: this raincheck knows nothing that another one found out about the server.
       const dir = `${SCRATCH}/${name}`;
       await mkdir(dir);
       const url = await front(inner, here("agents.toml"), dir, started, { ...RAINCHECK, XDG_STATE_HOME: dir });
-      const words = [here(`agents/${file}`), url, ...(argument ? [argument] : [])];
+      const words = [here(`agents/${file}`), url, ...args];
       const { stdout } = await promisify(execFile)(python("agents"), words, LIMIT);
       const seen = JSON.parse(stdout);
       for (const tool of COMPANIONS) assert.ok(seen.offered.some((name) => name.endsWith(tool)), `${tool}: ${seen.offered}`);

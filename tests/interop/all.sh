@@ -10,8 +10,10 @@
 #   program              the same server, run by raincheck over standard input and output
 #   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, SDK 1.32, client 2.4, fastmcp 3 and 4), in front of each
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
-#   defaults             defaults.mjs: clients and agents in their default settings, a raincheck without any, and a silent tool; the tool
-#                        takes 20 s, and with DEFAULTS_SECONDS=150 longer than most clients wait
+#   defaults             defaults.mjs: clients in their default settings, a raincheck without any, and a silent tool; the tool takes 20 s,
+#                        and with DEFAULTS_SECONDS=150 longer than most clients wait
+#   hosts                hosts.mjs: the same for agents (opencode, Gemini CLI, four libraries), a tool of 75 s and a network of their own
+#                        (needs root); HOSTS_SECONDS=150,330 at full size, with Codex, Claude Code and Qwen Code
 #   agents               agents.mjs: langchain-mcp-adapters, pydantic-ai, openai-agents and opencode, whose calls become tickets
 #   large                large.mjs: results of 2 MiB, for clients that refuse events of 1 MiB
 #   spellings            spellings.mjs: a call that a rule refuses, spelled in thirty ways, in front of server-everything and fastmcp 3
@@ -43,9 +45,15 @@ lane() {
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
       ;;
+    hosts)
+      # The agents reach nothing but the script of their model.
+      NETWORK=("${ALONE[@]}") SECONDS_MAX=${HOSTS_SECONDS:+1800}
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests hosts.mjs "$dir"
+      return
+      ;;
     pages)
       # The pages' ports may be in use on this machine.
-      NETWORK=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
+      NETWORK=("${ALONE[@]}")
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests pages.mjs "$dir"
       return
       ;;
@@ -93,8 +101,10 @@ examples() {
 
 # node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
 NETWORK=()
+SECONDS_MAX=
+ALONE=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
 node_tests() {
-  run timeout 420 "${NETWORK[@]}" "$(node_path)" --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
+  run timeout "${SECONDS_MAX:-420}" "${NETWORK[@]}" "$(node_path)" --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
   tap "$2/tests.tap"
 }
 
@@ -125,11 +135,11 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience defaults signin pages board wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(hosts patience defaults signin pages board wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch
-# Three of them, patience, defaults and signin, mostly wait.
+# Four of them, hosts, patience, defaults and signin, mostly wait.
 lanes 3 "${LANES[@]}"
 cd "$SCRATCH"
 LINE=$(closing_line "${LANES[@]/%/.out}")

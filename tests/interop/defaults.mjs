@@ -1,6 +1,6 @@
-// Clients and agents written by others, in their default settings, in front of a raincheck without any, and a tool that says nothing
-// for longer than most clients wait. DEFAULTS_SECONDS=150 is full size: then each client's limit is its own. Without it the tool
-// takes 20 s, and the one client whose own limit can be said in its settings gets one of 12 s.
+// Clients written by others, in their default settings, in front of a raincheck without any, and a tool that says nothing for longer
+// than most clients wait. DEFAULTS_SECONDS=150 is full size: then each client's limit is its own. Without it the tool takes 20 s.
+// Agents: hosts.mjs.
 //
 // The clients whose limit nothing can help without a setting must give up at full size: docs/clients.md names them.
 // `node defaults.mjs CLIENT..` runs some.
@@ -20,12 +20,9 @@ const LIMIT = { timeout: (SECONDS + 150) * 1000 };
 const DONE = new RegExp(`quiet_compute done after ${SECONDS}s`);
 
 const QUIET = { FASTMCP_CHECK_FOR_UPDATES: "off" };
-const OPENCODE = here("node_modules/opencode-linux-x64-baseline/bin/opencode");
-const LINUX_X64 = process.platform === "linux" && process.arch === "x64";
 
 const plain = (environment, ...mode) => ({ command: [python(environment), here("plain/defaults.py")], args: [`${SECONDS}`, ...mode] });
 const official = (mode, how) => ({ command: [process.execPath, here("plain/defaults.mjs")], args: [`${SECONDS}`, mode, how] });
-const agent = (file, ...args) => ({ command: [python("agents"), here(`agents/${file}`)], args, isAgent: true });
 
 const CLIENTS = {
   "mcp 1.30": plain("legacy"),
@@ -36,10 +33,6 @@ const CLIENTS = {
   "SDK 1.32 with progress": official("sdk", "progress"),
   "client 2.4": { ...official("auto", "default"), givesUp: true },
   "client 2.4 with progress": official("auto", "progress"),
-  "langchain-mcp-adapters": agent("langchain_client.py"),
-  "pydantic-ai": agent("pydantic_client.py", "plain"),
-  "pydantic-ai with tasks": agent("pydantic_client.py", "tasks"),
-  opencode: { ...agent("opencode_client.py", OPENCODE), skip: !LINUX_X64 },
 };
 
 const wanted = new Set(process.argv.slice(2));
@@ -65,8 +58,8 @@ describe("defaults", { concurrency: 16 }, () => {
   const all = ["legacy", "modern"].flatMap((era) => Object.entries(CLIENTS).map(([name, client]) => ({ era, name, client })));
   for (const { era, name, client } of all) {
     if (wanted.size > 0 && !wanted.has(name)) continue;
-    const { givesUp = false, skip = false } = client;
-    test(`${name} in front of ${era}`, { ...LIMIT, skip }, async (t) => {
+    const { givesUp = false } = client;
+    test(`${name} in front of ${era}`, LIMIT, async (t) => {
       calls[era] += 1;
       const began = performance.now();
       const said = run(client, fronts[era].url);
@@ -80,13 +73,7 @@ describe("defaults", { concurrency: 16 }, () => {
   }
 });
 
-function run({ command: [program, ...before], args, isAgent }, url) {
-  const silent = {
-    AGENT_TOOL: "quiet_compute",
-    AGENT_ARGUMENTS: JSON.stringify({ seconds: SECONDS }),
-    AGENT_LIMIT: `${SECONDS + 120}`,
-    ...(IS_FULL ? {} : { OPENCODE_TIMEOUT: "12000" }),
-  };
-  const env = { ...process.env, ...QUIET, ...(isAgent ? silent : {}) };
+function run({ command: [program, ...before], args }, url) {
+  const env = { ...process.env, ...QUIET };
   return promisify(execFile)(program, [...before, url, ...args], { ...LIMIT, env });
 }

@@ -7,6 +7,7 @@ use tokio::process::Command;
 
 use crate::support::client::Task;
 use crate::support::terminal::Terminal;
+use crate::support::upstream::long_text;
 use crate::support::{Config, Era, Rig, TempDir, Upstream, in_both_eras};
 
 in_both_eras!(
@@ -14,8 +15,12 @@ in_both_eras!(
     ctrl_c_cancels,
     a_task_is_left_and_taken_up_again,
     scripts_get_results_and_exit_codes,
+    a_large_result_is_whole_where_it_is_kept,
     a_server_without_raincheck_is_called,
 );
+
+/// Of a result that is read in several ranges.
+const BYTES: usize = 3 << 20;
 
 fn url(rig: &Rig) -> String {
     format!("http://{}/mcp", rig.proxy.address())
@@ -154,6 +159,40 @@ async fn scripts_get_results_and_exit_codes(era: Era) {
     let plain = script(&["steps", &steps, "--url", &url]).await;
     assert_eq!((plain.code, &*plain.out), (0, "stepped\n"), "{plain:?}");
     assert!(!plain.complaint.contains('\u{1b}'), "{plain:?}");
+}
+
+/// A person reads an excerpt, and a file or a program gets every byte.
+async fn a_large_result_is_whole_where_it_is_kept(era: Era) {
+    let rig = Rig::start(era, Config::always().terms("result_inline = \"64KiB\"")).await;
+    let url = url(&rig);
+    let arguments = json!({"bytes": BYTES}).to_string();
+    let files = TempDir::new();
+    let file = files.path().join("out");
+    let file = file.to_str().unwrap();
+    let written = script(&["long", &arguments, "--url", &url, "--output", file]).await;
+    assert_eq!(
+        (written.code, &*written.out),
+        (0, ""),
+        "{}",
+        written.complaint
+    );
+    let kept = std::fs::read_to_string(file).unwrap();
+    assert!(kept.trim_end() == long_text(BYTES), "{} bytes", kept.len());
+    let piped = script(&["long", &arguments, "--url", &url]).await;
+    assert!(piped.out == kept, "{} bytes", piped.out.len());
+
+    let detached = script(&["long", &arguments, "--url", &url, "--detach"]).await;
+    let id = detached.out.trim();
+    let whole = script(&["--attach", id, "--url", &url, "--json"]).await;
+    let result: Value = serde_json::from_str(&whole.out).unwrap();
+    assert!(result["content"][0]["text"] == long_text(BYTES));
+
+    let gone = format!("raincheck://task/{}/result", uuid::Uuid::new_v4());
+    let gone = json!({"content": [{"type": "resource_link", "name": "result", "uri": gone}]});
+    let arguments = json!({"result": gone.to_string()}).to_string();
+    let gone = script(&["verbatim", &arguments, "--url", &url]).await;
+    assert_eq!((gone.code, &*gone.out), (1, ""), "{gone:?}");
+    assert!(gone.complaint.contains("its rest is gone"), "{gone:?}");
 }
 
 async fn a_server_without_raincheck_is_called(era: Era) {

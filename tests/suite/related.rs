@@ -1,6 +1,8 @@
 //! `relatedTaskIds`: a client may say which of its tasks a request is about. The server hears of none that
 //! is raincheck's.
 
+use std::fmt::Write as _;
+
 use serde_json::json;
 
 use crate::support::client::Request;
@@ -84,6 +86,8 @@ async fn the_ids_of_the_servers_own_tasks_pass() {
     let eve = client.clone().named("Bearer eve");
     let foreign = eve.call("held", json!({})).await.into_task();
     let mut ids = vec![
+        json!(foreign.id.to_uppercase()),
+        json!(format!(" {{{}}}", ours.id)),
         json!(ours.id),
         json!(theirs),
         json!(foreign.id),
@@ -106,10 +110,11 @@ async fn the_ids_of_the_servers_own_tasks_pass() {
     assert_eq!(passed[..3], [json!(theirs), json!("own-1"), json!(unknown)]);
     assert_eq!(
         passed.len(),
-        14,
-        "16 that differ, without the two of raincheck"
+        12,
+        "16 that differ, without the four of raincheck"
     );
-    assert!(!call.text().contains(&ours.id) && !call.text().contains(&foreign.id));
+    let said = call.text().to_lowercase();
+    assert!(!said.contains(&ours.id) && !said.contains(&foreign.id));
 }
 
 /// On a session, too, and nothing else of the message is another then.
@@ -140,5 +145,76 @@ async fn a_session_names_no_task_of_ours() {
     assert_eq!(answer.json()["result"]["content"][0]["text"], "x");
     let calls = rig.upstream.requests("tools/call");
     assert_eq!(calls.last().unwrap().text(), call(""));
-    assert_unnamed(&rig, &task.id);
+    let spelled = |text: &str| {
+        text.replace(RELATED, &escaped(RELATED))
+            .replace(&task.id, &escaped(&task.id))
+    };
+    for spelling in [
+        spelled(&call(&named)),
+        spelled(&call(&named)).replace("_meta", &escaped("_meta")),
+        call(&named).replace(RELATED, &RELATED.to_uppercase()),
+        call(&named).replace("_meta", "_META"),
+        call(&format!("{named}{named}")),
+        call("").replace(
+            "\"name\"",
+            &format!("\"_meta\":{{\"b\":1{named}}},\"name\""),
+        ),
+    ] {
+        let answer = on_session(client.post(spelling.clone())).send().await;
+        assert_eq!(
+            answer.json()["result"]["content"][0]["text"],
+            "x",
+            "{spelling}"
+        );
+    }
+    let cancel = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"_meta":{{"a":1{named}}}}}}}"#
+    );
+    on_session(client.post(spelled(&cancel))).send().await;
+    for unclear in [
+        format!("[{}]", call(&named)),
+        format!("[{}]", spelled(&call(&named))),
+        call(&named).replace("\"id\":7", "\"id\":7,\"id\":8"),
+        call(&named).replace("1.10", "NaN"),
+    ] {
+        let refused = on_session(client.post(unclear)).send().await;
+        assert_eq!(refused.status, 400, "{}", refused.body);
+    }
+    let plain = on_session(client.post(format!("[{}]", call(""))))
+        .send()
+        .await;
+    assert!(!plain.body.contains("names tasks"), "{}", plain.body);
+    assert_unnamed_in_any_spelling(&rig, &task.id);
+}
+
+/// No request to the server has the id or the name, however it is written.
+fn assert_unnamed_in_any_spelling(rig: &Rig, id: &str) {
+    for received in rig.upstream.received() {
+        let text = unescaped(&String::from_utf8_lossy(&received.body));
+        assert!(
+            !text.contains(id) && !text.to_lowercase().contains("relatedtaskids"),
+            "{text}"
+        );
+    }
+}
+
+/// A text as JSON may write it.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for letter in text.chars() {
+        write!(out, "\\u{:04x}", u32::from(letter)).unwrap();
+    }
+    out
+}
+
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split("\\u");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (hex, rest) = part.split_at(part.len().min(4));
+        let letter = u32::from_str_radix(hex, 16).ok().and_then(char::from_u32);
+        out.extend(letter);
+        out.push_str(rest);
+    }
+    out
 }

@@ -12,6 +12,7 @@ use tokio::time::{interval, timeout};
 use super::ending::{Ending, id_of};
 use super::interrupt::Interrupts;
 use super::person::{Person, message};
+use super::rest::{read_whole, whole_of};
 use super::screen::{Screen, TICK};
 use super::server::task_request;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
@@ -143,6 +144,21 @@ impl Dialogue<'_> {
                 }
             }
         }
+    }
+
+    /// The ending with the whole result, where the server gave an excerpt of it.
+    pub(super) async fn whole(&mut self, ending: Ending) -> Ending {
+        let Ending::Result(result) = &ending else {
+            return ending;
+        };
+        let Some(whole) = whole_of(result).filter(|_| self.era == Era::Modern) else {
+            return ending;
+        };
+        let read = tokio::select! {
+            read = read_whole(self.upstream, whole) => read,
+            () = self.interrupts.next() => return Ending::Interrupted("the rest of the result was not read"),
+        };
+        read.map_or_else(Ending::Failed, Ending::Result)
     }
 
     /// Hears what the server says until it has answered, and answers what it asks.

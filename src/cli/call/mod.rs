@@ -28,6 +28,7 @@ mod ending;
 mod form;
 mod interrupt;
 mod person;
+mod rest;
 mod screen;
 mod server;
 
@@ -134,6 +135,8 @@ async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
     let server = CalledServer::new(target, jobs)?;
     // With --detach, whoever attaches answers.
     let capabilities = capabilities(args.detach || person.answers());
+    // In a terminal, an excerpt is what a person can read.
+    let wants_whole = args.output.is_some() || !io::stdout().is_terminal();
     let name = args.tool.as_deref().unwrap_or_default();
     let prepared = async {
         let era = server.era().await?;
@@ -158,9 +161,14 @@ async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
                 screen: Screen::new(),
                 interrupts,
             };
-            Ok(match &args.attach {
+            let ending = match &args.attach {
                 Some(id) => dialogue.attach(id, &request).await,
                 None => dialogue.call(request, args.detach).await,
+            };
+            Ok(if wants_whole {
+                dialogue.whole(ending).await
+            } else {
+                ending
             })
         }
         Err(failure) => Err(failure),

@@ -171,6 +171,16 @@ pub(super) fn task_request(id: &str) -> UpstreamRequest {
         .for_call(None, true)
 }
 
+/// A `resources/read`.
+pub(super) fn read_request(uri: &Arc<str>) -> UpstreamRequest {
+    let declared = capabilities(true);
+    let mut params = Writer::object();
+    params.str("uri", uri).raw("_meta", &meta(&declared));
+    UpstreamRequest::new(NOBODY, "resources/read", params.end())
+        .declaring(declared)
+        .described_by(Some(Arc::clone(uri)), [].into())
+}
+
 fn meta(capabilities: &str) -> String {
     let client = json!({"name": "raincheck-call", "version": env!("CARGO_PKG_VERSION")});
     let mut meta = Writer::object();

@@ -24,7 +24,7 @@ use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, undecided};
 use crate::downstream::passthrough;
 use crate::downstream::proxy::Proxy;
-use crate::downstream::related::forget_length;
+use crate::downstream::related::{Hidden, forget_length};
 use crate::downstream::tasks::v2025;
 
 pub mod agreed_versions;
@@ -62,13 +62,15 @@ pub(super) async fn post(
     {
         return refusal;
     }
-    if let Some(edited) = proxy.hide_our_ids(by, body, &message).await {
-        forget_length(&mut parts.headers);
-        let (by, body) = (by.about(edited.related), edited.body);
-        let message = Inbound::read(&body).legacy();
-        return Box::pin(on_session(proxy, &by, parts, &body, &message)).await;
-    }
-    on_session(proxy, by, parts, body, &message).await
+    let edited = match proxy.hide_our_ids(by, body, &message).await {
+        Hidden::Nothing => return on_session(proxy, by, parts, body, &message).await,
+        Hidden::Edited(edited) => edited,
+        Hidden::Refused(error) => return response::refusal(StatusCode::BAD_REQUEST, &error),
+    };
+    forget_length(&mut parts.headers);
+    let (by, body) = (by.about(edited.related), edited.body);
+    let message = Inbound::read(&body).legacy();
+    Box::pin(on_session(proxy, &by, parts, &body, &message)).await
 }
 
 async fn on_session(

@@ -65,7 +65,7 @@ mod tests {
         ("claude-ai", "0.1.0"),
         ("mcpc", "0.6.0"),
         ("gemini-cli-mcp-client-build", "0.61.0"),
-        ("qwen-code-mcp-client", "0.0.1"),
+        ("qwen-cli-mcp-client-build", "0.0.1"),
         ("Visual Studio Code - Insiders", "1.126.0-insider"),
         ("mcp", "0.1.0"),
     ];

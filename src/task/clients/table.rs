@@ -116,12 +116,13 @@ pub static CLIENTS: &[KnownClient] = &[
         large_results: "",
         found_out: FoundOut {
             basis: Basis::Read,
-            what: "google-gemini/gemini-cli, packages/core/src/tools/mcp-client.ts; 0.61 waited for 90 s when measured",
+            what: "google-gemini/gemini-cli, packages/core/src/tools/mcp-client.ts; 0.61 waited for 330 s when measured",
             date: "2026-11-23",
         },
     },
     KnownClient {
-        name: "qwen-code-mcp-client",
+        // The name of the wrapped server follows.
+        name: "qwen-cli-mcp-client*",
         since: "",
         patience: Patience::Seconds(600),
         on_progress: OnProgress::NotKnown,
@@ -130,7 +131,7 @@ pub static CLIENTS: &[KnownClient] = &[
         large_results: "its own head and tail, and a file",
         found_out: FoundOut {
             basis: Basis::Read,
-            what: "QwenLM/qwen-code, packages/core/src/tools/mcp-client.ts",
+            what: "QwenLM/qwen-code, packages/core/src/tools/mcp-client.ts; 0.24.4 waited for 330 s when measured",
             date: "2026-11-23",
         },
     },
@@ -160,7 +161,7 @@ pub static CLIENTS: &[KnownClient] = &[
         large_results: "",
         found_out: FoundOut {
             basis: Basis::Measured,
-            what: "mcp 1.30 and 2.3, fastmcp 2, 3 and 4, langchain-mcp-adapters 0.3.2, openai-agents 0.24, pydantic-ai 2.68",
+            what: "mcp 1.30 and 2.3, fastmcp 2, 3 and 4, langchain-mcp-adapters 0.3.2, openai-agents 0.24, pydantic-ai 2.68, strands 1.62",
             date: "2026-11-23",
         },
     },

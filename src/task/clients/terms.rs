@@ -161,7 +161,7 @@ mod tests {
                 true,
             ),
             (
-                "qwen-code-mcp-client",
+                "qwen-cli-mcp-client-build",
                 "0.0.1",
                 true,
                 450,

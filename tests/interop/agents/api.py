@@ -1,54 +1,58 @@
-"""The part of the OpenAI API that agents need (chat completions), on a port of its own, with a script for its model."""
+"""The part of a model's API that agents need, on a port of its own, with a script for its model. It speaks as OpenAI does (chat
+completions, responses), as Anthropic does (messages) and as Google does (generateContent): dialects.py."""
 
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from dialects import dialect_of
 
 
 class Api:
     def __init__(self, script):
         self.script = script
         self.failed = []
+        self.lock = threading.Lock()
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{server.server_port}/v1"
+        self.root = f"http://127.0.0.1:{server.server_port}"
+        self.url = f"{self.root}/v1"
 
-    def message(self, asked):
-        """What the model says to the messages in `asked`, and why it stops there."""
-        tools = [tool["function"]["name"] for tool in asked.get("tools", [])]
-        # opencode also asks for a title, without tools.
-        if not tools:
-            return {"role": "assistant", "content": "Title"}, "stop"
-        last = asked["messages"][-1]
-        said = text(last["content"]) if last["role"] == "tool" else None
-        try:
-            call = self.script.next(tools, said)
-        except AssertionError as error:
-            self.failed.append(error)
-            return {"role": "assistant", "content": str(error)}, "stop"
-        if call is None:
-            return {"role": "assistant", "content": said}, "stop"
-        name, arguments = call
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        calls = [{"index": 0, "id": f"c{len(asked['messages'])}", "type": "function", "function": function}]
-        return {"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"
-
-
-def text(content):
-    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)
+    def turn(self, tools, said):
+        """What the model says: a call, as name and arguments, or a text. `tools` are the names of those that there are, `said` is
+        what the last call answered."""
+        # Agents also ask for titles and summaries.
+        if not self.script.knows(tools):
+            return "Title"
+        with self.lock:
+            try:
+                return self.script.next(tools, said) or said
+            except AssertionError as error:
+                self.failed.append(error)
+                return str(error)
 
 
 def handler(api):
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            message, why = api.message(asked)
-            if asked.get("stream"):
-                body, content_type = events(message, why), "text/event-stream"
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])) or "{}")
+            dialect = dialect_of(self.path)
+            if dialect is None:
+                return self.say(404, "application/json", "{}")
+            said = dialect.answer(asked, api.turn(*dialect.heard(asked)))
+            if dialect.streams(self.path, asked):
+                self.say(200, "text/event-stream", dialect.events(said))
             else:
-                body, content_type = json.dumps(answer("", message=message, finish_reason=why)), "application/json"
+                self.say(200, "application/json", json.dumps(said))
+
+        def do_GET(self):
+            self.say(404, "application/json", "{}")
+
+        def say(self, status, content_type, body):
             body = body.encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("content-type", content_type)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -58,20 +62,3 @@ def handler(api):
             pass
 
     return Handler
-
-
-def events(message, why):
-    """The same message as a stream: all that it says, then why it ends."""
-    said = answer(".chunk", delta=message, finish_reason=None)
-    ended = answer(".chunk", delta={}, finish_reason=why)
-    return "".join(f"data: {data}\n\n" for data in (json.dumps(said), json.dumps(ended), "[DONE]"))
-
-
-def answer(kind, **choice):
-    return {
-        "id": "x",
-        "object": f"chat.completion{kind}",
-        "created": 0,
-        "model": "script",
-        "choices": [{"index": 0, **choice}],
-    }

@@ -1,4 +1,5 @@
-"""openai-agents, with a server that plays the part of the OpenAI API: openai_client.py URL."""
+"""openai-agents, with a server that plays the part of the OpenAI API: openai_client.py URL
+SECONDS|default, which is its own limit of a call."""
 
 import asyncio
 import sys
@@ -17,8 +18,9 @@ async def main():
     set_tracing_disabled(True)
     api = Api(script)
     model = OpenAIChatCompletionsModel("script", AsyncOpenAI(base_url=api.url, api_key="none"))
-    # Its own limit of 5 s is too short for any long call.
-    server = MCPServerStreamableHttp({"url": sys.argv[1]}, client_session_timeout_seconds=30)
+    # Without one, it is 5 s.
+    limit = {} if sys.argv[2] == "default" else {"client_session_timeout_seconds": float(sys.argv[2])}
+    server = MCPServerStreamableHttp({"url": sys.argv[1]}, **limit)
     async with server:
         agent = Agent("agent", model=model, mcp_servers=[server])
         ended = await Runner.run(agent, "Compute.")

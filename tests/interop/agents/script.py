@@ -4,11 +4,19 @@ heard last. It reads what an agent shows its model, and nothing else."""
 import json
 import os
 import re
+import sys
+import time
 
-# What is called, and how long an agent may take in all: defaults.mjs has a silent tool and more time.
+# What is called, and how long an agent may take in all: hosts.mjs has a silent tool and more time.
 TOOL = os.environ.get("AGENT_TOOL", "slow_compute")
 ARGUMENTS = json.loads(os.environ.get("AGENT_ARGUMENTS", '{"seconds": 5, "label": "agent"}'))
 LIMIT = float(os.environ.get("AGENT_LIMIT", "50"))
+
+
+# How a model finds a tool that is not in its list: Claude Code and Qwen Code list few tools, and have one that finds the rest.
+FINDERS = ["ToolSearch", "tool_search"]
+# How often it asks for a tool that is not there yet: those two start before they are connected.
+FINDS_MAX = 20
 
 
 class Script:
@@ -16,27 +24,54 @@ class Script:
         self.offered = []
         self.called = []
         self.heard = []
+        self.turns = 0
+        self.finds = 0
+        # From the call to what was heard last, in seconds.
+        self.began = None
+        self.took = 0.0
+
+    def knows(self, tools):
+        """Whether a request with these tools is one of the conversation: agents also ask about other things meanwhile."""
+        return any(tool.endswith(TOOL) or tool in FINDERS for tool in tools)
 
     def next(self, tools, said):
         """The tool to call and its arguments, or nothing. `tools` are the names of those that there are, `said` is what
         the last one answered."""
-        if said is None:
-            self.offered = tools
-            return self.call(tools, TOOL, ARGUMENTS)
+        self.turns += 1
+        if not self.called:
+            return self.first(tools, said)
         said = said if isinstance(said, str) else json.dumps(said, default=str)
         self.heard.append(said)
+        self.took = time.monotonic() - self.began
         following = re.search(r"Ticket ([0-9a-f-]{36})\b.* Call (\w+) with this ticket and round (\d+)", said, re.DOTALL)
         if following is None:
             return None
         ticket, tool, turn = following.groups()
         return self.call(tools, tool, {"ticket": ticket, "round": int(turn)})
 
+    def first(self, tools, said):
+        """Calls the long tool, or looks for it."""
+        self.offered = tools
+        finder = next((tool for tool in tools if tool in FINDERS), None)
+        found = re.search(rf'"name": ?"(\w+__{TOOL})"', said or "") if "tool_call" in tools else None
+        if finder is None or found or any(tool.endswith(TOOL) for tool in tools):
+            return self.call([*tools, *([found[1]] if found else [])], TOOL, ARGUMENTS)
+        self.finds += 1
+        assert self.finds <= FINDS_MAX, f"{TOOL} is not found: {said}"
+        return finder, {"query": f"select:mcp__server__{TOOL}", "max_results": 5}
+
     def call(self, tools, tool, arguments):
         assert any(name.endswith(tool) for name in tools), f"{tool} is none of {tools}"
         assert arguments not in [earlier for _, earlier in self.called], "the same call again"
+        if not self.called:
+            self.began = time.monotonic()
+            print("the script calls", file=sys.stderr, flush=True)
         self.called.append((tool, arguments))
-        return next(name for name in tools if name.endswith(tool)), arguments
+        name = next(name for name in tools if name.endswith(tool))
+        # Qwen Code calls a tool that was found by another one.
+        return ("tool_call", {"name": name, "arguments": arguments}) if "tool_call" in tools else (name, arguments)
 
     def print(self, answer):
         called = [tool for tool, _ in self.called]
-        print(json.dumps({"offered": self.offered, "called": called, "heard": self.heard, "answer": answer}))
+        said = {"offered": self.offered, "called": called, "heard": self.heard, "answer": answer, "turns": self.turns}
+        print(json.dumps(said | {"took": self.took}))

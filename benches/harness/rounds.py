@@ -111,7 +111,7 @@ class Rounds:
 
 def rotated(targets, number):
     """The targets in the order of this round."""
-    first = number % len(targets)
+    first = (number - 1) % len(targets)
     return targets[first:] + targets[:first]
 
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use super::json::{Fault, Object, Writer, is_object, prepend, quote, set};
+use super::json::{Fault, Object, is_object, prepend, quote, set};
 
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 pub const EVENTS_EXTENSION: &str = "io.modelcontextprotocol/events";
@@ -35,9 +35,7 @@ const RESERVED: [&str; 7] = [
 
 /// The `_meta` of a notification on a stream. `id`: the id of the request that opened the stream, as JSON.
 pub fn of_subscription(id: &str) -> String {
-    let mut meta = Writer::object();
-    meta.raw(SUBSCRIPTION_ID, id);
-    meta.end()
+    format!(r#"{{"{SUBSCRIPTION_ID}":{id}}}"#)
 }
 
 /// The protocol fields of one modern request.

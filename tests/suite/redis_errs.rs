@@ -97,6 +97,25 @@ async fn a_stream_of_events_tells_what_it_could_not_read() {
     assert_eq!(told["params"]["data"]["status"], "completed", "{told}");
 }
 
+/// Redis hangs, and the look that asks it is given a minute.
+#[tokio::test]
+async fn a_stream_of_events_beats_while_it_waits_for_the_store() {
+    let server = RedisServer::start();
+    let config = Config::always().redis(&server.url());
+    let config = config.store("read_patience = \"60s\"");
+    let config = config.section("events", "enabled = true");
+    let rig = Rig::start(Era::Legacy, config).await;
+    let alice = rig.client().named("Bearer alice");
+    let asked = alice.request("events/stream", json!({"name": "raincheck.task.updated"}));
+    let mut stream = asked.stream().await;
+    assert_eq!(stream.next().await["method"], "notifications/events/active");
+    server.freeze();
+    // A beat is due 15 seconds after the last one.
+    let beat = within(PATIENCE * 3 / 2, "a heartbeat", stream.next_or_end()).await;
+    assert_eq!(beat.unwrap()["method"], "notifications/events/heartbeat");
+    server.thaw();
+}
+
 /// Reads of a record that were refused.
 fn refused_reads(server: &mut Connection) -> u64 {
     let stats: String = ask(server, &["INFO", "commandstats"]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hyper::Response;
 
-use super::look::EventReader;
+use super::look::EventLooker;
 use super::request::{EventOp, EventRequest, no_subscription, no_webhooks};
 use super::state::Events;
 use super::{list, poll, stream};
@@ -33,15 +33,15 @@ pub(in crate::downstream) async fn answer(
         Ok(read) => read,
         Err(error) => return Rpc::error(id, &error).into_response(),
     };
-    let reader = EventReader {
+    let looker = EventLooker {
         proxy: Arc::clone(proxy),
         events: Arc::clone(events),
         by: by.clone(),
         filter,
     };
     if streams {
-        stream::answer(id, reader, asked).await
+        stream::answer(id, looker, asked).await
     } else {
-        poll::answer(id, &reader, asked).await.into_response()
+        poll::answer(id, &looker, asked).await.into_response()
     }
 }

@@ -59,14 +59,14 @@ impl From<StoreError> for LookError {
 }
 
 /// Looks for one client.
-pub(super) struct EventReader {
+pub(super) struct EventLooker {
     pub(super) proxy: Arc<Proxy>,
     pub(super) events: Arc<Events>,
     pub(super) by: Requester,
     pub(super) filter: EventFilter,
 }
 
-impl EventReader {
+impl EventLooker {
     pub(super) fn asked_at(&self) -> AskedAt {
         let now_ms = self.proxy.runner.ledger().now_ms();
         AskedAt {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::look::{EventNews, EventReader, LookError};
+use super::look::{EventLooker, EventNews, LookError};
 use super::request::{EventRequest, too_many_looks};
 use super::start::Beginning;
 use super::state::AskedAt;
@@ -13,11 +13,11 @@ use crate::task::events::position::EventPosition;
 /// How soon a client should poll again.
 const NEXT_POLL_MS: u64 = 5_000;
 
-pub(super) async fn answer(id: &str, reader: &EventReader, asked: EventRequest) -> Rpc {
-    let at = reader.asked_at();
+pub(super) async fn answer(id: &str, looker: &EventLooker, asked: EventRequest) -> Rpc {
+    let at = looker.asked_at();
     let events_max = asked.events_max;
-    let mut beginning = Beginning::of(asked.start, asked.age_ms_max, at, reader.kept_ms());
-    match reader.look(&beginning.position, &BTreeSet::new()).await {
+    let mut beginning = Beginning::of(asked.start, asked.age_ms_max, at, looker.kept_ms());
+    match looker.look(&beginning.position, &BTreeSet::new()).await {
         Ok(look) => {
             beginning.truncated |= look.is_cut;
             let page = EventPage::of(look.news, beginning, events_max, at);

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Interval, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::look::{EventLook, EventNews, EventReader, LookError};
+use super::look::{EventLook, EventLooker, EventNews, LookError};
 use super::request::{
     EventRequest, STREAM_ID_BYTES_MAX, too_long_id, too_many_looks, too_many_streams,
 };
@@ -35,14 +35,14 @@ const LOOK_SPREAD: Duration = Duration::from_millis(400);
 /// What is added after a look that found no answer: many streams wait for the same store.
 const RETRY_SPREAD: Duration = Duration::from_secs(3);
 
-pub(super) async fn answer(id: &str, reader: EventReader, asked: EventRequest) -> Response<Body> {
+pub(super) async fn answer(id: &str, looker: EventLooker, asked: EventRequest) -> Response<Body> {
     if id.len() > STREAM_ID_BYTES_MAX {
         return Rpc::error(id, &too_long_id()).into_response();
     }
-    let Some(permit) = reader.events.stream_permit(reader.by.caller) else {
+    let Some(permit) = looker.events.stream_permit(looker.by.caller) else {
         return Rpc::error(id, &too_many_streams()).into_response();
     };
-    match EventStream::open(id, reader, permit, asked).await {
+    match EventStream::open(id, looker, permit, asked).await {
         Ok(stream) => response::event_stream(Body::Events(stream.into_stream().boxed())),
         Err(LookError::NoTurn) => Rpc::error(id, &too_many_looks()).into_response(),
         Err(LookError::Store(error)) => {
@@ -53,7 +53,7 @@ pub(super) async fn answer(id: &str, reader: EventReader, asked: EventRequest) -
 }
 
 struct EventStream {
-    reader: Arc<EventReader>,
+    looker: Arc<EventLooker>,
     /// The id of the request as JSON, by which the client knows the stream.
     id: Box<str>,
     /// Behind the events that were sent.
@@ -79,7 +79,7 @@ enum NextLook {
     Running(AbortOnDropHandle<Result<EventLook, LookError>>, u64),
 }
 
-enum Woke {
+enum StreamWoke {
     Closing,
     Beat,
     Due,
@@ -90,13 +90,13 @@ enum Woke {
 impl EventStream {
     async fn open(
         id: &str,
-        reader: EventReader,
+        looker: EventLooker,
         permit: StreamPermit,
         asked: EventRequest,
     ) -> Result<Self, LookError> {
-        let at = reader.asked_at();
-        let mut beginning = Beginning::of(asked.start, asked.age_ms_max, at, reader.kept_ms());
-        let mut look = reader.look(&beginning.position, &BTreeSet::new()).await?;
+        let at = looker.asked_at();
+        let mut beginning = Beginning::of(asked.start, asked.age_ms_max, at, looker.kept_ms());
+        let mut look = looker.look(&beginning.position, &BTreeSet::new()).await?;
         beginning.drop_earlier(&mut look.news);
         let mut params = Writer::object();
         let truncated = beginning.truncated || look.is_cut;
@@ -105,7 +105,7 @@ impl EventStream {
             .raw("truncated", if truncated { "true" } else { "false" })
             .raw("_meta", &meta::of_subscription(id));
         Ok(Self {
-            reader: Arc::new(reader),
+            looker: Arc::new(looker),
             id: id.into(),
             position: beginning.position,
             settled: Arc::new(look.settled),
@@ -140,38 +140,38 @@ impl EventStream {
             }
             self.position.advance(self.told_until_ms, None);
             match self.wake().await {
-                Woke::Closing => return Some(self.end()),
-                Woke::Beat => return Some(self.heartbeat()),
-                Woke::Due => self.look(),
-                Woke::Looked(began_ms, look) => {
-                    self.told_until_ms = self.reader.events.visible_until(began_ms);
+                StreamWoke::Closing => return Some(self.end()),
+                StreamWoke::Beat => return Some(self.heartbeat()),
+                StreamWoke::Due => self.look(),
+                StreamWoke::Looked(began_ms, look) => {
+                    self.told_until_ms = self.looker.events.visible_until(began_ms);
                     self.settled = Arc::new(look.settled);
                     self.waiting = look.news.into();
                     self.next_look = NextLook::At(later(LOOK, LOOK_SPREAD));
                 }
                 // Nothing was told and nothing is settled, so the next look finds what this one did not.
-                Woke::Failed => self.next_look = NextLook::At(later(LOOK, RETRY_SPREAD)),
+                StreamWoke::Failed => self.next_look = NextLook::At(later(LOOK, RETRY_SPREAD)),
             }
         }
     }
 
-    async fn wake(&mut self) -> Woke {
-        let (reader, next_look) = (&self.reader, &mut self.next_look);
+    async fn wake(&mut self) -> StreamWoke {
+        let (looker, next_look) = (&self.looker, &mut self.next_look);
         // Each of these is seldom ready, so that none keeps the ones below it waiting.
         tokio::select! {
             biased;
-            () = reader.proxy.closing.cancelled() => Woke::Closing,
-            _ = self.beat.tick() => Woke::Beat,
+            () = looker.proxy.closing.cancelled() => StreamWoke::Closing,
+            _ = self.beat.tick() => StreamWoke::Beat,
             woke = next_look.ready() => woke,
         }
     }
 
     fn look(&mut self) {
-        let began_ms = self.reader.proxy.runner.ledger().now_ms();
-        let (reader, position) = (Arc::clone(&self.reader), self.position.clone());
+        let began_ms = self.looker.proxy.runner.ledger().now_ms();
+        let (looker, position) = (Arc::clone(&self.looker), self.position.clone());
         let settled = Arc::clone(&self.settled);
-        let looking = async move { reader.look(&position, &settled).await };
-        let looking = self.reader.proxy.passing.spawn(looking);
+        let looking = async move { looker.look(&position, &settled).await };
+        let looking = self.looker.proxy.passing.spawn(looking);
         self.next_look = NextLook::Running(AbortOnDropHandle::new(looking), began_ms);
     }
 
@@ -202,21 +202,21 @@ impl EventStream {
 
 impl NextLook {
     /// Cancel safe.
-    async fn ready(&mut self) -> Woke {
+    async fn ready(&mut self) -> StreamWoke {
         match self {
             Self::At(due) => {
                 sleep_until(*due).await;
-                Woke::Due
+                StreamWoke::Due
             }
             Self::Running(looking, began_ms) => match looking.await {
-                Ok(Ok(look)) => Woke::Looked(*began_ms, look),
+                Ok(Ok(look)) => StreamWoke::Looked(*began_ms, look),
                 Ok(Err(error)) => {
                     tracing::debug!(?error, "a stream of events looks again");
-                    Woke::Failed
+                    StreamWoke::Failed
                 }
                 Err(error) => {
                     tracing::error!(%error, "a look for events was broken off");
-                    Woke::Failed
+                    StreamWoke::Failed
                 }
             },
         }

@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::config::{self, CompanionUse, Config, NativeTasks, Seal};
 use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::{Companion, WhoHas};
+use crate::downstream::events::state::Events;
 use crate::downstream::forwarded::ForwardedHeaders;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::sessions::agreed_versions::AgreedVersions;
@@ -157,7 +158,9 @@ fn proxy(
         resumable: Arc::default(),
         our_sessions: OurSessions::default(),
         stand_ins: StandIns::default(),
-        events: config.events.then(Arc::default),
+        events: config
+            .events
+            .then(|| Arc::new(Events::new(config.store.read_patience))),
         companion: companion(config),
     })
 }

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use super::body::Body;
 use super::call::ModernCall;
 use super::companion;
+use super::events::state::EventsFor;
 use super::events::{self, capability};
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
@@ -51,7 +52,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Request
     let capabilities = modern.meta.capabilities.get();
     let upstream = &proxy.upstream;
     let caller = *by.caller.as_bytes();
-    let has_events = proxy.has_events(by);
+    let has_events = matches!(proxy.events_for(by), EventsFor::ThisClient(_));
     let is_known = upstream.last_discovered(caller).is_some();
     let patience = match (is_known, upstream.has_address()) {
         (true, false) => NEWS,

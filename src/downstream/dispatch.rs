@@ -21,7 +21,7 @@ use super::inbound::envelope::era_by_headers;
 use super::inbound::known_client;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
-use super::inbound::route::modern::{CallTerms, EventsFor, Known, Route, route};
+use super::inbound::route::modern::{CallTerms, Known, Route, route};
 use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::Proxy;
 use super::related::{WithoutOurIds, forget_length};
@@ -362,11 +362,7 @@ async fn answer<'k>(
                 let credentials = by.credentials.clone();
                 return Box::pin(listen::answer(proxy, modern, by, credentials)).await;
             }
-            Route::Event(op) => {
-                let Some(ours) = &proxy.events else {
-                    let error = RpcError::method_not_found();
-                    return Rpc::error(modern.request.id.get(), &error).into_response();
-                };
+            Route::Event(op, ours) => {
                 return Box::pin(events::answer::answer((proxy, ours), op, modern, by)).await;
             }
             Route::Companion(tool, names) => {
@@ -412,11 +408,7 @@ fn known<'k>(proxy: &'k Arc<Proxy>, by: &'k Requester, request: &mcp::Request<'_
         had_stand_in: proxy.stand_ins.was_told(&by.caller),
         is_limited: tool.is_some_and(|tool| by.rules.limits(&tool)),
         is_no_task_here: false,
-        events: match &proxy.events {
-            None => EventsFor::Nobody,
-            Some(_) if by.has_credentials => EventsFor::ThisClient,
-            Some(_) => EventsFor::Others,
-        },
+        events: proxy.events_for(by),
     }
 }
 

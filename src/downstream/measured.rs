@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use hyper::http::request::Parts;
 
+use super::events::state::EventsFor;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
-use super::inbound::route::modern::{EventsFor, Known, Route, route};
+use super::inbound::route::modern::{Known, Route, route};
 use super::inbound::route::{KnownServer, KnownTools};
 use crate::auth::callers::Callers;
 use crate::mcp::version::Era;

@@ -12,7 +12,7 @@ use super::body::Body;
 use super::calls::registry::CallRegistry;
 use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
-use super::events::state::Events;
+use super::events::state::{Events, EventsFor};
 use super::forwarded::ForwardedHeaders;
 use super::held_polls::HeldPolls;
 use super::inbound::access::Names;
@@ -130,9 +130,13 @@ impl Proxy {
         self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
     }
 
-    /// Whether the client has raincheck's event.
-    pub(super) fn has_events(&self, by: &Requester) -> bool {
-        self.events.is_some() && by.has_credentials
+    /// Who has raincheck's event, and whether this client does.
+    pub(super) fn events_for(&self, by: &Requester) -> EventsFor<'_> {
+        match &self.events {
+            None => EventsFor::Nobody,
+            Some(events) if by.has_credentials => EventsFor::ThisClient(events),
+            Some(_) => EventsFor::Others,
+        }
     }
 
     /// The companion tools, if this client has them.

@@ -34,6 +34,11 @@ const RESERVED: [&str; 7] = [
     IDEMPOTENCY_KEY,
 ];
 
+/// The `_meta` of a notification on a stream. `id`: the id of the request that opened the stream, as JSON.
+pub fn of_subscription(id: &str) -> String {
+    format!(r#"{{"{SUBSCRIPTION_ID}":{id}}}"#)
+}
+
 /// The protocol fields of one modern request.
 #[derive(Debug)]
 pub struct Meta<'a> {

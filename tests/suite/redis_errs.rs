@@ -74,6 +74,48 @@ async fn a_listener_hears_what_could_not_be_read() {
     stream.next_of("notifications/tasks").await;
 }
 
+/// The task ends while no record can be read.
+#[tokio::test]
+async fn a_stream_of_events_tells_what_it_could_not_read() {
+    let config = Config::always().section("events", "enabled = true");
+    let (server, rig) = as_a_user_with(config.section("telemetry", "log = \"debug\"")).await;
+    let alice = rig.client().named("Bearer alice");
+    let held = alice.call("held", json!({"nonce": "away"})).await;
+    let task = held.into_task();
+    rig.upstream.until_started("away").await;
+    let asked = alice.request("events/stream", json!({"name": "raincheck.task.updated"}));
+    let mut stream = asked.stream().await;
+    assert_eq!(stream.next().await["method"], "notifications/events/active");
+    let mut admin = server.connect();
+    user(&mut admin, &["-hmget"]);
+    rig.upstream.release("away");
+    let looks = "a stream of events looks again";
+    rig.proxy.until_said(looks, 2).await;
+    user(&mut admin, &["+hmget"]);
+    let told = stream.next_of("notifications/events/event").await;
+    assert_eq!(told["params"]["data"]["taskId"], task.id, "{told}");
+    assert_eq!(told["params"]["data"]["status"], "completed", "{told}");
+}
+
+/// Redis hangs, and the look that asks it is given a minute.
+#[tokio::test]
+async fn a_stream_of_events_beats_while_it_waits_for_the_store() {
+    let server = RedisServer::start();
+    let config = Config::always().redis(&server.url());
+    let config = config.store("read_patience = \"60s\"");
+    let config = config.section("events", "enabled = true");
+    let rig = Rig::start(Era::Legacy, config).await;
+    let alice = rig.client().named("Bearer alice");
+    let asked = alice.request("events/stream", json!({"name": "raincheck.task.updated"}));
+    let mut stream = asked.stream().await;
+    assert_eq!(stream.next().await["method"], "notifications/events/active");
+    server.freeze();
+    // A beat is due 15 seconds after the last one.
+    let beat = within(PATIENCE * 3 / 2, "a heartbeat", stream.next_or_end()).await;
+    assert_eq!(beat.unwrap()["method"], "notifications/events/heartbeat");
+    server.thaw();
+}
+
 /// Reads of a record that were refused.
 fn refused_reads(server: &mut Connection) -> u64 {
     let stats: String = ask(server, &["INFO", "commandstats"]);
@@ -172,10 +214,14 @@ async fn the_file_is_still_read() {
 }
 
 async fn as_a_user() -> (RedisServer, Rig) {
+    as_a_user_with(Config::always()).await
+}
+
+async fn as_a_user_with(config: Config) -> (RedisServer, Rig) {
     let server = RedisServer::start();
     user(&mut server.connect(), &["on", ">pw", "~*", "&*", "+@all"]);
     let url = format!("{}&user=app&pass=pw", server.url());
-    let config = Config::always().redis(&url);
+    let config = config.redis(&url);
     let config = config.store("read_patience = \"200ms\"");
     let rig = Rig::start(Era::Legacy, config).await;
     (server, rig)

@@ -236,6 +236,48 @@ async fn another_caller_hears_nothing(era: Era) {
     assert_told(&heard["params"], &own, "completed");
 }
 
+#[tokio::test]
+async fn a_task_that_is_named_is_told_behind_a_thousand_others() {
+    let rig = Rig::start(Era::Modern, on(Config::always())).await;
+    let alice = alice(&rig);
+    let oldest = alice.call("held", json!({})).await.into_task();
+    let named = json!({"taskId": oldest.id});
+    let begin = poll(&alice, &Value::Null).await["cursor"].take();
+    let params = json!({"cursor": begin, "arguments": named});
+    let mut stream = streaming(&alice, params.clone()).stream().await;
+    assert_eq!(stream.next().await["method"], "notifications/events/active");
+    for _ in 0..20 {
+        let calls = (0..50).map(|_| alice.call("echo", json!({"text": "x"})));
+        let made = futures_util::future::join_all(calls).await;
+        for answer in made {
+            answer.into_task();
+        }
+    }
+    alice.cancel(&oldest).await.assert_acknowledged();
+    let heard = stream.next().await;
+    assert_told(&heard["params"], &oldest, "cancelled");
+    let polled = polling(&alice, params).await;
+    assert_eq!(polled["truncated"], false, "{polled}");
+    assert_eq!(polled["events"].as_array().unwrap().len(), 1, "{polled}");
+    assert_told(&polled["events"][0], &oldest, "cancelled");
+    // The list has one task more than a look reads: the oldest.
+    let cut = polling(&alice, json!({"cursor": begin, "maxEvents": 100})).await;
+    assert_eq!(cut["truncated"], true, "{cut}");
+}
+
+#[tokio::test]
+async fn a_long_request_id_opens_no_stream() {
+    let rig = Rig::start(Era::Modern, on(Config::always())).await;
+    let alice = alice(&rig);
+    let with_id = |length: usize| {
+        streaming(&alice, json!({})).edit(move |message| message["id"] = json!("x".repeat(length)))
+    };
+    let refused = with_id(1023).send().await;
+    assert_eq!(refused.json()["error"]["code"], -32600, "{}", refused.text);
+    let mut stream = with_id(1022).stream().await;
+    assert_eq!(stream.next().await["method"], "notifications/events/active");
+}
+
 fn streaming(client: &Client, mut params: Value) -> crate::support::client::Request {
     params["name"] = json!(NAME);
     client.request("events/stream", params)

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use hyper::Response;
 
-use super::asked::{Asked, EventOp, no_subscription, no_webhooks};
+use super::look::EventLooker;
+use super::request::{EventOp, EventRequest, no_subscription, no_webhooks};
 use super::state::Events;
 use super::{list, poll, stream};
 use crate::downstream::body::Body;
@@ -20,21 +21,27 @@ pub(in crate::downstream) async fn answer(
     by: &Requester,
 ) -> Response<Body> {
     let id = modern.request.id.get();
-    let asked = || Asked::read(&modern.request.params, proxy.runner.ledger().now_ms());
-    let answered = match op {
-        EventOp::List => Ok(Rpc::result(id, &list::ours_alone())),
-        EventOp::Poll => match asked() {
-            Ok(asked) => Ok(poll::answer((proxy, events), id, by, asked).await),
-            Err(error) => Err(error),
-        },
-        EventOp::Stream => match asked() {
-            Ok(asked) => return stream::answer((proxy, events), id, by, asked).await,
-            Err(error) => Err(error),
-        },
-        EventOp::Subscribe => Err(no_webhooks()),
-        EventOp::Unsubscribe => Err(no_subscription()),
+    let streams = match op {
+        EventOp::List => return Rpc::result(id, &list::ours_alone()).into_response(),
+        EventOp::Subscribe => return Rpc::error(id, &no_webhooks()).into_response(),
+        EventOp::Unsubscribe => return Rpc::error(id, &no_subscription()).into_response(),
+        EventOp::Poll => false,
+        EventOp::Stream => true,
     };
-    answered
-        .unwrap_or_else(|error| Rpc::error(id, &error))
-        .into_response()
+    let now_ms = proxy.runner.ledger().now_ms();
+    let (filter, asked) = match EventRequest::read(&modern.request.params, now_ms) {
+        Ok(read) => read,
+        Err(error) => return Rpc::error(id, &error).into_response(),
+    };
+    let looker = EventLooker {
+        proxy: Arc::clone(proxy),
+        events: Arc::clone(events),
+        by: by.clone(),
+        filter,
+    };
+    if streams {
+        stream::answer(id, looker, asked).await
+    } else {
+        poll::answer(id, &looker, asked).await.into_response()
+    }
 }

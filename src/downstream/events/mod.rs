@@ -4,10 +4,11 @@
 //! says who it is has the event: what an anonymous client may see of a task depends on its knowing the task's id.
 
 pub(super) mod answer;
-pub(super) mod asked;
 pub(super) mod capability;
 pub(super) mod list;
+mod look;
 mod poll;
-mod scan;
+pub(super) mod request;
+mod start;
 pub mod state;
 mod stream;

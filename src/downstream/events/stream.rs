@@ -1,7 +1,7 @@
 //! `events/stream`: the events of a caller's tasks as they happen.
 //!
-//! A stream holds a place in the events, and a watch over the tasks that have not ended. New tasks are found by looking at
-//! the caller's list now and then: no change log names a task before somebody can know of it.
+//! A stream looks at the tasks that have not ended, again and again, and tells what is news. So an event that one look missed
+//! is found by the next, whatever the reason was.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,43 +10,42 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, Interval, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
 
-use super::asked::{Asked, Filter, too_many_streams};
-use super::poll::{Page, page};
-use super::scan::{in_order, listed, read};
-use super::state::{Events, Place};
+use super::look::{EventLook, EventLooker, EventNews, LookError};
+use super::request::{
+    EventRequest, STREAM_ID_BYTES_MAX, too_long_id, too_many_looks, too_many_streams,
+};
+use super::start::Beginning;
+use super::state::StreamPermit;
 use crate::downstream::body::Body;
-use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response::{self, Rpc};
-use crate::downstream::proxy::Proxy;
-use crate::mcp::envelope;
 use crate::mcp::json::{Writer, prepend, quote};
-use crate::mcp::meta::SUBSCRIPTION_ID;
-use crate::mcp::sse;
-use crate::runner::watch::Watch;
-use crate::store::StoreError;
-use crate::task::events::position::Position;
-use crate::task::events::{EventMark, occurrence};
+use crate::mcp::{envelope, meta, sse};
+use crate::task::events::position::EventPosition;
 use crate::task::id::TaskId;
-use crate::task::state::Task;
 
-/// The pause between two looks at the caller's list.
-const LOOK: Duration = Duration::from_secs(2);
+/// The shortest pause between two looks of a stream, and what is added at random, so that streams do not look in step.
+const LOOK: Duration = Duration::from_millis(1_600);
+const LOOK_SPREAD: Duration = Duration::from_millis(400);
 
-pub(super) async fn answer(
-    (proxy, events): (&Arc<Proxy>, &Arc<Events>),
-    id: &str,
-    by: &Requester,
-    asked: Asked,
-) -> Response<Body> {
-    let Some(place) = events.place(by.caller) else {
+/// What is added after a look that found no answer: many streams wait for the same store.
+const RETRY_SPREAD: Duration = Duration::from_secs(3);
+
+pub(super) async fn answer(id: &str, looker: EventLooker, asked: EventRequest) -> Response<Body> {
+    if id.len() > STREAM_ID_BYTES_MAX {
+        return Rpc::error(id, &too_long_id()).into_response();
+    }
+    let Some(permit) = looker.events.stream_permit(looker.by.caller) else {
         return Rpc::error(id, &too_many_streams()).into_response();
     };
-    match EventStream::open((proxy, events), (id, place), by, asked).await {
+    match EventStream::open(id, looker, permit, asked).await {
         Ok(stream) => response::event_stream(Body::Events(stream.into_stream().boxed())),
-        Err(error) => {
+        Err(LookError::NoTurn) => Rpc::error(id, &too_many_looks()).into_response(),
+        Err(LookError::Store(error)) => {
             tracing::warn!(%error, "the store did not answer a stream of events");
             Rpc::store_unavailable(id).into_response()
         }
@@ -54,85 +53,70 @@ pub(super) async fn answer(
 }
 
 struct EventStream {
-    proxy: Arc<Proxy>,
-    events: Arc<Events>,
-    by: Requester,
+    looker: Arc<EventLooker>,
     /// The id of the request as JSON, by which the client knows the stream.
     id: Box<str>,
-    filter: Filter,
-    /// The place behind the events that are told or wait.
-    position: Position,
-    /// The place behind the events that are told.
-    told: Position,
-    /// The tasks that were looked at. A watch tells of the changes of those that have not ended.
-    known: BTreeSet<TaskId>,
-    watch: Watch,
-    waiting: VecDeque<Waiting>,
-    look: Interval,
+    /// Behind the events that were sent.
+    position: EventPosition,
+    /// The tasks that are not read again, as far as the list still has them.
+    settled: Arc<BTreeSet<TaskId>>,
+    /// The first message, until it is sent.
+    active: Option<Bytes>,
+    /// What the last look found and the client was not sent yet. The stream does not look while something waits.
+    waiting: VecDeque<EventNews>,
+    /// Everything until this time was told once nothing waits any more.
+    told_until_ms: u64,
+    next_look: NextLook,
     beat: Interval,
     ended: bool,
-    _place: Place,
+    _permit: StreamPermit,
 }
 
-/// What waits for the client's socket.
-enum Waiting {
-    Message(Bytes),
-    /// An event, as JSON without its cursor: the cursor is long, and made when the event is sent.
-    Event(EventMark, String),
+/// The look that comes next.
+enum NextLook {
+    At(Instant),
+    /// It runs by itself, so that its turn ends also while the client's socket takes nothing. It began at this time.
+    Running(AbortOnDropHandle<Result<EventLook, LookError>>, u64),
 }
 
-enum Woke {
+enum StreamWoke {
     Closing,
-    Task(TaskId),
-    Look,
     Beat,
+    Due,
+    Looked(u64, EventLook),
+    Failed,
 }
 
 impl EventStream {
     async fn open(
-        (proxy, events): (&Arc<Proxy>, &Arc<Events>),
-        (id, place): (&str, Place),
-        by: &Requester,
-        mut asked: Asked,
-    ) -> Result<Self, StoreError> {
-        let now_ms = proxy.runner.ledger().now_ms();
-        let mut look = interval_at(Instant::now() + LOOK, LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut opened = Self {
-            proxy: Arc::clone(proxy),
-            events: Arc::clone(events),
-            by: by.clone(),
+        id: &str,
+        looker: EventLooker,
+        permit: StreamPermit,
+        asked: EventRequest,
+    ) -> Result<Self, LookError> {
+        let at = looker.asked_at();
+        let mut beginning = Beginning::of(asked.start, asked.age_ms_max, at, looker.kept_ms());
+        let mut look = looker.look(&beginning.position, &BTreeSet::new()).await?;
+        beginning.drop_earlier(&mut look.news);
+        let mut params = Writer::object();
+        let truncated = beginning.truncated || look.is_cut;
+        params
+            .str("cursor", &beginning.position.encode())
+            .raw("truncated", if truncated { "true" } else { "false" })
+            .raw("_meta", &meta::of_subscription(id));
+        Ok(Self {
+            looker: Arc::new(looker),
             id: id.into(),
-            filter: std::mem::take(&mut asked.filter),
-            position: Position::now(now_ms),
-            told: Position::now(now_ms),
-            known: BTreeSet::new(),
-            watch: proxy.runner.watches().watch(Vec::new()),
-            waiting: VecDeque::new(),
-            look,
+            position: beginning.position,
+            settled: Arc::new(look.settled),
+            active: Some(notification("active", &params.end())),
+            waiting: look.news.into(),
+            told_until_ms: at.visible_ms,
+            next_look: NextLook::At(later(LOOK, LOOK_SPREAD)),
             beat: comments(),
             ended: false,
-            _place: place,
-        };
-        let (there, is_cut) = opened.new_tasks().await?;
-        // The client that lost its stream hears all that it missed at once.
-        asked.events_max = usize::MAX;
-        let begins_at = asked.begins_at();
-        let kept_ms = by.rules.retention_ms_min();
-        let Page {
-            told,
-            position,
-            truncated,
-            ..
-        } = page(there, asked, (now_ms, kept_ms));
-        opened.told = begins_at.unwrap_or_else(|| position.clone());
-        opened.activate(truncated || is_cut);
-        for (mark, task) in told {
-            opened.tell(mark, &task);
-        }
-        // Events that are too old for the client are behind it, too.
-        opened.position = position;
-        Ok(opened)
+            _permit: permit,
+        })
     }
 
     fn into_stream(self) -> impl stream::Stream<Item = Bytes> + Send {
@@ -144,141 +128,109 @@ impl EventStream {
 
     /// The next bytes for the client's socket; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
+        if let Some(active) = self.active.take() {
+            return Some(active);
+        }
         loop {
-            match self.waiting.pop_front() {
-                Some(Waiting::Message(message)) => return Some(message),
-                Some(Waiting::Event(mark, event)) => {
-                    self.told.note(mark);
-                    let cursor = quote(&self.told.encode());
-                    let params = prepend(&event, "cursor", &cursor);
-                    let message = envelope::notification("notifications/events/event", &params);
-                    return Some(sse::event(&message));
-                }
-                None if self.ended => return None,
-                None => self.told.clone_from(&self.position),
+            if self.ended {
+                return None;
             }
-            // While the store is away, the stream stays open, and looks again.
-            let looked = match self.wake().await {
-                Woke::Closing => {
-                    self.end();
-                    Ok(())
+            if let Some(news) = self.waiting.pop_front() {
+                return Some(self.told(&news));
+            }
+            self.position.advance(self.told_until_ms, None);
+            match self.wake().await {
+                StreamWoke::Closing => return Some(self.end()),
+                StreamWoke::Beat => return Some(self.heartbeat()),
+                StreamWoke::Due => self.look(),
+                StreamWoke::Looked(began_ms, look) => {
+                    self.told_until_ms = self.looker.events.visible_until(began_ms);
+                    self.settled = Arc::new(look.settled);
+                    self.waiting = look.news.into();
+                    self.next_look = NextLook::At(later(LOOK, LOOK_SPREAD));
                 }
-                Woke::Task(id) => Box::pin(self.changed(id)).await,
-                Woke::Look => Box::pin(self.look_again()).await,
-                Woke::Beat => {
-                    self.heartbeat();
-                    Ok(())
-                }
-            };
-            if let Err(error) = looked {
-                tracing::debug!(%error, "the store did not answer a stream of events");
-                self.known.clear();
+                // Nothing was told and nothing is settled, so the next look finds what this one did not.
+                StreamWoke::Failed => self.next_look = NextLook::At(later(LOOK, RETRY_SPREAD)),
             }
         }
     }
 
-    async fn wake(&mut self) -> Woke {
-        let (watch, proxy) = (&self.watch, &self.proxy);
+    async fn wake(&mut self) -> StreamWoke {
+        let (looker, next_look) = (&self.looker, &mut self.next_look);
+        // Each of these is seldom ready, so that none keeps the ones below it waiting.
         tokio::select! {
             biased;
-            () = proxy.closing.cancelled() => Woke::Closing,
-            id = watch.changed() => Woke::Task(id),
-            _ = self.look.tick() => Woke::Look,
-            _ = self.beat.tick() => Woke::Beat,
+            () = looker.proxy.closing.cancelled() => StreamWoke::Closing,
+            _ = self.beat.tick() => StreamWoke::Beat,
+            woke = next_look.ready() => woke,
         }
     }
 
-    async fn changed(&mut self, id: TaskId) -> Result<(), StoreError> {
-        let read = read((&self.proxy, &self.events), &self.by, vec![id]).await?;
-        let there = in_order(self.admitted(read));
-        self.tell_of(there);
-        Ok(())
+    fn look(&mut self) {
+        let began_ms = self.looker.proxy.runner.ledger().now_ms();
+        let (looker, position) = (Arc::clone(&self.looker), self.position.clone());
+        let settled = Arc::clone(&self.settled);
+        let looking = async move { looker.look(&position, &settled).await };
+        let looking = self.looker.proxy.passing.spawn(looking);
+        self.next_look = NextLook::Running(AbortOnDropHandle::new(looking), began_ms);
     }
 
-    async fn look_again(&mut self) -> Result<(), StoreError> {
-        let now_ms = self.proxy.runner.ledger().now_ms();
-        let (there, _) = self.new_tasks().await?;
-        self.tell_of(there);
-        self.position.advance(now_ms, None);
-        Ok(())
+    /// The event as it is sent. Only then does it get its cursor, which may be long.
+    fn told(&mut self, news: &EventNews) -> Bytes {
+        self.position.note(news.mark);
+        let cursor = quote(&self.position.encode());
+        let params = prepend(&news.event, "_meta", &meta::of_subscription(&self.id));
+        notification("event", &prepend(&params, "cursor", &cursor))
     }
 
-    /// The events of the tasks that were not looked at yet, and whether the caller has more tasks than are looked at.
-    async fn new_tasks(&mut self) -> Result<(Vec<(EventMark, Task)>, bool), StoreError> {
-        let all = listed(&self.proxy, &self.by).await?;
-        let listed: BTreeSet<TaskId> = all.tasks.iter().copied().collect();
-        let new: Vec<TaskId> = listed.difference(&self.known).copied().collect();
-        self.known = listed;
-        // Watched before they are read, so that no change falls in between.
-        for id in &new {
-            self.watch.no_more(*id);
-            self.watch.also(*id);
-        }
-        let read = read((&self.proxy, &self.events), &self.by, new).await?;
-        Ok((in_order(self.admitted(read)), all.is_cut))
-    }
-
-    /// The tasks that the client wants to hear of. A task that has ended does not change any more.
-    fn admitted(&mut self, tasks: Vec<Task>) -> Vec<Task> {
-        for ended in tasks.iter().filter(|task| task.is_ended()) {
-            self.watch.no_more(ended.id);
-        }
-        let admitted = tasks.into_iter();
-        admitted.filter(|task| self.filter.admits(task)).collect()
-    }
-
-    fn tell_of(&mut self, there: Vec<(EventMark, Task)>) {
-        for (mark, task) in there {
-            if self.position.is_news(mark) {
-                self.tell(mark, &task);
-            }
-        }
-    }
-
-    fn tell(&mut self, mark: EventMark, task: &Task) {
-        self.position.note(mark);
-        let mut params = occurrence(task, mark);
-        params.raw("_meta", &self.meta());
-        let event = Waiting::Event(mark, params.end());
-        self.waiting.push_back(event);
-    }
-
-    fn activate(&mut self, truncated: bool) {
+    fn heartbeat(&self) -> Bytes {
         let mut params = Writer::object();
         params
-            .str("cursor", &self.told.encode())
-            .raw("truncated", if truncated { "true" } else { "false" })
-            .raw("_meta", &self.meta());
-        self.notify("notifications/events/active", &params.end());
-    }
-
-    fn heartbeat(&mut self) {
-        let mut params = Writer::object();
-        params
-            .str("cursor", &self.told.encode())
-            .raw("_meta", &self.meta());
-        self.notify("notifications/events/heartbeat", &params.end());
-    }
-
-    fn notify(&mut self, method: &str, params: &str) {
-        let message = envelope::notification(method, params);
-        let message = Waiting::Message(sse::event(&message));
-        self.waiting.push_back(message);
-    }
-
-    fn meta(&self) -> String {
-        let mut meta = Writer::object();
-        meta.raw(SUBSCRIPTION_ID, &self.id);
-        meta.end()
+            .str("cursor", &self.position.encode())
+            .raw("_meta", &meta::of_subscription(&self.id));
+        notification("heartbeat", &params.end())
     }
 
     /// The server's own end of the stream.
-    fn end(&mut self) {
+    fn end(&mut self) -> Bytes {
         self.ended = true;
         let mut result = Writer::object();
         result.str("resultType", "complete").raw("_meta", "{}");
-        let rpc = Rpc::result(&self.id, &result.end());
-        let last = Waiting::Message(sse::event(&rpc.json));
-        self.waiting.push_back(last);
+        sse::event(&Rpc::result(&self.id, &result.end()).json)
     }
+}
+
+impl NextLook {
+    /// Cancel safe.
+    async fn ready(&mut self) -> StreamWoke {
+        match self {
+            Self::At(due) => {
+                sleep_until(*due).await;
+                StreamWoke::Due
+            }
+            Self::Running(looking, began_ms) => match looking.await {
+                Ok(Ok(look)) => StreamWoke::Looked(*began_ms, look),
+                Ok(Err(error)) => {
+                    tracing::debug!(?error, "a stream of events looks again");
+                    StreamWoke::Failed
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a look for events was broken off");
+                    StreamWoke::Failed
+                }
+            },
+        }
+    }
+}
+
+fn notification(kind: &str, params: &str) -> Bytes {
+    let method = format!("notifications/events/{kind}");
+    sse::event(&envelope::notification(&method, params))
+}
+
+/// After the pause, and up to `spread` more.
+fn later(pause: Duration, spread: Duration) -> Instant {
+    let (random, _) = Uuid::new_v4().as_u64_pair();
+    let part = u32::try_from(random >> 48).unwrap_or_default();
+    Instant::now() + pause + spread * part / (1 << 16)
 }

@@ -25,7 +25,7 @@ use crate::downstream::sent;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, Writer, is_object, prepend, quote, set};
-use crate::mcp::meta::SUBSCRIPTION_ID;
+use crate::mcp::meta::{self, SUBSCRIPTION_ID};
 use crate::mcp::sse;
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
@@ -169,15 +169,9 @@ fn acknowledgement(
     }
     let mut params = Writer::object();
     params
-        .raw("_meta", &subscription_meta(id))
+        .raw("_meta", &meta::of_subscription(id))
         .raw("notifications", &notifications.end());
     envelope::notification("notifications/subscriptions/acknowledged", &params.end())
-}
-
-fn subscription_meta(id: &str) -> String {
-    let mut meta = Writer::object();
-    meta.raw(SUBSCRIPTION_ID, id);
-    meta.end()
 }
 
 struct Subscription {
@@ -296,12 +290,15 @@ impl Subscription {
     /// The notification's params with the client's subscription id and no other change.
     fn stamped(&self, params: Option<&RawValue>) -> Option<String> {
         let Some(params) = params else {
-            return Some(format!(r#"{{"_meta":{}}}"#, subscription_meta(&self.id)));
+            return Some(format!(
+                r#"{{"_meta":{}}}"#,
+                meta::of_subscription(&self.id)
+            ));
         };
         let object = Object::parse(params.get()).ok()?;
         let meta = match object.get("_meta").filter(|raw| is_object(raw)) {
             Some(meta) => set(meta.get(), SUBSCRIPTION_ID, &self.id).ok()?,
-            None => subscription_meta(&self.id),
+            None => meta::of_subscription(&self.id),
         };
         if object.is_empty() {
             return Some(prepend("{}", "_meta", &meta));
@@ -314,14 +311,14 @@ impl Subscription {
         self.ended = true;
         let mut params = Writer::object();
         params
-            .raw("_meta", &subscription_meta(&self.id))
+            .raw("_meta", &meta::of_subscription(&self.id))
             .raw("requestId", &self.id)
             .str("reason", "The server is shutting down");
         let cancelled = envelope::notification("notifications/cancelled", &params.end());
         let mut result = Writer::object();
         result
             .str("resultType", "complete")
-            .raw("_meta", &subscription_meta(&self.id));
+            .raw("_meta", &meta::of_subscription(&self.id));
         let completed = Rpc::result(&self.id, &result.end());
         [sse::event(&cancelled), sse::event(&completed.json)]
             .concat()

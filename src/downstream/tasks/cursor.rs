@@ -9,7 +9,10 @@ use crate::task::id::TaskId;
 pub(in crate::downstream) type Position = (u64, TaskId);
 
 /// The tasks behind that place. Those that expire last come first: of tasks with one retention, the newest.
-pub(super) fn in_order(mut listed: Vec<Position>, after: Option<Position>) -> Vec<Position> {
+pub(in crate::downstream) fn in_order(
+    mut listed: Vec<Position>,
+    after: Option<Position>,
+) -> Vec<Position> {
     listed.retain(|place| after.is_none_or(|after| *place < after));
     listed.sort_unstable_by_key(|place| Reverse(*place));
     listed

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream::{self, Stream, StreamExt as _};
 
 use super::cursor::{Position, in_order};
 use crate::downstream::inbound::requester::Requester;
@@ -257,22 +257,23 @@ impl CallerTasks<'_> {
         })
     }
 
-    /// Those of these tasks that the caller has. One record that cannot be read does not hide the others.
-    pub(in crate::downstream) async fn read(
+    /// Reads these tasks in their order, several at a time. `None`: the caller does not have the task, or its record cannot be
+    /// read: one such record does not hide the others.
+    pub(in crate::downstream) fn reading(
         self,
-        ids: Vec<TaskId>,
-    ) -> Result<Vec<Task>, StoreError> {
-        let mut reading = stream::iter(ids)
-            .map(async |id| self.find(id).await)
-            .buffered(READ_AT_ONCE);
-        let mut tasks = Vec::new();
-        while let Some(found) = reading.next().await {
-            match found {
-                Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {}
-                found => tasks.extend(found?.map(|found| found.task)),
-            }
-        }
-        Ok(tasks)
+        places: Vec<Position>,
+    ) -> impl Stream<Item = (Position, Result<Option<Task>, StoreError>)> {
+        stream::iter(places)
+            .map(move |place: Position| async move {
+                let found = match self.find(place.1).await {
+                    Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {
+                        Ok(None)
+                    }
+                    found => found.map(|found| found.map(|found| found.task)),
+                };
+                (place, found)
+            })
+            .buffered(READ_AT_ONCE)
     }
 
     /// The tasks that come after this one in the caller's list, as many as a page has.
@@ -292,17 +293,11 @@ impl CallerTasks<'_> {
         let listed = self.runner.ledger().store().listed(list).await?;
         let has_none = listed.is_empty();
         // One more task than a page has shows whether another page follows.
-        let mut reading = stream::iter(in_order(listed, after))
-            .map(async |position| (position, self.find(position.1).await))
-            .buffered(READ_AT_ONCE);
+        let reading = self.reading(in_order(listed, after));
+        tokio::pin!(reading);
         let (mut tasks, mut end, mut last) = (Vec::with_capacity(PAGE), None, None);
         while let Some((position, found)) = reading.next().await {
-            let found = match found {
-                // One record that cannot be read does not hide the others.
-                Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => None,
-                found => found?,
-            };
-            let Some(Loaded { task, .. }) = found else {
+            let Some(task) = found? else {
                 continue;
             };
             if tasks.len() == PAGE {

@@ -32,6 +32,9 @@ pub fn definition(delivery: &[&str]) -> String {
     out.end()
 }
 
+/// The most characters of a status message in an event. The record of a task may have a long one.
+const MESSAGE_CHARS_MAX: usize = 1_000;
+
 /// Names one event of one task, and says when it happened. Both stay as they are for as long as the task is in that state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventMark {
@@ -60,14 +63,16 @@ impl EventMark {
     }
 }
 
-/// The event as clients get it, without a cursor.
-pub fn occurrence(task: &Task, mark: EventMark) -> Writer {
+/// The event as clients get it, without its cursor and without `_meta`.
+pub fn occurrence(task: &Task, mark: EventMark) -> String {
     let mut data = Writer::with_capacity(256);
     data.str("taskId", task.id.text(&mut TaskId::text_buffer()))
         .str("tool", &task.name)
         .str("status", task.status().word());
     if let Some(message) = &task.status_message {
-        data.str("statusMessage", message);
+        let end = message.char_indices().nth(MESSAGE_CHARS_MAX);
+        let cut = end.and_then(|(end, _)| message.get(..end));
+        data.str("statusMessage", cut.unwrap_or(message));
     }
     data.str("createdAt", &rfc3339(task.created_ms))
         .str("lastUpdatedAt", &rfc3339(task.updated_ms));
@@ -76,7 +81,7 @@ pub fn occurrence(task: &Task, mark: EventMark) -> Writer {
         .str("name", NAME)
         .str("timestamp", &rfc3339(mark.at_ms))
         .raw("data", &data.end());
-    out
+    out.end()
 }
 
 #[cfg(test)]
@@ -101,13 +106,17 @@ mod tests {
         task.outcome = Some(Outcome::Completed(Payload::Inline(result)));
         task.status_message = Some("done".into());
         let mark = EventMark::of(&task).unwrap();
-        let text = occurrence(&task, mark).end();
+        let text = occurrence(&task, mark);
         assert!(!text.contains("private"));
         let said: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(said["eventId"], format!("evt_{:016x}", mark.key));
         assert_eq!(said["data"]["status"], "completed");
         assert_eq!(said["data"]["taskId"], task.id.to_string());
         assert_eq!(said["data"]["statusMessage"], "done");
+        task.status_message = Some("\u{e9}".repeat(5_000).into());
+        let said: Value = serde_json::from_str(&occurrence(&task, mark)).unwrap();
+        let message = said["data"]["statusMessage"].as_str().unwrap();
+        assert_eq!(message, "\u{e9}".repeat(MESSAGE_CHARS_MAX));
         let mut other = task;
         other.outcome = Some(Outcome::Cancelled);
         assert_ne!(EventMark::of(&other).unwrap().key, mark.key);

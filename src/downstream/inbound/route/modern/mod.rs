@@ -1,13 +1,15 @@
 //! What becomes of a modern client's request: decided once from what it says, who sent it and what is known. Pure.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::super::idempotency::claim_of;
 use super::super::request::Modern;
 use super::super::requester::Requester;
 use super::{KnownServer, MissingFact, is_translated, list_member, names_our_result};
 use crate::downstream::companion::state::Companion;
-use crate::downstream::events::asked::{EventOp, no_event, not_permitted, op_of_ours};
+use crate::downstream::events::request::{EventOp, no_event, not_permitted, op_of_ours};
+use crate::downstream::events::state::{Events, EventsFor};
 use crate::mcp::error::RpcError;
 use crate::mcp::json::is_object;
 use crate::mcp::params;
@@ -38,7 +40,7 @@ pub(in crate::downstream) enum Route<'k> {
     /// `subscriptions/listen`.
     Listen,
     /// About raincheck's own event, and no other.
-    Event(EventOp),
+    Event(EventOp, &'k Arc<Events>),
     /// One of our own tools, which have these names for this client.
     Companion(CompanionTool, CompanionNames),
     /// A list that does not pass as the server gives it.
@@ -98,17 +100,7 @@ pub(in crate::downstream) struct Known<'k> {
     /// The store does not know the task that the request names.
     pub(in crate::downstream) is_no_task_here: bool,
     /// Who has our event.
-    pub(in crate::downstream) events: EventsFor,
-}
-
-/// Who has raincheck's event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum EventsFor {
-    /// No client: events are switched off.
-    Nobody,
-    /// Other clients: this one does not say who it is.
-    Others,
-    ThisClient,
+    pub(in crate::downstream) events: EventsFor<'k>,
 }
 
 /// What becomes of a request of a modern client.
@@ -205,16 +197,18 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
 /// A request about events: of ours, or of the server's.
 fn event<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcError> {
     match (known.events, op_of_ours(&modern.request)) {
-        (EventsFor::ThisClient, Some(op)) => Ok(Route::Event(op)),
+        (EventsFor::ThisClient(events), Some(op)) => Ok(Route::Event(op, events)),
         (EventsFor::Others, Some(_)) => Err(not_permitted()),
         // The server's events, if it has any, belong to its sessions.
-        (EventsFor::ThisClient, None) if known.server.era == Some(Era::Legacy) => {
+        (EventsFor::ThisClient(events), None) if known.server.era == Some(Era::Legacy) => {
             match &*modern.request.method {
-                "events/list" => Ok(Route::Event(EventOp::List)),
+                "events/list" => Ok(Route::Event(EventOp::List, events)),
                 _ => Err(no_event()),
             }
         }
-        (EventsFor::Nobody | EventsFor::Others | EventsFor::ThisClient, _) => other(modern, known),
+        (EventsFor::Nobody | EventsFor::Others | EventsFor::ThisClient(_), _) => {
+            other(modern, known)
+        }
     }
 }
 
@@ -254,7 +248,7 @@ fn listed(modern: &Modern<'_>, known: &Known<'_>) -> Option<Listed> {
     if method == "tools/list" && known.companion.is_some() && !modern.meta.declares_tasks {
         return Some(Listed::WithOurs);
     }
-    if method == "events/list" && known.events == EventsFor::ThisClient {
+    if method == "events/list" && matches!(known.events, EventsFor::ThisClient(_)) {
         return Some(Listed::WithEvents);
     }
     if known.had_stand_in && list_member(method).is_some() {

@@ -1,5 +1,7 @@
 //! What becomes of the requests of modern clients, as tables.
 
+use std::time::Duration;
+
 use super::*;
 use crate::auth::callers::Callers;
 use crate::downstream::companion::WhoHas;
@@ -54,7 +56,7 @@ fn decided((method, params, meta): RequestWords<'_>, known: &Known<'_>) -> Strin
         Era::Modern,
         None,
         None,
-        std::sync::Arc::default(),
+        Arc::default(),
     );
     let read = Inbound::read(text.as_bytes())
         .modern(&parts.headers)
@@ -74,7 +76,7 @@ fn shown(route: &Route<'_>) -> String {
         Route::Task => "task".into(),
         Route::Result => "result".into(),
         Route::Listen => "listen".into(),
-        Route::Event(op) => format!("event {op:?}"),
+        Route::Event(op, _) => format!("event {op:?}"),
         Route::Companion(tool, _) => format!("companion {tool:?}"),
         Route::List(listed, _) => format!("list {listed:?}"),
         Route::Call(spec) => {
@@ -297,7 +299,8 @@ fn events_are_ours_or_the_servers_by_their_names() {
     let off = known(&rules);
     let (mut others, mut on) = (off.clone(), off.clone());
     others.events = EventsFor::Others;
-    on.events = EventsFor::ThisClient;
+    let events = Arc::new(Events::new(Duration::from_secs(5)));
+    on.events = EventsFor::ThisClient(&events);
     let mut legacy = on.clone();
     legacy.server.era = Some(Era::Legacy);
     let (ours, theirs) = (r#"{"name":"raincheck.task.updated"}"#, r#"{"name":"x"}"#);

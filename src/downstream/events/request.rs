@@ -1,21 +1,24 @@
 //! What a request about events asks for. Pure.
 
-use std::borrow::Cow;
-
 use serde_json::value::RawValue;
 
-use super::state::STREAMS_OF_CALLER;
+use super::state::{LOOKS_OF_CALLER, STREAMS_OF_CALLER};
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::{Object, Writer};
+use crate::mcp::json::{self, Object, Writer};
 use crate::mcp::request::Request;
 use crate::task::events::NAME;
-use crate::task::events::position::Position;
+use crate::task::events::position::EventPosition;
 use crate::task::id::TaskId;
-use crate::task::state::Task;
 
 /// The most events in one answer, and how many there are where the client does not say.
 const EVENTS_MAX: usize = 100;
 const EVENTS_USUAL: usize = 50;
+
+/// The longest name of a tool that a client may choose. A stream keeps it.
+const TOOL_BYTES_MAX: usize = 1024;
+
+/// The longest id of a request for a stream, which goes into each of its messages.
+pub(super) const STREAM_ID_BYTES_MAX: usize = 1024;
 
 /// A request about raincheck's event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,49 +76,69 @@ pub(super) fn no_subscription() -> RpcError {
 
 /// One more stream than there may be.
 pub(super) fn too_many_streams() -> RpcError {
-    let mut data = Writer::object();
-    data.str("limit", "streams")
-        .number("max", STREAMS_OF_CALLER);
-    let error = RpcError::new(
-        code::EVENTS_RESOURCE_EXHAUSTED,
+    exhausted(
         "ResourceExhausted: too many event streams are open",
-    );
-    error.with_data(data.end())
+        ("streams", STREAMS_OF_CALLER),
+    )
 }
 
-/// Where a client wants to go on.
+/// No turn for a look became free in time.
+pub(super) fn too_many_looks() -> RpcError {
+    exhausted(
+        "ResourceExhausted: too many clients ask for events",
+        ("looks", LOOKS_OF_CALLER),
+    )
+}
+
+fn exhausted(message: &'static str, (limit, max): (&str, usize)) -> RpcError {
+    let mut data = Writer::object();
+    data.str("limit", limit).number("max", max);
+    RpcError::new(code::EVENTS_RESOURCE_EXHAUSTED, message).with_data(data.end())
+}
+
+/// The id of the request is too long to stand in each message of a stream.
+pub(super) fn too_long_id() -> RpcError {
+    RpcError::invalid_request("Invalid request: the id is too long for a stream of events")
+}
+
+/// Where a client wants to begin.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum EventStart {
     Now,
-    After(Position),
-    /// The client has a cursor that leads nowhere.
-    Nowhere,
+    After(EventPosition),
+    /// The client has a cursor that raincheck cannot read. It begins now, and is told that it may have missed events.
+    Unreadable,
 }
 
-/// What the client wants to hear of, and from where on.
+/// From where on the client wants to hear of events, and of how many.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) filter: Filter,
-    pub(super) from: From,
+pub(super) struct EventRequest {
+    pub(super) start: EventStart,
     pub(super) age_ms_max: Option<u64>,
     pub(super) events_max: usize,
 }
 
+/// The tasks that a client wants to hear of.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum WantedTasks {
+    #[default]
+    All,
+    One(TaskId),
+    /// The client named what is no id of a task. Like a task that is unknown to the caller, it has no events.
+    NoTask,
+}
+
 /// The arguments of a subscription.
 #[derive(Debug, Default)]
-pub(super) struct Filter {
-    /// As the client wrote it: a task that is unknown to the caller has no events.
-    task: Option<Box<str>>,
+pub(super) struct EventFilter {
+    pub(super) tasks: WantedTasks,
     tool: Option<Box<str>>,
 }
 
-impl Filter {
-    /// Whether the client wants to hear of the task.
-    pub(super) fn admits(&self, task: &Task) -> bool {
-        self.task
-            .as_ref()
-            .is_none_or(|wanted| TaskId::parse(wanted) == Some(task.id))
-            && self.tool.as_ref().is_none_or(|wanted| *wanted == task.name)
+impl EventFilter {
+    /// Whether the client wants to hear of calls of the tool.
+    pub(super) fn admits(&self, tool: &str) -> bool {
+        self.tool.as_deref().is_none_or(|wanted| wanted == tool)
     }
 
     fn read(arguments: Option<&RawValue>) -> Result<Self, RpcError> {
@@ -125,25 +148,30 @@ impl Filter {
         let read = Object::parse(arguments.get()).map_err(|_| invalid("arguments"))?;
         let mut filter = Self::default();
         for (key, value) in read.iter() {
-            let text = crate::mcp::json::string(value);
-            let text: Cow<'_, str> = text.ok_or_else(|| invalid(&format!("arguments.{key}")))?;
+            let refusal = || invalid(&format!("arguments.{key}"));
+            let text = json::string(value).ok_or_else(refusal)?;
             match key {
-                "taskId" => filter.task = Some(text.into()),
-                "tool" => filter.tool = Some(text.into()),
-                _ => return Err(invalid(&format!("arguments.{key}"))),
+                "taskId" => {
+                    filter.tasks =
+                        TaskId::parse(&text).map_or(WantedTasks::NoTask, WantedTasks::One);
+                }
+                "tool" if text.len() <= TOOL_BYTES_MAX => filter.tool = Some(text.into()),
+                _ => return Err(refusal()),
             }
         }
         Ok(filter)
     }
 }
 
-impl Asked {
-    pub(super) fn read(params: &Object<'_>, now_ms: u64) -> Result<Self, RpcError> {
-        let from = match present(params, "cursor") {
-            None => From::Now,
+impl EventRequest {
+    /// What the client wants to hear of, and from where on.
+    pub(super) fn read(params: &Object<'_>, now_ms: u64) -> Result<(EventFilter, Self), RpcError> {
+        let start = match present(params, "cursor") {
+            None => EventStart::Now,
             Some(raw) => {
-                let text = crate::mcp::json::string(raw).ok_or_else(|| invalid("cursor"))?;
-                Position::decode(&text, now_ms).map_or(From::Nowhere, From::After)
+                let text = json::string(raw).ok_or_else(|| invalid("cursor"))?;
+                let position = EventPosition::decode(&text, now_ms);
+                position.map_or(EventStart::Unreadable, EventStart::After)
             }
         };
         let number = |key: &str| match present(params, key) {
@@ -156,22 +184,12 @@ impl Asked {
         let wanted = number("maxEvents")?.map_or(EVENTS_USUAL, |wanted| {
             usize::try_from(wanted).unwrap_or(usize::MAX)
         });
-        Ok(Self {
-            filter: Filter::read(present(params, "arguments"))?,
-            from,
+        let asked = Self {
+            start,
             age_ms_max: number("maxAgeMs")?,
             events_max: wanted.clamp(1, EVENTS_MAX),
-        })
-    }
-}
-
-impl Asked {
-    /// The place that the client named.
-    pub(super) fn begins_at(&self) -> Option<Position> {
-        match &self.from {
-            From::After(position) => Some(position.clone()),
-            From::Now | From::Nowhere => None,
-        }
+        };
+        Ok((EventFilter::read(present(params, "arguments"))?, asked))
     }
 }
 
@@ -188,9 +206,13 @@ fn invalid(what: &str) -> RpcError {
 mod tests {
     use super::*;
 
-    fn read(params: &str) -> Result<Asked, i64> {
+    fn read_both(params: &str) -> Result<(EventFilter, EventRequest), i64> {
         let params = Object::parse(params).unwrap();
-        Asked::read(&params, 1_000_000).map_err(|error| error.code)
+        EventRequest::read(&params, 1_000_000).map_err(|error| error.code)
+    }
+
+    fn read(params: &str) -> Result<EventRequest, i64> {
+        read_both(params).map(|(_, asked)| asked)
     }
 
     #[test]
@@ -200,7 +222,10 @@ mod tests {
             r#"{"cursor":null,"arguments":null,"maxAgeMs":null,"maxEvents":null}"#,
         ] {
             let asked = read(params).unwrap();
-            assert_eq!((asked.from, asked.events_max), (From::Now, EVENTS_USUAL));
+            assert_eq!(
+                (asked.start, asked.events_max),
+                (EventStart::Now, EVENTS_USUAL)
+            );
             assert_eq!(asked.age_ms_max, None);
         }
         assert_eq!(read(r#"{"maxEvents":0}"#).unwrap().events_max, 1);
@@ -208,7 +233,15 @@ mod tests {
             read(r#"{"maxEvents":1000}"#).unwrap().events_max,
             EVENTS_MAX
         );
-        assert_eq!(read(r#"{"cursor":"x"}"#).unwrap().from, From::Nowhere);
+        let unreadable = read(r#"{"cursor":"x"}"#).unwrap().start;
+        assert_eq!(unreadable, EventStart::Unreadable);
+        let tasks = |id: &str| {
+            let params = format!(r#"{{"arguments":{{"taskId":"{id}"}}}}"#);
+            read_both(&params).unwrap().0.tasks
+        };
+        assert_eq!(tasks("nonsense"), WantedTasks::NoTask);
+        let id = TaskId::from_bytes([7; 16]);
+        assert_eq!(tasks(&id.to_string()), WantedTasks::One(id));
     }
 
     #[test]
@@ -223,5 +256,8 @@ mod tests {
         ] {
             assert_eq!(read(params).unwrap_err(), code::INVALID_PARAMS, "{params}");
         }
+        let tool = "x".repeat(TOOL_BYTES_MAX + 1);
+        let long = format!(r#"{{"arguments":{{"tool":"{tool}"}}}}"#);
+        assert_eq!(read(&long).unwrap_err(), code::INVALID_PARAMS);
     }
 }

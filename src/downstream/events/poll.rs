@@ -9,6 +9,7 @@ use super::state::AskedAt;
 use crate::downstream::outbound::response::Rpc;
 use crate::mcp::json::Writer;
 use crate::task::events::position::EventPosition;
+use crate::telemetry::repeats::OF_OUTAGE;
 
 /// How soon a client should poll again.
 const NEXT_POLL_MS: u64 = 5_000;
@@ -25,7 +26,7 @@ pub(super) async fn answer(id: &str, looker: &EventLooker, asked: EventRequest) 
         }
         Err(LookError::NoTurn) => Rpc::error(id, &too_many_looks()),
         Err(LookError::Store(error)) => {
-            tracing::warn!(%error, "the store did not answer a poll of events");
+            tracing::warn!(name: OF_OUTAGE, %error, "the store did not answer a poll of events");
             Rpc::store_unavailable(id)
         }
     }

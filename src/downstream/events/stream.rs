@@ -27,6 +27,7 @@ use crate::mcp::json::{Writer, prepend, quote};
 use crate::mcp::{envelope, meta, sse};
 use crate::task::events::position::EventPosition;
 use crate::task::id::TaskId;
+use crate::telemetry::repeats::OF_OUTAGE;
 
 /// The shortest pause between two looks of a stream, and what is added at random, so that streams do not look in step.
 const LOOK: Duration = Duration::from_millis(1_600);
@@ -46,7 +47,7 @@ pub(super) async fn answer(id: &str, looker: EventLooker, asked: EventRequest) -
         Ok(stream) => response::event_stream(Body::Events(stream.into_stream().boxed())),
         Err(LookError::NoTurn) => Rpc::error(id, &too_many_looks()).into_response(),
         Err(LookError::Store(error)) => {
-            tracing::warn!(%error, "the store did not answer a stream of events");
+            tracing::warn!(name: OF_OUTAGE, %error, "the store did not answer a stream of events");
             Rpc::store_unavailable(id).into_response()
         }
     }

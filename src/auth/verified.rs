@@ -75,9 +75,10 @@ mod tests {
         }
     }
 
+    /// Keys must be evenly spread, as hashes are: the lowest byte is the one that differs.
     fn token(number: usize) -> [u8; 32] {
         let mut token = [0; 32];
-        token[..8].copy_from_slice(&number.to_be_bytes());
+        token[..8].copy_from_slice(&number.to_le_bytes());
         token
     }
 

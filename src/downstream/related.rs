@@ -2,6 +2,10 @@
 //! raincheck's tasks never reach the server, because an id is the only secret of a caller without credentials. The record of
 //! a call keeps those that are the caller's own, for operators.
 //!
+//! A message of a session is searched as raincheck reads it. In a body that its headers say is compressed or in another
+//! encoding (UTF-7), an id is not found. Sessions pass byte for byte, so such a body is refused only where a rule may refuse
+//! a call ([`super::strict`]).
+//!
 //! A request that joins a running call adds none. The tasks that it names may be cancelled with all that names them, and
 //! that would end the call for the clients that named nothing.
 

@@ -112,7 +112,7 @@ impl Responder {
 
     /// Whether the client heard the answer by now.
     pub(super) fn was_told(&self) -> bool {
-        Presence(&self.cell).is_told()
+        Presence(&self.cell).was_told()
     }
 
     /// Whether nothing comes from the client any more: it heard the answer, and every answer to a relayed question was taken.
@@ -122,7 +122,7 @@ impl Responder {
 
     /// Resolves when it is decided whether the client heard the answer: true if it did.
     pub(super) async fn settled(&self) -> bool {
-        Presence(&self.cell).was_told().await
+        Presence(&self.cell).settled().await
     }
 
     /// Whether the answer would be an event on a stream by now.
@@ -177,7 +177,7 @@ pub(super) struct Presence<'s>(&'s Cell);
 
 impl Presence<'_> {
     /// Whether the client heard the answer by now.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn was_told(&self) -> bool {
         self.0.state.load(Ordering::Acquire) == ANNOUNCED
     }
 
@@ -186,7 +186,7 @@ impl Presence<'_> {
     ///
     /// Cancel safe.
     pub(super) async fn gone(&self) {
-        if self.was_told().await {
+        if self.settled().await {
             std::future::pending::<()>().await;
         }
     }
@@ -194,7 +194,7 @@ impl Presence<'_> {
     /// Resolves when it is decided whether the client heard the answer: true if it did.
     ///
     /// Cancel safe.
-    pub(super) async fn was_told(&self) -> bool {
+    pub(super) async fn settled(&self) -> bool {
         loop {
             match self.0.state.load(Ordering::Acquire) {
                 GONE => return false,

@@ -14,6 +14,16 @@ use crate::mcp::version::Era;
 /// Where the numbers of a range are, for programs.
 const RANGE: &str = "io.raincheck/range";
 
+/// A range as a program reads it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReadRange {
+    pub text: String,
+    /// Where the next range begins. `None`: this one is the last.
+    pub next: Option<u64>,
+    /// How long the whole text is, in bytes.
+    pub total: u64,
+}
+
 const BLOB_MIME: &str = "application/octet-stream";
 
 /// The result of `resources/read`. `None`: the result has no such part.
@@ -48,6 +58,23 @@ pub fn as_resource(uri: &str, named: &ResultUri, result: &str, era: Era) -> Opti
         out.raw("_meta", &meta);
     }
     Some(out.end())
+}
+
+/// The range in the result of `resources/read`. `None`: it is not the text that begins at `offset`, or the next range does
+/// not follow it.
+pub fn read_range(result: &str, offset: u64) -> Option<ReadRange> {
+    let result = Object::parse(result).ok()?;
+    let contents: Vec<&RawValue> = serde_json::from_str(result.get("contents")?.get()).ok()?;
+    let first = Object::parse(contents.first()?.get()).ok()?;
+    let text = first.get_str("text")?.into_owned();
+    let numbers = result.get_object("_meta")?.get_object(RANGE)?;
+    let number = |key| numbers.get(key)?.get().parse::<u64>().ok();
+    let (total, next) = (number("total")?, number("nextOffset"));
+    let end = offset.checked_add(text.len() as u64)?;
+    // Without an end before the total, the last range was read.
+    let follows = end == next.unwrap_or(total) && next.is_none_or(|next| next < total);
+    let joins = number("offset")? == offset && !text.is_empty() && follows;
+    joins.then_some(ReadRange { text, next, total })
 }
 
 fn content(uri: &str, mime: &str, key: &str, json: &str) -> String {
@@ -258,6 +285,46 @@ mod tests {
                 .get("nextOffset")
                 .is_none()
         );
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = "aä€😀".repeat(9);
+        for limit in [1, 2, 7, 100] {
+            let (mut whole, mut next) = (String::new(), Some(0));
+            while let Some(offset) = next {
+                let query = format!("?offset={offset}&limit={limit}");
+                let written = read(&query, &of_text(&text), Era::Modern).unwrap();
+                let range = read_range(&written.to_string(), offset).unwrap();
+                assert_eq!(range.total, text.len() as u64);
+                whole += &range.text;
+                next = range.next;
+            }
+            assert_eq!(whole, text);
+        }
+    }
+
+    #[test]
+    fn ranges_that_do_not_join_are_refused() {
+        let of = |text: &str, numbers: Value| {
+            let read = json!({"contents": [{"text": text}], "_meta": {RANGE: numbers}});
+            read_range(&read.to_string(), 3).is_some()
+        };
+        assert!(of("de", json!({"offset": 3, "total": 9, "nextOffset": 5})));
+        assert!(of("de", json!({"offset": 3, "total": 5})));
+        for (text, numbers) in [
+            ("de", json!({"offset": 3, "total": 9, "nextOffset": 6})),
+            ("de", json!({"offset": 3, "total": 9, "nextOffset": 4})),
+            ("de", json!({"offset": 3, "total": 9, "nextOffset": 3})),
+            ("de", json!({"offset": 2, "total": 9, "nextOffset": 5})),
+            ("", json!({"offset": 3, "total": 9, "nextOffset": 3})),
+            ("", json!({"offset": 3, "total": 3})),
+            ("de", json!({"offset": 3, "total": 9})),
+            ("de", json!({"offset": 3, "total": 4, "nextOffset": 5})),
+            ("de", json!({"total": 5})),
+        ] {
+            assert!(!of(text, numbers.clone()), "{text:?} {numbers}");
+        }
     }
 
     #[test]

@@ -187,12 +187,39 @@ async fn a_large_result_is_whole_where_it_is_kept(era: Era) {
     let result: Value = serde_json::from_str(&whole.out).unwrap();
     assert!(result["content"][0]["text"] == long_text(BYTES));
 
-    let gone = format!("raincheck://task/{}/result", uuid::Uuid::new_v4());
-    let gone = json!({"content": [{"type": "resource_link", "name": "result", "uri": gone}]});
-    let arguments = json!({"result": gone.to_string()}).to_string();
-    let gone = script(&["verbatim", &arguments, "--url", &url]).await;
+    let uri = format!("raincheck://task/{}/result", uuid::Uuid::new_v4());
+    let gone = script(&["verbatim", &excerpt_of(&uri), "--url", &url]).await;
     assert_eq!((gone.code, &*gone.out), (1, ""), "{gone:?}");
     assert!(gone.complaint.contains("its rest is gone"), "{gone:?}");
+
+    let link = json!({"content": [{"type": "resource_link", "name": "result", "uri": uri}]});
+    let arguments = json!({"result": link.to_string()}).to_string();
+    let link = script(&["verbatim", &arguments, "--url", &url]).await;
+    let answer = format!("[resource_link {uri}]\n");
+    assert_eq!((link.code, link.out), (0, answer), "what the tool answers");
+}
+
+/// Arguments of `verbatim`, for a result that says it is an excerpt.
+fn excerpt_of(uri: &str) -> String {
+    let text = json!({"type": "text", "text": "a part"});
+    let excerpt = json!({"content": [text], "_meta": {"io.raincheck/excerpt": uri}});
+    json!({"result": excerpt.to_string()}).to_string()
+}
+
+/// The rest is not gone because a server did not give it.
+#[tokio::test]
+async fn what_was_not_read_can_still_be_read() {
+    let upstream = Upstream::start(Era::Modern).await;
+    upstream.make_tasks();
+    let uri = format!("raincheck://task/{}/result", uuid::Uuid::new_v4());
+    let left = script(&["verbatim", &excerpt_of(&uri), "--url", &upstream.url()]).await;
+    assert_eq!((left.code, &*left.out), (1, ""), "{left:?}");
+    let said = left.complaint.trim_end();
+    assert!(
+        said.contains("was not read") && said.ends_with(&format!("; read {uri}")),
+        "{said}"
+    );
+    assert_eq!(upstream.requests("resources/read").len(), 2, "once more");
 }
 
 async fn a_server_without_raincheck_is_called(era: Era) {

@@ -176,6 +176,8 @@ async fn a_session_names_no_task_of_ours() {
         format!("[{}]", spelled(&call(&named))),
         call(&named).replace("\"id\":7", "\"id\":7,\"id\":8"),
         call(&named).replace("1.10", "NaN"),
+        call(&named).replace("\"tools/call\"", "[\"tools/call\"]"),
+        call(&named).replace("\"method\":\"tools/call\"", "\"result\":{}"),
     ] {
         let refused = on_session(client.post(unclear)).send().await;
         assert_eq!(refused.status, 400, "{}", refused.body);

@@ -12,9 +12,10 @@ use tokio::time::{interval, timeout};
 use super::ending::{Ending, id_of};
 use super::interrupt::Interrupts;
 use super::person::{Person, message};
-use super::rest::{read_whole, whole_of};
+use super::rest::{interrupted, read_whole, whole_of};
 use super::screen::{Screen, TICK};
 use super::server::task_request;
+use crate::cli::table::cleaned;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::input::{Requests, requests_of};
 use crate::mcp::json::{Object, Writer};
@@ -111,7 +112,8 @@ impl Dialogue<'_> {
             return Ending::Failed("the server's answer was not a valid MCP message".to_owned());
         };
         self.screen.say(&format!(
-            "task {id}; Ctrl-C cancels it, --attach comes back to it"
+            "task {}; Ctrl-C cancels it, --attach comes back to it",
+            cleaned(&id)
         ));
         match self.hear(&mut exchange).await {
             Last::Result(result) => Ending::Result(result),
@@ -132,15 +134,17 @@ impl Dialogue<'_> {
                 let mut interrupts = self.interrupts.clone();
                 tokio::select! {
                     () = exchange.control.cancel() => {}
-                    () = interrupts.next() => return Ending::Interrupted("the task may run on"),
+                    () = interrupts.next() => return Ending::Interrupted("the task may run on".into()),
                 }
                 match self.state_of(&id).await {
                     Ok(state) => match ended(&id, &state) {
-                        Some(Ending::Cancelled(_)) => Ending::Interrupted("cancelled"),
+                        Some(Ending::Cancelled(_)) => Ending::Interrupted("cancelled".into()),
                         Some(ending) => ending,
-                        None => Ending::Interrupted("the server was told to cancel the task"),
+                        None => {
+                            Ending::Interrupted("the server was told to cancel the task".into())
+                        }
                     },
-                    Err(_) => Ending::Interrupted("the task may run on"),
+                    Err(_) => Ending::Interrupted("the task may run on".into()),
                 }
             }
         }
@@ -156,7 +160,7 @@ impl Dialogue<'_> {
         };
         let read = tokio::select! {
             read = read_whole(self.upstream, whole) => read,
-            () = self.interrupts.next() => return Ending::Interrupted("the rest of the result was not read"),
+            () = self.interrupts.next() => return Ending::Interrupted(interrupted(whole).into()),
         };
         read.map_or_else(Ending::Failed, Ending::Result)
     }
@@ -240,7 +244,7 @@ impl Dialogue<'_> {
             }
             let answer = tokio::select! {
                 answer = self.person.answer(params, &self.screen) => answer,
-                () = self.interrupts.next() => return Err(Ending::Interrupted("cancelled")),
+                () = self.interrupts.next() => return Err(Ending::Interrupted("cancelled".into())),
             };
             let answer = answer.ok_or_else(|| Ending::Unanswered {
                 question: message(params),
@@ -262,7 +266,7 @@ impl Dialogue<'_> {
             _ = cancelling => {}
             () = interrupts.next() => {}
         }
-        Ending::Interrupted("cancelled")
+        Ending::Interrupted("cancelled".into())
     }
 
     /// The result of `tasks/get`.

@@ -1,9 +1,12 @@
 //! How a call ended, and what the command says of it: what goes to standard output, the complaint and the exit code.
 //! Pure.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::cli::table::cleaned;
 use crate::mcp::{base64, result};
 
 /// The tool says in its result that it failed.
@@ -35,7 +38,7 @@ pub(super) enum Ending {
     /// The task was cancelled by somebody else.
     Cancelled(String),
     /// Ctrl-C, with what became of the call.
-    Interrupted(&'static str),
+    Interrupted(Cow<'static, str>),
     /// The question that nobody here can answer, and the task that waits.
     Unanswered {
         question: String,
@@ -81,12 +84,12 @@ impl Ending {
                 let out = json!({"error": value(error)});
                 Told::complains(
                     1,
-                    format!("the server answered with the error {code}: {message}"),
+                    &format!("the server answered with the error {code}: {message}"),
                 )
                 .with(as_json, &out)
             }
             Self::Failed(why) => {
-                Told::complains(1, why.clone()).with(as_json, &json!({"error": {"message": why}}))
+                Told::complains(1, why).with(as_json, &json!({"error": {"message": why}}))
             }
             Self::Detached(created) => {
                 let id = id_of(created);
@@ -102,9 +105,9 @@ impl Ending {
             }
             Self::Cancelled(id) => {
                 let out = json!({"taskId": id, "status": "cancelled"});
-                Told::complains(CANCELLED, "the task was cancelled".to_owned()).with(as_json, &out)
+                Told::complains(CANCELLED, "the task was cancelled").with(as_json, &out)
             }
-            Self::Interrupted(became) => Told::complains(INTERRUPTED, (*became).to_owned()),
+            Self::Interrupted(became) => Told::complains(INTERRUPTED, became),
             Self::Unanswered { question, task } => {
                 let advice = match task {
                     Some(id) => format!(
@@ -114,17 +117,18 @@ impl Ending {
                 };
                 let out = json!({"taskId": task, "status": "input_required", "question": question});
                 let complaint = format!("nobody here can answer the server's question; {advice}");
-                Told::complains(UNANSWERED, complaint).with(as_json, &out)
+                Told::complains(UNANSWERED, &complaint).with(as_json, &out)
             }
         }
     }
 }
 
 impl Told {
-    fn complains(code: u8, complaint: String) -> Self {
+    /// The complaint may have words of the server.
+    fn complains(code: u8, complaint: &str) -> Self {
         Self {
             out: Vec::new(),
-            complaint: Some(complaint),
+            complaint: Some(cleaned(complaint)),
             code,
         }
     }
@@ -265,6 +269,25 @@ mod tests {
                 "{ending:?}"
             );
             assert_eq!(told.complaint.is_none(), code == 0);
+        }
+    }
+
+    #[test]
+    fn a_server_cannot_write_to_the_terminal_with_an_error() {
+        let error = || raw(&json!({"code": -32602, "message": "a\u{1b}[2Jb\nc"}));
+        let unanswered = Ending::Unanswered {
+            question: "?".into(),
+            task: Some("t\u{1b}[2J".into()),
+        };
+        for ending in [
+            Ending::Error(error()),
+            Ending::NoTask(error()),
+            Ending::Failed("\u{1b}[2J".into()),
+            Ending::Interrupted("\u{9b}2J".into()),
+            unanswered,
+        ] {
+            let complaint = ending.told(false).complaint.unwrap();
+            assert!(!complaint.contains(char::is_control), "{complaint:?}");
         }
     }
 

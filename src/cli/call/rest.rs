@@ -1,29 +1,35 @@
 //! The rest of a result that came as an excerpt. A file, or a program behind a pipe, gets the whole result.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::time::{sleep, timeout};
 
 use super::server::read_request;
+use crate::mcp::error::code;
+use crate::mcp::excerpt::rest_of;
 use crate::mcp::result;
 use crate::mcp::version::Era;
 use crate::task::large_results::{Part, RANGE_BYTES_MAX, ResultUri};
+use crate::task::ranges::{ReadRange, read_range};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 /// A larger result is not held in memory.
-const BYTES_MAX: usize = 256 << 20;
+const BYTES_MAX: u64 = 256 << 20;
+
+/// How many ranges are read. raincheck gives the largest result in about half as many.
+const RANGES_MAX: u64 = 2 * BYTES_MAX / RANGE_BYTES_MAX as u64;
+
+/// How long the server may take for one range.
+const READING: Duration = Duration::from_secs(30);
+
+/// The pause before a range is asked for once more.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The name of the whole result. `None`: the result is whole.
 pub(super) fn whole_of(result: &RawValue) -> Option<ResultUri> {
-    // Nearly all results. This search is cheaper than the parse.
-    if !result.get().contains("\"resource_link\"") {
-        return None;
-    }
-    let result: Value = serde_json::from_str(result.get()).ok()?;
-    let links = result.get("content")?.as_array()?.iter();
-    let mut links = links.filter(|block| block.get("type").is_some_and(|it| it == "resource_link"));
-    let named = links.find_map(|link| ResultUri::parse(link.get("uri")?.as_str()?))?;
+    let named = ResultUri::parse(&rest_of(result.get())?)?;
     Some(ResultUri {
         part: Part::Json,
         limit: Some(RANGE_BYTES_MAX as u64),
@@ -34,62 +40,259 @@ pub(super) fn whole_of(result: &RawValue) -> Option<ResultUri> {
 /// Reads the whole result in ranges. The error says what became of it.
 pub(super) async fn read_whole(
     upstream: &Upstream,
-    mut range: ResultUri,
+    whole: ResultUri,
 ) -> Result<Box<RawValue>, String> {
-    let mut text = String::new();
-    loop {
-        let uri: Arc<str> = range.to_string().into();
-        let read = upstream.ask(Era::Modern, read_request(&uri)).await;
-        let read: Value = serde_json::from_str(read.map_err(|error| gone(&error))?.get())
-            .map_err(|_| NOT_READ.to_owned())?;
-        let part = read.pointer("/contents/0/text").and_then(Value::as_str);
-        text.push_str(part.ok_or(NOT_READ)?);
-        if text.len() > BYTES_MAX {
-            let mib = BYTES_MAX >> 20;
-            return Err(format!("the result is larger than {mib} MiB: read {uri}"));
-        }
-        let next = read.pointer("/_meta/io.raincheck~1range/nextOffset");
-        match next.and_then(Value::as_u64) {
-            None => break,
-            Some(next) if next > range.offset => range.offset = next,
-            Some(_) => return Err(NOT_READ.to_owned()),
-        }
-    }
-    RawValue::from_string(text).map_err(|_| NOT_READ.to_owned())
+    let ask = async |uri| upstream.ask(Era::Modern, read_request(&uri)).await;
+    let read = in_ranges(whole, ask).await;
+    read.map_err(|why| why.sentence(whole))
 }
 
-const NOT_READ: &str =
-    "the result came as an excerpt, and the server does not give its rest in ranges";
+/// What to say if a person presses Ctrl-C meanwhile.
+pub(super) fn interrupted(whole: ResultUri) -> String {
+    format!(
+        "the rest of the result was not read; {}",
+        how_to_read(whole)
+    )
+}
 
-fn gone(error: &DiscoverError) -> String {
-    let why = match error {
-        DiscoverError::Refused(error) | DiscoverError::Unauthorized(error) => {
-            let message = result::error_message(&error.error).unwrap_or_default();
-            format!("the server answered: {message}")
+/// Why there is no whole result.
+#[derive(Debug)]
+enum NotRead {
+    /// The server does not have it, in the server's words.
+    Gone(String),
+    Failed(String),
+    TooLarge,
+}
+
+impl NotRead {
+    fn sentence(&self, whole: ResultUri) -> String {
+        let how = how_to_read(whole);
+        match self {
+            Self::Gone(why) => {
+                format!("the result came as an excerpt, and its rest is gone: {why}")
+            }
+            Self::Failed(why) => {
+                format!("the result came as an excerpt, and its rest was not read: {why}; {how}")
+            }
+            Self::TooLarge => {
+                let mib = BYTES_MAX >> 20;
+                format!("the result is larger than {mib} MiB, and its rest was not read; {how}")
+            }
         }
-        DiscoverError::Failed(failure) => failure.sentence().to_owned(),
-    };
-    format!("the result came as an excerpt, and its rest is gone: {why}")
+    }
+
+    fn no_ranges() -> Self {
+        Self::Failed("the server does not give it in ranges".to_owned())
+    }
+}
+
+impl From<DiscoverError> for NotRead {
+    fn from(error: DiscoverError) -> Self {
+        let said = |error: &RawValue| {
+            let message = result::error_message(error).unwrap_or_default();
+            format!("the server answered: {message}")
+        };
+        let not_found = [code::INVALID_PARAMS, code::LEGACY_RESOURCE_NOT_FOUND];
+        match error {
+            DiscoverError::Refused(error)
+                if result::error_code(&error.error).is_some_and(|it| not_found.contains(&it)) =>
+            {
+                Self::Gone(said(&error.error))
+            }
+            DiscoverError::Refused(error) | DiscoverError::Unauthorized(error) => {
+                Self::Failed(said(&error.error))
+            }
+            DiscoverError::Failed(failure) => Self::Failed(failure.sentence().to_owned()),
+        }
+    }
+}
+
+fn how_to_read(whole: ResultUri) -> String {
+    format!("read {}", ResultUri::whole(whole.task))
+}
+
+async fn in_ranges(
+    mut range: ResultUri,
+    ask: impl AsyncFn(Arc<str>) -> Result<Box<RawValue>, DiscoverError>,
+) -> Result<Box<RawValue>, NotRead> {
+    let mut text = String::new();
+    for _ in 0..RANGES_MAX {
+        // A read changes nothing, so it can be repeated.
+        let read = match read_one(range, &ask).await {
+            Err(NotRead::Failed(_)) => {
+                sleep(PAUSE).await;
+                read_one(range, &ask).await?
+            }
+            read => read?,
+        };
+        if read.total > BYTES_MAX {
+            return Err(NotRead::TooLarge);
+        }
+        text.push_str(&read.text);
+        match read.next {
+            Some(next) => range.offset = next,
+            None => return RawValue::from_string(text).map_err(|_| NotRead::no_ranges()),
+        }
+    }
+    Err(NotRead::no_ranges())
+}
+
+async fn read_one(
+    range: ResultUri,
+    ask: impl AsyncFn(Arc<str>) -> Result<Box<RawValue>, DiscoverError>,
+) -> Result<ReadRange, NotRead> {
+    let read = timeout(READING, ask(range.to_string().into())).await;
+    let read = read.map_err(|_| {
+        let seconds = READING.as_secs();
+        NotRead::Failed(format!("no answer within {seconds} s"))
+    })??;
+    read_range(read.get(), range.offset).ok_or_else(NotRead::no_ranges)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use serde_json::json;
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::mcp::error::{Failure, Reason, SideEffect};
+    use crate::task::ranges::as_resource;
+    use crate::upstream::UpstreamError;
+
+    const ID: &str = "3ad6b4fd-737e-47b0-aa3e-9980ad6444a1";
+
+    fn raw(json: &serde_json::Value) -> Box<RawValue> {
+        RawValue::from_string(json.to_string()).unwrap()
+    }
+
+    fn whole(limit: u64) -> ResultUri {
+        let named = ResultUri::parse(&format!("raincheck://task/{ID}/result")).unwrap();
+        ResultUri {
+            part: Part::Json,
+            limit: Some(limit),
+            ..named
+        }
+    }
+
+    fn failed() -> DiscoverError {
+        DiscoverError::Failed(Failure::new(Reason::UpstreamReset, SideEffect::None))
+    }
+
+    fn refused(code: i64) -> DiscoverError {
+        DiscoverError::Refused(UpstreamError {
+            status: 200,
+            error: raw(&json!({"code": code, "message": "no"})),
+            www_authenticate: None,
+        })
+    }
+
+    /// The answer to the read of a name.
+    fn range_of(result: &str, uri: &str) -> Box<RawValue> {
+        let named = ResultUri::parse(uri).unwrap();
+        let read = as_resource(uri, &named, result, Era::Modern).unwrap();
+        RawValue::from_string(read).unwrap()
+    }
+
+    /// What is said, and how often the server was asked.
+    async fn ends(
+        answer: impl AsyncFn(usize) -> Result<Box<RawValue>, DiscoverError>,
+    ) -> (String, usize) {
+        let asked = Cell::new(0);
+        let ask = async |_| {
+            asked.set(asked.get() + 1);
+            answer(asked.get()).await
+        };
+        let why = in_ranges(whole(9), ask).await.unwrap_err();
+        (why.sentence(whole(9)), asked.get())
+    }
 
     #[test]
-    fn an_excerpt_names_its_whole() {
-        let id = "3ad6b4fd-737e-47b0-aa3e-9980ad6444a1";
-        let of = |kind: &str, uri: &str| {
-            let result =
-                format!(r#"{{"content":[{{"type":"text"}},{{"type":"{kind}","uri":"{uri}"}}]}}"#);
-            whole_of(&RawValue::from_string(result).unwrap()).map(|uri| uri.to_string())
+    fn only_an_excerpt_has_a_rest() {
+        let uri = format!("raincheck://task/{ID}/result");
+        let excerpt = json!({"content": [], "_meta": {"io.raincheck/excerpt": uri}});
+        let named = whole_of(&raw(&excerpt)).unwrap().to_string();
+        assert_eq!(named, format!("{uri}?as=json&limit=1048576"));
+        let link = json!({"content": [{"type": "resource_link", "uri": uri}], "_meta": {}});
+        assert_eq!(whole_of(&raw(&link)), None);
+        let other = json!({"_meta": {"io.raincheck/excerpt": "file:///a"}});
+        assert_eq!(whole_of(&raw(&other)), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_range_that_fails_is_asked_for_once_more() {
+        let result = json!({"content": [{"type": "text", "text": "aä€😀".repeat(20)}]}).to_string();
+        let asked = Cell::new(0);
+        let ask = async |uri: Arc<str>| {
+            asked.set(asked.get() + 1);
+            if asked.get() % 2 == 1 {
+                return Err(failed());
+            }
+            Ok(range_of(&result, &uri))
         };
-        let whole = format!("raincheck://task/{id}/result?as=json&limit=1048576");
-        for query in ["", "?block=2"] {
-            let uri = format!("raincheck://task/{id}/result{query}");
-            assert_eq!(of("resource_link", &uri).as_ref(), Some(&whole));
-            assert_eq!(of("text", &uri), None);
+        let read = in_ranges(whole(9), ask).await.unwrap();
+        assert_eq!(read.get(), result);
+        assert!(asked.get() > 20, "{}", asked.get());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_read_says_how_to_read_it() {
+        let began = Instant::now();
+        let how = format!("; read raincheck://task/{ID}/result");
+        let gap = json!({"contents": [{"text": "a"}], "_meta": {"io.raincheck/range": {
+            "offset": 0, "total": 9, "nextOffset": 3,
+        }}});
+        let large = json!({"contents": [{"text": "a"}], "_meta": {"io.raincheck/range": {
+            "offset": 0, "total": BYTES_MAX + 1, "nextOffset": 1,
+        }}});
+        for ((said, times), part, expected) in [
+            (ends(async |_| Err(failed())).await, "was not read: ", 2),
+            (
+                ends(async |_| Err(refused(-32603))).await,
+                "was not read: the server answered: no",
+                2,
+            ),
+            (ends(async |_| Ok(raw(&gap))).await, "in ranges", 2),
+            (
+                ends(async |_| Ok(raw(&large))).await,
+                "larger than 256 MiB",
+                1,
+            ),
+        ] {
+            assert!(said.contains(part) && said.ends_with(&how), "{said}");
+            assert_eq!(times, expected, "{said}");
         }
-        assert_eq!(of("resource_link", "file:///a"), None);
+        assert!(interrupted(whole(9)).ends_with(&how));
+        assert!(Instant::now() - began < READING);
+        let (said, _) = ends(async |_| std::future::pending().await).await;
+        assert!(
+            said.contains("within 30 s") && said.ends_with(&how),
+            "{said}"
+        );
+        assert!(Instant::now() - began < 3 * READING);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_the_server_does_not_have_is_gone() {
+        for code in [-32602, -32002] {
+            let (said, times) = ends(async |_| Err(refused(code))).await;
+            assert!(said.ends_with("its rest is gone: the server answered: no"));
+            assert_eq!(times, 1, "{code}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_comes_to_an_end_is_left() {
+        let (said, times) = ends(async |times| {
+            let numbers = json!({"offset": times - 1, "total": BYTES_MAX, "nextOffset": times});
+            let contents = json!([{"text": "a"}]);
+            Ok(raw(
+                &json!({"contents": contents, "_meta": {"io.raincheck/range": numbers}}),
+            ))
+        })
+        .await;
+        assert!(said.contains("in ranges"), "{said}");
+        assert_eq!(times as u64, RANGES_MAX);
     }
 }

@@ -113,8 +113,10 @@ impl<'a> Inbound<'a> {
             (Some(method), None) => {
                 LegacyMessage::Notification(method, self.params.unwrap_or_default())
             }
-            (None, Some(id)) => LegacyMessage::Answer(id, members),
-            (None, None) => LegacyMessage::Unclear(Unclear::Kind),
+            (None, Some(id)) if !members.contains("method") && !members.contains("params") => {
+                LegacyMessage::Answer(id, members)
+            }
+            (None, _) => LegacyMessage::Unclear(Unclear::Kind),
         }
     }
 
@@ -160,7 +162,8 @@ pub(in crate::downstream) enum Unclear {
     Json,
     /// The text is no object (a batch, for example), or has a member of the envelope twice.
     Envelope,
-    /// The message has neither a method nor an id.
+    /// The message has neither a method nor an id, or it has an id and what no answer has: a method that is no text, or
+    /// params.
     Kind,
 }
 
@@ -209,6 +212,8 @@ mod tests {
             ("{", Unclear::Envelope),
             (r#"{"id":1,"id":2,"method":"ping"}"#, Unclear::Envelope),
             ("{}", Unclear::Kind),
+            (r#"{"id":1,"method":["tools/call"]}"#, Unclear::Kind),
+            (r#"{"id":1,"params":{},"result":{}}"#, Unclear::Kind),
             (r#"{"id":1,"method":"\ud800"}"#, Unclear::Json),
         ] {
             let read = legacy(text);

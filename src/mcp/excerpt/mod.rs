@@ -9,10 +9,13 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::{Object, Writer, set};
+use super::json::{Object, Writer, is_object, quote, set};
 
 #[cfg(test)]
 mod tests;
+
+/// The member of `_meta` by which programs know an excerpt. It names the resource that is the whole text.
+const MARK: &str = "io.raincheck/excerpt";
 
 /// How much of the head and of the tail is shown, in bytes of JSON. With the rest of the excerpt this stays below 4 KiB.
 const HEAD_BYTES: usize = 1400;
@@ -91,7 +94,20 @@ pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
     content.append(&mut parts.kept);
     let left = object.render_filtered(|key| !(drops_structured && key == "structuredContent"));
     let excerpt = set(&left, "content", &format!("[{}]", content.join(","))).ok()?;
+    let meta = object.get("_meta").filter(|meta| is_object(meta));
+    let meta = set(meta.map_or("{}", RawValue::get), MARK, &quote(rest.uri)).ok()?;
+    let excerpt = set(&excerpt, "_meta", &meta).ok()?;
     (excerpt.len() < result.len()).then_some(excerpt)
+}
+
+/// The name of the resource that is the whole text of an excerpt. `None`: the result is no excerpt.
+pub fn rest_of(result: &str) -> Option<String> {
+    // Nearly all results. This search is cheaper than the parse.
+    if !result.contains(MARK) {
+        return None;
+    }
+    let meta = Object::parse(result).ok()?.get_object("_meta")?;
+    meta.get_str(MARK).map(Cow::into_owned)
 }
 
 /// What can be read of a result in ranges: its text, or the whole result if it has no text. With its MIME type.

@@ -77,6 +77,31 @@ proptest! {
 }
 
 #[test]
+fn an_excerpt_says_that_it_is_one() {
+    let long = json!([{"type": "text", "text": "x".repeat(9000)}]);
+    for meta in [
+        json!({}),
+        json!({"a": 1}),
+        json!({"io.raincheck/excerpt": "file:///a"}),
+        json!(null),
+    ] {
+        let result = json!({"content": long, "_meta": meta}).to_string();
+        for rest in [by_links(), by_tool()] {
+            let excerpt = excerpt(&result, &rest).unwrap();
+            assert_eq!(rest_of(&excerpt).as_deref(), Some(URI), "{excerpt}");
+        }
+    }
+    let link = json!({"type": "resource_link", "uri": URI, "name": "result"});
+    for whole in [
+        json!({"content": [link]}),
+        json!({"content": [{"type": "text", "text": "io.raincheck/excerpt"}], "_meta": {"a": 1}}),
+        json!({"content": [], "io.raincheck/excerpt": URI}),
+    ] {
+        assert_eq!(rest_of(&whole.to_string()), None, "{whole}");
+    }
+}
+
+#[test]
 fn whole_lines_are_preferred() {
     let whole = "a line of text\n".repeat(1000);
     let result = json!({"content": [{"type": "text", "text": whole}]});

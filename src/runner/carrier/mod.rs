@@ -361,7 +361,7 @@ impl Carrier {
         Some(woken)
     }
 
-    /// Gives back what the side of a client takes that was told of the record: a task may run for hours after that.
+    /// Drops the client's queues once the client heard of the task. A task may run for hours after that.
     fn forget_told(&mut self) {
         if let Audience::Client(client) = &self.audience
             && self.stage.is_recorded()
@@ -375,7 +375,7 @@ impl Carrier {
 /// Resolves once when it is decided whether the client heard the answer: true if it did.
 async fn decided(presence: Option<Presence<'_>>) -> bool {
     match presence {
-        Some(presence) if !presence.is_told() => presence.was_told().await,
+        Some(presence) if !presence.was_told() => presence.settled().await,
         Some(_) | None => std::future::pending().await,
     }
 }

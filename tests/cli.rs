@@ -1,8 +1,10 @@
 //! The program from outside: exit codes, what it says, and that the demo is true.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, PipeWriter, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[path = "cli/check.rs"]
 mod check;
@@ -134,6 +136,28 @@ fn a_signal_drains_and_exits_with_0() {
             .success()
     );
     assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+/// What starts a program may stop reading what it says.
+#[test]
+fn a_failure_that_nobody_reads_ends_the_process() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (_reader, mut full) = std::io::pipe().unwrap();
+    let has_room = |pipe: &PipeWriter| {
+        let mut polled = [PollFd::new(pipe, PollFlags::OUT)];
+        poll(&mut polled, Some(&Timespec::default())).unwrap() > 0
+    };
+    while has_room(&full) {
+        full.write_all(&[b'x'; 4096]).unwrap();
+    }
+    let mut process = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["run", "--upstream", "http://127.0.0.1:1/mcp"])
+        .args(["--listen", &address, "--store", "memory:"])
+        .stderr(full)
+        .spawn()
+        .unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(1));
 }
 
 /// Ended with the test, however that ends.

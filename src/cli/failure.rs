@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use crate::config::ConfigError;
+use crate::telemetry::log as logging;
 
 /// Why a command failed: one line for stderr, and the exit code.
 #[derive(Debug)]
@@ -35,7 +36,11 @@ impl From<ConfigError> for CommandFailure {
     }
 }
 
-/// The one place that writes to stderr beside the log.
+/// Says why a command failed. The one place that writes to stderr beside the log. Where there is a log, the line goes
+/// the log's way: a write to stderr may wait for its reader for ever.
 pub(super) fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "raincheck: {text}");
+    let line = format!("raincheck: {text}\n");
+    if !logging::say_last(&line) {
+        let _ = io::stderr().lock().write_all(line.as_bytes());
+    }
 }

@@ -257,10 +257,11 @@ pub fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return refuse(&error),
     };
-    let done = dispatch(line.command);
-    logging::finish();
-    match done {
-        Ok(code) => code,
+    match dispatch(line.command) {
+        Ok(code) => {
+            logging::finish();
+            code
+        }
         Err(failure) => {
             complain(&failure.text);
             ExitCode::from(failure.code)

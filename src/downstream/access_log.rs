@@ -12,9 +12,13 @@ use super::proxy::Proxy;
 use crate::auth::identity::Identity;
 use crate::telemetry::log::AccessLine;
 
-/// A message that is not answered yet.
+/// The status of a message whose client went away before its answer began. No client sees it; nginx logs the same.
+const CLIENT_WENT_AWAY: u16 = 499;
+
+/// A message that is not answered yet. Dropped without an answer, it was left by its client.
 pub(super) struct Accessed {
-    line: AccessLine,
+    /// `None`: it is written.
+    line: Option<AccessLine>,
     client: Option<Arc<Identity>>,
     began: Instant,
 }
@@ -30,18 +34,28 @@ impl Accessed {
         let method = printable(method.as_deref().unwrap_or_default().as_bytes());
         let name = printable(name.as_deref().unwrap_or_default().as_bytes());
         Some(Self {
-            line: AccessLine::begin(&method, &name)?,
+            line: Some(AccessLine::begin(&method, &name)?),
             client: by.identity.clone(),
             began: Instant::now(),
         })
     }
 
     /// Writes the line when the answer begins.
-    pub(super) fn end<B>(self, response: &Response<B>) {
+    pub(super) fn end<B>(mut self, response: &Response<B>) {
+        self.write(response.status().as_u16());
+    }
+
+    fn write(&mut self, status: u16) {
+        let Some(line) = self.line.take() else { return };
         let client = self.client.as_ref();
         let client = client.and_then(|client| client.label.as_deref());
         let took = Instant::now().saturating_duration_since(self.began);
-        let status = response.status().as_u16();
-        self.line.end(status, took, client.unwrap_or_default());
+        line.end(status, took, client.unwrap_or_default());
+    }
+}
+
+impl Drop for Accessed {
+    fn drop(&mut self) {
+        self.write(CLIENT_WENT_AWAY);
     }
 }

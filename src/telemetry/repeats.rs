@@ -15,6 +15,9 @@ use crate::lock::Mutex;
 /// The name of warnings that say what requests and background jobs meet in an outage of the store.
 pub const OF_OUTAGE: &str = "store outage";
 
+/// The name of the warning that lines of the log were dropped. It always passes: without it a count would be lost.
+pub(super) const LINES_DROPPED: &str = "lines of the log were dropped";
+
 /// The most warnings of one place in a minute.
 const WARNINGS_MAX: u32 = 3;
 
@@ -36,19 +39,23 @@ struct LogPlace {
 }
 
 impl LogPlace {
-    /// Counts one more warning. Returns whether to write it.
-    fn writes(&mut self, now: Instant) -> bool {
-        // The count of a minute that is over is written by `tell`, before a new minute begins.
-        if self.left_out == 0 && now >= self.began + WINDOW {
-            (self.began, self.written) = (now, 0);
-        }
+    fn has_room(&self) -> bool {
         let is_of_outage = self.metadata.name() == OF_OUTAGE;
         let most = if is_of_outage {
             OF_OUTAGE_MAX
         } else {
             WARNINGS_MAX
         };
-        if self.written < most {
+        self.written < most
+    }
+
+    /// Counts one more warning. Returns whether to write it.
+    fn writes(&mut self, now: Instant) -> bool {
+        // The count of a minute that is over is written by `tell`, before a new minute begins.
+        if self.left_out == 0 && now >= self.began + WINDOW {
+            (self.began, self.written) = (now, 0);
+        }
+        if self.has_room() {
             self.written += 1;
             return true;
         }
@@ -66,6 +73,13 @@ impl LogPlace {
     }
 }
 
+/// Whether the log takes a warning of this name now. Who warns only once asks first.
+pub fn has_room(name: &str) -> bool {
+    let places = PLACES.lock();
+    let place = places.as_ref().and_then(|places| places.get(name));
+    place.is_none_or(LogPlace::has_room)
+}
+
 /// The filter of the log's output.
 #[derive(Debug)]
 pub(super) struct Repeats;
@@ -77,7 +91,7 @@ impl<S: Subscriber> Filter<S> for Repeats {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() != Level::WARN {
+        if *metadata.level() != Level::WARN || metadata.name() == LINES_DROPPED {
             return true;
         }
         let now = Instant::now();
@@ -100,7 +114,13 @@ pub async fn tell_what_was_left_out() {
     loop {
         tokio::time::sleep(WINDOW / 6).await;
         for (metadata, left_out) in over() {
-            let place = metadata.target();
+            // A name of several places says more than the first place of it.
+            let is_named = !metadata.name().starts_with("event ");
+            let place = if is_named {
+                metadata.name()
+            } else {
+                metadata.target()
+            };
             warn!(left_out, place, "more warnings of this place were left out");
         }
     }

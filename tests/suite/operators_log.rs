@@ -41,6 +41,17 @@ async fn each_request_has_a_line_where_that_is_wanted(era: Era) {
 }
 
 #[tokio::test]
+async fn a_client_that_goes_away_before_its_answer_has_a_line() {
+    let config = Config::never().section("telemetry", "access_log = true");
+    let rig = Rig::start(Era::Modern, config).await;
+    let call = rig.client().calling("held", json!({"nonce": "a"}));
+    let call = tokio::spawn(async move { call.send().await });
+    rig.upstream.until_started("a").await;
+    call.abort();
+    rig.proxy.until_said("name=\"held\" status=499", 1).await;
+}
+
+#[tokio::test]
 async fn the_access_log_is_silent_where_lines_of_information_are() {
     let config = Config::never()
         .section("telemetry", "access_log = true")

@@ -19,7 +19,7 @@ use crate::cli::table::cleaned;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::input::{Requests, requests_of};
 use crate::mcp::json::{Object, Writer};
-use crate::mcp::result::{ResultType, result_type};
+use crate::mcp::result::{ResultType, error_code, result_type};
 use crate::mcp::version::Era;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 use crate::upstream::{Answer, Event, Exchange, Question, Retry, UpstreamError, UpstreamRequest};
@@ -90,7 +90,7 @@ impl Dialogue<'_> {
     pub(super) async fn attach(&mut self, id: &str, request: &UpstreamRequest) -> Ending {
         let state = match self.state_of(id).await {
             Ok(state) => state,
-            Err(Ending::Error(error)) => return Ending::NoTask(error),
+            Err(Ending::Error(error)) if is_unknown(&error) => return Ending::NoTask(error),
             Err(ending) => return ending,
         };
         if let Some(ending) = ended(id, &state) {
@@ -281,6 +281,11 @@ impl Dialogue<'_> {
     }
 }
 
+/// Whether the server knows no task of the id.
+fn is_unknown(error: &RawValue) -> bool {
+    error_code(error) == Some(RpcError::unknown_task().code)
+}
+
 /// How a task ended, from its state; `None`: it has not.
 fn ended(id: &str, state: &RawValue) -> Option<Ending> {
     let state = Object::parse(state.get()).ok()?;
@@ -324,6 +329,20 @@ async fn answered(events: &mut BoxStream<'static, Event>, asked: &mut VecDeque<Q
                     return last;
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unknown_task_is_one() {
+        for (code, expected) in [(-32602, true), (-32603, false), (-32001, false)] {
+            let error = format!("{{\"code\":{code},\"message\":\"\"}}");
+            let error = RawValue::from_string(error).unwrap();
+            assert_eq!(is_unknown(&error), expected, "{code}");
         }
     }
 }

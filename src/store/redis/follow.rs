@@ -16,7 +16,7 @@ use super::connector::CONNECT_TIMEOUT;
 use super::link::fault;
 use super::log::{self, COUNT, Edge, LogPosition};
 use super::topology::Topology;
-use crate::telemetry::repeats::OF_OUTAGE;
+use crate::telemetry::repeats::{OF_OUTAGE, has_room};
 
 /// The follower of the log of the only bucket.
 pub(super) struct Follower {
@@ -51,7 +51,8 @@ impl Follower {
                         // A broken connection is logged if it does not come back; a refusal by Redis is logged
                         // at once.
                         let is_news = failures >= BROKEN_TOLD || error.code().is_some();
-                        if is_news && !std::mem::replace(&mut is_told, true) {
+                        if is_news && !is_told && has_room(OF_OUTAGE) {
+                            is_told = true;
                             let error = fault(error);
                             warn!(name: OF_OUTAGE, %error, "the change log cannot be read; trying again");
                         }

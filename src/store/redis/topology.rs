@@ -15,7 +15,6 @@ use super::connector::RedisConnector;
 use super::error::RedisOpenError;
 use super::map::{Map, RedisServer};
 use super::{cluster, sentinel};
-use crate::telemetry::repeats::OF_OUTAGE;
 
 /// The current map, and how to renew it.
 pub(super) struct Topology {
@@ -119,7 +118,7 @@ impl Topology {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
-                        warn!(name: OF_OUTAGE, %error, "the current Redis servers are unknown; asking again");
+                        warn!(%error, "the current Redis servers are unknown; asking again");
                     }
                     self.doubted.notify_one();
                 }

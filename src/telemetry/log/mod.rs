@@ -5,13 +5,14 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal as _};
 use std::panic::{self, PanicHookInfo};
 
-use tracing::error;
+use tracing::{Level, Metadata, enabled, error};
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::repeats::Repeats;
+use super::repeats::{LINES_DROPPED, Repeats};
 use crate::lock::Mutex;
 
 mod access;
@@ -55,10 +56,9 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
     };
     LOG.set(log).map_err(|_| TWICE)?;
     let log = LOG.get().ok_or(TWICE)?;
-    let writer = || RareLine(&log.output);
     tracing_subscriber::registry()
         .with(filter)
-        .with(layer(log.form, writer).with_filter(Repeats))
+        .with(layer(log.form, Lines(&log.output)).with_filter(Repeats))
         .try_init()
         .map_err(|_| TWICE)?;
     let started = log.output.start();
@@ -69,12 +69,40 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
 
 const TWICE: &str = "logging was set up twice";
 
-/// The way of an event to stderr: a whole line at a time.
-struct RareLine(&'static Output);
+/// The way of events to stderr.
+struct Lines(&'static Output);
+
+impl<'w> MakeWriter<'w> for Lines {
+    type Writer = RareLine;
+
+    fn make_writer(&'w self) -> RareLine {
+        RareLine {
+            output: self.0,
+            in_any_case: false,
+        }
+    }
+
+    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> RareLine {
+        RareLine {
+            output: self.0,
+            in_any_case: metadata.name() == LINES_DROPPED,
+        }
+    }
+}
+
+/// The way of one event: a whole line at a time.
+struct RareLine {
+    output: &'static Output,
+    in_any_case: bool,
+}
 
 impl io::Write for RareLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.say_now(line);
+        if self.in_any_case {
+            self.output.say_in_any_case(line);
+        } else {
+            self.output.say_now(line);
+        }
         Ok(line.len())
     }
 
@@ -90,8 +118,22 @@ fn panicked(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     let backtrace =
         (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
-    error!(backtrace, "thread {thread:?} {panic}");
-    finish();
+    if enabled!(Level::ERROR) {
+        error!(backtrace, "thread {thread:?} {panic}");
+        finish();
+    } else {
+        // What ends the process or a task is told whatever the filter is.
+        say_last(&format!("raincheck: thread {thread:?} {panic}\n"));
+    }
+}
+
+/// Says what a process says last, whatever the filter is, and waits for a short time until all lines are written.
+/// False: logging has not begun.
+pub fn say_last(line: &str) -> bool {
+    let Some(log) = LOG.get() else { return false };
+    log.output.say_in_any_case(line.as_bytes());
+    log.output.finish();
+    true
 }
 
 /// Waits for a short time until all lines are written. Call it when the process ends.

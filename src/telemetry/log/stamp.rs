@@ -1,6 +1,6 @@
 //! The time of a line that is written with every request: the date is made once a second.
 
-use crate::task::view::rfc3339;
+use crate::task::view::{digits, rfc3339};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -27,12 +27,8 @@ impl Stamp {
             self.text.truncate(Self::SECOND_BYTES);
         }
         out.extend_from_slice(self.text.as_bytes());
-        let mut rest = now_ns % SECOND_NS / 1000;
         let mut micros = *b"000000";
-        for digit in micros.iter_mut().rev() {
-            *digit += u8::try_from(rest % 10).unwrap_or_default();
-            rest /= 10;
-        }
+        digits(&mut micros, now_ns % SECOND_NS / 1000);
         out.push(b'.');
         out.extend_from_slice(&micros);
         out.push(b'Z');

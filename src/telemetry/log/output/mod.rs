@@ -1,0 +1,370 @@
+//! The log's way to standard error. Nothing waits for the reader of the log: lines wait in a bounded buffer, and one thread
+//! writes them. Lines beyond the bound are dropped and counted.
+//!
+//! A rare line is written at once, by the thread that says it, if that takes no wait: so it is out before an answer that its
+//! client may act on, and before whatever may end the process. Lines that come with every request gather, so that
+//! many of them are one write.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
+use std::mem;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
+use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::super::repeats::LINES_DROPPED;
+use super::stamp::Stamp;
+use crate::lock::Mutex;
+use crate::telemetry::metrics::METRICS;
+
+/// The most bytes that wait.
+const WAITING_MAX: usize = 1 << 20;
+
+/// So many bytes are worth a write of their own.
+const ENOUGH: usize = 64 << 10;
+
+/// How long lines gather.
+const GATHERING: Duration = Duration::from_millis(100);
+
+/// How long the last lines of the process may take. A reader that does not read must not keep the process alive.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// A pipe that has any room takes so many bytes without a wait: `PIPE_BUF`.
+const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
+
+/// What a write to standard error may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// A file: for no reader.
+    Never,
+    /// A pipe or a socket: for its reader, unless a poll says that it takes something.
+    IfFull,
+    /// A terminal waits for its reader also after a poll that says that it takes something.
+    Perhaps,
+}
+
+/// Standard error, and what waits for it.
+#[derive(Debug)]
+pub(super) struct Output {
+    to: File,
+    waits: Waits,
+    waiting: Mutex<Waiting>,
+    /// There is something to write.
+    comes: Condvar,
+    /// Something was written.
+    gone: Condvar,
+    /// Who holds the lock writes. So lines keep their order.
+    writing: Mutex<Writing>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    /// Whether the lines must not wait for others.
+    is_urgent: bool,
+    /// Lines that were dropped, and that the log was not told of yet.
+    dropped: u64,
+    /// Dropped lines that a line that waits tells of.
+    told: u64,
+    /// Lines that nobody misses if they are lost: they tell of others, or are the last.
+    extra: u64,
+    /// All bytes that ever waited.
+    queued: u64,
+    /// Those of them that were written or lost.
+    done: u64,
+    stamp: Stamp,
+}
+
+#[derive(Debug, Default)]
+struct Writing {
+    /// Takes what waits.
+    lines: Vec<u8>,
+    /// Whether the last line that was written lacks its end.
+    is_torn: bool,
+}
+
+impl Waiting {
+    /// Whether there is room for a line of so many bytes. The line is lost if not.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let has_room = self.lines.is_empty() || self.lines.len() + bytes <= WAITING_MAX;
+        if !has_room {
+            self.dropped += 1;
+            METRICS.process.log_lines_dropped.inc();
+        }
+        has_room
+    }
+
+    fn push(&mut self, line: &[u8]) {
+        self.lines.extend_from_slice(line);
+        self.queued += line.len() as u64;
+    }
+}
+
+impl Output {
+    pub(super) fn new(to: File) -> Self {
+        let kind = to.metadata().map(|it| it.file_type());
+        Self {
+            waits: match kind {
+                Ok(kind) if kind.is_file() => Waits::Never,
+                Ok(kind) if kind.is_fifo() || kind.is_socket() => Waits::IfFull,
+                _ => Waits::Perhaps,
+            },
+            to,
+            waiting: Mutex::default(),
+            comes: Condvar::new(),
+            gone: Condvar::new(),
+            writing: Mutex::default(),
+        }
+    }
+
+    /// Starts the thread that writes.
+    pub(super) fn start(&'static self) -> io::Result<()> {
+        let writer = thread::Builder::new().name("log".to_owned());
+        writer.spawn(|| {
+            loop {
+                self.write_next(|lines| {
+                    warn!(
+                        name: LINES_DROPPED,
+                        lines,
+                        "lines of the log were dropped: standard error did not take them in time"
+                    );
+                });
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Writes the line and all that waits, or lets the thread do it if that takes a wait.
+    pub(super) fn say_now(&self, line: &[u8]) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.has_room(line.len()) {
+            return;
+        }
+        waiting.push(line);
+        waiting.is_urgent = true;
+        drop(waiting);
+        if !self.write_without_wait() {
+            self.comes.notify_one();
+        }
+    }
+
+    /// Leaves the line to the thread, also where there is no room. For the few lines that must not be dropped.
+    pub(super) fn say_in_any_case(&self, line: &[u8]) {
+        let mut waiting = self.waiting.lock();
+        waiting.push(line);
+        waiting.extra += 1;
+        waiting.is_urgent = true;
+        drop(waiting);
+        self.comes.notify_one();
+    }
+
+    /// Writes a line with others, soon: these texts, with the time `now_ns` between them.
+    pub(super) fn say_soon(&self, before: &str, now_ns: u64, after: &str) {
+        let mut waiting = self.waiting.lock();
+        let bytes = before.len() + Stamp::BYTES + after.len();
+        if !waiting.has_room(bytes) {
+            return;
+        }
+        let Waiting { lines, stamp, .. } = &mut *waiting;
+        let had = lines.len();
+        lines.extend_from_slice(before.as_bytes());
+        stamp.write(lines, now_ns);
+        lines.extend_from_slice(after.as_bytes());
+        let is_enough = had < ENOUGH && lines.len() >= ENOUGH;
+        waiting.queued += bytes as u64;
+        drop(waiting);
+        if had == 0 || is_enough {
+            self.comes.notify_one();
+        }
+    }
+
+    /// Waits until the lines that wait now are written or lost, but not for long. Returns whether they are.
+    pub(super) fn finish(&self) -> bool {
+        let until = Instant::now() + LAST_LINES;
+        let mut waiting = self.waiting.lock();
+        let last = waiting.queued;
+        waiting.is_urgent = true;
+        self.comes.notify_one();
+        while waiting.done < last {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            waiting = wait(&self.gone, waiting, left);
+        }
+        true
+    }
+
+    /// Whether all that waits was written. False: it may take a wait, or another thread writes.
+    fn write_without_wait(&self) -> bool {
+        let Some(mut writing) = self.writing.try_lock() else {
+            return false;
+        };
+        let waiting = self.waiting.lock();
+        let fits = match self.waits {
+            Waits::Never => true,
+            Waits::IfFull => waiting.lines.len() <= AT_ONCE && self.is_ready(),
+            Waits::Perhaps => false,
+        };
+        // The thread tells of what was dropped, and mends a line that was torn.
+        if !fits || waiting.dropped > 0 || writing.is_torn {
+            return false;
+        }
+        self.write(waiting, &mut writing, false)
+    }
+
+    /// Whether a write of a few bytes waits for nobody. A pipe whose reader is gone fails at once.
+    fn is_ready(&self) -> bool {
+        let mut polled = [PollFd::new(&self.to, PollFlags::OUT)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Waits for lines, and writes them. Before that, `tell` says how many were dropped after them.
+    fn write_next(&self, tell: impl FnOnce(u64)) {
+        self.gather();
+        let mut writing = self.writing.lock();
+        let dropped = self.waiting.lock().dropped;
+        if dropped > 0 {
+            tell(dropped);
+        }
+        let mut waiting = self.waiting.lock();
+        waiting.dropped -= dropped;
+        waiting.told += dropped;
+        if !waiting.lines.is_empty() {
+            self.write(waiting, &mut writing, true);
+        }
+    }
+
+    /// Waits until there is something to write, and until that is enough, urgent or old.
+    fn gather(&self) {
+        let mut waiting = self.waiting.lock();
+        while waiting.lines.is_empty() {
+            waiting = self
+                .comes
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let until = Instant::now() + GATHERING;
+        while !waiting.is_urgent && waiting.lines.len() < ENOUGH {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            waiting = wait(&self.comes, waiting, left);
+        }
+    }
+
+    /// Writes all that waits. Without `may_wait`, what would take a wait goes on waiting. Returns whether all is gone.
+    fn write(
+        &self,
+        mut waiting: MutexGuard<'_, Waiting>,
+        writing: &mut Writing,
+        may_wait: bool,
+    ) -> bool {
+        let Writing { lines, is_torn } = writing;
+        mem::swap(&mut waiting.lines, lines);
+        waiting.is_urgent = false;
+        let told = mem::take(&mut waiting.told);
+        let extra = mem::take(&mut waiting.extra);
+        drop(waiting);
+        let (written, error) = if mem::take(is_torn) {
+            match self.write_bytes(b"\n", may_wait) {
+                (_, Ok(())) => self.write_bytes(lines, may_wait),
+                (_, error) => {
+                    *is_torn = true;
+                    (0, error)
+                }
+            }
+        } else {
+            self.write_bytes(lines, may_wait)
+        };
+        let mut waiting = self.waiting.lock();
+        waiting.done += written as u64;
+        let (gone, rest) = lines.split_at_checked(written).unwrap_or_default();
+        let is_all = match error {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                waiting.lines.splice(..0, rest.iter().copied());
+                waiting.is_urgent = true;
+                waiting.told += told;
+                waiting.extra += extra;
+                false
+            }
+            Err(_) => {
+                *is_torn |= gone.last().is_some_and(|byte| *byte != b'\n');
+                let ends = rest.split(|byte| *byte == b'\n').count();
+                let lost = ends.saturating_sub(1) as u64;
+                let lost = lost.saturating_sub(extra);
+                METRICS.process.log_lines_dropped.inc_by(lost);
+                waiting.dropped += lost + told;
+                waiting.done += rest.len() as u64;
+                true
+            }
+        };
+        drop(waiting);
+        self.gone.notify_all();
+        lines.clear();
+        lines.shrink_to(ENOUGH);
+        is_all
+    }
+
+    /// Returns how many bytes were written before the end or an error. `WouldBlock`: the rest would take a wait.
+    fn write_bytes(&self, bytes: &[u8], may_wait: bool) -> (usize, io::Result<()>) {
+        let mut rest = bytes;
+        let ended = loop {
+            if rest.is_empty() {
+                break Ok(());
+            }
+            match (&self.to).write(rest) {
+                Ok(0) => break Err(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    rest = rest.get(count..).unwrap_or_default();
+                    let is_safe = may_wait || self.waits == Waits::Never;
+                    if !is_safe && !rest.is_empty() {
+                        break Err(ErrorKind::WouldBlock.into());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Another process may have asked for this, for all that share the pipe.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && may_wait => {
+                    if let Err(error) = self.wait_for_room() {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        (bytes.len() - rest.len(), ended)
+    }
+
+    fn wait_for_room(&self) -> io::Result<()> {
+        match poll(&mut [PollFd::new(&self.to, PollFlags::OUT)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(Errno::AGAIN) => Err(ErrorKind::Other.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn wait<'w>(
+    event: &Condvar,
+    waiting: MutexGuard<'w, Waiting>,
+    left: Duration,
+) -> MutexGuard<'w, Waiting> {
+    let waited = event.wait_timeout(waiting, left);
+    waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+/// Standard error as it is when logging begins, whatever later becomes of its number.
+pub(super) fn standard_error() -> io::Result<File> {
+    Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
+}
+
+#[cfg(test)]
+mod tests;

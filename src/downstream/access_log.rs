@@ -12,7 +12,8 @@ use super::proxy::Proxy;
 use crate::auth::identity::Identity;
 use crate::telemetry::log::AccessLine;
 
-/// The status of a message whose client went away before its answer began. No client sees it; nginx logs the same.
+/// The status in the line of a message whose client went away before the answer began, as nginx logs it. No client gets this
+/// status.
 const CLIENT_WENT_AWAY: u16 = 499;
 
 /// A message that is not answered yet. Dropped without an answer, it was left by its client.

@@ -130,7 +130,7 @@ impl Proxy {
         self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
     }
 
-    /// Who has raincheck's event, and whether this client does.
+    /// Which clients raincheck offers its event to, and whether this client is one of them.
     pub(super) fn events_for(&self, by: &Requester) -> EventsFor<'_> {
         match &self.events {
             None => EventsFor::Nobody,

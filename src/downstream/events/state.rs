@@ -37,7 +37,7 @@ pub struct Events {
     late_ms: u64,
 }
 
-/// Who has raincheck's event.
+/// Which clients raincheck offers its event to.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::downstream) enum EventsFor<'k> {
     /// No client: events are switched off.

@@ -99,7 +99,7 @@ pub(in crate::downstream) struct Known<'k> {
     pub(in crate::downstream) is_limited: bool,
     /// The store does not know the task that the request names.
     pub(in crate::downstream) is_no_task_here: bool,
-    /// Who has our event.
+    /// Which clients raincheck offers its event to.
     pub(in crate::downstream) events: EventsFor<'k>,
 }
 

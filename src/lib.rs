@@ -22,6 +22,7 @@ pub mod auth;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod connection_threads;
 pub mod downstream;
 pub mod failpoint;
 pub mod http_address;

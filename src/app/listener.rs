@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{AppError, line};
 use crate::config;
+use crate::connection_threads::ConnectionThreads;
 use crate::downstream::server::{self, BoundListener, ConnectionLimits, Served};
 use crate::downstream::stdio::Lines;
 use crate::tls::{self, kept::Kept};
@@ -59,7 +60,10 @@ impl std::fmt::Debug for ReloadedListener {
 }
 
 /// Binds the HTTP listener.
-pub(super) fn bind(config: &config::Config) -> Result<Bound, AppError> {
+pub(super) fn bind(
+    config: &config::Config,
+    threads: &Arc<ConnectionThreads>,
+) -> Result<Bound, AppError> {
     let listen = &config.listen;
     let limits = ConnectionLimits::new(config.limits.connections, config.limits.header_timeout);
     let tls = tls_files(config).map(tls::server).transpose();
@@ -69,7 +73,7 @@ pub(super) fn bind(config: &config::Config) -> Result<Bound, AppError> {
         h2c: listen.h2c,
         tls: tls.clone(),
     };
-    let bound = BoundListener::bind(listen.address, settings);
+    let bound = BoundListener::bind(listen.address, settings, Arc::clone(threads));
     let server = bound.map_err(|error| {
         AppError(format!(
             "{} cannot be listened on: {error}; choose another address with --listen",

@@ -45,6 +45,7 @@ use waiting::WaitingForStore;
 
 use crate::admin::drain::Drain;
 use crate::config::Config;
+use crate::connection_threads::ConnectionThreads;
 use crate::downstream::Proxy;
 use crate::downstream::server::Served;
 use crate::downstream::stdio::Lines;
@@ -88,6 +89,8 @@ struct Process {
     around: Surroundings,
     stop: CancellationToken,
     traces: TraceExport,
+    /// Calls may outlive their connections, so the threads end after everything else.
+    threads: Arc<ConnectionThreads>,
 }
 
 impl App {
@@ -121,10 +124,12 @@ impl App {
             services: TaskTracker::new(),
         };
         let (parts, missing) = first_parts(&config, &around, &stop).await?;
+        let mut threads = Arc::default();
         let (listener, reloaded) = if let Some(lines) = lines {
             (ListenerKind::Stdio(lines), ReloadedListener::default())
         } else {
-            let Bound { server, reloaded } = bind(&config)?;
+            threads = connection_threads(&config)?;
+            let Bound { server, reloaded } = bind(&config, &threads)?;
             (ListenerKind::Http(server), reloaded)
         };
         let reload = Reload::new(&config, parts.reloaded(&config, &reloaded));
@@ -162,6 +167,7 @@ impl App {
             around,
             stop,
             traces,
+            threads,
         };
         Ok(Self { listener, process })
     }
@@ -279,6 +285,7 @@ impl Process {
         if let Some(embedded) = self.embedded {
             embedded.close().await;
         }
+        drop(self.threads);
         served
     }
 
@@ -315,6 +322,17 @@ impl Process {
         drop(before);
         pending().await
     }
+}
+
+/// One HTTP/2 connection may carry the requests of all clients, and all threads must share its work.
+fn connection_threads(config: &Config) -> Result<Arc<ConnectionThreads>, AppError> {
+    if config.listen.h2c {
+        return Ok(Arc::default());
+    }
+    let started = ConnectionThreads::start();
+    let threads =
+        started.map_err(|error| AppError(format!("no threads for connections: {error}")))?;
+    Ok(Arc::new(threads))
 }
 
 /// The parts to begin with, and why the store is missing, if they have none.

@@ -28,6 +28,7 @@ use super::patient::{Patient, Streams};
 use super::proxy::Proxy;
 use super::sent::SentBody;
 use crate::auth::identity::Identity;
+use crate::connection_threads::ConnectionThreads;
 use crate::resizable::ResizableSemaphore;
 use crate::socket;
 use crate::tls::kept::Kept;
@@ -92,15 +93,21 @@ pub struct Served {
 pub struct BoundListener {
     listener: TcpListener,
     settings: ListenerSettings,
+    threads: Arc<ConnectionThreads>,
     connections: TaskTracker,
 }
 
 impl BoundListener {
-    pub fn bind(address: SocketAddr, settings: ListenerSettings) -> io::Result<Self> {
+    pub fn bind(
+        address: SocketAddr,
+        settings: ListenerSettings,
+        threads: Arc<ConnectionThreads>,
+    ) -> io::Result<Self> {
         let listener = listen(address)?;
         Ok(Self {
             listener,
             settings,
+            threads,
             connections: TaskTracker::new(),
         })
     }
@@ -131,7 +138,11 @@ impl BoundListener {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let Served { proxy, stop } = served.borrow().clone();
+                    let (proxy, stop) = {
+                        let served = served.borrow();
+                        // A token of its own: each time that a connection is woken, it looks at the token under its lock.
+                        (Arc::clone(&served.proxy), served.stop.child_token())
+                    };
                     let connection = Connection {
                         proxy,
                         peer,
@@ -139,10 +150,11 @@ impl BoundListener {
                         stop,
                         streams: self.connections.clone(),
                     };
-                    self.connections.spawn(async move {
+                    let serving = |stream| async move {
                         connection.serve(stream).await;
                         drop(permit);
-                    });
+                    };
+                    self.threads.spawn(&self.connections, stream, serving);
                 }
                 // Out of descriptors, most likely: others must end first.
                 Err(error) => {

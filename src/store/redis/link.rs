@@ -1,10 +1,9 @@
-//! The shared connection to each server. No command on it blocks or is sent twice, and no caller waits longer than the
-//! timeout.
+//! The connection to each server that the commands of a thread share. No command on it blocks or is sent twice, and no
+//! caller waits longer than the timeout.
 //!
 //! A command is sent again only after an answer which proves that the server did not execute it (another node's slot,
 //! an unknown script). After any other error the command is in doubt, and the caller decides whether to repeat it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +20,30 @@ use super::connector::CONNECT_TIMEOUT;
 use super::keys::slot_of;
 use super::map::RedisServer;
 use super::topology::Topology;
+use crate::connection_threads::PerThread;
 use crate::lock::Mutex;
 
 /// Connections that reconnect by themselves. A command on its way fails at a reconnect and is in doubt.
 pub(super) struct Link {
     topology: Arc<Topology>,
     timeout: Duration,
-    /// By name and generation of the server, with the time of creation.
-    managers: Mutex<HashMap<(String, u64), (ConnectionManager, Instant)>>,
+    /// Each thread has connections of its own, so that no command waits for another thread to send it.
+    managers: PerThread<Mutex<Vec<KeptManager>>>,
+}
+
+/// A connection to a server, with the server's name and generation, and the time of creation.
+#[derive(Debug)]
+struct KeptManager {
+    name: String,
+    generation: u64,
+    since: Instant,
+    manager: ConnectionManager,
+}
+
+impl KeptManager {
+    fn is_of(&self, server: &RedisServer) -> bool {
+        self.generation == server.generation && self.name == server.name
+    }
 }
 
 impl Link {
@@ -37,7 +52,7 @@ impl Link {
         Self {
             topology,
             timeout,
-            managers: Mutex::new(HashMap::new()),
+            managers: PerThread::default(),
         }
     }
 
@@ -119,32 +134,29 @@ impl Link {
 
     /// The connection to a server. A new connection closes those to servers that are no longer in use.
     fn manager(&self, server: &RedisServer) -> RedisResult<ConnectionManager> {
-        let mut managers = self.managers.lock();
-        let key = (server.name.clone(), server.generation);
-        if let Some((manager, _)) = managers.get(&key) {
-            return Ok(manager.clone());
+        let mut managers = self.managers.here().lock();
+        if let Some(kept) = managers.iter().find(|kept| kept.is_of(server)) {
+            return Ok(kept.manager.clone());
         }
         let map = self.topology.map();
-        managers.retain(|(name, generation), _| {
-            let used = |server: &Arc<RedisServer>| {
-                server.name == *name && server.generation == *generation
-            };
-            map.servers.iter().any(used)
-        });
+        managers.retain(|kept| map.servers.iter().any(|server| kept.is_of(server)));
         let made = manager(&server.client, self.timeout)?;
-        managers.insert(key, (made.clone(), Instant::now()));
+        managers.push(KeptManager {
+            name: server.name.clone(),
+            generation: server.generation,
+            since: Instant::now(),
+            manager: made.clone(),
+        });
         Ok(made)
     }
 
     /// Drops the connection to a server that refuses our credentials. The library does not reconnect after such a
     /// refusal, so the next command opens a new connection.
     fn renew(&self, server: &RedisServer) {
-        let mut managers = self.managers.lock();
         let now = Instant::now();
-        managers.retain(|(name, generation), (_, since)| {
-            let is_it = *name == server.name && *generation == server.generation;
-            !is_it || now.saturating_duration_since(*since) < RENEW
-        });
+        let is_new = |kept: &KeptManager| now.saturating_duration_since(kept.since) < RENEW;
+        let mut managers = self.managers.here().lock();
+        managers.retain(|kept| !kept.is_of(server) || is_new(kept));
     }
 
     /// Runs a script by its digest, or by its text if the server does not know the digest (first use, restart, SCRIPT

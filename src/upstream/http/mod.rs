@@ -1,4 +1,4 @@
-//! HTTP to the wrapped server, over a connection pool of raincheck's own. The pool is a stack: taking and
+//! HTTP to the wrapped server, over connection pools of raincheck's own. A pool is a stack: taking and
 //! giving back cost the same however many calls are open. A request that provably was not sent goes out again
 //! on a fresh connection, and a request that may have been sent never does. Dropping a response body closes its
 //! connection, which is the cancel signal.
@@ -27,6 +27,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::connection_threads::PerThread;
 use crate::failpoint::{Point, hit};
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -41,7 +42,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Common servers close an idle connection after 5 s, so raincheck gives it up before.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// How many idle connections are kept. Others are closed after use.
+/// How many idle connections each thread keeps. Others are closed after use.
 const IDLE_MAX: usize = 256;
 
 /// How often a connection is tried while nothing was sent, and the pause after the first failure.
@@ -121,7 +122,7 @@ pub struct Http {
     headers: HeaderMap,
     /// Names this process in every request, and no other process.
     mark: ViaMark,
-    pool: Arc<ConnectionPool>,
+    pools: PerThread<ConnectionPool>,
     drivers: TaskTracker,
     /// For the operator.
     pub(super) obstacles: Obstacles,
@@ -133,7 +134,7 @@ impl Http {
             connector,
             headers,
             mark: ViaMark::random(),
-            pool: Arc::default(),
+            pools: PerThread::default(),
             drivers,
             obstacles: Obstacles::default(),
         }
@@ -168,8 +169,8 @@ impl Http {
         }
         frame(&mut request);
         self.mark.put(request.headers_mut());
-        while let Some(sender) = self.pool.take().await {
-            match self.send_over(sender, request).await {
+        while let Some(connection) = self.idle().await {
+            match self.send_over(connection, request).await {
                 Ok(response) => return Ok(response),
                 // The server closed the connection before it took anything.
                 Err(NotSent::Request(back)) => request = back,
@@ -190,9 +191,9 @@ impl Http {
         let given_up = Instant::now() + TRYING;
         for last in (0..TRIES).rev() {
             // Boxed, so that a call that waits for its answer has no room for it.
-            if let Ok(sender) = Box::pin(self.connect()).await {
+            if let Ok(connection) = Box::pin(self.connect()).await {
                 let copy = self.copy(&request);
-                match self.send_over(sender, request).await {
+                match self.send_over(connection, request).await {
                     Ok(response) => return Ok(response),
                     Err(NotSent::Request(back)) => request = back,
                     Err(NotSent::Failed(failure)) => return Err(failure),
@@ -244,7 +245,7 @@ impl Http {
 
     async fn send_over(
         &self,
-        mut sender: SendRequest<RequestBody>,
+        PooledConnection { mut sender, pool }: PooledConnection,
         request: Box<Request<RequestBody>>,
     ) -> Result<Response<ResponseBody>, NotSent> {
         let method = request.method().clone();
@@ -255,7 +256,7 @@ impl Http {
                     self.obstacles
                         .note_status(&method, response.status(), response.headers());
                 }
-                let home = Some((sender, Arc::clone(&self.pool)));
+                let home = Some(PooledConnection { sender, pool });
                 Ok(response.map(|incoming| ResponseBody { incoming, home }))
             }
             Err(mut error) => match error.take_message() {
@@ -266,7 +267,24 @@ impl Http {
         }
     }
 
-    async fn connect(&self) -> Result<SendRequest<RequestBody>, BoxError> {
+    /// An idle connection. One of this thread comes first. A connection of another thread is taken before a new one is
+    /// made, because some servers serve one connection at a time.
+    async fn idle(&self) -> Option<PooledConnection> {
+        let here = self.pools.here();
+        if let Some(sender) = here.take().await {
+            let pool = Arc::clone(here);
+            return Some(PooledConnection { sender, pool });
+        }
+        for pool in self.pools.all() {
+            if let Some(sender) = pool.take().await {
+                let pool = Arc::clone(pool);
+                return Some(PooledConnection { sender, pool });
+            }
+        }
+        None
+    }
+
+    async fn connect(&self) -> Result<PooledConnection, BoxError> {
         // This runs as a job, because the caller may give up before the connection is there.
         let connecting = self.connector.connecting();
         self.obstacles.note_connection(Some(connecting));
@@ -285,7 +303,8 @@ impl Http {
                 tracing::debug!(%error, "an upstream connection ended with an error");
             }
         }));
-        Ok(sender)
+        let pool = Arc::clone(self.pools.here());
+        Ok(PooledConnection { sender, pool })
     }
 }
 
@@ -336,6 +355,13 @@ fn broken(error: &hyper::Error) -> Failure {
         Reason::UpstreamReset
     };
     Failure::new(reason, SideEffect::Unknown)
+}
+
+/// A connection in use, and the pool that it goes back to: that of the thread which serves it.
+#[derive(Debug)]
+struct PooledConnection {
+    sender: SendRequest<RequestBody>,
+    pool: Arc<ConnectionPool>,
 }
 
 #[derive(Debug, Default)]
@@ -389,12 +415,12 @@ impl ConnectionPool {
 #[derive(Debug)]
 pub struct ResponseBody {
     incoming: Incoming,
-    home: Option<(SendRequest<RequestBody>, Arc<ConnectionPool>)>,
+    home: Option<PooledConnection>,
 }
 
 impl ResponseBody {
     fn go_home(&mut self) {
-        if let Some((sender, pool)) = self.home.take() {
+        if let Some(PooledConnection { sender, pool }) = self.home.take() {
             pool.give_back(sender);
         }
     }

@@ -17,6 +17,7 @@ use super::jwt::{TokenFault, Unverified, Verified};
 use super::tokens::{self, NewTokens, Tokens, TokensError};
 use super::verified::{VerifiedToken, VerifiedTokens};
 use crate::clock::Clock;
+use crate::connection_threads::PerThread;
 use crate::tls::client_name::client_name;
 
 /// Checks the credential of each request. Absent if the configuration asks for no credentials.
@@ -27,7 +28,7 @@ pub struct Authenticator {
     tokens: Option<Tokens>,
     takes_certificates: bool,
     issuers: Box<[Issuer]>,
-    verified: VerifiedTokens,
+    verified: PerThread<VerifiedTokens>,
     challenge: Challenge,
 }
 
@@ -39,7 +40,7 @@ impl Authenticator {
             tokens: None,
             takes_certificates: false,
             issuers: [].into(),
-            verified: VerifiedTokens::default(),
+            verified: PerThread::default(),
             challenge,
         }
     }
@@ -107,7 +108,7 @@ impl Authenticator {
             return Ok(client);
         }
         let now_ms = self.clock.now_ms();
-        if let Some(known) = self.verified.get(&hash)
+        if let Some(known) = self.verified.here().get(&hash)
             && self.stands(&known, now_ms)
         {
             return Ok(known.identity);
@@ -115,7 +116,7 @@ impl Authenticator {
         let judged = Box::pin(self.verify(sent.token()?, now_ms)).await;
         let verified = judged.inspect_err(|denied| debug!(?denied, "a token was refused"))?;
         let identity = Arc::clone(&verified.identity);
-        self.verified.put(hash, verified);
+        self.verified.here().put(hash, verified);
         Ok(identity)
     }
 

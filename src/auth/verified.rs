@@ -18,7 +18,8 @@ pub(super) struct VerifiedToken {
     pub(super) generation: u64,
 }
 
-/// At most twice [`HALF`] tokens: when the recent half is full, the older one is forgotten.
+/// At most twice [`HALF`] tokens: when the recent half is full, the older one is forgotten. Each thread has its own, because
+/// threads that share a lock, or the count of an identity's users, wait for each other at every request.
 #[derive(Debug, Default)]
 pub(super) struct VerifiedTokens {
     halves: Mutex<Halves>,

@@ -1,7 +1,10 @@
 //! How long requests of clients and requests to the server take, as OpenTelemetry's conventions for MCP want it.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use prometheus::Histogram;
 use tokio::time::Instant;
 
 use super::metrics::METRICS;
@@ -70,14 +73,20 @@ impl Operation {
 
     /// Counts the operation.
     pub fn end(&self, ending: OperationEnding) {
+        let seconds = (Instant::now() - self.began).as_secs_f64();
+        RECENT
+            .with_borrow_mut(|recent| recent.count(self, ending, |series| series.observe(seconds)));
+    }
+
+    /// The series of operations like this one.
+    fn series(&self, ending: OperationEnding) -> Histogram {
         let (kind, code) = ending.labels();
         let metrics = &METRICS.operations;
         let durations = match self.side {
             Side::Server => &metrics.server,
             Side::Client => &metrics.client,
         };
-        let seconds = (Instant::now() - self.began).as_secs_f64();
-        let observe = |tool: &str| {
+        let of_tool = |tool: &str| {
             let labels = [
                 self.method,
                 tool,
@@ -86,13 +95,52 @@ impl Operation {
                 self.version,
                 self.transport,
             ];
-            durations.with_label_values(&labels).observe(seconds);
+            durations.with_label_values(&labels)
         };
         if self.tool.is_empty() {
-            observe("");
+            of_tool("")
         } else {
-            with_label(&self.tool, observe);
+            with_label(&self.tool, of_tool)
         }
+    }
+
+    /// Whether both count in the same series if they end alike.
+    fn is_like(&self, other: &Self) -> bool {
+        self.side == other.side
+            && self.method == other.method
+            && self.tool == other.tool
+            && self.version == other.version
+            && self.transport == other.transport
+    }
+}
+
+/// The series that a thread counted in last. To find a series by its labels takes longer than to count.
+#[derive(Default)]
+struct RecentSeries(VecDeque<(Operation, OperationEnding, Histogram)>);
+
+const RECENT_MAX: usize = 8;
+
+thread_local! {
+    static RECENT: RefCell<RecentSeries> = RefCell::default();
+}
+
+impl RecentSeries {
+    fn count(
+        &mut self,
+        operation: &Operation,
+        ending: OperationEnding,
+        observe: impl FnOnce(&Histogram),
+    ) {
+        let known = self.0.iter().find(|(recent, recent_ending, _)| {
+            *recent_ending == ending && recent.is_like(operation)
+        });
+        if let Some((.., series)) = known {
+            return observe(series);
+        }
+        let series = operation.series(ending);
+        observe(&series);
+        self.0.truncate(RECENT_MAX - 1);
+        self.0.push_front((operation.clone(), ending, series));
     }
 }
 
@@ -233,6 +281,32 @@ mod tests {
         ] {
             assert_eq!(OperationEnding::of_message(message), ending, "{message}");
         }
+    }
+
+    #[test]
+    fn each_operation_counts_in_its_own_series() {
+        measure();
+        let count = |method, tool: &str, ending| {
+            let operation =
+                Operation::begin(Side::Client, method, Some(tool), "2026-07-28", "recent");
+            let operation = operation.unwrap();
+            operation.end(ending);
+            operation.series(ending).get_sample_count()
+        };
+        let good = OperationEnding::Good;
+        for round in 1..=3 {
+            // More tools than are remembered.
+            for tool in 0..2 * RECENT_MAX {
+                let tool = format!("recent-{tool}");
+                assert_eq!(count("tools/call", &tool, good), round, "{tool}");
+                assert_eq!(
+                    count("tools/call", &tool, OperationEnding::ToolError),
+                    round
+                );
+            }
+            assert_eq!(count("tools/list", "", good), round);
+        }
+        RECENT.with_borrow(|recent| assert_eq!(recent.0.len(), RECENT_MAX));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "auth",
         &[
             "clock",
+            "connection_threads",
             "http_address",
             "io_reason",
             "lock",
@@ -17,6 +18,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("clock", &["lock"]),
+    ("connection_threads", &["lock"]),
     ("tls", &["io_reason", "lock"]),
     ("drain", &[]),
     ("failpoint", &[]),
@@ -61,6 +63,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "store",
         &[
             "clock",
+            "connection_threads",
             "failpoint",
             "io_reason",
             "lock",
@@ -72,6 +75,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     (
         "upstream",
         &[
+            "connection_threads",
             "failpoint",
             "lock",
             "mcp",
@@ -102,6 +106,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "auth",
             "clock",
+            "connection_threads",
             "lock",
             "mcp",
             "resizable",
@@ -139,6 +144,7 @@ pub(crate) const MODULES: &[&str] = &[
     "cli",
     "clock",
     "config",
+    "connection_threads",
     "downstream",
     "drain",
     "failpoint",

@@ -2,7 +2,7 @@
 //! understand: servers are upgraded, and taken back, behind the same address.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -37,13 +37,43 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// understood. The request to the server goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The era of the server, once it is known. Every request reads it, so it needs no lock.
+#[derive(Debug, Default)]
+struct KnownEra(AtomicU8);
+
+impl KnownEra {
+    fn new(era: Option<Era>) -> Self {
+        let known = Self::default();
+        if let Some(era) = era {
+            known.set(era);
+        }
+        known
+    }
+
+    fn get(&self) -> Option<Era> {
+        match self.0.load(Ordering::Acquire) {
+            1 => Some(Era::Legacy),
+            2 => Some(Era::Modern),
+            _ => None,
+        }
+    }
+
+    fn set(&self, era: Era) {
+        let number = match era {
+            Era::Legacy => 1,
+            Era::Modern => 2,
+        };
+        self.0.store(number, Ordering::Release);
+    }
+}
+
 #[derive(Debug)]
 pub(in crate::upstream) struct ServerFacts {
     pub(in crate::upstream) server: Server,
     pub(in crate::upstream) services: TaskTracker,
     /// The era is configured, and never asked for.
     is_configured: bool,
-    era: Mutex<Option<Era>>,
+    era: KnownEra,
     asking: SingleFlight,
     /// Why the era could not be found out last, if the reason concerns all callers.
     failed: Mutex<Option<Failure>>,
@@ -87,7 +117,7 @@ impl ServerFacts {
             server,
             services,
             is_configured: configured.is_some(),
-            era: Mutex::new(configured.or(hearsay)),
+            era: KnownEra::new(configured.or(hearsay)),
             asking: SingleFlight::default(),
             failed: Mutex::default(),
             remembered: Mutex::new(remembered),
@@ -103,7 +133,7 @@ impl ServerFacts {
     }
 
     pub(in crate::upstream) fn era(&self) -> Option<Era> {
-        *self.era.lock()
+        self.era.get()
     }
 
     /// The server's latest description of itself, as it was given to this caller.
@@ -206,7 +236,7 @@ impl ServerFacts {
             Ok(_) | Err(_) => None,
         };
         if let Ok(era) = found {
-            *self.era.lock() = Some(era);
+            self.era.set(era);
             tracing::info!(?era, "the upstream's era is known");
             self.keep();
         }
@@ -301,7 +331,7 @@ impl ServerFacts {
         if self.era() != Some(before) || found == before {
             return;
         }
-        *self.era.lock() = Some(found);
+        self.era.set(found);
         *self.remembered.lock() = Remembered::default();
         self.sessions.forget();
         match self.server.transport() {

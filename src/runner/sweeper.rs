@@ -21,7 +21,6 @@ use crate::task::machine::TaskEvent;
 use crate::task::state::Task;
 use crate::task::unanswered::{self};
 use crate::telemetry::metrics::METRICS;
-use crate::telemetry::repeats::OF_OUTAGE;
 use crate::upstream::Forwarded;
 
 /// The shortest pause between two looks through this replica's own index, which may name tens of thousands
@@ -43,8 +42,26 @@ struct SweepHistory {
     known: BTreeSet<Incarnation>,
     /// The number of tasks that stayed in the due index although a sweep looked at them.
     passed: usize,
-    /// The failures of sweeps.
+    /// Why the last sweep failed.
+    failed: Option<StoreError>,
+    /// The failures of sweeps that were logged.
     alarm: Alarm,
+}
+
+impl SweepHistory {
+    /// Logs that sweeps began to fail, unless the whole store was away. The line has a place of its own: the limit of
+    /// warnings about an outage may be used up, and this line comes once.
+    fn tell_of_failure(&mut self, was_away: bool) {
+        let failed = self.failed.take().filter(|_| !was_away);
+        if let Some(error) = failed
+            && self.alarm.fails(error.kind(), Instant::now())
+        {
+            warn!(
+                %error,
+                "a sweep failed while the store answers heartbeats; overdue tasks and those of lost owners wait"
+            );
+        }
+    }
 }
 
 /// What an index entry leads to.
@@ -67,20 +84,26 @@ impl Runner {
 
     pub(super) async fn sweep_until_halted(self: Arc<Self>) {
         let mut beats = self.liveness.subscribe();
+        let mut answers = self.store_answers.subscribe();
         let mut history = SweepHistory {
             reconciled: Instant::now(),
             known: BTreeSet::new(),
             passed: 0,
+            failed: None,
             alarm: Alarm::default(),
         };
         let work = async {
             while beats.changed().await.is_ok() {
-                if let Err(error) = self.sweep(&mut history).await {
-                    // The heartbeat logs that the store is away.
-                    let is_news = history.alarm.fails(error.kind(), Instant::now());
-                    if is_news && *self.store_answers.borrow() {
-                        warn!(name: OF_OUTAGE, %error, "the store did not answer the sweeper");
-                    }
+                // An outage is logged by the heartbeat, so the next heartbeat says whether it is one.
+                let was_away = answers.has_changed().unwrap_or(true);
+                history.tell_of_failure(was_away);
+                answers.mark_unchanged();
+                let swept = self.sweep(&mut history).await;
+                if swept.is_ok() && history.alarm.works() {
+                    info!("sweeps work again");
+                }
+                history.failed = swept.err();
+                if history.failed.is_some() {
                     self.contact_broke();
                 }
             }

@@ -11,6 +11,7 @@ use super::error::{AppError, line};
 use crate::config;
 use crate::downstream::server::{self, BoundListener, ConnectionLimits, Served};
 use crate::downstream::stdio::Lines;
+use crate::io_reason::io_reason;
 use crate::tls::{self, kept::Kept};
 
 /// Where requests come from.
@@ -72,8 +73,9 @@ pub(super) fn bind(config: &config::Config) -> Result<Bound, AppError> {
     let bound = BoundListener::bind(listen.address, settings);
     let server = bound.map_err(|error| {
         AppError(format!(
-            "{} cannot be listened on: {error}; choose another address with --listen",
-            listen.address
+            "{} cannot be listened on: {}; choose another address with --listen",
+            listen.address,
+            io_reason(&error)
         ))
     })?;
     let reloaded = ReloadedListener {

@@ -26,6 +26,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "notify",
         &[
             "http_address",
+            "io_reason",
             "mcp",
             "retry_after",
             "store",
@@ -43,7 +44,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("http_address", &["lock", "public_address", "tls"]),
     (
         "telemetry",
-        &["clock", "http_address", "lock", "mcp", "task"],
+        &["clock", "http_address", "io_reason", "lock", "mcp", "task"],
     ),
     ("task", &["mcp"]),
     (
@@ -73,6 +74,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "upstream",
         &[
             "failpoint",
+            "io_reason",
             "lock",
             "mcp",
             "retry_after",
@@ -102,6 +104,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "auth",
             "clock",
+            "io_reason",
             "lock",
             "mcp",
             "resizable",
@@ -120,6 +123,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "admin",
         &[
             "clock",
+            "io_reason",
             "lock",
             "mcp",
             "runner",

@@ -28,6 +28,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::failpoint::{Point, hit};
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::tls::client::is_refused_identity;
@@ -282,7 +283,7 @@ impl Http {
         // An async block would have room for what it took and again for what it awaits.
         self.drivers.spawn(connection.map(|ended| {
             if let Err(error) = ended {
-                tracing::debug!(%error, "an upstream connection ended with an error");
+                tracing::debug!(error = %io_reason(&error), "an upstream connection ended with an error");
             }
         }));
         Ok(sender)

@@ -10,29 +10,18 @@ use tracing::{debug, info, warn};
 
 use super::alarm::Alarm;
 use super::call::not_sent;
-use super::notices;
+use super::due::DueHistory;
 use super::state::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, Incarnation, TaskId};
-use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
-use crate::task::state::Task;
-use crate::task::unanswered::{self};
 use crate::telemetry::metrics::METRICS;
-use crate::upstream::Forwarded;
 
 /// The shortest pause between two looks through this replica's own index, which may name tens of thousands
 /// of tasks. A longer lease makes the pause longer.
 const RECONCILE: Duration = Duration::from_secs(15);
-
-/// The number of tasks of the due index that one sweep looks at; the rest wait for the next.
-const DUE_MAX: usize = 256;
-
-/// The most tasks that a sweep looks at beyond [`DUE_MAX`]. Offered tasks for which no replica had room come
-/// before overdue tasks in the index.
-const PASSED_MAX: usize = 1024;
 
 /// What a sweep remembers of the sweeps before it.
 struct SweepHistory {
@@ -40,8 +29,7 @@ struct SweepHistory {
     reconciled: Instant,
     /// The lost owners that were logged.
     known: BTreeSet<Incarnation>,
-    /// The number of tasks that stayed in the due index although a sweep looked at them.
-    passed: usize,
+    due: DueHistory,
     /// Why the last sweep failed.
     failed: Option<StoreError>,
     /// The failures of sweeps that were logged.
@@ -88,7 +76,7 @@ impl Runner {
         let mut history = SweepHistory {
             reconciled: Instant::now(),
             known: BTreeSet::new(),
-            passed: 0,
+            due: DueHistory::default(),
             failed: None,
             alarm: Alarm::default(),
         };
@@ -118,7 +106,7 @@ impl Runner {
         // other steps are done all the same.
         let mut swept = self.recover_all(&mut history.known).await;
         swept = swept.and(self.settle_doubts().await);
-        swept = swept.and(self.sweep_due(&mut history.passed).await);
+        swept = swept.and(self.sweep_due(&mut history.due).await);
         let now = Instant::now();
         if now.saturating_duration_since(history.reconciled) >= self.settings.lease.max(RECONCILE) {
             history.reconciled = now;
@@ -163,57 +151,6 @@ impl Runner {
             }
             Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => Err(error),
         }
-    }
-
-    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Tells again of questions that wait
-    /// for long, and gives the answers of rules. Claims the tasks that a
-    /// draining replica offers. `passed` is the number of tasks that stayed in the index at the last sweep.
-    async fn sweep_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
-        let store = self.ledger.store();
-        let limit = DUE_MAX + (*passed).min(PASSED_MAX);
-        *passed = 0;
-        let mut notices_left = notices::SWEPT_MAX;
-        for id in store.due(self.ledger.now_ms(), limit).await? {
-            match self.read_indexed(id).await? {
-                IndexedRecord::Record(loaded) if loaded.task.is_ended() => {
-                    *passed += usize::from(!self.tell_receivers(&loaded, &mut notices_left).await);
-                }
-                IndexedRecord::Record(loaded)
-                    if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
-                {
-                    *passed += 1;
-                    // A replica that drains begins no calls, and may have offered the task itself.
-                    if !self.draining.is_cancelled() {
-                        self.dispatch_again(*loaded).await?;
-                    }
-                }
-                IndexedRecord::Record(loaded) => {
-                    *passed += usize::from(!self.on_due(*loaded, &mut notices_left).await);
-                }
-                IndexedRecord::OthersOnly => *passed += 1,
-                // At the head of the index the entry would keep others waiting.
-                IndexedRecord::Gone | IndexedRecord::Unreadable => store.forget(id, None).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Does what is due for the task: tells its receivers, while `notices_left` is not zero, answers or repeats its
-    /// questions by the rule, and ends the task at its deadline. False: something is left to do, and the task
-    /// stays in the index.
-    async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut usize) -> bool {
-        let has_told = self.tell_receivers(&loaded, notices_left).await;
-        if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {
-            let from = (AnsweredBy::Rule, Forwarded::default());
-            return self.answer(loaded, answers, from).await.is_ok() && has_told;
-        }
-        self.settle(&loaded, TaskEvent::Tick).await;
-        has_told
-    }
-
-    fn is_overdue(&self, task: &Task) -> bool {
-        let now_ms = self.ledger.now_ms();
-        task.due_ms().is_some_and(|due_ms| due_ms <= now_ms)
     }
 
     /// Ends the tasks in this replica's own index that it does not carry. Such a task remains when the answer

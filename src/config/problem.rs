@@ -5,7 +5,7 @@
 use figment::error::{Actual, Kind};
 use figment::{Error, Figment};
 
-use super::settings::LogFormat;
+use super::log_format::LogFormat;
 
 /// One line, ready to print.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

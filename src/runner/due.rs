@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::awaiting::AwaitingReceivers;
+use super::indexed::IndexedRecord;
 use super::notices::SWEPT_MAX;
 use super::state::Runner;
-use super::sweeper::IndexedRecord;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;

@@ -36,6 +36,7 @@ mod elsewhere;
 mod finish;
 mod follower;
 mod heartbeat;
+mod indexed;
 pub mod learned;
 mod leg;
 mod liveness;

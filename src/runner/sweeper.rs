@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::alarm::Alarm;
 use super::call::not_sent;
 use super::due::DueHistory;
+use super::indexed::IndexedRecord;
 use super::state::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
-use crate::store::ledger::Loaded;
-use crate::task::id::{Fence, Incarnation, TaskId};
+use crate::task::id::{Fence, Incarnation};
 use crate::task::machine::TaskEvent;
 use crate::telemetry::metrics::METRICS;
 
@@ -50,17 +50,6 @@ impl SweepHistory {
             );
         }
     }
-}
-
-/// What an index entry leads to.
-pub(super) enum IndexedRecord {
-    Record(Box<Loaded>),
-    Gone,
-    /// No raincheck can read the record: nothing can be done for its task.
-    Unreadable,
-    /// Other replicas can read the record, and handle its task: a newer raincheck wrote it, or it is sealed under a
-    /// key that this replica does not have.
-    OthersOnly,
 }
 
 impl Runner {
@@ -133,24 +122,6 @@ impl Runner {
             self.recover(dead).await?;
         }
         Ok(())
-    }
-
-    /// Reads the record of an index entry. A record that cannot be read is no error: the sweep goes on with
-    /// the other tasks.
-    pub(super) async fn read_indexed(&self, id: TaskId) -> Result<IndexedRecord, StoreError> {
-        match self.ledger.load(id).await {
-            Ok(Some(loaded)) => Ok(IndexedRecord::Record(Box::new(loaded))),
-            Ok(None) => Ok(IndexedRecord::Gone),
-            Err(error @ (StoreError::Newer | StoreError::UnknownKey)) => {
-                debug!(task = ?id, %error, "a record is left to other replicas");
-                Ok(IndexedRecord::OthersOnly)
-            }
-            Err(error @ StoreError::Corrupt(_)) => {
-                warn!(task = ?id, %error, "a task cannot be handled; it stays until it expires");
-                Ok(IndexedRecord::Unreadable)
-            }
-            Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => Err(error),
-        }
     }
 
     /// Ends the tasks in this replica's own index that it does not carry. Such a task remains when the answer

@@ -73,7 +73,7 @@ impl FactsFile {
         match replace(&self.file, &text) {
             Ok(()) => *last = text,
             Err(error) => {
-                debug!(error = %io_reason(&error), "what the server is cannot be remembered")
+                debug!(error = %io_reason(&error), "what the server is cannot be remembered");
             }
         }
     }

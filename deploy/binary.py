@@ -66,8 +66,8 @@ def elf_sections(data):
     size, count, names_at = struct.unpack_from("<HHH", data, 58)
     headers = [struct.unpack_from("<IIQQQQII", data, table + index * size) for index in range(count)]
     names = headers[names_at][4]
-    for name, kind, _flags, _address, offset, _size, link, info in headers:
-        yield {"name": text(data, names + name), "type": kind, "offset": offset, "link": link, "info": info}
+    for name, kind, _flags, _address, offset, size, link, info in headers:
+        yield {"name": text(data, names + name), "type": kind, "offset": offset, "size": size, "link": link, "info": info}
 
 
 # The versions of other libraries' symbols that the program needs: a list of libraries, each with a list of versions.

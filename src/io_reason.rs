@@ -1,12 +1,41 @@
-//! Why a file cannot be used, in plain words.
+//! Why something failed, in words for people.
 
+use std::error::Error;
 use std::fmt::Display;
 
+/// What begins the system's number of an error in the text of the error.
+const NUMBER: &str = " (os error ";
+
 /// The text of an error of the system without the system's number, which tells a person nothing: "No such file or directory".
-pub fn io_reason(error: &impl Display) -> String {
+/// Every text of such an error that a person may see goes through here.
+pub fn io_reason(error: &(impl Display + ?Sized)) -> String {
     let mut text = error.to_string();
-    if let Some(number) = text.find(" (os error") {
-        text.truncate(number);
+    let mut from = 0;
+    while let Some((begins, ends)) = number(&text, from) {
+        text.replace_range(begins..ends, "");
+        from = begins;
+    }
+    text
+}
+
+/// Where the next number begins, and where it ends.
+fn number(text: &str, from: usize) -> Option<(usize, usize)> {
+    let begins = from + text.get(from..)?.find(NUMBER)?;
+    let length = text.get(begins..)?.find(')')?;
+    Some((begins, begins + length + 1))
+}
+
+/// An error and its causes on one line. A cause that the error names itself is not repeated.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = io_reason(error);
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = io_reason(cause);
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
     }
     text
 }
@@ -23,5 +52,27 @@ mod tests {
         assert_eq!(io_reason(&missing), "No such file or directory");
         let own = io::Error::other("it is no file");
         assert_eq!(io_reason(&own), "it is no file");
+        for (text, plain) in [
+            ("a (os error 5): b (os error 111); c", "a: b; c"),
+            ("unfinished (os error 5", "unfinished (os error 5"),
+            ("", ""),
+        ] {
+            assert_eq!(io_reason(text), plain);
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the server is away: {}", io_reason(.0))]
+    struct Away(#[source] io::Error);
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let refused = || io::Error::from_raw_os_error(111);
+        let plain = io_reason(&refused());
+        assert!(!plain.contains("os error"), "{plain}");
+        let away = Away(refused());
+        assert_eq!(with_causes(&away), format!("the server is away: {plain}"));
+        let outer = io::Error::other(away);
+        assert_eq!(with_causes(&outer), format!("the server is away: {plain}"));
     }
 }

@@ -12,6 +12,10 @@ mod check;
 mod completions;
 #[path = "cli/documents.rs"]
 mod documents;
+#[path = "cli/last_words.rs"]
+mod last_words;
+#[path = "cli/plain_words.rs"]
+mod plain_words;
 #[path = "cli/schema.rs"]
 mod schema;
 #[path = "cli/wrap/mod.rs"]

@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use crate::io_reason::io_reason;
+
 /// The most open connections; further ones wait to be accepted. An orchestrator sends one request at a time.
 const CONNECTIONS_MAX: usize = 256;
 
@@ -90,7 +92,7 @@ impl Listener {
                     }
                     // Most likely out of file descriptors, until other connections end.
                     Err(error) => {
-                        warn!(%error, "a connection of an operator could not be accepted");
+                        warn!(error = %io_reason(&error), "a connection of an operator could not be accepted");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 }
@@ -136,7 +138,7 @@ async fn speak(answers: &dyn Answers, stream: TcpStream, peer: SocketAddr, visit
         .serve_connection(TokioIo::new(stream), service);
     let served = visitor.sent_away.run_until_cancelled(served).await;
     if let Some(Err(error)) = served {
-        debug!(%error, "an operator's connection ended with an error");
+        debug!(error = %io_reason(&error), "an operator's connection ended with an error");
     }
 }
 

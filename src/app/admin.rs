@@ -19,6 +19,7 @@ use crate::admin::token::Token;
 use crate::admin::{Listener, operator, probes};
 use crate::config::{Config, Secret};
 use crate::downstream::Proxy;
+use crate::io_reason::io_reason;
 use crate::runner::Runner;
 use crate::store::StoreHealth;
 use crate::telemetry::repeats::tell_what_was_left_out;
@@ -185,7 +186,8 @@ fn token(secret: &Secret) -> Token {
 fn not_bound(setting: &str, address: SocketAddr) -> impl FnOnce(std::io::Error) -> AppError {
     move |error| {
         AppError(format!(
-            "{setting}: {address} cannot be listened on: {error}"
+            "{setting}: {address} cannot be listened on: {}",
+            io_reason(&error)
         ))
     }
 }

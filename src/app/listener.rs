@@ -12,6 +12,7 @@ use crate::config;
 use crate::connection_threads::ConnectionThreads;
 use crate::downstream::server::{self, BoundListener, ConnectionLimits, Served};
 use crate::downstream::stdio::Lines;
+use crate::io_reason::io_reason;
 use crate::tls::{self, kept::Kept};
 
 /// Where requests come from.
@@ -76,8 +77,9 @@ pub(super) fn bind(
     let bound = BoundListener::bind(listen.address, settings, Arc::clone(threads));
     let server = bound.map_err(|error| {
         AppError(format!(
-            "{} cannot be listened on: {error}; choose another address with --listen",
-            listen.address
+            "{} cannot be listened on: {}; choose another address with --listen",
+            listen.address,
+            io_reason(&error)
         ))
     })?;
     let reloaded = ReloadedListener {

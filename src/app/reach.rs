@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::config::Wrapped;
+use crate::io_reason::io_reason;
 
 /// Opens one connection to the server and closes it again. Nothing is sent.
 pub(super) async fn tell_if_away(server: Wrapped, patience: Duration) {
@@ -33,6 +34,6 @@ pub(super) async fn tell_if_away(server: Wrapped, patience: Duration) {
     let connected = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()));
     if let Err(error) = connected {
         // The first line of the log names the server.
-        warn!(%error, "the server cannot be reached yet; calls fail until it can");
+        warn!(error = %io_reason(&error), "the server cannot be reached yet; calls fail until it can");
     }
 }

@@ -14,6 +14,7 @@ use super::jwt::{Expected, TokenFault, Unverified, Verified};
 use super::keys::KeySet;
 use super::refetch::{self, Budget};
 use crate::clock::Clock;
+use crate::io_reason::with_causes;
 use crate::lock::Mutex;
 
 /// What the tokens of an issuer must say.
@@ -157,7 +158,7 @@ impl Issuer {
                 }
                 Err(error) => {
                     failures = failures.saturating_add(1);
-                    let failure = line(&error);
+                    let failure = with_causes(&error);
                     if failure != told {
                         let issuer = self.name();
                         warn!(issuer, %failure, "the keys of an issuer cannot be fetched; the last ones count for a day");
@@ -206,23 +207,12 @@ impl Issuer {
 
 /// How many keys of an issuer are of use, for `raincheck check`. An error is one line.
 pub async fn try_fetch(settings: &IssuerSettings) -> Result<usize, String> {
-    let text = settings.keys.fetch().await.map_err(|error| line(&error))?;
+    let text = settings
+        .keys
+        .fetch()
+        .await
+        .map_err(|error| with_causes(&error))?;
     let keys = KeySet::parse(&text, &settings.algorithms);
     keys.map(|keys| keys.len())
         .ok_or_else(|| FetchError::NoKeys.to_string())
-}
-
-/// An error and its causes on one line.
-fn line(error: &FetchError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -13,6 +13,7 @@ use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::failure::CommandFailure;
+use crate::io_reason::io_reason;
 
 #[derive(Debug, Args)]
 pub(super) struct ChildArgs {
@@ -31,10 +32,10 @@ pub(super) fn exec_program(line: &ChildArgs) -> CommandFailure {
         return CommandFailure::usage("no command");
     };
     if let Err(error) = tie_to(line.parent) {
-        return CommandFailure::runtime(format!("not started: {error}"));
+        return CommandFailure::runtime(format!("not started: {}", io_reason(&error)));
     }
     if let Err(error) = line.open_files.map_or(Ok(()), limit_files) {
-        return CommandFailure::runtime(format!("not started: {error}"));
+        return CommandFailure::runtime(format!("not started: {}", io_reason(&error)));
     }
     let error = Command::new(program).args(arguments).exec();
     CommandFailure {
@@ -43,7 +44,11 @@ pub(super) fn exec_program(line: &ChildArgs) -> CommandFailure {
         } else {
             126
         },
-        text: format!("{} cannot be run: {error}", program.to_string_lossy()),
+        text: format!(
+            "{} cannot be run: {}",
+            program.to_string_lossy(),
+            io_reason(&error)
+        ),
     }
 }
 

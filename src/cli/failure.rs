@@ -39,8 +39,8 @@ impl From<ConfigError> for CommandFailure {
 /// Says why a command failed. The one place that writes to stderr beside the log. Where there is a log, the line goes
 /// the log's way: a write to stderr may wait for its reader for ever.
 pub(super) fn complain(text: &str) {
-    let line = format!("raincheck: {text}\n");
-    if !logging::say_last(&line) {
+    if !logging::say_last(text) {
+        let line = logging::plain(text);
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 }

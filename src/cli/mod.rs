@@ -8,8 +8,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::{Shell, generate};
 use tracing::info;
 
-use crate::config::Config;
 use crate::config::load::{Flags, environment, load};
+use crate::config::{Config, ConfigError};
 use crate::io_reason::io_reason;
 use crate::telemetry::log as logging;
 use crate::tls;
@@ -33,7 +33,7 @@ mod table;
 mod wrap;
 
 use failure::{CommandFailure, complain};
-use process::log;
+use process::{log, logged};
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
 #[derive(Debug, Parser)]
@@ -211,8 +211,8 @@ struct Common {
 }
 
 impl ServeArgs {
-    fn load(self) -> Result<Config, CommandFailure> {
-        Ok(load(&self.flags(), &environment())?)
+    fn load(self) -> Result<Config, ConfigError> {
+        load(&self.flags(), &environment())
     }
 
     fn flags(self) -> Flags {
@@ -225,7 +225,7 @@ impl ServeArgs {
 }
 
 impl OneClient {
-    fn load(self) -> Result<Config, CommandFailure> {
+    fn load(self) -> Result<Config, ConfigError> {
         self.common.load(Flags {
             store: self.store,
             for_one_client: true,
@@ -235,8 +235,8 @@ impl OneClient {
 }
 
 impl Common {
-    fn load(self, others: Flags) -> Result<Config, CommandFailure> {
-        Ok(load(&self.flags(others), &environment())?)
+    fn load(self, others: Flags) -> Result<Config, ConfigError> {
+        load(&self.flags(others), &environment())
     }
 
     fn flags(self, others: Flags) -> Flags {
@@ -291,17 +291,15 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Wrap(line) => wrap::wrap(&line),
         Command::Run(settings) => {
             let file = settings.common.config.clone();
-            let config = settings.load()?;
+            let config = logged(settings.load())?;
             config.refuse_exposure()?;
             config.refuse_circle()?;
-            log(&config.telemetry)?;
             first_line(&config, file.as_deref());
             run::run(config)
         }
         Command::Stdio(settings) => {
             let file = settings.common.config.clone();
-            let config = settings.load()?;
-            log(&config.telemetry)?;
+            let config = logged(settings.load())?;
             first_line(&config, file.as_deref());
             stdio::serve(config)
         }
@@ -367,7 +365,10 @@ fn keep_private() -> Result<(), CommandFailure> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
-        CommandFailure::runtime(format!("this process cannot be kept private: {error}"))
+        CommandFailure::runtime(format!(
+            "this process cannot be kept private: {}",
+            io_reason(&error)
+        ))
     })
 }
 

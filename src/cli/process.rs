@@ -2,13 +2,32 @@
 
 use super::failure::CommandFailure;
 use crate::config::load::environment;
-use crate::config::{LogFormat, TelemetrySettings};
+use crate::config::{Config, ConfigError, LogFormat, TelemetrySettings};
+use crate::io_reason::io_reason;
 use crate::telemetry::log as logging;
 
 pub(super) fn log(settings: &TelemetrySettings) -> Result<(), CommandFailure> {
+    begin(&settings.log, settings.format)
+}
+
+/// Starts the log of a service from its settings. Settings that can be read and are refused start it, too: what collects
+/// the log may take only lines of the form that they ask for.
+pub(super) fn logged(loaded: Result<Config, ConfigError>) -> Result<Config, CommandFailure> {
+    match &loaded {
+        Ok(config) => log(&config.telemetry)?,
+        Err(error) => {
+            if let Some(format) = error.log_format() {
+                begin("info", format)?;
+            }
+        }
+    }
+    Ok(loaded?)
+}
+
+fn begin(filter: &str, format: LogFormat) -> Result<(), CommandFailure> {
     logging::init(&logging::LogSettings {
-        filter: settings.log.clone(),
-        json: settings.format == LogFormat::Json,
+        filter: filter.to_owned(),
+        json: format == LogFormat::Json,
         colours: colours(),
     })
     .map_err(CommandFailure::usage)
@@ -24,5 +43,5 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|e| CommandFailure::runtime(format!("no threads to run on: {e}")))
+        .map_err(|e| CommandFailure::runtime(format!("no threads to run on: {}", io_reason(&e))))
 }

@@ -12,6 +12,7 @@ use super::process::runtime;
 use super::sighup::Sighup;
 use crate::app::App;
 use crate::config::Config;
+use crate::io_reason::io_reason;
 
 pub(super) fn run(config: Config) -> Result<ExitCode, CommandFailure> {
     #[cfg(feature = "failpoints")]
@@ -19,8 +20,8 @@ pub(super) fn run(config: Config) -> Result<ExitCode, CommandFailure> {
     let open_files = raise_file_limit();
     runtime()?.block_on(async {
         // The handlers come first, because the default handler of a signal would kill the process.
-        let mut stop = StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {e}")))?;
-        let mut sighup = Sighup::new().map_err(|e| CommandFailure::runtime(format!("no signals: {e}")))?;
+        let mut stop = StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
+        let mut sighup = Sighup::new().map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
@@ -74,7 +75,7 @@ pub(super) fn raise_file_limit() -> Option<u64> {
     let before = limit.current;
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!(%error, "the limit of open files stays as it is");
+        warn!(error = %io_reason(&error), "the limit of open files stays as it is");
     }
     before
 }

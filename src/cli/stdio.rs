@@ -11,6 +11,7 @@ use super::process::runtime;
 use super::run::{StopSignals, raise_file_limit};
 use crate::app::App;
 use crate::config::Config;
+use crate::io_reason::io_reason;
 
 /// The longest drain: clients wait about this long after they close raincheck's input, and then kill the
 /// process.
@@ -24,7 +25,7 @@ pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let mut stop =
-            StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {e}")))?;
+            StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
         let (shutdown, ended) = (CancellationToken::new(), CancellationToken::new());
         let upstream = config.upstream.server.to_string();
         let app = App::build_stdio(config, open_files, ended.clone())

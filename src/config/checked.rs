@@ -10,11 +10,12 @@ use ipnet::IpNet;
 
 use super::common::tls;
 use super::host::Host;
+use super::log_format::LogFormat;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
-    AdminSettings, Config, DrainSettings, LimitSettings, ListenSettings, LogFormat, ReplicaSettings,
+    AdminSettings, Config, DrainSettings, LimitSettings, ListenSettings, ReplicaSettings,
 };
 use super::settings_store::{Location, Seal};
 use super::settings_upstream::{

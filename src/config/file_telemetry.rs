@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::log_format::LogFormat;
 use super::ratio::Ratio;
 use super::scalar::{SecretText, optional, scalar};
-use super::settings::LogFormat;
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]

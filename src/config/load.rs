@@ -35,17 +35,29 @@ pub fn environment() -> Vec<(String, String)> {
 /// Loads, merges and checks all layers. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     let figment = merged(all_layers(flags, environment)?);
-    let mut file = read(&figment)?;
-    secret_files::read(&mut file).map_err(|problem| problem.located(&figment))?;
-    let host = Host::new(environment);
-    let checked = Config::check(file, &host, environment, flags.for_one_client);
-    let refused = |problem: Problem| with_ignored(&problem.located(&figment), environment);
-    let mut config = checked.map_err(refused)?;
+    let file = read(&figment)?;
+    let format = file.telemetry.format;
+    let checked = checked(file, &figment, flags, environment);
+    let mut config = checked.map_err(|error| error.in_format(format))?;
     let written = written(flags, environment)?;
     config.shown = Arc::new(show::without_secrets(written.clone()));
     config.fingerprints = Arc::new(fingerprints(&written));
     config.source = Source::new(flags);
     Ok(config)
+}
+
+/// Checks the settings, and reads the secrets that they have in files.
+fn checked(
+    mut file: File,
+    figment: &Figment,
+    flags: &Flags,
+    environment: &[(String, String)],
+) -> Result<Config, ConfigError> {
+    secret_files::read(&mut file).map_err(|problem| problem.located(figment))?;
+    let host = Host::new(environment);
+    let checked = Config::check(file, &host, environment, flags.for_one_client);
+    let refused = |problem: Problem| with_ignored(&problem.located(figment), environment);
+    checked.map_err(refused)
 }
 
 /// Also names the variables that look like settings and are not read, because the cause is probably there.

@@ -24,6 +24,7 @@ mod ignored;
 mod layer;
 mod limits;
 pub mod load;
+mod log_format;
 mod notify;
 mod otel;
 mod problem;
@@ -53,13 +54,14 @@ mod wrapped;
 pub use changes::ChangedSetting;
 pub use duration::{duration_text, size_text};
 pub use limits::half;
+pub use log_format::LogFormat;
 pub use problem::ConfigError;
 pub use ratio::Ratio;
 pub use secret::{SealKey, Secret};
 pub use server::{Wrapped, WrappedCommand};
 pub use settings::{
     AdminSettings, AuthSettings, CompanionSettings, CompanionUse, Config, DrainSettings,
-    JwtSettings, LimitSettings, ListenSettings, LogFormat, NotifySettings, Quota, ReplicaSettings,
+    JwtSettings, LimitSettings, ListenSettings, NotifySettings, Quota, ReplicaSettings,
     TelemetrySettings, TraceSettings,
 };
 pub use settings_store::{Location, Seal, StoreSettings, WaitSettings};

@@ -5,15 +5,36 @@
 use figment::error::{Actual, Kind};
 use figment::{Error, Figment};
 
+use super::log_format::LogFormat;
+
 /// One line, ready to print.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(String);
+#[error("{text}")]
+pub struct ConfigError {
+    text: String,
+    /// The form of the log, if the settings could be read and are refused for what they say.
+    log_format: Option<LogFormat>,
+}
 
 impl ConfigError {
     pub(super) fn new(text: impl Into<String>) -> Self {
-        // A value or a path may contain line breaks.
-        Self(text.into().replace(char::is_control, " "))
+        Self {
+            // A value or a path may contain line breaks.
+            text: text.into().replace(char::is_control, " "),
+            log_format: None,
+        }
+    }
+
+    /// The form in which a process that cannot start says so. `None`: the settings could not be read.
+    pub fn log_format(&self) -> Option<LogFormat> {
+        self.log_format
+    }
+
+    pub(super) fn in_format(self, log_format: LogFormat) -> Self {
+        Self {
+            log_format: Some(log_format),
+            ..self
+        }
     }
 }
 

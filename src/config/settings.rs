@@ -10,6 +10,7 @@ use hyper::header::HeaderName;
 use ipnet::IpNet;
 
 use super::fingerprints::Fingerprints;
+use super::log_format::LogFormat;
 use super::problem::ConfigError;
 use super::ratio::Ratio;
 use super::secret::Secret;
@@ -298,10 +299,4 @@ pub struct TraceSettings {
     pub ratio: Ratio,
     /// What is told of this process, the service's name first.
     pub resource: Vec<(String, String)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    Text,
-    Json,
 }

@@ -29,6 +29,7 @@ use super::proxy::Proxy;
 use super::sent::SentBody;
 use crate::auth::identity::Identity;
 use crate::connection_threads::ConnectionThreads;
+use crate::io_reason::io_reason;
 use crate::resizable::ResizableSemaphore;
 use crate::socket;
 use crate::tls::kept::Kept;
@@ -158,7 +159,7 @@ impl BoundListener {
                 }
                 // Out of descriptors, most likely: others must end first.
                 Err(error) => {
-                    warn!(%error, "a connection could not be accepted");
+                    warn!(error = %io_reason(&error), "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
@@ -212,7 +213,7 @@ struct Connection {
 impl Connection {
     async fn serve(self, stream: TcpStream) {
         if let Err(error) = socket::prepare(&stream) {
-            debug!(%error, "a connection was gone at once");
+            debug!(error = %io_reason(&error), "a connection was gone at once");
             return;
         }
         // What the kernel takes for a client that does not read counts nowhere.
@@ -230,7 +231,7 @@ impl Connection {
                 let client = self.client(stream.get_ref().1);
                 Box::pin(self.speak(stream, unread_body, client)).await;
             }
-            Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
+            Ok(Err(error)) => debug!(error = %io_reason(&error), "a TLS handshake failed"),
             Err(_elapsed) => debug!("a TLS handshake took too long"),
         }
     }
@@ -361,6 +362,6 @@ where
     };
     // Why a connection ended matters only to somebody who debugs a client.
     if let Err(error) = served {
-        debug!(%error, "a connection ended with an error");
+        debug!(error = %io_reason(&error), "a connection ended with an error");
     }
 }

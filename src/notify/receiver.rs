@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::signature::{WebhookSecret, signatures};
 use crate::http_address::{HttpAddress, NotAllowed};
+use crate::io_reason::io_reason;
 use crate::retry_after;
 use crate::task::notices::{ATTEMPT_MS, ReceiverId};
 
@@ -108,7 +109,7 @@ impl Receiver {
 
 fn failed(error: &(dyn Error + 'static)) -> Attempt {
     Attempt::Failed {
-        why: error.to_string(),
+        why: io_reason(error),
         pause: None,
     }
 }

@@ -11,9 +11,9 @@ use tracing::info;
 
 use super::carrier::Carrier;
 use super::custody::Custody;
+use super::indexed::IndexedRecord;
 use super::liveness::Liveness;
 use super::state::Runner;
-use super::sweeper::IndexedRecord;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};
 use crate::store::ledger::{Loaded, NotApplied, Tried};

@@ -6,34 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::alarm::Alarm;
 use super::call::not_sent;
-use super::notices;
+use super::due::DueHistory;
+use super::indexed::IndexedRecord;
 use super::state::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
-use crate::store::ledger::Loaded;
-use crate::task::id::{Fence, Incarnation, TaskId};
-use crate::task::input_rule::AnsweredBy;
+use crate::task::id::{Fence, Incarnation};
 use crate::task::machine::TaskEvent;
-use crate::task::state::Task;
-use crate::task::unanswered::{self};
 use crate::telemetry::metrics::METRICS;
-use crate::telemetry::repeats::OF_OUTAGE;
-use crate::upstream::Forwarded;
 
 /// The shortest pause between two looks through this replica's own index, which may name tens of thousands
 /// of tasks. A longer lease makes the pause longer.
 const RECONCILE: Duration = Duration::from_secs(15);
-
-/// The number of tasks of the due index that one sweep looks at; the rest wait for the next.
-const DUE_MAX: usize = 256;
-
-/// The most tasks that a sweep looks at beyond [`DUE_MAX`]. Offered tasks for which no replica had room come
-/// before overdue tasks in the index.
-const PASSED_MAX: usize = 1024;
 
 /// What a sweep remembers of the sweeps before it.
 struct SweepHistory {
@@ -41,21 +29,27 @@ struct SweepHistory {
     reconciled: Instant,
     /// The lost owners that were logged.
     known: BTreeSet<Incarnation>,
-    /// The number of tasks that stayed in the due index although a sweep looked at them.
-    passed: usize,
-    /// The failures of sweeps.
+    due: DueHistory,
+    /// Why the last sweep failed.
+    failed: Option<StoreError>,
+    /// The failures of sweeps that were logged.
     alarm: Alarm,
 }
 
-/// What an index entry leads to.
-pub(super) enum IndexedRecord {
-    Record(Box<Loaded>),
-    Gone,
-    /// No raincheck can read the record: nothing can be done for its task.
-    Unreadable,
-    /// Other replicas can read the record, and handle its task: a newer raincheck wrote it, or it is sealed under a
-    /// key that this replica does not have.
-    OthersOnly,
+impl SweepHistory {
+    /// Logs that sweeps began to fail, unless the whole store was away. The line has a place of its own: the limit of
+    /// warnings about an outage may be used up, and this line comes once.
+    fn tell_of_failure(&mut self, was_away: bool) {
+        let failed = self.failed.take().filter(|_| !was_away);
+        if let Some(error) = failed
+            && self.alarm.fails(error.kind(), Instant::now())
+        {
+            warn!(
+                %error,
+                "a sweep failed while the store answers heartbeats; overdue tasks and those of lost owners wait"
+            );
+        }
+    }
 }
 
 impl Runner {
@@ -67,20 +61,26 @@ impl Runner {
 
     pub(super) async fn sweep_until_halted(self: Arc<Self>) {
         let mut beats = self.liveness.subscribe();
+        let mut answers = self.store_answers.subscribe();
         let mut history = SweepHistory {
             reconciled: Instant::now(),
             known: BTreeSet::new(),
-            passed: 0,
+            due: DueHistory::default(),
+            failed: None,
             alarm: Alarm::default(),
         };
         let work = async {
             while beats.changed().await.is_ok() {
-                if let Err(error) = self.sweep(&mut history).await {
-                    // The heartbeat logs that the store is away.
-                    let is_news = history.alarm.fails(error.kind(), Instant::now());
-                    if is_news && *self.store_answers.borrow() {
-                        warn!(name: OF_OUTAGE, %error, "the store did not answer the sweeper");
-                    }
+                // An outage is logged by the heartbeat, so the next heartbeat says whether it is one.
+                let was_away = answers.has_changed().unwrap_or(true);
+                history.tell_of_failure(was_away);
+                answers.mark_unchanged();
+                let swept = self.sweep(&mut history).await;
+                if swept.is_ok() && history.alarm.works() {
+                    info!("sweeps work again");
+                }
+                history.failed = swept.err();
+                if history.failed.is_some() {
                     self.contact_broke();
                 }
             }
@@ -95,7 +95,7 @@ impl Runner {
         // other steps are done all the same.
         let mut swept = self.recover_all(&mut history.known).await;
         swept = swept.and(self.settle_doubts().await);
-        swept = swept.and(self.sweep_due(&mut history.passed).await);
+        swept = swept.and(self.sweep_due(&mut history.due).await);
         let now = Instant::now();
         if now.saturating_duration_since(history.reconciled) >= self.settings.lease.max(RECONCILE) {
             history.reconciled = now;
@@ -122,75 +122,6 @@ impl Runner {
             self.recover(dead).await?;
         }
         Ok(())
-    }
-
-    /// Reads the record of an index entry. A record that cannot be read is no error: the sweep goes on with
-    /// the other tasks.
-    pub(super) async fn read_indexed(&self, id: TaskId) -> Result<IndexedRecord, StoreError> {
-        match self.ledger.load(id).await {
-            Ok(Some(loaded)) => Ok(IndexedRecord::Record(Box::new(loaded))),
-            Ok(None) => Ok(IndexedRecord::Gone),
-            Err(error @ (StoreError::Newer | StoreError::UnknownKey)) => {
-                debug!(task = ?id, %error, "a record is left to other replicas");
-                Ok(IndexedRecord::OthersOnly)
-            }
-            Err(error @ StoreError::Corrupt(_)) => {
-                warn!(task = ?id, %error, "a task cannot be handled; it stays until it expires");
-                Ok(IndexedRecord::Unreadable)
-            }
-            Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => Err(error),
-        }
-    }
-
-    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Tells again of questions that wait
-    /// for long, and gives the answers of rules. Claims the tasks that a
-    /// draining replica offers. `passed` is the number of tasks that stayed in the index at the last sweep.
-    async fn sweep_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
-        let store = self.ledger.store();
-        let limit = DUE_MAX + (*passed).min(PASSED_MAX);
-        *passed = 0;
-        let mut notices_left = notices::SWEPT_MAX;
-        for id in store.due(self.ledger.now_ms(), limit).await? {
-            match self.read_indexed(id).await? {
-                IndexedRecord::Record(loaded) if loaded.task.is_ended() => {
-                    *passed += usize::from(!self.tell_receivers(&loaded, &mut notices_left).await);
-                }
-                IndexedRecord::Record(loaded)
-                    if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
-                {
-                    *passed += 1;
-                    // A replica that drains begins no calls, and may have offered the task itself.
-                    if !self.draining.is_cancelled() {
-                        self.dispatch_again(*loaded).await?;
-                    }
-                }
-                IndexedRecord::Record(loaded) => {
-                    *passed += usize::from(!self.on_due(*loaded, &mut notices_left).await);
-                }
-                IndexedRecord::OthersOnly => *passed += 1,
-                // At the head of the index the entry would keep others waiting.
-                IndexedRecord::Gone | IndexedRecord::Unreadable => store.forget(id, None).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Does what is due for the task: tells its receivers, while `notices_left` is not zero, answers or repeats its
-    /// questions by the rule, and ends the task at its deadline. False: something is left to do, and the task
-    /// stays in the index.
-    async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut usize) -> bool {
-        let has_told = self.tell_receivers(&loaded, notices_left).await;
-        if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {
-            let from = (AnsweredBy::Rule, Forwarded::default());
-            return self.answer(loaded, answers, from).await.is_ok() && has_told;
-        }
-        self.settle(&loaded, TaskEvent::Tick).await;
-        has_told
-    }
-
-    fn is_overdue(&self, task: &Task) -> bool {
-        let now_ms = self.ledger.now_ms();
-        task.due_ms().is_some_and(|due_ms| due_ms <= now_ms)
     }
 
     /// Ends the tasks in this replica's own index that it does not carry. Such a task remains when the answer

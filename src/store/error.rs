@@ -1,12 +1,14 @@
 //! Why a store gave no answer.
 
+use crate::io_reason::io_reason;
+
 /// Why a store gave no answer.
 ///
 /// After `Unavailable` a write is *in doubt*: it may have happened or may still happen. Only the same
 /// write with the same nonce settles it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("the store cannot be asked: {0}")]
+    #[error("the store cannot be asked: {}", io_reason(.0))]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The store answered that it has no room; nothing was written.
     #[error("the store is full")]

@@ -39,23 +39,27 @@ struct LogPlace {
 }
 
 impl LogPlace {
-    fn has_room(&self) -> bool {
+    fn has_room(&self, now: Instant) -> bool {
         let is_of_outage = self.metadata.name() == OF_OUTAGE;
         let most = if is_of_outage {
             OF_OUTAGE_MAX
         } else {
             WARNINGS_MAX
         };
-        self.written < most
+        self.written < most || self.is_over(now)
+    }
+
+    /// Whether the minute is over. The count of a minute that is over is written by `tell`, before a new minute begins.
+    fn is_over(&self, now: Instant) -> bool {
+        self.left_out == 0 && now >= self.began + WINDOW
     }
 
     /// Counts one more warning. Returns whether to write it.
     fn writes(&mut self, now: Instant) -> bool {
-        // The count of a minute that is over is written by `tell`, before a new minute begins.
-        if self.left_out == 0 && now >= self.began + WINDOW {
+        if self.is_over(now) {
             (self.began, self.written) = (now, 0);
         }
-        if self.has_room() {
+        if self.has_room(now) {
             self.written += 1;
             return true;
         }
@@ -77,7 +81,7 @@ impl LogPlace {
 pub fn has_room(name: &str) -> bool {
     let places = PLACES.lock();
     let place = places.as_ref().and_then(|places| places.get(name));
-    place.is_none_or(LogPlace::has_room)
+    place.is_none_or(|place| place.has_room(Instant::now()))
 }
 
 /// The filter of the log's output.
@@ -132,4 +136,49 @@ fn over() -> Vec<(&'static Metadata<'static>, u64)> {
     let all = places.iter_mut().flat_map(HashMap::values_mut);
     all.filter_map(|place| Some((place.metadata, place.over(now)?)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::info_span;
+    use tracing::subscriber::with_default;
+    use tracing_subscriber::Registry;
+
+    use super::*;
+
+    fn place(began: Instant) -> LogPlace {
+        let span = with_default(Registry::default(), || info_span!("any place"));
+        LogPlace {
+            began,
+            written: 0,
+            left_out: 0,
+            metadata: span.metadata().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_minute_later_there_is_room_again_for_those_who_ask_first() {
+        let began = Instant::now();
+        let mut place = place(began);
+        for _ in 0..WARNINGS_MAX {
+            assert!(place.has_room(began) && place.writes(began));
+        }
+        assert!(!place.has_room(began));
+        let later = began + WINDOW;
+        assert!(place.has_room(later) && place.writes(later));
+    }
+
+    #[test]
+    fn what_was_left_out_is_counted_before_a_new_minute() {
+        let began = Instant::now();
+        let mut place = place(began);
+        for _ in 0..WARNINGS_MAX {
+            assert!(place.writes(began));
+        }
+        assert!(!place.writes(began));
+        let later = began + WINDOW;
+        assert!(!place.has_room(later) && !place.writes(later));
+        assert_eq!(place.over(later), Some(2));
+        assert!(place.has_room(later) && place.writes(later));
+    }
 }

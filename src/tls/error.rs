@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::io_reason::io_reason;
+
 /// What is wrong with a file, on one line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{wrong}", file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default())]
@@ -16,14 +18,17 @@ impl TlsError {
     pub(super) fn new(file: &Path, wrong: impl fmt::Display) -> Self {
         Self {
             file: Some(file.to_owned()),
-            wrong: wrong.to_string(),
+            wrong: io_reason(&wrong),
         }
     }
 
     pub(super) fn machine(error: impl fmt::Display) -> Self {
         Self {
             file: None,
-            wrong: format!("the system's certificates cannot be used: {error}"),
+            wrong: format!(
+                "the system's certificates cannot be used: {}",
+                io_reason(&error)
+            ),
         }
     }
 

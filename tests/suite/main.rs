@@ -134,3 +134,4 @@ mod unanswered;
 mod unhurried;
 mod unread;
 mod webhooks;
+mod webhooks_due;

@@ -30,6 +30,26 @@ async fn the_right_to_one_command_is_taken_away() {
     an_acl_changes("-zrangebyscore", "+zrangebyscore", "NOPERM").await;
 }
 
+/// Polls have used up the warnings about an outage before the sweeps begin to fail.
+#[tokio::test]
+async fn sweeps_that_fail_are_told_of_although_polls_fail_too() {
+    let (server, rig) = as_a_user().await;
+    let client = rig.client();
+    let task = client.call("held", json!({})).await.into_task();
+    let mut admin = server.connect();
+    user(&mut admin, &["-hmget"]);
+    for _ in 0..20 {
+        let answer = client.asking("tasks/get", &task).send().await;
+        assert_eq!(answer.refusal(), (503, -32603));
+    }
+    rig.proxy.until_said("a request for a task", 1).await;
+    user(&mut admin, &["-zrangebyscore"]);
+    rig.proxy.until_said("a sweep failed", 1).await;
+    is_quiet(&rig, &mut [admin], "NOPERM").await;
+    user(&mut server.connect(), &["+hmget", "+zrangebyscore"]);
+    rig.proxy.until_said("sweeps work again", 1).await;
+}
+
 #[tokio::test]
 async fn the_right_to_the_change_log_is_taken_away() {
     an_acl_changes("-xread", "+xread", "NOPERM").await;

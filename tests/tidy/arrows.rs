@@ -28,6 +28,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "notify",
         &[
             "http_address",
+            "io_reason",
             "mcp",
             "retry_after",
             "store",
@@ -45,7 +46,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("http_address", &["lock", "public_address", "tls"]),
     (
         "telemetry",
-        &["clock", "http_address", "lock", "mcp", "task"],
+        &["clock", "http_address", "io_reason", "lock", "mcp", "task"],
     ),
     ("task", &["mcp"]),
     (
@@ -77,6 +78,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "connection_threads",
             "failpoint",
+            "io_reason",
             "lock",
             "mcp",
             "retry_after",
@@ -107,6 +109,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "auth",
             "clock",
             "connection_threads",
+            "io_reason",
             "lock",
             "mcp",
             "resizable",
@@ -125,6 +128,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "admin",
         &[
             "clock",
+            "io_reason",
             "lock",
             "mcp",
             "runner",

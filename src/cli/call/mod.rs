@@ -118,14 +118,15 @@ pub(super) fn call(args: CallArgs) -> Result<ExitCode, CommandFailure> {
 async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
     let person = Person::new(&args.answer)?;
     let given = match args.arguments.as_str() {
-        "-" => io::read_to_string(io::stdin().lock().take(ARGUMENTS_MAX))
-            .map_err(|error| CommandFailure::usage(format!("standard input: {error}")))?,
+        "-" => io::read_to_string(io::stdin().lock().take(ARGUMENTS_MAX)).map_err(|error| {
+            CommandFailure::usage(format!("standard input: {}", io_reason(&error)))
+        })?,
         text => text.to_owned(),
     };
     let given = arguments(&given)?;
     let jobs = TaskTracker::new();
     let mut interrupts = Interrupts::new(&jobs)
-        .map_err(|error| CommandFailure::runtime(format!("no signals: {error}")))?;
+        .map_err(|error| CommandFailure::runtime(format!("no signals: {}", io_reason(&error))))?;
     let target = ServerArgs {
         url: args.url,
         config: args.config,
@@ -239,9 +240,9 @@ fn print(told: &Told, output: Option<Output>) -> Result<(), CommandFailure> {
     }
     if let Some(output) = output {
         let path = output.path.display().to_string();
-        return output
-            .write(&told.out)
-            .map_err(|error| CommandFailure::runtime(format!("--output {path}: {error}")));
+        return output.write(&told.out).map_err(|error| {
+            CommandFailure::runtime(format!("--output {path}: {}", io_reason(&error)))
+        });
     }
     let mut out = io::stdout().lock();
     if !out.is_terminal() {

@@ -19,6 +19,7 @@ use super::progress_bar::whole;
 use crate::app::App;
 use crate::config::Config;
 use crate::config::load::{Flags, load};
+use crate::io_reason::io_reason;
 
 mod call;
 mod client;
@@ -48,7 +49,9 @@ pub(super) fn demo() -> Result<ExitCode, CommandFailure> {
 async fn tell(tracker: &TaskTracker, stop: &CancellationToken) -> Result<(), CommandFailure> {
     let server = DemoServer::start(tracker, stop.child_token())
         .await
-        .map_err(|e| CommandFailure::runtime(format!("no loopback port to listen on: {e}")))?;
+        .map_err(|e| {
+            CommandFailure::runtime(format!("no loopback port to listen on: {}", io_reason(&e)))
+        })?;
     let config = config(&server.url())?;
     log(&config.telemetry)?;
     let app = App::build(config, None)

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::Secret;
+use crate::io_reason::io_reason;
 
 /// A list of 10,000 tasks is smaller.
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -50,7 +51,7 @@ pub(super) async fn ask(
     let request = request.map_err(|_| "that is no address or no task id".to_owned())?;
     let asked = timeout(PATIENCE, exchange(address, request)).await;
     let asked = asked.map_err(|_elapsed| "no answer in time".to_owned())?;
-    asked.map_err(|error| error.to_string())
+    asked.map_err(|error| io_reason(&error))
 }
 
 async fn exchange(

@@ -10,6 +10,7 @@ use clap::Args;
 use super::failure::CommandFailure;
 use super::table::{printable, table};
 use crate::config::load::{allowed_variables, environment};
+use crate::io_reason::io_reason;
 
 mod change;
 mod difference;
@@ -144,7 +145,8 @@ fn wrapped(
 fn arguments(options: &LaunchOptions) -> Result<Vec<String>, String> {
     let mut arguments = Vec::new();
     if let Some(path) = &options.config {
-        let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let path = std::path::absolute(path)
+            .map_err(|e| format!("{}: {}", path.display(), io_reason(&e)))?;
         let path = path
             .to_str()
             .ok_or("--config: not a name that JSON can hold")?;

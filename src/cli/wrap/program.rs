@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::io_reason::io_reason;
+
 const NAME: &str = "raincheck";
 
 /// The command to launch raincheck. It is the bare name if `PATH` leads to this executable, because settings
@@ -10,7 +12,7 @@ const NAME: &str = "raincheck";
 pub(super) fn raincheck(environment: &[(String, String)]) -> Result<String, String> {
     let own = std::env::current_exe()
         .and_then(fs::canonicalize)
-        .map_err(|e| format!("raincheck does not find its own program: {e}"))?;
+        .map_err(|e| format!("raincheck does not find its own program: {}", io_reason(&e)))?;
     let path = environment.iter().find(|(name, _)| name == "PATH");
     let folders = path.map(|(_, folders)| std::env::split_paths(folders));
     let found = folders

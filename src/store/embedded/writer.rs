@@ -18,6 +18,7 @@ use super::handle::{DatabaseHandle, failed, unavailable};
 use super::kv_tables::ClaimOutcome;
 use super::tables::{TableEdit, Tables, compact};
 use crate::clock::Clock;
+use crate::io_reason::io_reason;
 use crate::task::id::{Revision, TaskId};
 
 type JobAnswer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -94,7 +95,7 @@ impl DatabaseWriter {
             }
             Err(error) => {
                 let error = Arc::new(error);
-                warn!(error = %error, writes = batch.len(), "the store file cannot be written");
+                warn!(error = %io_reason(&error), writes = batch.len(), "the store file cannot be written");
                 for job in batch.drain(..) {
                     job.refuse(failed(&error));
                 }
@@ -123,7 +124,7 @@ impl DatabaseWriter {
             Ok(()) => self.database.put(database),
             // The next batch opens the file again.
             Err(error) => {
-                warn!(%error, "the store file cannot be compacted");
+                warn!(error = %io_reason(&error), "the store file cannot be compacted");
                 self.database.clear();
             }
         }

@@ -145,31 +145,14 @@ impl AccessLine {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
-    use std::sync::Arc;
-
     use tracing::info;
     use tracing::subscriber::with_default;
     use tracing_subscriber::Registry;
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::super::form::layer;
+    use super::super::written::Written;
     use super::*;
-    use crate::lock::Mutex;
-
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// The line without its time, as an event of the same fields is written.
     fn as_event(form: LineForm, name: &str, client: &str) -> (String, String) {
@@ -179,7 +162,7 @@ mod tests {
         with_default(log, || {
             info!(target: TARGET, method = "tools/call", name, status = 200_u16, seconds = 61.000_412, client, "request");
         });
-        let line = String::from_utf8(written.0.lock().clone()).unwrap();
+        let line = written.text();
         let (before, rest) = line.split_at(line.find("20").unwrap());
         let (_time, after) = rest.split_at(rest.find('Z').unwrap() + 1);
         (before.to_owned(), after.to_owned())

@@ -13,18 +13,24 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::repeats::{LINES_DROPPED, Repeats};
+use crate::clock::wall_ns;
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 
 mod access;
 mod fields;
 mod form;
 mod in_use;
+mod last_words;
 mod output;
 mod stamp;
+#[cfg(test)]
+mod written;
 
 pub use access::AccessLine;
 use form::{LineForm, layer};
 use in_use::{LOG, Log};
+pub use last_words::plain;
 use output::{Output, standard_error};
 
 /// What to log and how.
@@ -43,7 +49,8 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
     let filter = parse(&settings.filter)?;
     access::ask(&filter);
     let (filter, handle) = reload::Layer::new(filter);
-    let output = standard_error().map_err(|error| format!("no log can be written: {error}"))?;
+    let output = standard_error()
+        .map_err(|error| format!("no log can be written: {}", io_reason(&error)))?;
     let log = Log {
         form: match (settings.json, settings.colours) {
             (true, _) => LineForm::Json,
@@ -62,7 +69,7 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
         .try_init()
         .map_err(|_| TWICE)?;
     let started = log.output.start();
-    started.map_err(|error| format!("no thread for the log: {error}"))?;
+    started.map_err(|error| format!("no thread for the log: {}", io_reason(&error)))?;
     panic::set_hook(Box::new(panicked));
     Ok(())
 }
@@ -123,14 +130,15 @@ fn panicked(panic: &PanicHookInfo<'_>) {
         finish();
     } else {
         // What ends the process or a task is told whatever the filter is.
-        say_last(&format!("raincheck: thread {thread:?} {panic}\n"));
+        say_last(&format!("thread {thread:?} {panic}"));
     }
 }
 
 /// Says what a process says last, whatever the filter is, and waits for a short time until all lines are written.
 /// False: logging has not begun.
-pub fn say_last(line: &str) -> bool {
+pub fn say_last(text: &str) -> bool {
     let Some(log) = LOG.get() else { return false };
+    let line = last_words::line(log.form, text, wall_ns());
     log.output.say_in_any_case(line.as_bytes());
     log.output.finish();
     true

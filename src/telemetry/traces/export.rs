@@ -17,6 +17,7 @@ use super::otlp;
 use super::span::Span;
 use super::tracer::SpanQueue;
 use crate::http_address::HttpAddress;
+use crate::io_reason::io_reason;
 use crate::telemetry::metrics::METRICS;
 
 /// The most spans of one batch.
@@ -188,7 +189,7 @@ impl Collector {
                 SendOutcome::NotNow(format!("HTTP {}", answer.status))
             }
             Ok(Ok(answer)) => SendOutcome::Refused(answer.status),
-            Ok(Err(error)) => SendOutcome::NotNow(error.to_string()),
+            Ok(Err(error)) => SendOutcome::NotNow(io_reason(&error)),
             Err(_elapsed) => SendOutcome::NotNow("no answer within 10 s".to_owned()),
         }
     }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::debug;
 
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::upstream::discovery::discovered::Discovered;
@@ -54,7 +55,7 @@ impl FactsFile {
         let kept = match read(&file) {
             Ok(text) => serde_json::from_str(&text).ok().map(kept),
             Err(error) => {
-                debug!(%error, "nothing is remembered of the server");
+                debug!(error = %io_reason(&error), "nothing is remembered of the server");
                 None
             }
         };
@@ -71,7 +72,9 @@ impl FactsFile {
         }
         match replace(&self.file, &text) {
             Ok(()) => *last = text,
-            Err(error) => debug!(%error, "what the server is cannot be remembered"),
+            Err(error) => {
+                debug!(error = %io_reason(&error), "what the server is cannot be remembered");
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
+use crate::io_reason::io_reason;
 use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
@@ -68,7 +69,7 @@ pub enum UrlError {
     Scheme,
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("there is no thread to start the server from: {0}")]
+    #[error("there is no thread to start the server from: {}", io_reason(.0))]
     Thread(#[from] io::Error),
 }
 
@@ -110,15 +111,15 @@ impl Connector {
             connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
         match &connected {
             Err(error) if client::is_tls(error) => {
-                tracing::warn!(%error, "no TLS with the upstream");
+                tracing::warn!(error = %io_reason(error), "no TLS with the upstream");
                 self.read_anew().await;
             }
             // The failure is logged once, however many calls meet it.
             Err(error) => {
                 if self.is_away.swap(true, Ordering::Relaxed) {
-                    tracing::debug!(%error, "no connection to the upstream");
+                    tracing::debug!(error = %io_reason(error), "no connection to the upstream");
                 } else {
-                    tracing::warn!(%error, "the server cannot be reached; calls fail until it can");
+                    tracing::warn!(error = %io_reason(error), "the server cannot be reached; calls fail until it can");
                 }
             }
             Ok(_) => {
@@ -167,7 +168,7 @@ impl Connector {
         match &self.place {
             _ if error.kind() == io::ErrorKind::TimedOut => self.connecting(),
             ServerAddress::Unix(path) => Obstacle::NoConnection(about_socket(path, error)),
-            ServerAddress::Tcp { .. } => Obstacle::NoConnection(error.to_string()),
+            ServerAddress::Tcp { .. } => Obstacle::NoConnection(io_reason(error)),
         }
     }
 }
@@ -243,7 +244,7 @@ fn about_socket(path: &Path, error: &io::Error) -> String {
         (io::ErrorKind::PermissionDenied, _) => format!("no permission to use {name}"),
         (_, Ok(found)) if !found.file_type().is_socket() => format!("{name} is not a socket"),
         (io::ErrorKind::ConnectionRefused, _) => format!("nobody listens on {name}"),
-        _ => error.to_string(),
+        _ => io_reason(error),
     }
 }
 

@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::connection_threads::PerThread;
 use crate::failpoint::{Point, hit};
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::tls::client::is_refused_identity;
@@ -300,7 +301,7 @@ impl Http {
         // An async block would have room for what it took and again for what it awaits.
         self.drivers.spawn(connection.map(|ended| {
             if let Err(error) = ended {
-                tracing::debug!(%error, "an upstream connection ended with an error");
+                tracing::debug!(error = %io_reason(&error), "an upstream connection ended with an error");
             }
         }));
         let pool = Arc::clone(self.pools.here());

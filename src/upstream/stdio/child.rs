@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::telemetry::counted::Counted;
@@ -86,8 +87,8 @@ impl ProcessLauncher {
         let process = match self.spawner.spawn(self.command()).await {
             Ok(process) => process,
             Err(error) => {
-                warn!(%error, "the server's process could not be started");
-                self.obstacles.note(Obstacle::NotStarted(error.to_string()));
+                warn!(error = %io_reason(&error), "the server's process could not be started");
+                self.obstacles.note(Obstacle::NotStarted(io_reason(&error)));
                 self.health().died(Duration::ZERO, false, Instant::now());
                 return Err(UNREACHABLE);
             }
@@ -202,7 +203,7 @@ impl<E: LineListener> ChildLife<E> {
         let ended = self.process.wait().await;
         let status = match &ended {
             Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
+            Err(error) => io_reason(error),
         };
         if end == LineEnd::Stopped {
             debug!(pid, status, "a process of the server has ended");

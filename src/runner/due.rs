@@ -1,0 +1,139 @@
+//! Looks at the tasks that the due index names: overdue and offered tasks, and those whose receivers must still hear of them.
+
+use std::sync::Arc;
+
+use super::awaiting::AwaitingReceivers;
+use super::indexed::IndexedRecord;
+use super::notices::SWEPT_MAX;
+use super::state::Runner;
+use crate::store::StoreError;
+use crate::store::ledger::Loaded;
+use crate::task::id::TaskId;
+use crate::task::input_rule::AnsweredBy;
+use crate::task::machine::TaskEvent;
+use crate::task::state::Task;
+use crate::task::unanswered;
+use crate::upstream::Forwarded;
+
+/// The number of tasks of the due index that one sweep handles; the rest wait for the next.
+const DUE_MAX: usize = 256;
+
+/// The most tasks that a sweep handles beyond [`DUE_MAX`]. Offered tasks for which no replica had room come
+/// before overdue tasks in the index.
+const PASSED_MAX: usize = 1024;
+
+/// The most records that a sweep reads beyond these, to find the tasks that are there only for their receivers.
+const READ_MAX: usize = 1024;
+
+/// The most tasks that are known to wait for their receivers, and that a sweep looks at again.
+const AWAITING_MAX: usize = 256;
+
+/// What a sweep remembers of the due index.
+#[derive(Debug, Default)]
+pub(super) struct DueHistory {
+    /// The number of tasks that stayed in the index although the last sweep handled them.
+    passed: usize,
+    awaiting: AwaitingReceivers,
+}
+
+/// What one sweep may still do.
+#[derive(Debug)]
+struct Budget {
+    tasks: usize,
+    /// The notices that it may claim or put off.
+    notices: usize,
+}
+
+impl Runner {
+    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Tells again of questions that wait
+    /// for long, and gives the answers of rules. Claims the tasks that a draining replica offers. Tells receivers, too,
+    /// but no task waits for its turn behind tasks that only wait for their receivers.
+    pub(super) async fn sweep_due(
+        self: &Arc<Self>,
+        history: &mut DueHistory,
+    ) -> Result<(), StoreError> {
+        let now_ms = self.ledger.now_ms();
+        let tasks = DUE_MAX + history.passed.min(PASSED_MAX);
+        history.passed = 0;
+        let limit = tasks + READ_MAX + history.awaiting.len();
+        let named = self.ledger.store().due(now_ms, limit).await?;
+        let looks = history.awaiting.split(named, now_ms);
+        // Those that have waited longer are told first.
+        let kept = looks.awaiting.len().min(SWEPT_MAX);
+        let notices = SWEPT_MAX - kept;
+        let mut left = Budget { tasks, notices };
+        for id in looks.first.into_iter().take(tasks + READ_MAX) {
+            if left.tasks == 0 {
+                break;
+            }
+            self.look(id, history, &mut left).await?;
+        }
+        left.notices += kept;
+        for id in looks.awaiting.into_iter().take(AWAITING_MAX) {
+            if left.notices == 0 {
+                break;
+            }
+            self.look(id, history, &mut left).await?;
+        }
+        Ok(())
+    }
+
+    /// Does what is to be done for one task of the index.
+    async fn look(
+        self: &Arc<Self>,
+        id: TaskId,
+        history: &mut DueHistory,
+        left: &mut Budget,
+    ) -> Result<(), StoreError> {
+        let record = self.read_indexed(id).await?;
+        if let IndexedRecord::Record(loaded) = &record
+            && !loaded.task.is_offered()
+            && !self.is_overdue(&loaded.task)
+        {
+            let has_told = self.tell_receivers(loaded, &mut left.notices).await;
+            let now_ms = self.ledger.now_ms();
+            history.awaiting.note(&loaded.task, !has_told, now_ms);
+            return Ok(());
+        }
+        left.tasks = left.tasks.saturating_sub(1);
+        match record {
+            IndexedRecord::Record(loaded)
+                if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
+            {
+                history.passed += 1;
+                // A replica that drains begins no calls, and may have offered the task itself.
+                if !self.draining.is_cancelled() {
+                    self.dispatch_again(*loaded).await?;
+                }
+            }
+            IndexedRecord::Record(loaded) => {
+                let is_done = self.on_due(*loaded, &mut left.notices).await;
+                history.passed += usize::from(!is_done);
+            }
+            IndexedRecord::OthersOnly => history.passed += 1,
+            // At the head of the index the entry would keep others waiting.
+            IndexedRecord::Gone | IndexedRecord::Unreadable => {
+                self.ledger.store().forget(id, None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is due for the task: tells its receivers, while `notices_left` is not zero, answers or repeats its
+    /// questions by the rule, and ends the task at its deadline. False: something is left to do, and the task
+    /// stays in the index.
+    async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut usize) -> bool {
+        let has_told = self.tell_receivers(&loaded, notices_left).await;
+        if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {
+            let from = (AnsweredBy::Rule, Forwarded::default());
+            return self.answer(loaded, answers, from).await.is_ok() && has_told;
+        }
+        self.settle(&loaded, TaskEvent::Tick).await;
+        has_told
+    }
+
+    fn is_overdue(&self, task: &Task) -> bool {
+        let now_ms = self.ledger.now_ms();
+        task.due_ms().is_some_and(|due_ms| due_ms <= now_ms)
+    }
+}

@@ -11,7 +11,7 @@
 #   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, SDK 1.32, client 2.4, fastmcp 3 and 4), in front of each
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
 #   hosts                hosts.mjs: clients, libraries and agents in their default settings, a raincheck without any, a silent tool of 75 s
-#                        and a network of their own (needs root); HOSTS_SECONDS=150,330 at full size: about nine minutes, and also
+#                        and a network of their own (needs root); HOSTS_SECONDS=150,330 at full size: ten to fifteen minutes, and also
 #                        mcpc, Codex, Claude Code, Qwen Code, libraries on mcp 2, and rmcp
 #   agents               agents.mjs: langchain-mcp-adapters, pydantic-ai, openai-agents and opencode, whose calls become tickets
 #   large                large.mjs: results of 2 MiB, for clients that refuse events of 1 MiB
@@ -116,7 +116,7 @@ node_tests() {
 }
 
 tap() {
-  grep -E '^ *(not )?ok |^ *(error|expected|actual): |Error|^ *# .*: [0-9.]+ s, ' "$1" || cat "$1"
+  grep -E '^ *(not )?ok |^ *(error|expected|actual): |Error|^ *# .*: [0-9.]+ s(,|$)' "$1" || cat "$1"
   awk '/^# (pass|fail|cancelled|skipped) / { n[$2] = $3 }
     END { if (!("pass" in n)) n["fail"] = 1
           printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"] + n["cancelled"], n["skipped"] }' "$1"
@@ -144,7 +144,7 @@ rust_clients() {
 # long_calls DIR: rmcp at full size, without the limits that nextest has for a test.
 long_calls() {
   local status=0
-  (cd "$ROOT" && cargo test --locked --test interop rmcp_long) >"$1/rmcp.log" 2>&1 || status=1
+  (cd "$ROOT" && cargo test --locked --test interop rmcp_long -- --nocapture) >"$1/rmcp.log" 2>&1 || status=1
   grep -E '^(test |.*: [0-9.]+ s$)|panicked' "$1/rmcp.log" || cat "$1/rmcp.log"
   rust_line "$1/rmcp.log" "$status"
   return "$status"

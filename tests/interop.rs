@@ -47,6 +47,9 @@ macro_rules! in_front_of_both {
     };
 }
 
+#[path = "interop/rmcp_long.rs"]
+mod rmcp_long;
+
 in_front_of_both! {
     a_quick_call_is_answered_at_once
     a_slow_call_becomes_a_task_and_completes

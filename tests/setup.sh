@@ -19,7 +19,9 @@
 #                    Kubernetes 1.29 to 1.37                that others make for Amazon's functions
 #   npm-conformance  the official suite                       tests/conformance/package-lock.json
 #   npm-interop      clients and servers written by others    tests/interop/package-lock.json
-#   npm-hosts        agents, 900 MB: only with HOSTS_SECONDS  tests/interop/hosts/package-lock.json
+#   npm-hosts        clients and agents, 1 GB, and agent      tests/interop/hosts/package-lock.json,
+#   python-agents2, python-strands2  libraries on mcp 2:      tests/interop/requirements-*.txt
+#                    only with HOSTS_SECONDS
 #   npm-board        what drives the browser                  tests/board/package-lock.json
 #   cargo-nextest    when missing                             tests run with plain `cargo test` where it cannot be had
 set -euo pipefail
@@ -45,7 +47,10 @@ main() {
   ensure_node
   ensure_venv
   # `npm ci` refuses a lock with optional packages that the registry does not have.
-  [ -z "${HOSTS_SECONDS:-}" ] || ensure_npm hosts interop/hosts install
+  if [ -n "${HOSTS_SECONDS:-}" ]; then
+    ensure_npm hosts interop/hosts install
+    together "ensure_python agents2 interop agents" "ensure_python strands2 interop strands"
+  fi
   together \
     "ensure_npm interop" "ensure_npm conformance" "ensure_npm board" \
     "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp" \

@@ -10,10 +10,9 @@
 #   program              the same server, run by raincheck over standard input and output
 #   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, SDK 1.32, client 2.4, fastmcp 3 and 4), in front of each
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
-#   defaults             defaults.mjs: clients in their default settings, a raincheck without any, and a silent tool; the tool takes 20 s,
-#                        and with DEFAULTS_SECONDS=150 longer than most clients wait
-#   hosts                hosts.mjs: the same for agents (opencode, Gemini CLI, four libraries), a tool of 75 s and a network of their own
-#                        (needs root); HOSTS_SECONDS=150,330 at full size, with Codex, Claude Code and Qwen Code
+#   hosts                hosts.mjs: clients, libraries and agents in their default settings, a raincheck without any, a silent tool of 75 s
+#                        and a network of their own (needs root); HOSTS_SECONDS=150,330 at full size: ten to fifteen minutes, and also
+#                        mcpc, Codex, Claude Code, Qwen Code, libraries on mcp 2, and rmcp
 #   agents               agents.mjs: langchain-mcp-adapters, pydantic-ai, openai-agents and opencode, whose calls become tickets
 #   large                large.mjs: results of 2 MiB, for clients that refuse events of 1 MiB
 #   spellings            spellings.mjs: a call that a rule refuses, spelled in thirty ways, in front of server-everything and fastmcp 3
@@ -40,7 +39,7 @@ lane() {
     return
   fi
   case $1 in
-    wrapped | plain | patience | defaults | agents | large | spellings | desync | peer | polling | sleeper | signin | webhooks)
+    wrapped | plain | patience | agents | large | spellings | desync | peer | polling | sleeper | signin | webhooks)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
@@ -48,7 +47,15 @@ lane() {
     hosts)
       # The agents reach nothing but the script of their model.
       NETWORK=("${ALONE[@]}") SECONDS_MAX=${HOSTS_SECONDS:+1800}
+      local rust=
+      if [ -n "${HOSTS_SECONDS:-}" ]; then
+        long_calls "$dir" >"$dir/rmcp.out" &
+        rust=$!
+        PIDS+=("$rust")
+      fi
       RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests hosts.mjs "$dir"
+      [ -z "$rust" ] || wait "$rust" || FAILED=yes
+      [ -z "$rust" ] || cat "$dir/rmcp.out"
       return
       ;;
     pages)
@@ -109,7 +116,7 @@ node_tests() {
 }
 
 tap() {
-  grep -E '^ *(not )?ok |^ *(error|expected|actual): |Error|^ *# .*: [0-9.]+ s, ' "$1" || cat "$1"
+  grep -E '^ *(not )?ok |^ *(error|expected|actual): |Error|^ *# .*: [0-9.]+ s(,|$)' "$1" || cat "$1"
   awk '/^# (pass|fail|cancelled|skipped) / { n[$2] = $3 }
     END { if (!("pass" in n)) n["fail"] = 1
           printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"] + n["cancelled"], n["skipped"] }' "$1"
@@ -134,12 +141,21 @@ rust_clients() {
   return "$status"
 }
 
+# long_calls DIR: rmcp at full size, without the limits that nextest has for a test.
+long_calls() {
+  local status=0
+  (cd "$ROOT" && cargo test --locked --test interop rmcp_long -- --nocapture) >"$1/rmcp.log" 2>&1 || status=1
+  grep -E '^(test |.*: [0-9.]+ s$)|panicked' "$1/rmcp.log" || cat "$1/rmcp.log"
+  rust_line "$1/rmcp.log" "$status"
+  return "$status"
+}
+
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(hosts patience defaults signin pages board wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(hosts patience signin pages board wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch
-# Four of them, hosts, patience, defaults and signin, mostly wait.
+# Three of them, hosts, patience and signin, mostly wait.
 lanes 3 "${LANES[@]}"
 cd "$SCRATCH"
 LINE=$(closing_line "${LANES[@]/%/.out}")

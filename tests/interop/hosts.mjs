@@ -1,11 +1,11 @@
-// Agents and agent libraries written by others, each with a script for its model (agents/), in their default settings for MCP, in
+// Clients, and agents with a script for their model (agents/), written by others, in their default settings for MCP, in
 // front of a raincheck without any setting and that no client has spoken to yet, and of a tool that says nothing for longer than
 // many of them wait. The tool takes 75 s, beyond the limit of those that give up after a minute. HOSTS_SECONDS=150,330 is full
-// size: then the limits of 300 s count too, and Codex, Claude Code
-// and Qwen Code run, whose packages are too large for every run of CI.
+// size: then the limits of 300 s count too, and those run whose packages are too large for every run of CI.
 //
 // This runs in a network of its own (the lane `hosts` of all.sh makes it), so that no agent reaches anything but its model.
 // Those that nothing can help without a setting must give up: docs/clients.md names them. `node hosts.mjs HOST..` runs some.
+// rmcp: tests/interop.rs.
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
@@ -26,23 +26,68 @@ const STARTING = 2;
 const npm = (path) => here(`node_modules/${path}`);
 const large = (path) => `${CACHE}/npm-hosts/node_modules/${path}`;
 
-const library = (file, ...args) => ({ file, args });
-const program = (name, ...command) => ({ file: "programs.py", args: [name, ...command], path: command.at(-1), launches: true });
+/** A client library, on the Python environment or in Node; it is told where the server is, for how long, and how. */
+const onPython = (environment, ...how) => ({ runs: [python(environment), here("plain/defaults.py")], how });
+const onNode = (...how) => ({ runs: [process.execPath, here("plain/defaults.mjs")], how });
+const mcpc = (...how) => {
+  const path = large("@apify/mcpc/bin/mcpc");
+  return { runs: [process.execPath, here("plain/mcpc.mjs")], how: [path, ...how], path };
+};
+/** An agent library, in that environment. */
+const library = (environment, file, ...how) => ({ runs: [python(environment), here(`agents/${file}`)], how, path: python(environment) });
+/** An agent that is a program. */
+const program = (name, ...command) => ({
+  runs: [python("agents"), here("agents/programs.py")], how: [name, ...command], path: command.at(-1), launches: true,
+});
 
-/** `limit`: after so many seconds it gives up, and says so to its model or ends. */
+const CODEX = large("@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex");
+const CLAUDE = large("@anthropic-ai/claude-code-linux-x64/claude");
+
+const OPENAI_GIVES_UP = /An error occurred while running the tool/;
+const GIVES_UP_AT_60 = { seconds: 60, ends: /timed out/i };
+const PYDANTIC_GIVES_UP = { seconds: 300, says: /timed out/i };
+const FASTMCP_TASKS_GIVES_UP = { seconds: 300, ends: /did not finish within 300/ };
+
+/** `limit`: after so many seconds it gives up, and says so to its model or ends. `misses`: whether its model is first asked
+ *  without the tool. */
 const HOSTS = {
-  "langchain-mcp-adapters": library("langchain_client.py"),
-  "pydantic-ai": { ...library("pydantic_client.py", "plain"), limit: { seconds: 300, says: /timed out/i } },
-  "pydantic-ai with tasks": { ...library("pydantic_client.py", "tasks"), limit: { seconds: 300, ends: /did not reach terminal state within 300/ } },
-  strands: library("strands_client.py"),
-  "openai-agents": { ...library("openai_client.py", "default"), limit: { seconds: 5, says: /An error occurred while running the tool/ } },
-  "openai-agents at 60 s": { ...library("openai_client.py", "60"), limit: { seconds: 60, says: /An error occurred while running the tool/ } },
+  "mcp 1.30": onPython("legacy"),
+  "mcp 2.3": onPython("modern", "auto"),
+  "fastmcp 3": onPython("fastmcp3"),
+  "fastmcp 4": onPython("fastmcp4", "auto"),
+  "fastmcp 4 with fastmcp-tasks": onPython("fastmcp4", "tasks"),
+  "SDK 1.32": { ...onNode("sdk", "default"), limit: GIVES_UP_AT_60 },
+  "SDK 1.32 with progress": onNode("sdk", "progress"),
+  "client 2.4": { ...onNode("auto", "default"), limit: GIVES_UP_AT_60 },
+  "client 2.4 with progress": onNode("auto", "progress"),
+  "client 2.4 with ext-tasks": onNode("auto", "tasks"),
+  mcpc: { ...mcpc(), limit: GIVES_UP_AT_60 },
+  // After 180 s it ends its own session and comes back to it, and then the result has no place to come to.
+  "mcpc --task": { ...mcpc("--task"), limit: { seconds: 180, ends: /it lost the result|Session not found|Connection closed/ } },
+  "langchain-mcp-adapters": library("agents", "langchain_client.py"),
+  "pydantic-ai": { ...library("agents", "pydantic_client.py", "plain"), limit: PYDANTIC_GIVES_UP },
+  "pydantic-ai with tasks": {
+    ...library("agents", "pydantic_client.py", "tasks"),
+    limit: { seconds: 300, ends: /did not reach terminal state within 300/ },
+  },
+  // With fastmcp-tasks, which declares Tasks on every request, whatever pydantic-ai prefers.
+  "pydantic-ai on mcp 2.3": { ...library("agents2", "pydantic_client.py", "plain"), limit: FASTMCP_TASKS_GIVES_UP },
+  "pydantic-ai with tasks on mcp 2.3": { ...library("agents2", "pydantic_client.py", "tasks"), limit: FASTMCP_TASKS_GIVES_UP },
+  strands: library("agents", "strands_client.py"),
+  "strands on mcp 2.1": library("strands2", "strands_client.py"),
+  "openai-agents": { ...library("agents", "openai_client.py", "default"), limit: { seconds: 5, says: OPENAI_GIVES_UP } },
+  "openai-agents at 60 s": { ...library("agents", "openai_client.py", "60"), limit: { seconds: 60, says: OPENAI_GIVES_UP } },
+  "openai-agents on mcp 2.3": { ...library("agents2", "openai_client.py", "default"), limit: { seconds: 5, says: OPENAI_GIVES_UP } },
+  "openai-agents on mcp 2.3 at 60 s": { ...library("agents2", "openai_client.py", "60"), limit: { seconds: 60, says: OPENAI_GIVES_UP } },
   opencode: program("opencode", npm("opencode-linux-x64-baseline/bin/opencode")),
   "Gemini CLI": program("gemini-cli", process.execPath, npm("@google/gemini-cli/bundle/gemini.js")),
   "Qwen Code": program("qwen-code", process.execPath, large("@qwen-code/qwen-code/cli-entry.js")),
-  // By a command it asks its model before the tools of a server that starts slowly are there.
-  Codex: { ...program("codex", large("@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex")), launches: false },
-  "Claude Code -p": program("claude-code", large("@anthropic-ai/claude-code-linux-x64/claude")),
+  Codex: program("codex", CODEX),
+  // It waits a second for the tools of a server, and shows them to its model when they are there.
+  "Codex and a server that starts slowly": { ...program("codex", CODEX), ways: ["slow stdio"], misses: true },
+  "Codex with required = true": { ...program("codex-required", CODEX), ways: ["slow stdio"], misses: false },
+  "Claude Code -p": program("claude-code", CLAUDE),
+  "Claude Code in a terminal": program("claude-code-terminal", CLAUDE),
 };
 
 /** How an agent reaches its server: at raincheck's address, in front of a server of each era, or by a command as `raincheck wrap` writes it. */
@@ -51,7 +96,7 @@ const WAYS = ["legacy", ...(IS_FULL ? ["modern"] : []), "stdio"];
 const wanted = new Set(process.argv.slice(2));
 const RUNS = Object.entries(HOSTS)
   .filter(([name]) => wanted.size === 0 || wanted.has(name))
-  .flatMap(([name, host]) => WAYS.map((way) => ({ name, host, way })))
+  .flatMap(([name, host]) => (host.ways ?? WAYS).map((way) => ({ name, host, way })))
   .filter(({ host, way }) => host.launches || way !== "stdio")
   .flatMap((run) => SIZES.map((seconds) => ({ ...run, seconds })));
 
@@ -70,27 +115,35 @@ describe("hosts", { concurrency: 64 }, () => {
   });
   for (const [place, { name, host, way, seconds }] of RUNS.entries()) {
     const options = { timeout: RUNS.length * START * 1000 + (seconds + START) * 1000 };
-    const title = `${name}, ${way === "stdio" ? "by a command" : `in front of ${way}`}, ${seconds} s`;
+    const launches = way.endsWith("stdio");
+    const title = `${name}, ${launches ? "by a command" : `in front of ${way}`}, ${seconds} s`;
     test(title, { ...options, skip: host.path !== undefined && !existsSync(host.path) && "not installed" }, async (t) => {
       const dir = `${SCRATCH}/run-${place}`;
       await mkdir(dir);
-      const server = way === "stdio" ? command() : await front(servers[way], here("agents.toml"), dir, started, { XDG_STATE_HOME: dir });
-      if (way !== "stdio") calls[way] += 1;
+      const server = launches ? command(way !== "stdio") : await front(servers[way], here("agents.toml"), dir, started, { XDG_STATE_HOME: dir });
+      if (!launches) calls[way] += 1;
       const limit = host.limit?.seconds < seconds ? host.limit : undefined;
       const asked = ask(host, server, seconds, `${dir}/agent.log`);
       if (limit?.ends) return assert.rejects(asked, limit.ends);
       const seen = await asked;
-      t.diagnostic(`${title}: ${seen.took.toFixed(1)} s, turns: ${seen.turns}, calls: ${seen.called.length}${limit ? ", gave up" : ""}`);
+      const turns = seen.turns ? `, turns: ${seen.turns}, calls: ${seen.called.length}` : "";
+      t.diagnostic(`${title}: ${seen.took.toFixed(1)} s${turns}${limit ? ", gave up" : ""}`);
       assert.match(seen.heard.at(-1), limit?.says ?? new RegExp(`quiet_compute done after ${seconds}s`));
-      assert.ok(seen.heard.slice(0, -1).every((said) => said.includes("do not make it again")), `${seen.heard}`);
+      assert.ok(seen.heard.slice(0, -1).every((said) => GOES_ON.test(said)), `${seen.heard}`);
+      if (host.misses !== undefined) assert.equal(seen.finds > 0, host.misses);
     });
   }
 });
 
-/** What `raincheck wrap` puts in the place of a server's command. */
-const command = () => JSON.stringify(
-  [RAINCHECK, "stdio", "--", python("legacy"), here("../conformance/upstream_legacy.py"), "--transport", "stdio"],
-);
+/** What a model is told of a call that goes on: by a ticket, and by Claude Code of a task. */
+const GOES_ON = /do not make it again|keeps running on the server/;
+
+/** What `raincheck wrap` puts in the place of a server's command, and the same of a server that starts slowly. */
+function command(isSlow) {
+  const server = [python("legacy"), here("../conformance/upstream_legacy.py"), "--transport", "stdio"];
+  const slow = isSlow ? ["sh", "-c", 'sleep 3 && exec "$@"', "sh"] : [];
+  return JSON.stringify([RAINCHECK, "stdio", "--", ...slow, ...server]);
+}
 
 /** Those that wait for their turn to start. */
 const queue = [];
@@ -106,23 +159,24 @@ function next() {
   else starting -= 1;
 }
 
-/** Has the agent make its call and wait. */
-async function ask({ file, args }, server, seconds, log) {
+/** Has the client or the agent make its call and wait. */
+async function ask({ runs, how }, server, seconds, log) {
   const env = {
     ...process.env,
     AGENT_TOOL: "quiet_compute",
     AGENT_ARGUMENTS: JSON.stringify({ seconds }),
     AGENT_LIMIT: `${seconds + START}`,
+    FASTMCP_CHECK_FOR_UPDATES: "off",
   };
   await turn();
-  const child = start([python("agents"), here(`agents/${file}`), server, ...args], log, env);
-  // The script of its model says when it calls the tool; then the next one may start.
+  const child = start([...runs, server, ...how], log, env);
+  // It says when it calls the tool; then the next one may start.
   let isHeard = false;
   const heard = () => {
     if (!isHeard) next();
     isHeard = true;
   };
-  createInterface({ input: child.stderr }).on("line", (line) => line === "the script calls" && heard());
+  createInterface({ input: child.stderr }).on("line", (line) => line === "calling" && heard());
   const [printed] = await Promise.all([text(child.stdout), child.over]);
   heard();
   await end(child);

@@ -16,11 +16,11 @@ use tokio::time::timeout;
 
 use super::{END, House, START, Upstream};
 
-type Client = RunningService<RoleClient, Person>;
+pub(super) type Client = RunningService<RoleClient, Person>;
 
 /// Says yes to whatever is asked.
 #[derive(Debug, Clone)]
-struct Person;
+pub(super) struct Person;
 
 impl ClientHandler for Person {
     fn get_info(&self) -> ClientConfig {
@@ -82,12 +82,12 @@ async fn discover_in_front_of_both() {
     }
 }
 
-fn transport(house: &House) -> impl Transport<RoleClient> + use<> {
+pub(super) fn transport(house: &House) -> impl Transport<RoleClient> + use<> {
     let uri = format!("http://{}/mcp", house.listen);
     StreamableHttpClientTransport::from_config(StreamableHttpClientTransportConfig::with_uri(uri))
 }
 
-async fn connect(house: &House, mode: ClientLifecycleMode) -> Client {
+pub(super) async fn connect(house: &House, mode: ClientLifecycleMode) -> Client {
     let connected = Person.serve_with_lifecycle(transport(house), mode);
     let connected = timeout(START, connected).await;
     connected.expect("an answer in time").unwrap()

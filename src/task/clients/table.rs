@@ -101,7 +101,7 @@ pub static CLIENTS: &[KnownClient] = &[
         large_results: "",
         found_out: FoundOut {
             basis: Basis::Read,
-            what: "apify/mcpc, src/core/mcp-client.ts",
+            what: "apify/mcpc, src/core/mcp-client.ts; 0.2.6 gave up after 60 s when measured",
             date: "2026-11-23",
         },
     },

@@ -101,9 +101,13 @@ class Messages:
     @staticmethod
     def heard(asked):
         tools = [tool["name"] for tool in asked.get("tools", [])]
-        last = asked["messages"][-1]["content"]
-        results = [part for part in last if part["type"] == "tool_result"] if isinstance(last, list) else []
-        return tools, text(results[-1].get("content", "")) if results else None
+        # Claude Code's reminders come after what its user or a tool said.
+        last = next(said["content"] for said in reversed(asked["messages"]) if said["role"] != "system")
+        parts = [{"type": "text", "text": last}] if isinstance(last, str) else last
+        results = [part.get("content", "") for part in parts if part["type"] == "tool_result"]
+        # What ran in the background is told like a word of the user.
+        told = [part["text"] for part in parts if "<task-notification>" in part.get("text", "")]
+        return tools, text([*results, *told][-1]) if told or results else None
 
     @staticmethod
     def answer(asked, turn):
@@ -112,7 +116,7 @@ class Messages:
             name, arguments = turn
             content = {"type": "tool_use", "id": f"toolu_{len(asked['messages'])}", "name": name, "input": arguments}
             why = "tool_use"
-        message = {"id": "msg_x", "type": "message", "role": "assistant", "model": asked["model"], "content": [content]}
+        message = {"id": f"msg_{len(asked['messages'])}", "type": "message", "role": "assistant", "model": asked["model"], "content": [content]}
         return message | {"stop_reason": why, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
 
     @staticmethod

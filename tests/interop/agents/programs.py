@@ -3,10 +3,13 @@ its model's API: programs.py SERVER HOST PROGRAM... SERVER is an address, or a c
 tool, because there is nobody, and none fetches anything."""
 
 import asyncio
+import fcntl
 import json
 import os
+import struct
 import sys
 import tempfile
+import termios
 from pathlib import Path
 
 from api import Api
@@ -38,7 +41,7 @@ def opencode(home, api):
     }
 
 
-def codex(home, api):
+def codex(home, api, *wait):
     settings = [
         'model = "script"',
         'model_provider = "script"',
@@ -47,10 +50,16 @@ def codex(home, api):
         "[analytics]\nenabled = false",
         "[mcp_servers.server]",
         *(f"{key} = {json.dumps(value)}" for key, value in server("url").items()),
+        *wait,
     ]
     Path(home, ".codex").mkdir()
     Path(home, ".codex", "config.toml").write_text("\n".join(settings))
     return ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT], {"SCRIPT_KEY": "none"}
+
+
+def codex_required(home, api):
+    """With the setting that lets it wait for the tools of its server."""
+    return codex(home, api, "required = true")
 
 
 def claude_code(home, api):
@@ -63,6 +72,18 @@ def claude_code(home, api):
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
+
+
+def claude_code_terminal(home, api):
+    """Its terminal mode, with the questions of its first start answered: the look, the key of the API, this folder."""
+    (_, *arguments), environment = claude_code(home, api)
+    answered = {
+        "hasCompletedOnboarding": True,
+        "customApiKeyResponses": {"approved": [environment["ANTHROPIC_API_KEY"]], "rejected": []},
+        "projects": {home: {"hasTrustDialogAccepted": True}},
+    }
+    Path(home, ".claude.json").write_text(json.dumps(answered))
+    return arguments, {**environment, "TERM": "xterm-256color"}
 
 
 def gemini(home, api):
@@ -99,7 +120,17 @@ def qwen(home, api):
     }
 
 
-HOSTS = {"opencode": opencode, "codex": codex, "claude-code": claude_code, "gemini-cli": gemini, "qwen-code": qwen}
+HOSTS = {
+    "opencode": opencode,
+    "codex": codex,
+    "codex-required": codex_required,
+    "claude-code": claude_code,
+    "claude-code-terminal": claude_code_terminal,
+    "gemini-cli": gemini,
+    "qwen-code": qwen,
+}
+# They have no end of their own.
+IN_TERMINAL = ["claude-code-terminal"]
 
 
 async def run(home, command, environment):
@@ -121,12 +152,38 @@ async def run(home, command, environment):
     return printed.decode()
 
 
+async def run_in_terminal(home, command, environment):
+    """Until its model has heard how the call ended, which it gives back; nobody reads the screen."""
+    master, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    asyncio.get_running_loop().add_reader(master, lambda: os.read(master, 65536))
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=home,
+        env={"PATH": os.environ["PATH"], **environment, "HOME": home},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+    )
+    try:
+        while not script.is_over:
+            assert process.returncode is None, f"{command[0]} ended with {process.returncode}"
+            await asyncio.sleep(0.1)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return script.heard[-1]
+
+
 async def main():
     api = Api(script)
     name, *program = sys.argv[2:]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         arguments, environment = HOSTS[name](home, api)
-        answer = await run(home, [*program, *arguments], environment)
+        start = run_in_terminal if name in IN_TERMINAL else run
+        answer = await start(home, [*program, *arguments], environment)
     assert not api.failed, api.failed
     script.print(answer)
 

@@ -15,6 +15,8 @@ LIMIT = float(os.environ.get("AGENT_LIMIT", "50"))
 
 # How a model finds a tool that is not in its list: Claude Code and Qwen Code list few tools, and have one that finds the rest.
 FINDERS = ["ToolSearch", "tool_search"]
+# Codex shows no tool of a server that is not ready yet. A model does something else meanwhile, such as to run a command.
+SHELL = "exec_command"
 # How often it asks for a tool that is not there yet: those two start before they are connected.
 FINDS_MAX = 20
 
@@ -25,14 +27,17 @@ class Script:
         self.called = []
         self.heard = []
         self.turns = 0
+        # How often it did something else because the tool was not there.
         self.finds = 0
+        # Whether it heard all that there is to hear.
+        self.is_over = False
         # From the call to what was heard last, in seconds.
         self.began = None
         self.took = 0.0
 
     def knows(self, tools):
         """Whether a request with these tools is one of the conversation: agents also ask about other things meanwhile."""
-        return any(tool.endswith(TOOL) or tool in FINDERS for tool in tools)
+        return any(tool.endswith(TOOL) or tool in (*FINDERS, SHELL) for tool in tools)
 
     def next(self, tools, said):
         """The tool to call and its arguments, or nothing. `tools` are the names of those that there are, `said` is what
@@ -43,6 +48,7 @@ class Script:
         said = said if isinstance(said, str) else json.dumps(said, default=str)
         self.heard.append(said)
         self.took = time.monotonic() - self.began
+        self.is_over = "moved to the background" not in said
         following = re.search(r"Ticket ([0-9a-f-]{36})\b.* Call (\w+) with this ticket and round (\d+)", said, re.DOTALL)
         if following is None:
             return None
@@ -52,12 +58,14 @@ class Script:
     def first(self, tools, said):
         """Calls the long tool, or looks for it."""
         self.offered = tools
-        finder = next((tool for tool in tools if tool in FINDERS), None)
+        finder = next((tool for tool in tools if tool in (*FINDERS, SHELL)), None)
         found = re.search(rf'"name": ?"(\w+__{TOOL})"', said or "") if "tool_call" in tools else None
         if finder is None or found or any(tool.endswith(TOOL) for tool in tools):
             return self.call([*tools, *([found[1]] if found else [])], TOOL, ARGUMENTS)
         self.finds += 1
         assert self.finds <= FINDS_MAX, f"{TOOL} is not found: {said}"
+        if finder == SHELL:
+            return finder, {"cmd": "sleep 1"}
         return finder, {"query": f"select:mcp__server__{TOOL}", "max_results": 5}
 
     def call(self, tools, tool, arguments):
@@ -65,7 +73,7 @@ class Script:
         assert arguments not in [earlier for _, earlier in self.called], "the same call again"
         if not self.called:
             self.began = time.monotonic()
-            print("the script calls", file=sys.stderr, flush=True)
+            print("calling", file=sys.stderr, flush=True)
         self.called.append((tool, arguments))
         name = next(name for name in tools if name.endswith(tool))
         # Qwen Code calls a tool that was found by another one.
@@ -74,4 +82,4 @@ class Script:
     def print(self, answer):
         called = [tool for tool, _ in self.called]
         said = {"offered": self.offered, "called": called, "heard": self.heard, "answer": answer, "turns": self.turns}
-        print(json.dumps(said | {"took": self.took}))
+        print(json.dumps(said | {"finds": self.finds, "took": self.took}))

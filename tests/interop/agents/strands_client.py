@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from mcp.client.streamable_http import streamablehttp_client
+from mcp.client.streamable_http import streamable_http_client
 from strands import Agent
 from strands.models.openai import OpenAIModel
 from strands.tools.mcp import MCPClient
@@ -16,7 +16,7 @@ script = Script()
 
 def ask(api):
     model = OpenAIModel(client_args={"base_url": api.url, "api_key": "none"}, model_id="script")
-    with MCPClient(lambda: streamablehttp_client(sys.argv[1])) as server:
+    with MCPClient(lambda: streamable_http_client(sys.argv[1])) as server:
         agent = Agent(model=model, tools=server.list_tools_sync(), callback_handler=None)
         return str(agent("Compute."))
 

@@ -1,27 +1,41 @@
-"""A Python client in its default settings calls a tool that says nothing: defaults.py URL SECONDS [MODE]. Prints what the
-tool said."""
+"""A Python client in its default settings calls a tool that says nothing: defaults.py URL [MODE], the call in the environment as
+for the agents. MODE is one of mcp 2.x or fastmcp 4, or `tasks`: with fastmcp-tasks. Prints what it heard as JSON."""
 
 import asyncio
+import json
+import os
 import sys
+import time
 from importlib.util import find_spec
 
-url, seconds, *mode = sys.argv[1:]
-arguments = {"seconds": float(seconds)}
+url, *mode = sys.argv[1:]
+tool, arguments = os.environ["AGENT_TOOL"], json.loads(os.environ["AGENT_ARGUMENTS"])
+
+
+def calling():
+    print("calling", file=sys.stderr, flush=True)
+    return time.monotonic()
 
 
 async def fast():
     from fastmcp import Client
 
-    options = {"mode": mode[0]} if mode else {}
+    if mode == ["tasks"]:
+        # Its client declares Tasks as soon as this is imported.
+        import fastmcp_tasks  # noqa: F401
+    options = {"mode": "auto"} if mode else {}
     async with Client(url, **options) as client:
-        return (await client.call_tool("quiet_compute", arguments)).content[0].text
+        began = calling()
+        return began, (await client.call_tool(tool, arguments)).content[0].text
 
 
 async def official():
     from official import connect
 
     async with connect(url, None, *mode) as client:
-        return await client.call("quiet_compute", arguments)
+        began = calling()
+        return began, await client.call(tool, arguments)
 
 
-print(asyncio.run(fast() if find_spec("fastmcp") else official()))
+began, heard = asyncio.run(fast() if find_spec("fastmcp") else official())
+print(json.dumps({"heard": [heard], "took": time.monotonic() - began}))

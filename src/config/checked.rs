@@ -22,7 +22,7 @@ use super::settings_upstream::{
 };
 use super::source::Source;
 use super::{
-    auth, companion, credentials, file, ignored, notify, public, rules, store, telemetry, unused,
+    auth, companion, credentials, events, file, ignored, notify, public, rules, store, telemetry, unused,
     wrapped,
 };
 
@@ -55,12 +55,8 @@ impl Config {
         credentials::fit(&auth, &upstream, !for_one_client)?;
         let telemetry = telemetry::telemetry(file.telemetry, environment, &replica)?;
         unused.extend(for_traces.filter(|_| telemetry.traces.is_none()));
-        if for_one_client && file.events.enabled {
-            unused.push((
-                "events.enabled",
-                "has no effect: the one client has no credentials",
-            ));
-        }
+        unused.extend(events::unused(&file.events, for_one_client));
+        let events = events::events(&file.events, &auth, for_one_client)?;
         Ok(Self {
             store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks, for_one_client)?,
@@ -70,7 +66,7 @@ impl Config {
             auth,
             limits: LimitSettings::try_from(file.limits)?,
             notify: notify::receivers(file.notify)?,
-            events: file.events.enabled,
+            events,
             telemetry,
             replica,
             listen,

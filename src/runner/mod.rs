@@ -49,6 +49,7 @@ mod result_form;
 pub mod retry;
 pub mod server;
 mod state;
+mod subscribers;
 mod sweeper;
 pub mod told;
 mod unsaved;

@@ -54,7 +54,7 @@ impl Runner {
             let next = after.task.notices_of(notices.receiver);
             if next.and_then(Notices::first).map(|it| it.number) != Some(number) {
                 // This replica may not know the receiver.
-                given_up(&after.task, None);
+                given_up(&after.task, notices.receiver, None);
             } else if matches!(event, NoticeEvent::Claimed) {
                 self.ledger
                     .outbox()

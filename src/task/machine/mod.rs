@@ -11,7 +11,7 @@ use super::input_rule::AnsweredBy;
 use super::last_news::LastNews;
 use super::log_terms::SealedPoint;
 use super::messages::{self, TaskMessage};
-use super::notices::{NoticeEvent, ReceiverId};
+use super::notices::{NoticeEvent, Notices, ReceiverId};
 use super::progress::Progress;
 use super::question::QuestionStage;
 use super::state::{Leg, Outcome, Reach, Task};
@@ -63,6 +63,11 @@ pub enum TaskEvent {
     },
     /// What became of the first notice of this receiver.
     Notice(ReceiverId, NoticeEvent),
+    /// The subscriptions of the caller that want to hear of the task. `replayed` hears of the present state, too.
+    Subscribed {
+        wanted: Vec<Notices>,
+        replayed: Option<ReceiverId>,
+    },
 }
 
 /// Why raincheck cancels a call that its client did not cancel.
@@ -145,6 +150,9 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
             });
         }
         TaskEvent::Notice(receiver, event) => return notices::step(next, receiver, event, now_ms),
+        TaskEvent::Subscribed { wanted, replayed } => {
+            return notices::subscribe(next, wanted, replayed, now_ms);
+        }
         _ if task.is_ended() => return Err(Rejected::Ended),
         // Nothing is in flight, or the owner gave the call up: it has nothing more to report.
         TaskEvent::Owner(..) if task.owner.is_none() || task.released => {

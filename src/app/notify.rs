@@ -9,9 +9,9 @@ use super::error::{AppError, line};
 use crate::config::{Config, NotifySettings};
 use crate::http_address::{AllowedAddresses, HttpAddress};
 use crate::notify::callbacks::Callbacks;
-use crate::notify::{self, ConfiguredReceiver, Receiver, Subscribers};
-use crate::store::ledger::Ledger;
+use crate::notify::{self, ConfiguredReceiver, Receiver, SubscribedReceivers};
 use crate::store::key_value::KeyValue;
+use crate::store::ledger::Ledger;
 use crate::store::outbox::{Outbox, OutboxQueue, OutboxQueues};
 use crate::store::subscriptions::SubscriptionStore;
 use crate::task::notices::ReceiverId;
@@ -33,7 +33,7 @@ pub(super) fn rules(config: &Config) -> NotifyRules {
 pub(super) struct Webhooks {
     receivers: Vec<(ReceiverId, ConfiguredReceiver)>,
     queues: OutboxQueues,
-    subscribers: Option<(Subscribers, OutboxQueue)>,
+    subscribed: Option<(SubscribedReceivers, OutboxQueue)>,
     /// How the receivers of clients are reached, where clients can subscribe.
     pub(super) callbacks: Option<Callbacks>,
 }
@@ -49,7 +49,7 @@ impl Webhooks {
         let webhooks = Self {
             receivers,
             queues,
-            subscribers: None,
+            subscribed: None,
             callbacks: None,
         };
         let Some(reach) = config.events.and_then(|events| events.webhooks) else {
@@ -60,7 +60,7 @@ impl Webhooks {
         let store = SubscriptionStore::new(kv.for_creates());
         let (outbox, queue) = outbox.with_subscriptions();
         let webhooks = Self {
-            subscribers: Some((Subscribers::new(store, callbacks.clone()), queue)),
+            subscribed: Some((SubscribedReceivers::new(store, callbacks.clone()), queue)),
             callbacks: Some(callbacks),
             ..webhooks
         };
@@ -77,9 +77,9 @@ impl Webhooks {
                 services.spawn(telling);
             }
         }
-        if let Some((subscribers, queue)) = self.subscribers {
-            let subscribers = Arc::new(subscribers);
-            let telling = notify::tell_subscribers(subscribers, ledger.clone(), queue, stop.clone());
+        if let Some((subscribed, queue)) = self.subscribed {
+            let subscribed = Arc::new(subscribed);
+            let telling = notify::tell_subscribed(subscribed, ledger.clone(), queue, stop.clone());
             services.spawn(telling);
         }
     }

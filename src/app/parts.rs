@@ -96,7 +96,14 @@ impl Parts {
             let webhooks = callbacks.map(|callbacks| EventWebhooks::new(callbacks, &notes));
             Arc::new(Events::new(config.store.read_patience, webhooks))
         });
-        let proxy = proxy(config, (&runner, &upstream), callers, auth, room, (notes, events));
+        let proxy = proxy(
+            config,
+            (&runner, &upstream),
+            callers,
+            auth,
+            room,
+            (notes, events),
+        );
         Ok(Self {
             proxy,
             embedded: opened.embedded,
@@ -299,6 +306,8 @@ fn runner_settings(
         },
         sealer: opened.sealer.clone(),
         notify: notify::rules(config),
-        has_subscriptions: config.events.is_some_and(|events| events.webhooks.is_some()),
+        has_subscriptions: config
+            .events
+            .is_some_and(|events| events.webhooks.is_some()),
     }
 }

@@ -22,8 +22,8 @@ use super::settings_upstream::{
 };
 use super::source::Source;
 use super::{
-    auth, companion, credentials, events, file, ignored, notify, public, rules, store, telemetry, unused,
-    wrapped,
+    auth, companion, credentials, events, file, ignored, notify, public, rules, store, telemetry,
+    unused, wrapped,
 };
 
 impl Config {

@@ -64,4 +64,3 @@ impl Teller for ConfiguredReceiver {
         Some(&self.receiver.host)
     }
 }
-

@@ -128,22 +128,24 @@ async fn next<T: Teller>(
         random: random(),
     };
     let settled = NoticeEvent::Settled { number };
-    Some(match teller.attempt(task, receiver, notice, now_ms).await? {
-        Attempt::Delivered => (settled, Some(Delivery::Delivered)),
-        Attempt::Gone => (settled, Some(Delivery::Gone)),
-        Attempt::Rejected => (settled, Some(Delivery::Rejected)),
-        Attempt::Outdated => (settled, None),
-        Attempt::Unheard => (NoticeEvent::Unheard { number }, None),
-        Attempt::Busy => (NoticeEvent::Postponed { number }, None),
-        Attempt::Failed { why, pause } => {
-            debug!(task = ?task.id, host = teller.host(), why, "a webhook was not taken");
-            (failed(pause), Some(Delivery::Failed))
-        }
-        Attempt::Refused { why } => {
-            debug!(task = ?task.id, host = teller.host(), why, "a webhook was not sent");
-            (failed(None), Some(Delivery::Refused))
-        }
-    })
+    Some(
+        match teller.attempt(task, receiver, notice, now_ms).await? {
+            Attempt::Delivered => (settled, Some(Delivery::Delivered)),
+            Attempt::Gone => (settled, Some(Delivery::Gone)),
+            Attempt::Rejected => (settled, Some(Delivery::Rejected)),
+            Attempt::Outdated => (settled, None),
+            Attempt::Unheard => (NoticeEvent::Unheard { number }, None),
+            Attempt::Busy => (NoticeEvent::Postponed { number }, None),
+            Attempt::Failed { why, pause } => {
+                debug!(task = ?task.id, host = teller.host(), why, "a webhook was not taken");
+                (failed(pause), Some(Delivery::Failed))
+            }
+            Attempt::Refused { why } => {
+                debug!(task = ?task.id, host = teller.host(), why, "a webhook was not sent");
+                (failed(None), Some(Delivery::Refused))
+            }
+        },
+    )
 }
 
 /// Spreads the attempts after an outage. Without randomness they come together.

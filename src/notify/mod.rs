@@ -11,7 +11,7 @@ mod delivery;
 pub mod destination;
 mod receiver;
 pub mod signature;
-mod subscribers;
+mod subscribed;
 mod verification;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use configured::ConfiguredReceiver;
 pub use receiver::Receiver;
-pub use subscribers::Subscribers;
+pub use subscribed::SubscribedReceivers;
 pub use verification::{ChallengeFailure, verify};
 
 use crate::store::ledger::Ledger;
@@ -37,11 +37,11 @@ pub async fn tell(
 }
 
 /// The same for the receivers that clients subscribed.
-pub async fn tell_subscribers(
-    subscribers: Arc<Subscribers>,
+pub async fn tell_subscribed(
+    subscribed: Arc<SubscribedReceivers>,
     ledger: Ledger,
     queue: OutboxQueue,
     stop: CancellationToken,
 ) {
-    delivery::tell(subscribers, ledger, queue, stop).await;
+    delivery::tell(subscribed, ledger, queue, stop).await;
 }

@@ -69,7 +69,10 @@ impl Receiver {
     }
 
     /// The signed message.
-    pub(super) fn request(&self, message: Message<'_>) -> hyper::http::Result<Request<Full<Bytes>>> {
+    pub(super) fn request(
+        &self,
+        message: Message<'_>,
+    ) -> hyper::http::Result<Request<Full<Bytes>>> {
         let Message { id, at_s, body } = message;
         let mut request = Request::post(self.address.path())
             .header(CONTENT_TYPE, JSON)

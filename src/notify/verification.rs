@@ -1,6 +1,7 @@
 //! Asks the receiver of a subscription whether it wants to hear from the client that subscribed it. Without it anybody could
 //! have messages sent to anybody.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::io;
 use std::time::Duration;
@@ -30,7 +31,8 @@ async fn ask(receiver: &Receiver, now_ms: u64) -> Result<(), ChallengeFailure> {
     let failed = ChallengeFailure("challenge_failed");
     let challenge = uuid::Uuid::new_v4().simple().to_string();
     let mut body = Writer::object();
-    body.str("type", "verification").str("challenge", &challenge);
+    body.str("type", "verification")
+        .str("challenge", &challenge);
     let message = Message {
         id: &format!("msg_verification_{}", uuid::Uuid::new_v4().simple()),
         at_s: now_ms / 1000,
@@ -49,7 +51,7 @@ async fn ask(receiver: &Receiver, now_ms: u64) -> Result<(), ChallengeFailure> {
     }
     let text = std::str::from_utf8(&answer.body).map_err(|_| failed)?;
     let said = Object::parse(text).ok();
-    let said = said.and_then(|said| string(said.get("challenge")?).map(|it| it.into_owned()));
+    let said = said.and_then(|said| string(said.get("challenge")?).map(Cow::into_owned));
     let said = said.ok_or(failed)?;
     verify_slices_are_equal(said.as_bytes(), challenge.as_bytes()).map_err(|_| failed)
 }
@@ -63,10 +65,12 @@ fn kind_of(why: &(dyn Error + Send + Sync + 'static)) -> &'static str {
             "connection_refused"
         };
     };
-    let is_tls = error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
-    match error.kind() {
-        _ if is_tls => "tls_error",
-        io::ErrorKind::TimedOut => "timeout",
-        _ => "connection_refused",
+    let inner = error.get_ref().map(|inner| inner as &(dyn Error + 'static));
+    if inner.is_some_and(<dyn Error>::is::<rustls::Error>) {
+        "tls_error"
+    } else if error.kind() == io::ErrorKind::TimedOut {
+        "timeout"
+    } else {
+        "connection_refused"
     }
 }

@@ -49,7 +49,7 @@ mod result_form;
 pub mod retry;
 pub mod server;
 mod state;
-mod subscribers;
+mod subscriptions;
 mod sweeper;
 pub mod told;
 mod unsaved;

@@ -6,19 +6,43 @@ use super::state::Runner;
 use crate::store::ledger::{Loaded, Tried};
 use crate::store::outbox::Room;
 use crate::task::machine::TaskEvent;
-use crate::task::notices::{NoticeEvent, Notices};
+use crate::task::notices::{NoticeEvent, Notices, ReceiverId};
 use crate::telemetry::notices::given_up;
 
 /// A replica that does not know the receiver of a notice leaves the notice to other replicas for this long.
 const OTHERS_FIRST_MS: u64 = 10_000;
 
-/// The most notices that one sweep claims or puts off. Each is a commit, and other tasks wait for their turn.
-pub(super) const SWEPT_MAX: usize = 64;
+/// The most notices that one sweep claims or puts off, of each kind. Each is a commit, and other tasks wait for their turn.
+const SWEPT_MAX: usize = 64;
+
+/// How many notices a sweep may still claim or put off. Those of subscriptions are counted apart, so that the receivers of
+/// clients that do not answer leave those of operators their turn.
+#[derive(Debug)]
+pub(super) struct NoticesLeft {
+    configured: usize,
+    subscribed: usize,
+}
+
+impl NoticesLeft {
+    pub(super) fn new() -> Self {
+        Self {
+            configured: SWEPT_MAX,
+            subscribed: SWEPT_MAX,
+        }
+    }
+
+    fn of(&mut self, receiver: ReceiverId) -> &mut usize {
+        if receiver.is_subscription() {
+            &mut self.subscribed
+        } else {
+            &mut self.configured
+        }
+    }
+}
 
 impl Runner {
-    /// Claims the notices whose time has come, and hands them over to the jobs of their receivers. `left` is the number of
-    /// notices that this sweep may still claim or put off. False: a notice stays due.
-    pub(super) async fn tell_receivers(&self, loaded: &Loaded, left: &mut usize) -> bool {
+    /// Claims the notices whose time has come, and hands them over to the jobs of their receivers. False: a notice stays due.
+    pub(super) async fn tell_receivers(&self, loaded: &Loaded, left: &mut NoticesLeft) -> bool {
         if loaded.task.notices.is_empty() {
             return true;
         }
@@ -31,8 +55,10 @@ impl Runner {
             if !notices.is_due(now_ms) {
                 continue;
             }
+            let left = left.of(notices.receiver);
             let Some(fewer) = left.checked_sub(1) else {
-                return false;
+                all = false;
+                continue;
             };
             let event = match self.ledger.outbox().room(notices.receiver) {
                 Room::Free => NoticeEvent::Claimed,

@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 
 use super::alarm::Alarm;
 use super::call::not_sent;
-use super::notices;
+use super::notices::NoticesLeft;
 use super::state::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
@@ -149,7 +149,7 @@ impl Runner {
         let store = self.ledger.store();
         let limit = DUE_MAX + (*passed).min(PASSED_MAX);
         *passed = 0;
-        let mut notices_left = notices::SWEPT_MAX;
+        let mut notices_left = NoticesLeft::new();
         for id in store.due(self.ledger.now_ms(), limit).await? {
             match self.read_indexed(id).await? {
                 IndexedRecord::Record(loaded) if loaded.task.is_ended() => {
@@ -175,10 +175,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Does what is due for the task: tells its receivers, while `notices_left` is not zero, answers or repeats its
+    /// Does what is due for the task: tells its receivers, as far as `notices_left` goes, answers or repeats its
     /// questions by the rule, and ends the task at its deadline. False: something is left to do, and the task
     /// stays in the index.
-    async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut usize) -> bool {
+    async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut NoticesLeft) -> bool {
         let has_told = self.tell_receivers(&loaded, notices_left).await;
         if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {
             let from = (AnsweredBy::Rule, Forwarded::default());

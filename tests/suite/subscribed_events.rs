@@ -104,7 +104,11 @@ fn refused(answer: &Answer) -> (i64, Value) {
 async fn ended(client: &Client, tool: &str) -> Task {
     let task = client.call(tool, json!({"text": "private"})).await;
     let task = task.into_task();
-    let status = if tool == "error" { "failed" } else { "completed" };
+    let status = if tool == "error" {
+        "failed"
+    } else {
+        "completed"
+    };
     client.until(&task, status).await;
     task
 }
@@ -230,7 +234,11 @@ async fn what_ended_since_a_cursor_is_told() {
     let next = ended(&alice, "echo").await;
     until_told(&receiver, &next, &subscription).await;
     assert_eq!(receiver.told().len(), 2, "{:#?}", receiver.told());
-    let unreadable = subscribe(&alice, &receiver, json!({"cursor": "x", "arguments": {"tool": "x"}}));
+    let unreadable = subscribe(
+        &alice,
+        &receiver,
+        json!({"cursor": "x", "arguments": {"tool": "x"}}),
+    );
     assert_eq!(unreadable.await["truncated"], true);
 }
 
@@ -254,15 +262,21 @@ async fn a_subscription_that_ended_or_expired_hears_nothing_more() {
     assert_eq!(told_of(&receiver, &echoed).len(), 1, "not {ends_id}");
 
     // It was told of tasks until it expired. What it missed then is told when it is renewed with its cursor.
+    let until = expires_id["refreshBefore"].as_str().unwrap();
     let missed = eventually(LONG, "the subscription expired", async || {
         let task = ended(&alice, "error").await;
         until_told(&receiver, &task, &stays).await;
-        let told = told_of(&receiver, &task);
-        (told.len() == 1)
-            .then_some(task)
-            .ok_or_else(|| told.join(" "))
+        let all = receiver.told();
+        let last = all.iter().find(|it| it.json["data"]["taskId"] == task.id);
+        let created = last.unwrap().json["data"]["createdAt"].as_str().unwrap();
+        // Both are written alike, so the later one is the greater one.
+        let is_over = created > until;
+        is_over.then_some(task).ok_or_else(|| created.to_owned())
     })
     .await;
+    let after = ended(&alice, "error").await;
+    until_told(&receiver, &after, &stays).await;
+    assert_eq!(told_of(&receiver, &missed).len(), 1);
     let cursor = json!({"cursor": expires_id["cursor"]});
     let renewed = subscribe(&alice, &receiver, cursor).await;
     assert_eq!(renewed["id"], expires_id["id"]);
@@ -442,7 +456,12 @@ async fn a_subscription_hears_only_of_tools_that_its_token_had_the_scopes_for() 
 
 #[tokio::test]
 async fn a_subscriber_that_hangs_holds_up_neither_operators_nor_others() {
-    let hangs = Receiver::start([Reply::Status(200)].into_iter().chain(vec![Reply::Hang; 100])).await;
+    let hangs = Receiver::start(
+        [Reply::Status(200)]
+            .into_iter()
+            .chain(vec![Reply::Hang; 100]),
+    )
+    .await;
     let (receiver, operators) = (Receiver::start([]).await, Receiver::start([]).await);
     let config = operators.of(Config::always(), "");
     let scene = Scene::start(Era::Modern, config).await;
@@ -464,7 +483,7 @@ async fn another_replica_tells_what_a_lost_owner_did_not(era: Era) {
     let (_tokens, config) = known(Config::always());
     let config = config
         .section("upstream", "shared = true")
-        .store(&format!("seal_key = {SEAL_KEY:?}"));
+        .store(&format!("seal = \"payloads\"\nseal_key = {SEAL_KEY:?}"));
     let mut pair = Pair::of(upstream, config).await;
     let (at_a, at_b) = (alice(pair.at_a()), alice(pair.at_b()));
     // Subscribed at one replica, it counts at the other.
@@ -478,7 +497,9 @@ async fn another_replica_tells_what_a_lost_owner_did_not(era: Era) {
     assert_eq!(told_of(&receiver, &task)[1], subscription["id"]);
     for (key, value) in everything(&pair).await {
         for secret in [SECRET, "/hook", &receiver.url] {
-            let is_there = value.windows(secret.len()).any(|it| it == secret.as_bytes());
+            let is_there = value
+                .windows(secret.len())
+                .any(|it| it == secret.as_bytes());
             assert!(!is_there, "{secret} is in {key}");
         }
     }
@@ -489,7 +510,11 @@ async fn another_replica_tells_what_a_lost_owner_did_not(era: Era) {
 /// Every string of the store.
 async fn everything(pair: &Pair) -> Vec<(String, Vec<u8>)> {
     let mut redis = pair.connect().await;
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut redis).await.unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(&mut redis)
+        .await
+        .unwrap();
     let mut all = Vec::new();
     for key in keys {
         let dumped: redis::RedisResult<Vec<u8>> =

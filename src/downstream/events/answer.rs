@@ -33,10 +33,14 @@ pub(in crate::downstream) async fn answer(
             return Rpc::result(id, &listed).into_response();
         }
         EventOp::Subscribe => {
-            return subscribe::subscribe(id, looker, params).await.into_response();
+            return subscribe::subscribe(id, looker, params)
+                .await
+                .into_response();
         }
         EventOp::Unsubscribe => {
-            return subscribe::unsubscribe(id, looker, params).await.into_response();
+            return subscribe::unsubscribe(id, looker, params)
+                .await
+                .into_response();
         }
         EventOp::Poll => false,
         EventOp::Stream => true,

@@ -183,7 +183,12 @@ impl EventFilter {
             WantedTasks::One(id) => Some(id),
             WantedTasks::NoTask => return Err(invalid("arguments.taskId")),
         };
-        Ok(SubscriptionKey::new(caller, url, task, self.tool.as_deref()))
+        Ok(SubscriptionKey::new(
+            caller,
+            url,
+            task,
+            self.tool.as_deref(),
+        ))
     }
 
     fn read(arguments: Option<&RawValue>) -> Result<Self, RpcError> {

@@ -6,8 +6,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::look::{EventLooker, TASKS_MAX};
 use super::request::{
-    EventFilter, EventRequest, EventStart, callback_failed, no_subscription, no_webhooks, not_permitted,
-    too_many_challenges, too_many_looks, too_many_subscriptions,
+    EventFilter, EventRequest, EventStart, callback_failed, no_subscription, no_webhooks,
+    not_permitted, too_many_challenges, too_many_looks, too_many_subscriptions,
 };
 use super::state::{EventWebhooks, Events};
 use super::subscribe_request::{SubscribeRequest, callback, not_a_callback};
@@ -20,7 +20,7 @@ use crate::runner::Runner;
 use crate::store::StoreError;
 use crate::store::ledger::NotApplied;
 use crate::task::events::EventMark;
-use crate::task::events::subscriptions::{Subscription, Subscriptions};
+use crate::task::events::subscriptions::{Subscription, Subscriptions, TooManySubscriptions};
 use crate::task::id::TaskId;
 use crate::task::notices::ReceiverId;
 use crate::task::state::Task;
@@ -123,9 +123,7 @@ async fn subscribed(mut looker: EventLooker, params: &Object<'_>) -> Result<Subs
     });
     let (subscription, all) = change
         .await?
-        .map_err(|_: crate::task::events::subscriptions::TooManySubscriptions| {
-            too_many_subscriptions()
-        })?;
+        .map_err(|_: TooManySubscriptions| too_many_subscriptions())?;
     let is_replayed = |task: &Task| match (&asked.start, EventMark::of(task)) {
         (EventStart::After(position), Some(mark)) => {
             position.is_news(mark) && mark.at_ms > subscription.since_ms && mark.at_ms >= floor_ms
@@ -200,8 +198,7 @@ async fn put_on_tasks(
     let put = stream::iter(places).map(|(_, id): (u64, TaskId)| async move {
         let loaded = match runner.ledger().load(id).await {
             Ok(Some(loaded)) if loaded.task.belongs_to(&looker.by.caller) => loaded,
-            Ok(_)
-            | Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {
+            Ok(_) | Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -220,7 +217,7 @@ async fn put_on_tasks(
 }
 
 async fn unsubscribed(looker: &EventLooker, params: &Object<'_>) -> Result<String, Refusal> {
-    let webhooks = allowed(looker)?;
+    let webhooks = webhooks_of(&looker.events, &looker.by).ok_or_else(no_subscription)?;
     let now_ms = looker.asked_at().now_ms;
     let (filter, _) = EventRequest::read(params, now_ms)?;
     let caller = &looker.by.caller;

@@ -1,5 +1,7 @@
 //! What `events/subscribe` says of the delivery. Pure.
 
+use serde_json::value::RawValue;
+
 use super::request::{no_mode, present};
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, string};
@@ -41,7 +43,7 @@ impl SubscribeRequest {
                 "Invalid params: delivery.secret must be whsec_ and the base64 of 24 to 64 bytes",
             )
         })?;
-        let lives_ms = match params.get("ttlMs").map(|raw| raw.get()) {
+        let lives_ms = match params.get("ttlMs").map(RawValue::get) {
             None => LIVES_MS,
             // The client wants no end, and gets the longest time.
             Some("null") => LIVES_MS_MAX,
@@ -100,7 +102,11 @@ mod tests {
             (r#","ttlMs":1800000"#, 1_800_000),
             (r#","ttlMs":99999999999"#, LIVES_MS_MAX),
         ] {
-            assert_eq!(read(&delivery(""), ttl).unwrap().lives_ms, lives_ms, "{ttl}");
+            assert_eq!(
+                read(&delivery(""), ttl).unwrap().lives_ms,
+                lives_ms,
+                "{ttl}"
+            );
         }
         for ttl in [r#","ttlMs":-1"#, r#","ttlMs":"1""#] {
             let refused = read(&delivery(""), ttl).unwrap_err();

@@ -153,8 +153,7 @@ impl Subscriptions {
     }
 
     pub fn find(&self, receiver: ReceiverId, now_ms: u64) -> Option<&Subscription> {
-        self.live(now_ms)
-            .find(|it| it.key.receiver() == receiver)
+        self.live(now_ms).find(|it| it.key.receiver() == receiver)
     }
 
     /// Whether the receiver at this address has shown that it wants to hear from this caller: nothing is kept before.
@@ -208,9 +207,126 @@ impl Subscriptions {
     /// What the record of a task of this caller says of them. `needed`: the scopes that the rule of its tool wants.
     pub fn notices_of(&self, task: &Task, needed: &[Box<str>], now_ms: u64) -> Vec<Notices> {
         let wanted = self.live(now_ms).filter(|it| it.is_for(task, needed));
-        let notices = wanted.map(|it| {
-            Notices::new(it.key.receiver(), NoticeState::ALL.to_vec(), RETRY_MS)
-        });
+        let notices =
+            wanted.map(|it| Notices::new(it.key.receiver(), NoticeState::ALL.to_vec(), RETRY_MS));
         notices.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::events::EventMark;
+    use crate::task::machine::tests::{NOW, task};
+    use crate::task::state::Leg;
+
+    fn caller(byte: u8) -> Caller {
+        Caller::from_bytes([byte; 16])
+    }
+
+    fn key(tool: Option<&str>) -> SubscriptionKey {
+        SubscriptionKey::new(&caller(1), "https://hooks.example/in", None, tool)
+    }
+
+    fn of(key: SubscriptionKey, secret: &str, expires_ms: u64) -> Subscription {
+        Subscription::new(key, SecretText::new(secret), NOW, expires_ms)
+    }
+
+    #[test]
+    fn what_makes_a_subscription_the_same_is_in_its_id() {
+        let id = TaskId::from_bytes([7; 16]);
+        let url = "https://hooks.example/in";
+        let ids = [
+            key(None).id,
+            key(Some("")).id,
+            key(Some("tool")).id,
+            SubscriptionKey::new(&caller(1), url, Some(id), None).id,
+            SubscriptionKey::new(&caller(2), url, None, None).id,
+            SubscriptionKey::new(&caller(1), "https://hooks.example/", None, None).id,
+        ];
+        let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len());
+        assert_eq!(key(None), key(None));
+    }
+
+    #[test]
+    fn a_renewal_keeps_its_place_and_signs_with_both_secrets_for_a_while() {
+        let mut all = Subscriptions::default();
+        all.subscribe(of(key(None), "old", NOW + 1_000), NOW)
+            .unwrap();
+        let mut again = of(key(None), "new", NOW + 900_000);
+        again.since_ms = NOW + 500;
+        let kept = all.subscribe(again, NOW + 500).unwrap();
+        assert_eq!(kept.since_ms, NOW, "where it began");
+        let signs = |now_ms| {
+            kept.secrets(now_ms)
+                .map(SecretText::expose)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(signs(NOW + 600), ["new", "old"]);
+        assert_eq!(signs(NOW + 500 + PREVIOUS_MS), ["new"]);
+        assert!(all.has_verified(&kept.key.url, NOW + 2_000));
+        assert!(!all.has_verified(&kept.key.url, NOW + 900_000));
+        let read = serde_json::to_vec(&all).unwrap();
+        assert_eq!(serde_json::from_slice::<Subscriptions>(&read).unwrap(), all);
+        assert!(!format!("{all:?}").contains("old"), "no secret is shown");
+    }
+
+    #[test]
+    fn one_caller_has_so_many_and_those_that_expired_leave_room() {
+        let mut all = Subscriptions::default();
+        for number in 0..SUBSCRIPTIONS_MAX {
+            let tool = number.to_string();
+            all.subscribe(of(key(Some(&tool)), "s", NOW + 1_000), NOW)
+                .unwrap();
+        }
+        let one_more = of(key(None), "s", NOW + 9_000);
+        let refused = all.subscribe(one_more.clone(), NOW);
+        assert_eq!(refused.unwrap_err(), TooManySubscriptions);
+        all.subscribe(of(key(Some("0")), "s", NOW + 1_000), NOW)
+            .unwrap();
+        all.subscribe(one_more, NOW + 1_000).unwrap();
+        assert_eq!(all.0.len(), 1);
+        assert!(all.end(key(None).receiver(), NOW + 1_000));
+        assert!(!all.end(key(None).receiver(), NOW + 1_000));
+        assert_eq!(all.expires_ms(), None);
+    }
+
+    #[test]
+    fn a_task_names_those_that_are_for_it() {
+        let task = task(Leg::Sent(1), true);
+        let (own, other) = (task.id, TaskId::from_bytes([8; 16]));
+        let url = "https://hooks.example/in";
+        let of_task = |id| SubscriptionKey::new(&caller(1), url, Some(id), None);
+        let mut all = Subscriptions::default();
+        for key in [
+            key(None),
+            key(Some("tool")),
+            key(Some("x")),
+            of_task(own),
+            of_task(other),
+        ] {
+            all.subscribe(of(key, "s", NOW + 1_000), NOW).unwrap();
+        }
+        let heard = |needed: &[Box<str>], now_ms| {
+            let all = all.notices_of(&task, needed, now_ms);
+            all.iter().map(|it| it.receiver).collect::<Vec<_>>()
+        };
+        let wanted = [key(None), key(Some("tool")), of_task(own)].map(|it| it.receiver());
+        assert_eq!(heard(&[], NOW), wanted);
+        assert_eq!(heard(&["run".into()], NOW), []);
+        assert_eq!(heard(&[], NOW + 1_000), []);
+    }
+
+    #[test]
+    fn a_cursor_lies_before_all_that_is_tried_and_not_before_the_beginning() {
+        let subscription = of(key(None), "s", u64::MAX);
+        let at = |at_ms| EventMark { at_ms, key: 1 };
+        let young = subscription.cursor(NOW + 1_000);
+        assert!(!young.is_news(at(NOW)) && young.is_news(at(NOW + 1)));
+        let now_ms = NOW + 10 * RETRY_MS;
+        let old = subscription.cursor(now_ms);
+        assert!(old.is_news(at(now_ms - RETRY_MS)));
+        assert!(!old.is_news(at(now_ms - RETRY_MS - LATE_MS)));
     }
 }

@@ -1,7 +1,7 @@
 //! Which changes of a task its receivers hear of.
 
 use super::decision::{Rejected, Step};
-use crate::task::notices::{NoticeEvent, NoticeState, Notices, ReceiverId};
+use crate::task::notices::{NoticeEvent, NoticeState, Notices, ReceiverId, SubscribedNotices};
 use crate::task::state::{Status, Task};
 
 /// Adds a notice for each receiver, if the change is one that receivers hear of.
@@ -53,8 +53,7 @@ pub(super) fn step(
 /// state, too, if it was not told of it. The client of the task sees no change.
 pub(super) fn subscribe(
     mut task: Task,
-    wanted: Vec<Notices>,
-    replayed: Option<ReceiverId>,
+    SubscribedNotices { wanted, replayed }: SubscribedNotices,
     now_ms: u64,
 ) -> Result<Step, Rejected> {
     let is_wanted = |it: &Notices| wanted.iter().any(|wanted| wanted.receiver == it.receiver);

@@ -144,6 +144,13 @@ pub enum NoticeEvent {
     Postponed { number: u32 },
 }
 
+/// The subscriptions of the caller that want to hear of a task. `replayed` hears of its present state, too.
+#[derive(Debug, Clone)]
+pub struct SubscribedNotices {
+    pub wanted: Vec<Notices>,
+    pub replayed: Option<ReceiverId>,
+}
+
 impl Notice {
     /// Whether the notice tells of the end of its task.
     pub fn is_end(&self) -> bool {

@@ -2,23 +2,31 @@
 
 use std::sync::Arc;
 
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::events::subscriptions::Subscriptions;
 use crate::task::machine::TaskEvent;
-use crate::task::notices::{Notices, ReceiverId};
+use crate::task::notices::{Notices, ReceiverId, SubscribedNotices};
 use crate::task::state::Task;
 
 impl Runner {
     /// What the record of a new task says of the subscriptions of its caller. They are in the record from its beginning, so
     /// that the commit which ends the task also says who must hear of it.
     pub(super) async fn subscribed(&self, task: &Task) -> Result<Vec<Notices>, StoreError> {
-        match &self.subscriptions {
-            Some(store) => Ok(self.wanted_by(&store.of(&task.caller).await?, task)),
-            None => Ok(Vec::new()),
+        let Some(store) = &self.subscriptions else {
+            return Ok(Vec::new());
+        };
+        match store.of(&task.caller).await {
+            Ok(all) => Ok(self.wanted_by(&all, task)),
+            // A call is worth more than its events.
+            Err(error @ (StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey)) => {
+                warn!(task = ?task.id, %error, "the subscriptions of a caller cannot be read: none of them hears of this task");
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -36,7 +44,7 @@ impl Runner {
         replayed: Option<ReceiverId>,
     ) -> Result<(), NotApplied> {
         let wanted = self.wanted_by(all, &loaded.task);
-        let event = TaskEvent::Subscribed { wanted, replayed };
+        let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replayed });
         match self.ledger.apply(loaded, event).await {
             Ok(_)
             | Err(

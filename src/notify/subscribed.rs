@@ -29,14 +29,14 @@ const TURN_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The receivers of all subscriptions.
 #[derive(Debug)]
-pub struct Subscribers {
+pub struct SubscribedReceivers {
     store: SubscriptionStore,
     callbacks: Callbacks,
     waiting: Arc<Shares>,
     turns: Turns,
 }
 
-impl Subscribers {
+impl SubscribedReceivers {
     pub fn new(store: SubscriptionStore, callbacks: Callbacks) -> Self {
         Self {
             store,
@@ -60,7 +60,7 @@ impl Subscribers {
     }
 }
 
-impl Teller for Subscribers {
+impl Teller for SubscribedReceivers {
     const AT_ONCE: usize = 256;
 
     async fn attempt(
@@ -87,7 +87,9 @@ impl Teller for Subscribers {
         let attempt = self.send(subscription, event, now_ms).await;
         if attempt == Attempt::Gone {
             debug!("the receiver of a subscription is gone (HTTP 410): the subscription ends");
-            let end = self.store.change(&task.caller, now_ms, |all| all.end(receiver, now_ms));
+            let end = self
+                .store
+                .change(&task.caller, now_ms, |all| all.end(receiver, now_ms));
             // If it stays, the next message ends it.
             let _ = end.await;
         }

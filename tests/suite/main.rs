@@ -128,6 +128,7 @@ mod store_late;
 mod store_moved;
 mod strict;
 mod subscribed_events;
+mod subscribed_events_refused;
 mod task_events;
 mod task_messages;
 mod traces;

@@ -55,6 +55,18 @@ pub enum AllowedAddresses {
     Private,
 }
 
+impl AllowedAddresses {
+    /// The addresses of receivers. `is_private`: receivers may be in the operator's own network. What is not encrypted stays
+    /// there.
+    pub fn of(is_private: bool, is_https: bool) -> Self {
+        match (is_private, is_https) {
+            (false, _) => Self::Public,
+            (true, true) => Self::All,
+            (true, false) => Self::Private,
+        }
+    }
+}
+
 /// A name leads to no address that is allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("its name leads to {0}, which is not allowed")]

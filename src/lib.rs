@@ -46,4 +46,5 @@ pub mod store;
 pub mod task;
 pub mod telemetry;
 pub mod tls;
+pub mod turns;
 pub mod upstream;

@@ -1,7 +1,6 @@
 //! Builds the receivers of webhooks from the configuration, and the jobs that tell them.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -9,9 +8,13 @@ use tokio_util::task::TaskTracker;
 use super::error::{AppError, line};
 use crate::config::{Config, NotifySettings};
 use crate::http_address::{AllowedAddresses, HttpAddress};
-use crate::notify::{self, Receiver};
+use crate::notify::callbacks::Callbacks;
+use crate::notify::{self, ConfiguredReceiver, Receiver, SubscribedReceivers};
+use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
-use crate::store::outbox::{Outbox, OutboxQueues};
+use crate::store::outbox::{Outbox, OutboxQueue, OutboxQueues};
+use crate::store::subscriptions::SubscriptionStore;
+use crate::task::notices::ReceiverId;
 use crate::task::notify_rules::{NotifyRule, NotifyRules};
 use crate::tls::client::{self, Files};
 
@@ -28,35 +31,61 @@ pub(super) fn rules(config: &Config) -> NotifyRules {
 
 /// The receivers, and the way of tasks to them.
 pub(super) struct Webhooks {
-    receivers: Vec<Receiver>,
+    receivers: Vec<(ReceiverId, ConfiguredReceiver)>,
     queues: OutboxQueues,
+    subscribed: Option<(SubscribedReceivers, OutboxQueue)>,
+    /// How the receivers of clients are reached, where clients can subscribe.
+    pub(super) callbacks: Option<Callbacks>,
 }
 
 impl Webhooks {
-    pub(super) fn new(config: &Config) -> Result<(Self, Outbox), AppError> {
-        let receivers: Result<Vec<_>, _> = config.notify.iter().map(receiver).collect();
+    pub(super) fn new(config: &Config, kv: &KeyValue) -> Result<(Self, Outbox), AppError> {
+        let configured = config.notify.iter();
+        let receivers: Result<Vec<_>, AppError> = configured
+            .map(|settings| Ok((settings.receiver, receiver(settings)?)))
+            .collect();
         let receivers = receivers?;
-        let (outbox, queues) = Outbox::new(receivers.iter().map(|receiver| receiver.id));
-        Ok((Self { receivers, queues }, outbox))
+        let (outbox, queues) = Outbox::new(receivers.iter().map(|(id, _)| *id));
+        let webhooks = Self {
+            receivers,
+            queues,
+            subscribed: None,
+            callbacks: None,
+        };
+        let Some(reach) = config.events.and_then(|events| events.webhooks) else {
+            return Ok((webhooks, outbox));
+        };
+        let tls = client::client(Files::default()).map_err(line)?;
+        let callbacks = Callbacks::new(reach, tls);
+        let store = SubscriptionStore::new(kv.for_creates());
+        let (outbox, queue) = outbox.with_subscriptions();
+        let webhooks = Self {
+            subscribed: Some((SubscribedReceivers::new(store, callbacks.clone()), queue)),
+            callbacks: Some(callbacks),
+            ..webhooks
+        };
+        Ok((webhooks, outbox))
     }
 
     /// Tells the receivers until `stop`.
     pub(super) fn start(self, ledger: &Ledger, services: &TaskTracker, stop: &CancellationToken) {
-        let Self {
-            receivers,
-            mut queues,
-        } = self;
-        for receiver in receivers {
-            if let Some(queue) = queues.remove(&receiver.id) {
+        let mut queues = self.queues;
+        for (id, receiver) in self.receivers {
+            if let Some(queue) = queues.remove(&id) {
                 let receiver = Arc::new(receiver);
                 let telling = notify::tell(receiver, ledger.clone(), queue, stop.clone());
                 services.spawn(telling);
             }
         }
+        if let Some((subscribed, queue)) = self.subscribed {
+            let subscribed = Arc::new(subscribed);
+            let telling = notify::tell_subscribed(subscribed, ledger.clone(), queue, stop.clone());
+            services.spawn(telling);
+        }
     }
 }
 
-fn receiver(settings: &NotifySettings) -> Result<Receiver, AppError> {
+fn receiver(settings: &NotifySettings) -> Result<ConfiguredReceiver, AppError> {
     let is_https = settings.url.scheme_str() == Some("https");
     let tls = is_https
         .then(|| client::client(Files::default()))
@@ -64,17 +93,12 @@ fn receiver(settings: &NotifySettings) -> Result<Receiver, AppError> {
     let address = HttpAddress::new(&settings.url, tls.map_err(line)?);
     let address =
         address.ok_or_else(|| AppError("notify: nothing can be sent to an address".into()))?;
-    let allowed = match (settings.allow_private, is_https) {
-        (false, _) => AllowedAddresses::Public,
-        (true, true) => AllowedAddresses::All,
-        // What is not encrypted stays in the operator's own network.
-        (true, false) => AllowedAddresses::Private,
-    };
-    Ok(Receiver {
-        id: settings.receiver,
+    let allowed = AllowedAddresses::of(settings.allow_private, is_https);
+    let receiver = Receiver {
         host: settings.url.host().unwrap_or_default().into(),
         address: address.only(allowed),
         secrets: settings.secrets.clone(),
-        is_gone: AtomicBool::new(false),
-    })
+        subscription: None,
+    };
+    Ok(ConfiguredReceiver::new(receiver))
 }

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::config::{self, CompanionUse, Config, NativeTasks, Seal};
 use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::{Companion, WhoHas};
-use crate::downstream::events::state::Events;
+use crate::downstream::events::state::{EventWebhooks, Events};
 use crate::downstream::forwarded::ForwardedHeaders;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::sessions::agreed_versions::AgreedVersions;
@@ -79,7 +79,8 @@ impl Parts {
         let (upstream, upstream_tls) = wrap(config, around, &callers)?;
         let settings = runner_settings(config, &opened, &around.room, auth.is_some());
         let (ledger, notes) = kept_in(opened.store, opened.clock, config);
-        let (webhooks, outbox) = Webhooks::new(config)?;
+        let (webhooks, outbox) = Webhooks::new(config, &notes)?;
+        let callbacks = webhooks.callbacks.clone();
         let ledger = ledger.telling(outbox);
         webhooks.start(&ledger, &around.services, stop);
         let runner = Runner::new(
@@ -91,7 +92,18 @@ impl Parts {
             settings,
         );
         let room = Arc::clone(&around.room);
-        let proxy = proxy(config, (&runner, &upstream), callers, auth, room, notes);
+        let events = config.events.map(|_| {
+            let webhooks = callbacks.map(|callbacks| EventWebhooks::new(callbacks, &notes));
+            Arc::new(Events::new(config.store.read_patience, webhooks))
+        });
+        let proxy = proxy(
+            config,
+            (&runner, &upstream),
+            callers,
+            auth,
+            room,
+            (notes, events),
+        );
         Ok(Self {
             proxy,
             embedded: opened.embedded,
@@ -134,7 +146,7 @@ fn proxy(
     callers: Callers,
     auth: Option<Arc<Authenticator>>,
     room: Arc<BufferBudget>,
-    notes: KeyValue,
+    (notes, events): (KeyValue, Option<Arc<Events>>),
 ) -> Arc<Proxy> {
     Arc::new(Proxy {
         fair: auth.is_some().then(|| fair_shares(&config.limits)),
@@ -158,9 +170,7 @@ fn proxy(
         resumable: Arc::default(),
         our_sessions: OurSessions::default(),
         stand_ins: StandIns::default(),
-        events: config
-            .events
-            .then(|| Arc::new(Events::new(config.store.read_patience))),
+        events,
         companion: companion(config),
     })
 }
@@ -296,5 +306,8 @@ fn runner_settings(
         },
         sealer: opened.sealer.clone(),
         notify: notify::rules(config),
+        has_subscriptions: config
+            .events
+            .is_some_and(|events| events.webhooks.is_some()),
     }
 }

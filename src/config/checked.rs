@@ -23,8 +23,8 @@ use super::settings_upstream::{
 };
 use super::source::Source;
 use super::{
-    auth, companion, credentials, file, ignored, notify, public, rules, store, telemetry, unused,
-    wrapped,
+    auth, companion, credentials, events, file, ignored, notify, public, rules, store, telemetry,
+    unused, wrapped,
 };
 
 impl Config {
@@ -56,12 +56,8 @@ impl Config {
         credentials::fit(&auth, &upstream, !for_one_client)?;
         let telemetry = telemetry::telemetry(file.telemetry, environment, &replica)?;
         unused.extend(for_traces.filter(|_| telemetry.traces.is_none()));
-        if for_one_client && file.events.enabled {
-            unused.push((
-                "events.enabled",
-                "has no effect: the one client has no credentials",
-            ));
-        }
+        unused.extend(events::unused(&file.events, for_one_client));
+        let events = events::events(&file.events, &auth, for_one_client)?;
         Ok(Self {
             store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks, for_one_client)?,
@@ -71,7 +67,7 @@ impl Config {
             auth,
             limits: LimitSettings::try_from(file.limits)?,
             notify: notify::receivers(file.notify)?,
-            events: file.events.enabled,
+            events,
             telemetry,
             replica,
             listen,

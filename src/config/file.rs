@@ -14,6 +14,7 @@ use super::file_telemetry::Telemetry;
 use super::file_tls::{ClientTls, Tls};
 use super::scalar::{OrAuto, SecretText, Size, list, names, optional, optional_list, scalar};
 use super::secret::Secret;
+use super::settings_events::WrittenWebhooks;
 use super::settings_upstream::{
     CredentialUse, EraChoice, NativeTasks, SessionUse, TransportChoice,
 };
@@ -319,6 +320,8 @@ impl ToolRule {
 pub(super) struct Events {
     #[serde(deserialize_with = "scalar")]
     pub(super) enabled: bool,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) webhooks: WrittenWebhooks,
 }
 
 #[derive(Debug, Deserialize)]

@@ -11,6 +11,7 @@ mod concurrency;
 mod credentials;
 mod described;
 mod duration;
+mod events;
 mod file;
 mod file_auth;
 mod file_notify;
@@ -38,6 +39,7 @@ mod secret;
 mod secret_files;
 mod server;
 mod settings;
+mod settings_events;
 mod settings_store;
 mod settings_tls;
 mod settings_upstream;
@@ -64,6 +66,7 @@ pub use settings::{
     JwtSettings, LimitSettings, ListenSettings, NotifySettings, Quota, ReplicaSettings,
     TelemetrySettings, TraceSettings,
 };
+pub use settings_events::EventSettings;
 pub use settings_store::{Location, Seal, StoreSettings, WaitSettings};
 pub use settings_tls::{CertificateFiles, ClientTlsFiles};
 pub use settings_upstream::{

@@ -1,6 +1,5 @@
 //! Turns each `[[notify]]` into a receiver of webhooks.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use hyper::Uri;
@@ -10,8 +9,8 @@ use super::otel::uri;
 use super::problem::Problem;
 use super::secret::Secret;
 use super::settings::NotifySettings;
+use crate::notify::destination::{self, NotADestination};
 use crate::notify::signature::WebhookSecret;
-use crate::public_address::is_public;
 use crate::task::glob::Glob;
 use crate::task::notices::{NoticeState, ReceiverId};
 
@@ -120,37 +119,18 @@ fn address(text: &str, allow_private: bool) -> Result<Uri, String> {
     // Not quoted: a part of it may be secret.
     let url = uri(text).filter(|url| url.host().is_some_and(|host| !host.is_empty()));
     let url = url.ok_or("is not an address; write \"https://hooks.example.com/raincheck\"")?;
-    if url.scheme_str() == Some("http") && !allow_private {
-        return Err("must begin with \"https\"; http is for receivers in your own network, with allow_private = true".into());
-    }
-    let host = url.host().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    match known_address(host)? {
-        Some(ip) if !is_public(ip) && !allow_private => Err(
+    match destination::check(&url, allow_private) {
+        Ok(()) => Ok(url),
+        Err(NotADestination::Unusual) => {
+            Err("is an address in an unusual form; write it as \"203.0.113.7\"".into())
+        }
+        Err(NotADestination::Private) => Err(
             "is an address of this machine or its network; set allow_private = true if it is meant"
                 .into(),
         ),
-        Some(ip) if is_public(ip) && url.scheme_str() == Some("http") => {
+        Err(NotADestination::Unencrypted) if allow_private => {
             Err("must begin with \"https\": it is not in your own network".into())
         }
-        Some(_) | None => Ok(url),
+        Err(NotADestination::Unencrypted) => Err("must begin with \"https\"; http is for receivers in your own network, with allow_private = true".into()),
     }
-}
-
-/// The address that the host itself says. A number in another form than `1.2.3.4` is refused: programs disagree about
-/// what it means.
-fn known_address(host: &str) -> Result<Option<IpAddr>, String> {
-    if let Ok(address) = host.parse() {
-        return Ok(Some(address));
-    }
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
-    if host == "localhost" || host.ends_with(".localhost") {
-        return Ok(Some(Ipv4Addr::LOCALHOST.into()));
-    }
-    let last = host.rsplit('.').next().unwrap_or_default();
-    let is_number = last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number {
-        return Err("is an address in an unusual form; write it as \"203.0.113.7\"".into());
-    }
-    Ok(None)
 }

@@ -15,6 +15,7 @@ use super::problem::ConfigError;
 use super::ratio::Ratio;
 use super::secret::Secret;
 use super::server::Wrapped;
+use super::settings_events::EventSettings;
 use super::settings_store::StoreSettings;
 use super::settings_tls::CertificateFiles;
 use super::settings_upstream::{Header, UpstreamSettings};
@@ -40,8 +41,8 @@ pub struct Config {
     pub auth: AuthSettings,
     pub limits: LimitSettings,
     pub notify: Vec<NotifySettings>,
-    /// Clients that say who they are have the event of the MCP Events extension.
-    pub events: bool,
+    /// What clients that say who they are have of the MCP Events extension. `None`: nothing.
+    pub events: Option<EventSettings>,
     pub telemetry: TelemetrySettings,
     /// The settings that have no effect in this configuration, each with the reason.
     pub unused: Vec<(&'static str, &'static str)>,

@@ -30,6 +30,7 @@ pub mod code {
     pub const EVENTS_FORBIDDEN: i64 = -32012;
     pub const EVENTS_RESOURCE_EXHAUSTED: i64 = -32013;
     pub const EVENTS_UNSUPPORTED: i64 = -32014;
+    pub const EVENTS_CALLBACK: i64 = -32015;
     /// Resource not found, until 2025-11-25; a 2026 server must not emit it.
     pub const LEGACY_RESOURCE_NOT_FOUND: i64 = -32002;
     /// URL elicitation required, 2025-11-25 only; a 2026 server must not emit it.

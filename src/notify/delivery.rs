@@ -1,5 +1,5 @@
-//! The job of one receiver: tells it of the tasks that come through the outbox, several at a time, the notices of one task
-//! in order.
+//! A job that tells receivers of the tasks that come through the outbox, several at a time, the notices of one task in
+//! order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,26 +8,40 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
-use super::body::body;
-use super::receiver::{Attempt, Message, Receiver};
+use super::receiver::Attempt;
 use crate::store::ledger::Ledger;
 use crate::store::outbox::{Claim, OutboxQueue};
 use crate::task::machine::TaskEvent;
-use crate::task::notices::{NoticeEvent, Notices, is_in_time, message_id};
+use crate::task::notices::{Notice, NoticeEvent, Notices, ReceiverId, is_in_time};
 use crate::task::state::Task;
 use crate::telemetry::notices::{Delivery, attempted, given_up};
-
-/// The messages to one receiver at the same time.
-const AT_ONCE: usize = 8;
 
 /// How long messages that are under way may take after `stop`.
 const LAST: Duration = Duration::from_millis(400);
 
-/// Tells the receiver of the tasks in the queue until `stop`. What is not told then is in the records.
-pub async fn tell(
-    receiver: Arc<Receiver>,
+/// Knows the receivers of one queue.
+pub(super) trait Teller: Send + Sync + 'static {
+    /// The messages of this queue at the same time.
+    const AT_ONCE: usize;
+
+    /// Tries to tell the receiver of the notice. `None`: nothing was tried, and a sweep finds the notice again.
+    fn attempt(
+        &self,
+        task: &Task,
+        receiver: ReceiverId,
+        notice: &Notice,
+        now_ms: u64,
+    ) -> impl Future<Output = Option<Attempt>> + Send;
+
+    /// The host of the receiver, for the log, if there is only one.
+    fn host(&self) -> Option<&str>;
+}
+
+/// Tells of the tasks in the queue until `stop`. What is not told then is in the records.
+pub(super) async fn tell<T: Teller>(
+    teller: Arc<T>,
     ledger: Ledger,
     queue: OutboxQueue,
     stop: CancellationToken,
@@ -40,7 +54,7 @@ pub async fn tell(
         };
         next.map(|claim| (claim, queue))
     });
-    let telling = told.for_each_concurrent(AT_ONCE, |claim| tell_of(&receiver, &ledger, claim));
+    let telling = told.for_each_concurrent(T::AT_ONCE, |claim| tell_of(&*teller, &ledger, claim));
     tokio::pin!(telling);
     tokio::select! {
         () = &mut telling => {}
@@ -51,7 +65,8 @@ pub async fn tell(
 }
 
 /// Tells the receiver of one task, notice by notice, as long as the claim of this replica holds.
-async fn tell_of(receiver: &Receiver, ledger: &Ledger, claim: Claim) {
+async fn tell_of<T: Teller>(teller: &T, ledger: &Ledger, claim: Claim) {
+    let receiver = claim.receiver;
     // A claim that waited for too long costs nothing: a sweep finds the notice again.
     if !is_in_time(claim.look_ms, ledger.now_ms()) {
         return;
@@ -60,78 +75,77 @@ async fn tell_of(receiver: &Receiver, ledger: &Ledger, claim: Claim) {
         return;
     };
     // The notice was settled, or is claimed by another replica.
-    let notices = loaded.task.notices_of(receiver.id);
+    let notices = loaded.task.notices_of(receiver);
     if notices.and_then(Notices::look_ms) != Some(claim.look_ms) {
         return;
     }
-    while let Some((event, delivery)) = next(receiver, ledger, &loaded.task).await {
-        let event = TaskEvent::Notice(receiver.id, event);
+    while let Some((event, delivery)) = next(teller, ledger, receiver, &loaded.task).await {
+        let stays = matches!(
+            event,
+            NoticeEvent::Failed { .. } | NoticeEvent::Postponed { .. }
+        );
+        let event = TaskEvent::Notice(receiver, event);
         // If the commit fails, the claim runs out, and a sweep finds the notice again.
         let Ok((after, _)) = ledger.apply(&loaded, event).await else {
-            attempted(delivery);
+            count(delivery);
             return;
         };
-        let was_given_up = delivery.is_failure()
-            && first_number(receiver, &loaded.task) != first_number(receiver, &after.task);
+        let first = |task: &Task| Some(task.notices_of(receiver)?.first()?.number);
+        let was_given_up = stays && first(&loaded.task) != first(&after.task);
         if was_given_up {
-            given_up(&loaded.task, Some(&receiver.host));
+            given_up(&loaded.task, receiver, teller.host());
         } else {
-            attempted(delivery);
+            count(delivery);
         }
-        if delivery.is_failure() && !was_given_up {
+        if stays && !was_given_up {
             return;
         }
         loaded = after;
     }
 }
 
-fn first_number(receiver: &Receiver, task: &Task) -> Option<u32> {
-    Some(task.notices_of(receiver.id)?.first()?.number)
+fn count(delivery: Option<Delivery>) {
+    if let Some(delivery) = delivery {
+        attempted(delivery);
+    }
 }
 
 /// Tries the first notice. `None`: there is none, or the claim leaves no time for it.
-async fn next(
-    receiver: &Receiver,
+async fn next<T: Teller>(
+    teller: &T,
     ledger: &Ledger,
+    receiver: ReceiverId,
     task: &Task,
-) -> Option<(NoticeEvent, Delivery)> {
+) -> Option<(NoticeEvent, Option<Delivery>)> {
     let now_ms = ledger.now_ms();
-    let notices = task.notices_of(receiver.id);
+    let notices = task.notices_of(receiver);
     let notices = notices.filter(|notices| notices.may_attempt(now_ms))?;
     let notice = notices.first()?;
     let number = notice.number;
-    if receiver.is_gone() {
-        return Some((NoticeEvent::Settled { number }, Delivery::Gone));
-    }
-    let message = Message {
-        id: &message_id(task.id, receiver.id, notice),
-        at_s: now_ms / 1000,
-        body: body(task, notice),
-    };
     let failed = |pause: Option<Duration>| NoticeEvent::Failed {
         number,
         pause_ms: pause.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)),
         random: random(),
     };
-    Some(match receiver.send(message).await {
-        Attempt::Delivered => (NoticeEvent::Settled { number }, Delivery::Delivered),
-        Attempt::Gone => {
-            let host = &*receiver.host;
-            warn!(
-                host,
-                "a receiver of webhooks is gone (HTTP 410): it is told nothing more until raincheck starts again"
-            );
-            (NoticeEvent::Settled { number }, Delivery::Gone)
-        }
-        Attempt::Failed { why, pause } => {
-            debug!(task = ?task.id, host = &*receiver.host, why, "a webhook was not taken");
-            (failed(pause), Delivery::Failed)
-        }
-        Attempt::Refused { why } => {
-            warn!(host = &*receiver.host, why, "a webhook was not sent");
-            (failed(None), Delivery::Refused)
-        }
-    })
+    let settled = NoticeEvent::Settled { number };
+    Some(
+        match teller.attempt(task, receiver, notice, now_ms).await? {
+            Attempt::Delivered => (settled, Some(Delivery::Delivered)),
+            Attempt::Gone => (settled, Some(Delivery::Gone)),
+            Attempt::Rejected => (settled, Some(Delivery::Rejected)),
+            Attempt::Outdated => (settled, None),
+            Attempt::Unheard => (NoticeEvent::Unheard { number }, None),
+            Attempt::Busy => (NoticeEvent::Postponed { number }, None),
+            Attempt::Failed { why, pause } => {
+                debug!(task = ?task.id, host = teller.host(), why, "a webhook was not taken");
+                (failed(pause), Some(Delivery::Failed))
+            }
+            Attempt::Refused { why } => {
+                debug!(task = ?task.id, host = teller.host(), why, "a webhook was not sent");
+                (failed(None), Some(Delivery::Refused))
+            }
+        },
+    )
 }
 
 /// Spreads the attempts after an outage. Without randomness they come together.

@@ -1,7 +1,6 @@
 //! A receiver of webhooks: where it is, and how one message gets there.
 
 use std::error::Error;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,19 +13,18 @@ use super::signature::{WebhookSecret, signatures};
 use crate::http_address::{HttpAddress, NotAllowed};
 use crate::io_reason::io_reason;
 use crate::retry_after;
-use crate::task::notices::{ATTEMPT_MS, ReceiverId};
+use crate::task::notices::ATTEMPT_MS;
 
-/// A receiver, and what this process learned of it.
+/// A receiver: where it is, and by what it knows raincheck.
 #[derive(Debug)]
 pub struct Receiver {
-    pub id: ReceiverId,
     /// Its host, for the log: a path may be secret.
     pub host: Box<str>,
     pub address: HttpAddress,
     /// The secrets that sign, the newest first.
     pub secrets: Vec<WebhookSecret>,
-    /// The receiver said that it is gone for good.
-    pub is_gone: AtomicBool,
+    /// The subscription of a client that it belongs to. `None`: the operator configured it.
+    pub subscription: Option<Box<str>>,
 }
 
 /// One message.
@@ -52,28 +50,32 @@ pub(super) enum Attempt {
     Refused {
         why: String,
     },
+    /// The receiver will never take this message.
+    Rejected,
+    /// The subscription has ended.
+    Unheard,
+    /// There is nothing to tell any more.
+    Outdated,
+    /// Other messages of the same caller are under way.
+    Busy,
 }
 
 impl Receiver {
-    pub(super) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Relaxed)
-    }
-
     pub(super) async fn send(&self, message: Message<'_>) -> Attempt {
-        let sending = timeout(Duration::from_millis(ATTEMPT_MS), self.ask(message));
-        let attempt = sending.await.unwrap_or_else(|_elapsed| Attempt::Failed {
+        let sending = timeout(Duration::from_millis(ATTEMPT_MS), self.tell(message));
+        sending.await.unwrap_or_else(|_elapsed| Attempt::Failed {
             why: "no answer within 10 s".to_owned(),
             pause: None,
-        });
-        if attempt == Attempt::Gone {
-            self.is_gone.store(true, Ordering::Relaxed);
-        }
-        attempt
+        })
     }
 
-    async fn ask(&self, message: Message<'_>) -> Attempt {
+    /// The signed message.
+    pub(super) fn request(
+        &self,
+        message: Message<'_>,
+    ) -> hyper::http::Result<Request<Full<Bytes>>> {
         let Message { id, at_s, body } = message;
-        let request = Request::post(self.address.path())
+        let mut request = Request::post(self.address.path())
             .header(CONTENT_TYPE, JSON)
             .header(USER_AGENT, AGENT)
             .header("webhook-id", id)
@@ -81,9 +83,15 @@ impl Receiver {
             .header(
                 "webhook-signature",
                 signatures(&self.secrets, id, at_s, &body),
-            )
-            .body(Full::new(Bytes::from(body)));
-        let request = match request {
+            );
+        if let Some(id) = &self.subscription {
+            request = request.header("x-mcp-subscription-id", &**id);
+        }
+        request.body(Full::new(Bytes::from(body)))
+    }
+
+    async fn tell(&self, message: Message<'_>) -> Attempt {
+        let request = match self.request(message) {
             Ok(request) => request,
             Err(error) => return failed(&error),
         };
@@ -98,6 +106,8 @@ impl Receiver {
         match answer.status {
             status if status.is_success() => Attempt::Delivered,
             StatusCode::GONE => Attempt::Gone,
+            // The specification of events says so. `[[notify]]` has always tried such a message again.
+            StatusCode::PAYLOAD_TOO_LARGE if self.subscription.is_some() => Attempt::Rejected,
             // A redirect may lead anywhere, so it is not followed.
             status => Attempt::Failed {
                 why: format!("HTTP {status}"),

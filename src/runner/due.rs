@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::awaiting::AwaitingReceivers;
 use super::indexed::IndexedRecord;
-use super::notices::SWEPT_MAX;
+use super::notices::{NoticesLeft, SWEPT_MAX};
 use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
@@ -40,8 +40,7 @@ pub(super) struct DueHistory {
 #[derive(Debug)]
 struct Budget {
     tasks: usize,
-    /// The notices that it may claim or put off.
-    notices: usize,
+    notices: NoticesLeft,
 }
 
 impl Runner {
@@ -58,9 +57,9 @@ impl Runner {
         let limit = tasks + READ_MAX + history.awaiting.len();
         let named = self.ledger.store().due(now_ms, limit).await?;
         let looks = history.awaiting.split(named, now_ms);
-        // Those that have waited longer are told first.
-        let kept = looks.awaiting.len().min(SWEPT_MAX);
-        let notices = SWEPT_MAX - kept;
+        // Half is kept for those that wait already, so that neither they nor new ones wait for all others.
+        let kept = looks.awaiting.len().min(SWEPT_MAX / 2);
+        let notices = NoticesLeft::of_each(SWEPT_MAX - kept);
         let mut left = Budget { tasks, notices };
         for id in looks.first.into_iter().take(tasks + READ_MAX) {
             if left.tasks == 0 {
@@ -68,9 +67,9 @@ impl Runner {
             }
             self.look(id, history, &mut left).await?;
         }
-        left.notices += kept;
+        left.notices.add_to_each(kept);
         for id in looks.awaiting.into_iter().take(AWAITING_MAX) {
-            if left.notices == 0 {
+            if left.notices.is_used_up() {
                 break;
             }
             self.look(id, history, &mut left).await?;
@@ -119,10 +118,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Does what is due for the task: tells its receivers, while `notices_left` is not zero, answers or repeats its
+    /// Does what is due for the task: tells its receivers, as far as `notices_left` goes, answers or repeats its
     /// questions by the rule, and ends the task at its deadline. False: something is left to do, and the task
     /// stays in the index.
-    async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut usize) -> bool {
+    async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut NoticesLeft) -> bool {
         let has_told = self.tell_receivers(&loaded, notices_left).await;
         if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {
             let from = (AnsweredBy::Rule, Forwarded::default());

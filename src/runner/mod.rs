@@ -52,6 +52,7 @@ mod result_form;
 pub mod retry;
 pub mod server;
 mod state;
+mod subscriptions;
 mod sweeper;
 pub mod told;
 mod unsaved;

@@ -6,19 +6,53 @@ use super::state::Runner;
 use crate::store::ledger::{Loaded, Tried};
 use crate::store::outbox::Room;
 use crate::task::machine::TaskEvent;
-use crate::task::notices::{NoticeEvent, Notices};
+use crate::task::notices::{NoticeEvent, Notices, ReceiverId};
 use crate::telemetry::notices::given_up;
 
 /// A replica that does not know the receiver of a notice leaves the notice to other replicas for this long.
 const OTHERS_FIRST_MS: u64 = 10_000;
 
-/// The most notices that one sweep claims or puts off. Each is a commit, and other tasks wait for their turn.
+/// The most notices that one sweep claims or puts off, of each kind. Each is a commit, and other tasks wait for their turn.
 pub(super) const SWEPT_MAX: usize = 64;
 
+/// How many notices a sweep may still claim or put off. Those of subscriptions are counted apart, so that the receivers of
+/// clients that do not answer leave those of operators their turn.
+#[derive(Debug)]
+pub(super) struct NoticesLeft {
+    configured: usize,
+    subscribed: usize,
+}
+
+impl NoticesLeft {
+    /// So many of each kind.
+    pub(super) fn of_each(number: usize) -> Self {
+        Self {
+            configured: number,
+            subscribed: number,
+        }
+    }
+
+    pub(super) fn add_to_each(&mut self, number: usize) {
+        self.configured += number;
+        self.subscribed += number;
+    }
+
+    pub(super) fn is_used_up(&self) -> bool {
+        self.configured == 0 && self.subscribed == 0
+    }
+
+    fn of(&mut self, receiver: ReceiverId) -> &mut usize {
+        if receiver.is_subscription() {
+            &mut self.subscribed
+        } else {
+            &mut self.configured
+        }
+    }
+}
+
 impl Runner {
-    /// Claims the notices whose time has come, and hands them over to the jobs of their receivers. `left` is the number of
-    /// notices that this sweep may still claim or put off. False: a notice stays due.
-    pub(super) async fn tell_receivers(&self, loaded: &Loaded, left: &mut usize) -> bool {
+    /// Claims the notices whose time has come, and hands them over to the jobs of their receivers. False: a notice stays due.
+    pub(super) async fn tell_receivers(&self, loaded: &Loaded, left: &mut NoticesLeft) -> bool {
         if loaded.task.notices.is_empty() {
             return true;
         }
@@ -31,8 +65,10 @@ impl Runner {
             if !notices.is_due(now_ms) {
                 continue;
             }
+            let left = left.of(notices.receiver);
             let Some(fewer) = left.checked_sub(1) else {
-                return false;
+                all = false;
+                continue;
             };
             let event = match self.ledger.outbox().room(notices.receiver) {
                 Room::Free => NoticeEvent::Claimed,
@@ -54,7 +90,7 @@ impl Runner {
             let next = after.task.notices_of(notices.receiver);
             if next.and_then(Notices::first).map(|it| it.number) != Some(number) {
                 // This replica may not know the receiver.
-                given_up(&after.task, None);
+                given_up(&after.task, notices.receiver, None);
             } else if matches!(event, NoticeEvent::Claimed) {
                 self.ledger
                     .outbox()

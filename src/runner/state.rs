@@ -26,6 +26,7 @@ use crate::shares::Shares;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
+use crate::store::subscriptions::SubscriptionStore;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::notify_rules::NotifyRules;
 use crate::task::policy::Rules;
@@ -63,6 +64,8 @@ pub struct RunnerSettings {
     pub sealer: Option<Sealer>,
     /// Who hears of the states of tasks.
     pub notify: NotifyRules,
+    /// Clients can subscribe webhooks to the states of their tasks.
+    pub has_subscriptions: bool,
 }
 
 /// Carries calls, and looks after the tasks of lost owners.
@@ -70,6 +73,8 @@ pub struct RunnerSettings {
 pub struct Runner {
     pub(super) ledger: Ledger,
     pub(super) kv: KeyValue,
+    /// What clients subscribed to. `None`: clients cannot subscribe.
+    pub(super) subscriptions: Option<SubscriptionStore>,
     pub(super) upstream: Arc<dyn WrappedServer>,
     pub(super) watches: Arc<Watches>,
     pub(super) told: ToldStates,
@@ -109,9 +114,12 @@ impl Runner {
         rules: Arc<Rules>,
         settings: RunnerSettings,
     ) -> Arc<Self> {
+        let subscriptions = settings.has_subscriptions;
+        let subscriptions = subscriptions.then(|| SubscriptionStore::new(kv.for_creates()));
         Arc::new(Self {
             ledger,
             kv,
+            subscriptions,
             upstream,
             watches: Arc::default(),
             told: ToldStates::default(),

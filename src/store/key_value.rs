@@ -32,6 +32,19 @@ impl KeyValue {
         }
     }
 
+    /// The same values, for reads that a create waits for.
+    #[must_use]
+    pub fn for_creates(&self) -> Self {
+        let create = self.patience.create;
+        Self {
+            patience: StorePatience {
+                read: create,
+                create,
+            },
+            ..self.clone()
+        }
+    }
+
     /// Writes a value if the name is free; otherwise returns the value of the name.
     ///
     /// No two claims may carry the same value: a repeated claim recognises itself by its value. A claim

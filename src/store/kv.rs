@@ -48,6 +48,8 @@ pub enum Kind {
     Durations,
     /// The known client that has a session at the server.
     Client,
+    /// The webhook subscriptions of a caller.
+    Subscriptions,
 }
 
 impl Kind {
@@ -68,6 +70,7 @@ impl Kind {
             Self::LogReader => 'r',
             Self::Durations => 'p',
             Self::Client => 'c',
+            Self::Subscriptions => 'w',
         }
     }
 
@@ -88,6 +91,7 @@ impl Kind {
             Self::LogReader => "log reader",
             Self::Durations => "durations",
             Self::Client => "client",
+            Self::Subscriptions => "subscriptions",
         }
     }
 }

@@ -32,6 +32,7 @@ pub mod record;
 pub mod redis;
 pub mod seal;
 pub mod sealed;
+pub mod subscriptions;
 
 pub use error::{StoreError, StoreRefusal};
 

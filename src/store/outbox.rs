@@ -21,6 +21,7 @@ const SWEPT_MAX: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     pub task: TaskId,
+    pub receiver: ReceiverId,
     /// The end of the claim, which also tells it from the claims of other replicas.
     pub look_ms: u64,
 }
@@ -29,6 +30,8 @@ pub struct Claim {
 #[derive(Debug, Clone, Default)]
 pub struct Outbox {
     queues: Arc<BTreeMap<ReceiverId, mpsc::Sender<Claim>>>,
+    /// The queue of all subscriptions of clients, where clients can subscribe.
+    subscriptions: Option<mpsc::Sender<Claim>>,
 }
 
 /// The tasks that one receiver must hear of.
@@ -55,12 +58,34 @@ impl Outbox {
             queues.insert(receiver, queue);
             read.insert(receiver, waiting);
         }
-        let queues = Arc::new(queues);
-        (Self { queues }, read)
+        let outbox = Self {
+            queues: Arc::new(queues),
+            subscriptions: None,
+        };
+        (outbox, read)
+    }
+
+    /// The same, and a queue for the subscriptions of clients.
+    #[must_use]
+    pub fn with_subscriptions(self) -> (Self, OutboxQueue) {
+        let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        let outbox = Self {
+            subscriptions: Some(queue),
+            ..self
+        };
+        (outbox, waiting)
+    }
+
+    fn queue(&self, receiver: ReceiverId) -> Option<&mpsc::Sender<Claim>> {
+        if receiver.is_subscription() {
+            self.subscriptions.as_ref()
+        } else {
+            self.queues.get(&receiver)
+        }
     }
 
     pub fn room(&self, receiver: ReceiverId) -> Room {
-        match self.queues.get(&receiver) {
+        match self.queue(receiver) {
             Some(queue) if queue.is_closed() => Room::Unknown,
             Some(queue) if WAITING_MAX - queue.capacity() < SWEPT_MAX => Room::Free,
             Some(_) => Room::None,
@@ -71,9 +96,12 @@ impl Outbox {
     /// Hands the claimed notice over to the job of this receiver. Without room, a sweep finds the notice when its claim is over.
     pub fn hand_over(&self, task: &Task, receiver: ReceiverId) {
         let look_ms = task.notices_of(receiver).and_then(Notices::look_ms);
-        if let (Some(queue), Some(look_ms)) = (self.queues.get(&receiver), look_ms) {
-            let task = task.id;
-            let _ = queue.try_send(Claim { task, look_ms });
+        if let (Some(queue), Some(look_ms)) = (self.queue(receiver), look_ms) {
+            let _ = queue.try_send(Claim {
+                task: task.id,
+                receiver,
+                look_ms,
+            });
         }
     }
 

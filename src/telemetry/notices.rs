@@ -1,8 +1,9 @@
 //! What operators hear of webhooks: a counter, and a line for each notice that is given up.
 
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::metrics::METRICS;
+use crate::task::notices::ReceiverId;
 use crate::task::state::Task;
 
 /// What came of an attempt to tell a receiver.
@@ -14,12 +15,8 @@ pub enum Delivery {
     Failed,
     /// The receiver's name led to no address that is allowed.
     Refused,
-}
-
-impl Delivery {
-    pub fn is_failure(self) -> bool {
-        matches!(self, Self::Failed | Self::Refused)
-    }
+    /// The receiver of a subscription will never take this message.
+    Rejected,
 }
 
 /// Counts an attempt. After a failure it is tried again.
@@ -29,13 +26,19 @@ pub fn attempted(delivery: Delivery) {
         Delivery::Gone => "gone",
         Delivery::Failed => "retried",
         Delivery::Refused => "refused",
+        Delivery::Rejected => "rejected",
     });
 }
 
-/// Reports that a receiver never heard of a state of this task.
-pub fn given_up(task: &Task, host: Option<&str>) {
+/// Reports that a receiver never heard of a state of this task. The receiver of a subscription is its client's business, and
+/// not the operator's.
+pub fn given_up(task: &Task, receiver: ReceiverId, host: Option<&str>) {
     let host = host.unwrap_or_default();
     count("given_up");
+    if receiver.is_subscription() {
+        debug!(task = ?task.id, host, "a subscription did not take an event in time");
+        return;
+    }
     warn!(task = ?task.id, tool = %task.name, host, "a webhook was given up: its receiver did not take it in time");
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use raincheck::notify::callbacks::CallbackReach;
+
 use super::*;
 
 const SECRET: &str = "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4";
@@ -156,4 +158,16 @@ fn a_receiver_in_the_own_network_may_be_allowed() {
         public.contains("url: must begin with \"https\""),
         "{public}"
     );
+}
+
+#[test]
+fn only_clients_that_prove_who_they_are_may_subscribe_webhooks() {
+    let events = "[events]\nenabled = true\nwebhooks = 'public'\n";
+    let nobody = refusal(events);
+    assert!(nobody.contains("events.webhooks"), "{nobody}");
+    let known = from_file(&format!("{events}[auth]\ntokens_file = '/tokens'\n"));
+    let webhooks = known.events.unwrap().webhooks;
+    assert_eq!(webhooks, Some(CallbackReach::Public));
+    let word = refusal("[events]\nenabled = true\nwebhooks = 'all'\n");
+    assert!(word.contains("\"anywhere\""), "{word}");
 }

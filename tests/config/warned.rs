@@ -32,6 +32,10 @@ fn what_cannot_have_an_effect_is_warned_of() {
             "[telemetry.traces]\nendpoint = 'http://collector:4318'",
             "telemetry.traces.endpoint http://collector:4318/: it has no path, and collectors take spans at /v1/traces",
         ),
+        (
+            "[events]\nwebhooks = 'public'",
+            "events.webhooks does nothing here: has no effect without events.enabled, and none for the one client of a pipe",
+        ),
     ] {
         assert_eq!(warned(&from_file(text)), [expected], "{text}");
     }

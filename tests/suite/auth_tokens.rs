@@ -17,12 +17,12 @@ in_both_eras!(
 );
 
 /// A file of tokens, and a configuration that wants one of them.
-struct Tokens {
+pub(crate) struct Tokens {
     directory: TempDir,
 }
 
 impl Tokens {
-    fn new(clients: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(clients: &[(&str, &str)]) -> Self {
         let tokens = Self {
             directory: TempDir::new(),
         };
@@ -39,7 +39,7 @@ impl Tokens {
         self.directory.file("tokens", &lines.collect::<String>());
     }
 
-    fn wanted_by(&self, config: Config) -> Config {
+    pub(crate) fn wanted_by(&self, config: Config) -> Config {
         let file = self.directory.path().join("tokens");
         config.section("auth", &format!("tokens_file = \"{}\"", file.display()))
     }

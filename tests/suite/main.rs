@@ -127,6 +127,8 @@ mod store_down;
 mod store_late;
 mod store_moved;
 mod strict;
+mod subscribed_events;
+mod subscribed_events_refused;
 mod task_events;
 mod task_messages;
 mod traces;

@@ -2,6 +2,7 @@
 //! tells of nothing would be new to it.
 
 use crate::config::{Config, NotifySettings, duration_text};
+use crate::notify::callbacks::CallbackReach;
 
 /// A line for each receiver, and one for events, each with its subject.
 pub(super) fn told(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
@@ -13,7 +14,16 @@ pub(super) fn told(config: &Config) -> impl Iterator<Item = (&'static str, Strin
 /// A line if clients have raincheck's event.
 fn events(config: &Config) -> Option<String> {
     let text = "clients with credentials have raincheck.task.updated, by poll and by stream";
-    config.events.then(|| text.to_owned())
+    let webhooks = match config.events?.webhooks {
+        None => "",
+        Some(CallbackReach::Public) => {
+            ", and may subscribe webhooks on the public internet (events.webhooks)"
+        }
+        Some(CallbackReach::Anywhere) => {
+            ", and may subscribe webhooks anywhere, your own network included (events.webhooks)"
+        }
+    };
+    Some(format!("{text}{webhooks}"))
 }
 
 /// Only the host is shown: a path may be secret.

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use hyper::Response;
 use serde_json::value::RawValue;
 
+use super::state::Events;
+use super::subscribe::webhooks_of;
 use crate::downstream::body::Body;
 use crate::downstream::call::ModernCall;
 use crate::downstream::companion;
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::code;
@@ -18,23 +21,38 @@ use crate::runner::responder::CallAnswer;
 use crate::task::events::definition;
 
 /// The ways of delivery of raincheck's event.
-const DELIVERY: [&str; 2] = ["poll", "push"];
+const DELIVERY: [&str; 3] = ["poll", "push", "webhook"];
+
+/// The same for a client that cannot subscribe.
+const WITHOUT_WEBHOOKS: [&str; 2] = ["poll", "push"];
+
+/// The ways in which raincheck's event is delivered to this client.
+pub(super) fn delivery(events: &Events, by: &Requester) -> &'static [&'static str] {
+    match webhooks_of(events, by) {
+        Some(_) => &DELIVERY,
+        None => &WITHOUT_WEBHOOKS,
+    }
+}
 
 /// Answers `events/list` of a client in front of a server that may have events.
 pub(in crate::downstream) async fn answer(
     proxy: &Arc<Proxy>,
     asked: &ModernCall<'_>,
 ) -> Response<Body> {
+    let delivery = match &proxy.events {
+        Some(events) => delivery(events, asked.by),
+        None => &WITHOUT_WEBHOOKS,
+    };
     let (answer, client) = match companion::listed(proxy, asked).await {
         Ok(listed) => listed,
         Err(refused) => return refused,
     };
     let answer = match answer {
-        CallAnswer::Result(page) => CallAnswer::Result(with_ours(&page).unwrap_or(page)),
+        CallAnswer::Result(page) => CallAnswer::Result(with_ours(&page, delivery).unwrap_or(page)),
         CallAnswer::Error(error)
             if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
         {
-            raw(ours_alone()).map_or(CallAnswer::Error(error), CallAnswer::Result)
+            raw(ours_alone(delivery)).map_or(CallAnswer::Error(error), CallAnswer::Result)
         }
         CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
     };
@@ -42,16 +60,16 @@ pub(in crate::downstream) async fn answer(
 }
 
 /// The list in front of a server without events.
-pub(super) fn ours_alone() -> String {
+pub(super) fn ours_alone(delivery: &[&str]) -> String {
     let mut out = Writer::with_capacity(1280);
     out.str("resultType", "complete")
-        .raw("events", &format!("[{}]", definition(&DELIVERY)));
+        .raw("events", &format!("[{}]", definition(delivery)));
     out.number("ttlMs", 0).str("cacheScope", "private");
     out.end()
 }
 
 /// The last page with raincheck's event. `None`: the page stays as it is.
-fn with_ours(page: &RawValue) -> Option<Box<RawValue>> {
+fn with_ours(page: &RawValue, delivery: &[&str]) -> Option<Box<RawValue>> {
     if !is_last(page) {
         return None;
     }
@@ -62,7 +80,7 @@ fn with_ours(page: &RawValue) -> Option<Box<RawValue>> {
     } else {
         ","
     };
-    let all = format!("[{theirs}{comma}{}]", definition(&DELIVERY));
+    let all = format!("[{theirs}{comma}{}]", definition(delivery));
     set(page.get(), "events", &all).and_then(raw).ok()
 }
 
@@ -74,7 +92,7 @@ mod tests {
 
     fn edited(page: &str) -> Option<String> {
         let page = raw(page.to_owned()).unwrap();
-        with_ours(&page).map(|page| page.get().to_owned())
+        with_ours(&page, &DELIVERY).map(|page| page.get().to_owned())
     }
 
     #[test]
@@ -100,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_list_of_ours_alone_is_whole() {
-        let said: Value = serde_json::from_str(&ours_alone()).unwrap();
+        let said: Value = serde_json::from_str(&ours_alone(&DELIVERY)).unwrap();
         assert_eq!(said["events"].as_array().unwrap().len(), 1);
         assert_eq!(said["resultType"], "complete");
     }

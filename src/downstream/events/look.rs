@@ -17,7 +17,7 @@ use crate::task::id::TaskId;
 use crate::task::state::Task;
 
 /// The most tasks of one caller that are looked at: those that expire last.
-const TASKS_MAX: usize = 1_000;
+pub(super) const TASKS_MAX: usize = 1_000;
 
 /// A position names all that one look can tell, so that an end which the look just missed is still news for the next.
 const _: () = assert!(
@@ -112,7 +112,7 @@ impl EventLooker {
     }
 
     /// Where the tasks are in the caller's list. One task is read without the list.
-    async fn places(&self) -> Result<Vec<Position>, StoreError> {
+    pub(super) async fn places(&self) -> Result<Vec<Position>, StoreError> {
         match self.filter.tasks {
             WantedTasks::NoTask => Ok(Vec::new()),
             WantedTasks::One(id) => Ok(vec![(u64::MAX, id)]),

@@ -12,3 +12,5 @@ pub(super) mod request;
 mod start;
 pub mod state;
 mod stream;
+mod subscribe;
+mod subscribe_request;

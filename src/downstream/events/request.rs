@@ -2,13 +2,14 @@
 
 use serde_json::value::RawValue;
 
-use super::state::{LOOKS_OF_CALLER, STREAMS_OF_CALLER};
+use super::state::{CHALLENGES_OF_CALLER, LOOKS_OF_CALLER, STREAMS_OF_CALLER};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{self, Object, Writer};
 use crate::mcp::request::Request;
 use crate::task::events::NAME;
 use crate::task::events::position::EventPosition;
-use crate::task::id::TaskId;
+use crate::task::events::subscriptions::{SUBSCRIPTIONS_MAX, SubscriptionKey};
+use crate::task::id::{Caller, TaskId};
 
 /// The most events in one answer, and how many there are where the client does not say.
 const EVENTS_MAX: usize = 100;
@@ -56,13 +57,47 @@ pub(in crate::downstream) fn no_event() -> RpcError {
     error.with_data(r#"{"kind":"event"}"#)
 }
 
-/// A way of delivery that the event does not have.
+/// No client has webhooks here.
 pub(super) fn no_webhooks() -> RpcError {
+    no_mode("webhook")
+}
+
+/// A way of delivery for which no client can subscribe.
+pub(super) fn no_mode(mode: &str) -> RpcError {
+    let mut data = Writer::object();
+    data.str("feature", "deliveryMode").str("value", mode);
     let error = RpcError::new(
         code::EVENTS_UNSUPPORTED,
-        "Unsupported: this event is delivered by events/poll and events/stream",
+        "Unsupported: this event is not delivered in this way; see its delivery in events/list",
     );
-    error.with_data(r#"{"feature":"deliveryMode","value":"webhook"}"#)
+    error.with_data(data.end())
+}
+
+/// The receiver did not show that it wants to hear from the client. `reason`: a word of the specification.
+pub(super) fn callback_failed(reason: &str) -> RpcError {
+    let mut data = Writer::object();
+    data.str("reason", reason);
+    let error = RpcError::new(
+        code::EVENTS_CALLBACK,
+        "CallbackEndpointError: the address did not answer the challenge",
+    );
+    error.with_data(data.end())
+}
+
+/// One more subscription than there may be.
+pub(super) fn too_many_subscriptions() -> RpcError {
+    exhausted(
+        "ResourceExhausted: too many subscriptions",
+        ("subscriptions", SUBSCRIPTIONS_MAX),
+    )
+}
+
+/// No turn for a challenge became free in time.
+pub(super) fn too_many_challenges() -> RpcError {
+    exhausted(
+        "ResourceExhausted: too many addresses are verified at the same time",
+        ("challenges", CHALLENGES_OF_CALLER),
+    )
 }
 
 /// No such subscription is kept.
@@ -141,6 +176,21 @@ impl EventFilter {
         self.tool.as_deref().is_none_or(|wanted| wanted == tool)
     }
 
+    /// What a subscription with these arguments is known by.
+    pub(super) fn key(&self, caller: &Caller, url: &str) -> Result<SubscriptionKey, RpcError> {
+        let task = match self.tasks {
+            WantedTasks::All => None,
+            WantedTasks::One(id) => Some(id),
+            WantedTasks::NoTask => return Err(invalid("arguments.taskId")),
+        };
+        Ok(SubscriptionKey::new(
+            caller,
+            url,
+            task,
+            self.tool.as_deref(),
+        ))
+    }
+
     fn read(arguments: Option<&RawValue>) -> Result<Self, RpcError> {
         let Some(arguments) = arguments else {
             return Ok(Self::default());
@@ -194,7 +244,7 @@ impl EventRequest {
 }
 
 /// A member that is there and is not `null`.
-fn present<'a>(params: &Object<'a>, key: &str) -> Option<&'a RawValue> {
+pub(super) fn present<'a>(params: &Object<'a>, key: &str) -> Option<&'a RawValue> {
     params.get(key).filter(|raw| raw.get() != "null")
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::timeout;
-
+use crate::notify::callbacks::Callbacks;
 use crate::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::shares::{Share, Shares};
+use crate::store::key_value::KeyValue;
+use crate::store::subscriptions::SubscriptionStore;
+use crate::task::digest::Digest;
 use crate::task::id::Caller;
+use crate::turns::{Turn, Turns};
 
 /// The most event streams of one caller, and of this process.
 pub(super) const STREAMS_OF_CALLER: usize = 64;
@@ -19,7 +21,12 @@ const STREAMS: usize = 1024;
 pub(super) const LOOKS_OF_CALLER: usize = 2;
 const LOOKS: usize = 8;
 
-/// How long a look waits for its turn.
+/// The most challenges to receivers at the same time: for one caller, to one host, and of this process.
+pub(super) const CHALLENGES_OF_CALLER: usize = 2;
+const CHALLENGES_OF_HOST: usize = 16;
+const CHALLENGES: usize = 64;
+
+/// How long a look, or a challenge, waits for its turn.
 const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the clocks of replicas differ by, and how long a commit is under way, at the most.
@@ -30,11 +37,48 @@ const SKEW: Duration = Duration::from_secs(5);
 pub struct Events {
     streams_of_caller: Arc<Shares>,
     streams: Arc<ResizableSemaphore>,
-    looks_of_caller: Arc<Shares>,
-    looks: Arc<ResizableSemaphore>,
-    /// Wakes the looks that wait for another look of their caller.
-    look_ended: Arc<Notify>,
+    looks: Turns,
     late_ms: u64,
+    /// `None`: clients cannot subscribe.
+    pub(super) webhooks: Option<EventWebhooks>,
+}
+
+/// What it takes to keep the webhook subscriptions of clients.
+#[derive(Debug)]
+pub struct EventWebhooks {
+    pub(super) callbacks: Callbacks,
+    pub(super) store: SubscriptionStore,
+    challenges: Turns,
+    /// The challenges to one host, by a digest of its name.
+    of_host: Arc<Shares>,
+}
+
+/// The turn of one challenge. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct ChallengeTurn {
+    _of_host: Share,
+    _turn: Turn,
+}
+
+impl EventWebhooks {
+    pub fn new(callbacks: Callbacks, kv: &KeyValue) -> Self {
+        Self {
+            callbacks,
+            store: SubscriptionStore::new(kv.clone()),
+            challenges: Turns::new(CHALLENGES_OF_CALLER, CHALLENGES),
+            of_host: Shares::new(CHALLENGES_OF_HOST),
+        }
+    }
+
+    /// Waits until the caller may have this host challenged. `None`: no turn became free in time.
+    pub(super) async fn challenge_turn(&self, caller: Caller, host: &str) -> Option<ChallengeTurn> {
+        let turn = self.challenges.take(caller, TURN_PATIENCE).await?;
+        let host = Caller::from_bytes(*Digest::of(&["host", host]).as_bytes());
+        Some(ChallengeTurn {
+            _of_host: self.of_host.take(host, 1)?,
+            _turn: turn,
+        })
+    }
 }
 
 /// Which clients raincheck offers its event to.
@@ -62,40 +106,16 @@ pub(super) struct StreamPermit {
     _of_process: ResizablePermit,
 }
 
-/// The turn of one look. Dropping it ends it.
-#[derive(Debug)]
-pub(super) struct LookTurn {
-    _of_process: ResizablePermit,
-    _of_caller: CallersTurn,
-}
-
-/// The share is returned before the others are woken: fields drop in their order.
-#[derive(Debug)]
-struct CallersTurn {
-    _share: Share,
-    _wakes: WakesOnDrop,
-}
-
-#[derive(Debug)]
-struct WakesOnDrop(Arc<Notify>);
-
-impl Drop for WakesOnDrop {
-    fn drop(&mut self) {
-        self.0.notify_waiters();
-    }
-}
-
 impl Events {
     /// `patience`: how long a replica tries to commit while the store is away.
-    pub fn new(patience: Duration) -> Self {
+    pub fn new(patience: Duration, webhooks: Option<EventWebhooks>) -> Self {
         let late_ms = patience.saturating_add(SKEW).as_millis();
         Self {
             streams_of_caller: Shares::new(STREAMS_OF_CALLER),
             streams: ResizableSemaphore::new(STREAMS),
-            looks_of_caller: Shares::new(LOOKS_OF_CALLER),
-            looks: ResizableSemaphore::new(LOOKS),
-            look_ended: Arc::default(),
+            looks: Turns::new(LOOKS_OF_CALLER, LOOKS),
             late_ms: u64::try_from(late_ms).unwrap_or(u64::MAX),
+            webhooks,
         }
     }
 
@@ -113,29 +133,8 @@ impl Events {
     }
 
     /// Waits until the caller may look. `None`: no turn became free in time.
-    pub(super) async fn look_turn(&self, caller: Caller) -> Option<LookTurn> {
-        let turn = async {
-            let of_caller = self.callers_turn(caller).await;
-            Some(LookTurn {
-                _of_process: Arc::clone(&self.looks).take().await.ok()?,
-                _of_caller: of_caller,
-            })
-        };
-        timeout(TURN_PATIENCE, turn).await.ok().flatten()
-    }
-
-    async fn callers_turn(&self, caller: Caller) -> CallersTurn {
-        loop {
-            // Made before the share is asked for, so that no end of a look falls in between.
-            let ended = self.look_ended.notified();
-            if let Some(share) = self.looks_of_caller.take(caller, 1) {
-                return CallersTurn {
-                    _share: share,
-                    _wakes: WakesOnDrop(Arc::clone(&self.look_ended)),
-                };
-            }
-            ended.await;
-        }
+    pub(super) async fn look_turn(&self, caller: Caller) -> Option<Turn> {
+        self.looks.take(caller, TURN_PATIENCE).await
     }
 }
 
@@ -147,7 +146,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_caller_has_two_turns_and_leaves_the_others_theirs() {
-        let events = Events::new(Duration::from_secs(5));
+        let events = Events::new(Duration::from_secs(5), None);
         let [alice, bob] = [1, 2].map(|byte| Caller::from_bytes([byte; 16]));
         let first = events.look_turn(alice).await.unwrap();
         let second = events.look_turn(alice).await.unwrap();
@@ -165,9 +164,9 @@ mod tests {
 
     #[test]
     fn a_commit_is_late_by_the_patience_with_the_store() {
-        let events = Events::new(Duration::from_mins(1));
+        let events = Events::new(Duration::from_mins(1), None);
         assert_eq!(events.visible_until(100_000), 35_000);
-        let endless = Events::new(Duration::MAX);
+        let endless = Events::new(Duration::MAX, None);
         assert_eq!(endless.visible_until(100_000), 0);
     }
 }

@@ -38,6 +38,13 @@ impl Carrier {
             return Ok(());
         };
         let mut task = self.new_task(facts, terms);
+        match self.runner.subscribed(&task).await {
+            Ok(subscribed) => task.notices.extend(subscribed),
+            Err(why) => {
+                self.not_recorded();
+                return Err(why.into());
+            }
+        }
         for event in events {
             let decided = step(&task, TaskEvent::Owner(task.fence, event), task.created_ms);
             task = decided.map_or(task, |Step { task, .. }| task);
@@ -72,6 +79,9 @@ impl Carrier {
         let pin = self.server.outgoing.pin.as_ref();
         self.stage = CallStage::Recorded(Box::new(RecordedCall::new(loaded, custody, pin)));
         self.announce();
+        if let CallStage::Recorded(recorded) = &self.stage {
+            runner.subscribe_late(&recorded.loaded);
+        }
         self.tell_progress_later();
         self.tell_queue_later();
         Ok(())

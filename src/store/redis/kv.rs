@@ -201,7 +201,7 @@ impl Redis {
             | Kind::LogReader
             | Kind::Client
             | Kind::DigestKey => &self.link,
-            Kind::Answer | Kind::Events | Kind::Durations => &self.bulk,
+            Kind::Answer | Kind::Events | Kind::Durations | Kind::Subscriptions => &self.bulk,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::view::rfc3339;
 use crate::mcp::json::{Writer, quote};
 
 pub mod position;
+pub mod subscriptions;
 
 /// The name of the event. Webhooks of `[[notify]]` have the same name for the same thing.
 pub const NAME: &str = "raincheck.task.updated";
@@ -63,8 +64,18 @@ impl EventMark {
     }
 }
 
-/// The event as clients get it, without its cursor and without `_meta`.
+/// The id of the event, the same on each way to a client.
+pub fn event_id(mark: EventMark) -> String {
+    format!("evt_{:016x}", mark.key)
+}
+
+/// The event as clients get it by poll and by stream, without its cursor and without `_meta`.
 pub fn occurrence(task: &Task, mark: EventMark) -> String {
+    occurrence_at(task, mark, None)
+}
+
+/// The event, with the cursor of a subscription.
+pub fn occurrence_at(task: &Task, mark: EventMark, cursor: Option<&str>) -> String {
     let mut data = Writer::with_capacity(256);
     data.str("taskId", task.id.text(&mut TaskId::text_buffer()))
         .str("tool", &task.name)
@@ -77,10 +88,13 @@ pub fn occurrence(task: &Task, mark: EventMark) -> String {
     data.str("createdAt", &rfc3339(task.created_ms))
         .str("lastUpdatedAt", &rfc3339(task.updated_ms));
     let mut out = Writer::with_capacity(512);
-    out.str("eventId", &format!("evt_{:016x}", mark.key))
+    out.str("eventId", &event_id(mark))
         .str("name", NAME)
         .str("timestamp", &rfc3339(mark.at_ms))
         .raw("data", &data.end());
+    if let Some(cursor) = cursor {
+        out.str("cursor", cursor);
+    }
     out.end()
 }
 

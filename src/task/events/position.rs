@@ -35,6 +35,11 @@ impl EventPosition {
         }
     }
 
+    /// The time until which everything was told.
+    pub fn until_ms(&self) -> u64 {
+        self.until.at_ms
+    }
+
     pub fn is_news(&self, mark: EventMark) -> bool {
         mark > self.until && !self.told.contains(&mark)
     }

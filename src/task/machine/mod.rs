@@ -11,7 +11,7 @@ use super::input_rule::AnsweredBy;
 use super::last_news::LastNews;
 use super::log_terms::SealedPoint;
 use super::messages::{self, TaskMessage};
-use super::notices::{NoticeEvent, ReceiverId};
+use super::notices::{NoticeEvent, ReceiverId, SubscribedNotices};
 use super::progress::Progress;
 use super::question::QuestionStage;
 use super::state::{Leg, Outcome, Reach, Task};
@@ -63,6 +63,8 @@ pub enum TaskEvent {
     },
     /// What became of the first notice of this receiver.
     Notice(ReceiverId, NoticeEvent),
+    /// The caller subscribed to more, or to less.
+    Subscribed(SubscribedNotices),
 }
 
 /// Why raincheck cancels a call that its client did not cancel.
@@ -139,12 +141,10 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
             // The client sees no change: the task ended when it ended.
             next.must_tell = false;
             next.resume = None;
-            return Ok(Step {
-                task: next,
-                effect: None,
-            });
+            return unseen(next);
         }
         TaskEvent::Notice(receiver, event) => return notices::step(next, receiver, event, now_ms),
+        TaskEvent::Subscribed(all) => return notices::subscribe(next, all, now_ms),
         _ if task.is_ended() => return Err(Rejected::Ended),
         // Nothing is in flight, or the owner gave the call up: it has nothing more to report.
         TaskEvent::Owner(..) if task.owner.is_none() || task.released => {
@@ -207,6 +207,12 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
     times::keep(task, &mut next, now_ms);
     notices::keep(task, &mut next);
     Ok(Step { task: next, effect })
+}
+
+/// A change that the client does not see.
+#[expect(clippy::unnecessary_wraps, reason = "what every decision is")]
+fn unseen(task: Task) -> Result<Step, Rejected> {
+    Ok(Step { task, effect: None })
 }
 
 /// No replica carries the call with a log until its client comes back.

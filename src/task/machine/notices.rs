@@ -1,7 +1,7 @@
 //! Which changes of a task its receivers hear of.
 
 use super::decision::{Rejected, Step};
-use crate::task::notices::{NoticeEvent, NoticeState, ReceiverId};
+use crate::task::notices::{NoticeEvent, NoticeState, Notices, ReceiverId, SubscribedNotices};
 use crate::task::state::{Status, Task};
 
 /// Adds a notice for each receiver, if the change is one that receivers hear of.
@@ -43,6 +43,50 @@ pub(super) fn step(
     let mut all = task.notices.iter_mut();
     let notices = all.find(|it| it.receiver == receiver);
     if notices.is_some_and(|notices| notices.step(event, life_ms, now_ms)) {
+        Ok(Step { task, effect: None })
+    } else {
+        Err(Rejected::Unchanged)
+    }
+}
+
+/// Puts the subscriptions of the caller on the record, in place of those that it has no more. `replayed` hears of the present
+/// state, too, if it was not told of it. The client of the task sees no change.
+pub(super) fn subscribe(
+    mut task: Task,
+    SubscribedNotices { wanted, replayed }: SubscribedNotices,
+    now_ms: u64,
+) -> Result<Step, Rejected> {
+    let is_wanted = |it: &Notices| wanted.iter().any(|wanted| wanted.receiver == it.receiver);
+    let mut is_changed = false;
+    if !task.is_ended() {
+        let before = task.notices.len();
+        task.notices
+            .retain(|it| !it.receiver.is_subscription() || is_wanted(it));
+        is_changed = task.notices.len() != before;
+    }
+    let state = told_as(task.status()).filter(|_| task.announced);
+    for wanted in wanted {
+        let replays = state.filter(|_| replayed == Some(wanted.receiver));
+        let known = |it: &Notices| it.receiver == wanted.receiver;
+        let place = match task.notices.iter().position(known) {
+            Some(place) => place,
+            // Nothing more happens to the task.
+            None if task.is_ended() && replays.is_none() => continue,
+            None => {
+                task.notices.push(wanted);
+                is_changed = true;
+                task.notices.len() - 1
+            }
+        };
+        if let Some(state) = replays
+            && let Some(notices) = task.notices.get_mut(place)
+            && notices.may_replay()
+        {
+            notices.push(state, false, now_ms);
+            is_changed = true;
+        }
+    }
+    if is_changed {
         Ok(Step { task, effect: None })
     } else {
         Err(Rejected::Unchanged)

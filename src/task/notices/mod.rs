@@ -1,5 +1,5 @@
-//! The receivers that must hear of the states of a task (`[[notify]]`). The record of the task names them, so that one commit
-//! both ends the task and says which receivers must hear of the end. Pure.
+//! The receivers that must hear of the states of a task (`[[notify]]`, and the subscriptions of its caller). The record of the
+//! task names them, so that one commit both ends the task and says which receivers must hear of the end. Pure.
 //!
 //! Each receiver has its own queue. A replica that tells a receiver claims the queue for a short time. If the replica dies,
 //! the claim runs out, and the due index leads another replica to the record.
@@ -23,20 +23,39 @@ const PAUSE_MAX_MS: u64 = 120_000;
 /// age, and not less than this.
 const POSTPONED_MIN_MS: u64 = 30_000;
 
-/// Names a receiver in records: a digest of its address, which may be secret.
+/// The first two bytes of the names of subscriptions. A mark in the name survives a replica of an earlier version, which drops
+/// each field of a record that it does not know.
+const SUBSCRIPTION: u64 = 0x4d43 << 48;
+const MARK: u64 = 0xffff << 48;
+
+/// Names a receiver in records: a digest of its address, which may be secret, or of the subscription of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ReceiverId(u64);
 
 impl ReceiverId {
     pub fn of(url: &str) -> Self {
-        let digest = Digest::of(&["notify", url]);
-        let (half, _) = digest
-            .as_bytes()
-            .split_first_chunk()
-            .unwrap_or((&[0; 8], &[]));
-        Self(u64::from_le_bytes(*half))
+        let id = half_of(&Digest::of(&["notify", url]));
+        // One name in 65,536 would look like that of a subscription.
+        let looks_else = id & MARK == SUBSCRIPTION;
+        Self(if looks_else { id ^ MARK } else { id })
     }
+
+    /// The receiver of the subscription with this id.
+    pub fn of_subscription(id: &str) -> Self {
+        let id = half_of(&Digest::of(&["subscription", id]));
+        Self(id & !MARK | SUBSCRIPTION)
+    }
+
+    /// Whether a client subscribed the receiver, and no operator configured it.
+    pub fn is_subscription(self) -> bool {
+        self.0 & MARK == SUBSCRIPTION
+    }
+}
+
+fn half_of(digest: &Digest) -> u64 {
+    let half = digest.as_bytes().first_chunk();
+    u64::from_le_bytes(half.copied().unwrap_or_default())
 }
 
 /// A state that receivers may hear of.
@@ -88,6 +107,9 @@ pub struct Notices {
     /// The first of them is claimed until then, or waits until then for its next attempt.
     #[serde(default)]
     look_ms: u64,
+    /// The last of them was not told, because the subscription had ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unheard: bool,
 }
 
 /// One thing that a receiver must hear.
@@ -110,6 +132,8 @@ pub enum NoticeEvent {
     Claimed,
     /// The receiver has it, or will never take it.
     Settled { number: u32 },
+    /// The subscription has ended, so that nobody hears it.
+    Unheard { number: u32 },
     /// An attempt failed. `pause_ms`: the receiver asked for this pause. `random` spreads the attempts.
     Failed {
         number: u32,
@@ -118,6 +142,13 @@ pub enum NoticeEvent {
     },
     /// The replica that found it cannot try.
     Postponed { number: u32 },
+}
+
+/// The subscriptions of the caller that want to hear of a task. `replayed` hears of its present state, too.
+#[derive(Debug, Clone)]
+pub struct SubscribedNotices {
+    pub wanted: Vec<Notices>,
+    pub replayed: Option<ReceiverId>,
 }
 
 impl Notice {
@@ -137,7 +168,13 @@ impl Notices {
             waiting: Vec::new(),
             failures: 0,
             look_ms: 0,
+            unheard: false,
         }
+    }
+
+    /// Whether the receiver was told nothing of the present state, and nothing waits for it: it may be told now.
+    pub(super) fn may_replay(&self) -> bool {
+        self.waiting.is_empty() && (self.unheard || self.made == 0)
     }
 
     /// The notice that the receiver must hear next.
@@ -223,13 +260,21 @@ impl Notices {
             }
             NoticeEvent::Claimed => self.look_ms = now_ms.saturating_add(CLAIM_MS),
             NoticeEvent::Settled { number: n }
+            | NoticeEvent::Unheard { number: n }
             | NoticeEvent::Failed { number: n, .. }
             | NoticeEvent::Postponed { number: n }
                 if n != number =>
             {
                 return false;
             }
-            NoticeEvent::Settled { .. } => self.settle(now_ms),
+            NoticeEvent::Settled { .. } => {
+                self.settle(now_ms);
+                self.unheard = false;
+            }
+            NoticeEvent::Unheard { .. } => {
+                self.settle(now_ms);
+                self.unheard = true;
+            }
             NoticeEvent::Failed {
                 pause_ms, random, ..
             } => {

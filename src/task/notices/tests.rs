@@ -221,6 +221,76 @@ fn what_is_claimed_after_its_time_is_given_up() {
     assert!(too_late.notices[0].is_due(late_ms + 1));
 }
 
+fn subscribed_to(id: &str) -> Notices {
+    let receiver = ReceiverId::of_subscription(id);
+    Notices::new(receiver, NoticeState::ALL.to_vec(), RETRY)
+}
+
+fn subscribed(
+    task: &Task,
+    wanted: &[Notices],
+    replayed: Option<ReceiverId>,
+    now_ms: u64,
+) -> Result<Task, Rejected> {
+    let wanted = wanted.to_vec();
+    let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replayed });
+    machine::step(task, event, now_ms).map(|step| step.task)
+}
+
+fn receivers(task: &Task) -> Vec<ReceiverId> {
+    task.notices.iter().map(|it| it.receiver).collect()
+}
+
+#[test]
+fn subscriptions_take_the_place_of_those_before_and_leave_the_operators_alone() {
+    let (a, b) = (subscribed_to("a"), subscribed_to("b"));
+    let open = watched(true);
+    let first = subscribed(&open, std::slice::from_ref(&a), None, NOW).unwrap();
+    assert_eq!(receivers(&first), [receiver(), a.receiver]);
+    assert_eq!(first.updated_ms, open.updated_ms, "no client sees it");
+    let again = subscribed(&first, std::slice::from_ref(&a), None, NOW);
+    assert_eq!(again.unwrap_err(), Rejected::Unchanged);
+    let second = subscribed(&first, std::slice::from_ref(&b), None, NOW).unwrap();
+    assert_eq!(receivers(&second), [receiver(), b.receiver]);
+    let ended = cancelled(&second, NOW + 1);
+    assert!(ended.notices.iter().all(|it| it.first().is_some()));
+    // Nothing more happens to it, so nobody who comes now hears of it.
+    assert!(subscribed(&ended, &[a, b], None, NOW + 2).is_err());
+}
+
+#[test]
+fn the_present_state_is_replayed_once_to_who_was_not_told() {
+    let (a, id) = (subscribed_to("a"), ReceiverId::of_subscription("a"));
+    let (wanted, replayed) = (std::slice::from_ref(&a), Some(id));
+    let ended = cancelled(&watched(true), NOW);
+    let told = subscribed(&ended, wanted, replayed, NOW + 9).unwrap();
+    let first = told.notices_of(id).unwrap().first().unwrap().clone();
+    assert_eq!(first.state, NoticeState::Cancelled);
+    assert!(subscribed(&told, wanted, replayed, NOW + 10).is_err());
+    let number = first.number;
+    let of = |task: &Task, event| stepped(task, TaskEvent::Notice(id, event), NOW + 11);
+    let settled = of(&told, NoticeEvent::Settled { number });
+    assert!(subscribed(&settled, wanted, replayed, NOW + 12).is_err());
+    // The subscription had ended when its turn came.
+    let unheard = of(&told, NoticeEvent::Unheard { number });
+    assert_eq!(unheard.look_ms(), ended.look_ms());
+    let again = subscribed(&unheard, wanted, replayed, NOW + 13).unwrap();
+    assert!(again.notices_of(id).unwrap().first().is_some());
+    // A task that no client heard of is told to nobody.
+    let quiet = cancelled(&watched(false), NOW);
+    let quiet = subscribed(&quiet, wanted, replayed, NOW + 1);
+    assert!(quiet.is_err() || quiet.unwrap().notices_of(id).unwrap().first().is_none());
+}
+
+#[test]
+fn the_names_of_subscriptions_and_of_operators_receivers_never_meet() {
+    for number in 0..200_000 {
+        let text = number.to_string();
+        assert!(ReceiverId::of_subscription(&text).is_subscription());
+        assert!(!ReceiverId::of(&text).is_subscription(), "{text}");
+    }
+}
+
 #[test]
 fn an_id_names_one_notice_of_one_receiver() {
     let task = cancelled(&watched(true), NOW);

@@ -29,6 +29,8 @@ pub(crate) enum Reply {
     Redirect(String),
     /// It never answers.
     Hang,
+    /// It answers 200 with this body.
+    Body(String),
 }
 
 /// A message as it came, whatever it was answered with.
@@ -39,9 +41,18 @@ pub(crate) struct Webhook {
     pub(crate) json: Value,
     pub(crate) text: String,
     pub(crate) was_taken: bool,
+    /// The subscription that it names.
+    pub(crate) subscription: Option<String>,
+    /// How many signatures it has.
+    pub(crate) signatures: usize,
 }
 
 impl Webhook {
+    /// Whether it only asks whether the receiver wants to hear.
+    pub(crate) fn is_challenge(&self) -> bool {
+        self.json["type"] == "verification"
+    }
+
     pub(crate) fn state(&self) -> &str {
         self.json["data"]["state"].as_str().unwrap()
     }
@@ -94,9 +105,19 @@ impl Receiver {
         self.got.borrow().clone()
     }
 
-    /// Waits for so many messages that were taken, and gives all messages.
+    /// The messages that are no challenges.
+    pub(crate) fn told(&self) -> Vec<Webhook> {
+        let mut all = self.got();
+        all.retain(|it| !it.is_challenge());
+        all
+    }
+
+    /// Waits for so many messages that were taken, challenges not counted, and gives all messages.
     pub(crate) async fn until_taken(&self, patience: Duration, count: usize) -> Vec<Webhook> {
-        let taken = |all: &[Webhook]| all.iter().filter(|it| it.was_taken).count() >= count;
+        let taken = |all: &[Webhook]| {
+            let all = all.iter().filter(|it| it.was_taken && !it.is_challenge());
+            all.count() >= count
+        };
         self.until(
             patience,
             &format!("{count} webhooks that were taken"),
@@ -148,18 +169,27 @@ async fn take(
     assert!(signature.split(' ').any(|it| it == wanted), "{signature}");
     assert_eq!(header("content-type"), "application/json");
     let was_taken = matches!(reply, Reply::Status(200..=299));
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let echo = serde_json::json!({"challenge": json["challenge"]}).to_string();
+    let subscription = head.headers.get("x-mcp-subscription-id");
     into.send_modify(|got| {
         got.push(Webhook {
             id,
             path: head.uri.path().to_owned(),
-            json: serde_json::from_str(&text).unwrap(),
+            json,
             text,
             was_taken,
+            subscription: subscription.map(|id| id.to_str().unwrap().to_owned()),
+            signatures: signature.split(' ').count(),
         });
     });
     let mut response = Response::new(Full::default());
     match reply {
-        Reply::Status(status) => *response.status_mut() = status.try_into().unwrap(),
+        Reply::Status(status) => {
+            *response.status_mut() = status.try_into().unwrap();
+            *response.body_mut() = Full::new(Bytes::from(echo));
+        }
+        Reply::Body(body) => *response.body_mut() = Full::new(Bytes::from(body)),
         Reply::Redirect(to) => {
             *response.status_mut() = 307.try_into().unwrap();
             let headers = response.headers_mut();

@@ -299,7 +299,7 @@ fn events_are_ours_or_the_servers_by_their_names() {
     let off = known(&rules);
     let (mut others, mut on) = (off.clone(), off.clone());
     others.events = EventsFor::Others;
-    let events = Arc::new(Events::new(Duration::from_secs(5)));
+    let events = Arc::new(Events::new(Duration::from_secs(5), None));
     on.events = EventsFor::ThisClient(&events);
     let mut legacy = on.clone();
     legacy.server.era = Some(Era::Legacy);

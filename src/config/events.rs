@@ -1,0 +1,61 @@
+//! Turns `[events]` into what clients have of the MCP Events extension.
+
+use super::file;
+use super::problem::Problem;
+use super::scalar::{FromText, word};
+use super::settings::AuthSettings;
+use super::settings_events::{EventSettings, WrittenWebhooks};
+use crate::notify::callbacks::CallbackReach;
+
+impl FromText for WrittenWebhooks {
+    const KIND: &'static str = r#""off", "public" or "anywhere""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        let words = [
+            ("off", Self::Off),
+            ("public", Self::To(CallbackReach::Public)),
+            ("anywhere", Self::To(CallbackReach::Anywhere)),
+        ];
+        word(text, &words)
+    }
+}
+
+/// `None`: clients have no events of raincheck.
+pub(super) fn events(
+    written: &file::Events,
+    auth: &AuthSettings,
+    for_one_client: bool,
+) -> Result<Option<EventSettings>, Problem> {
+    let webhooks = match written.webhooks {
+        WrittenWebhooks::Off => None,
+        WrittenWebhooks::To(reach) => Some(reach),
+    };
+    let webhooks = webhooks.filter(|_| !for_one_client);
+    if webhooks.is_some() && written.enabled && !auth.asks() {
+        let text = "set, but nobody is asked who it is, and only a client that has proved who it is may subscribe: set \
+                    auth.tokens_file, auth.client_roots or [[auth.jwt]], or take it out";
+        return Err(Problem::new("events.webhooks", text));
+    }
+    Ok(written.enabled.then_some(EventSettings { webhooks }))
+}
+
+/// The settings of events that have no effect, each with the reason.
+pub(super) fn unused(
+    written: &file::Events,
+    for_one_client: bool,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let has_webhooks = written.webhooks != WrittenWebhooks::Off;
+    let all = [
+        (
+            "events.enabled",
+            for_one_client && written.enabled,
+            "has no effect: the one client has no credentials",
+        ),
+        (
+            "events.webhooks",
+            has_webhooks && (for_one_client || !written.enabled),
+            "has no effect without events.enabled, and none for the one client of a pipe",
+        ),
+    ];
+    let unused = all.into_iter().filter(|(_, is_unused, _)| *is_unused);
+    unused.map(|(setting, _, why)| (setting, why))
+}

@@ -1,0 +1,74 @@
+//! Which subscriptions of clients hear of a task (`task/events/subscriptions`).
+
+use std::sync::Arc;
+
+use tracing::{debug, warn};
+
+use super::state::Runner;
+use crate::store::StoreError;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::events::subscriptions::Subscriptions;
+use crate::task::machine::TaskEvent;
+use crate::task::notices::{Notices, ReceiverId, SubscribedNotices};
+use crate::task::state::Task;
+
+impl Runner {
+    /// What the record of a new task says of the subscriptions of its caller. They are in the record from its beginning, so
+    /// that the commit which ends the task also says who must hear of it.
+    pub(super) async fn subscribed(&self, task: &Task) -> Result<Vec<Notices>, StoreError> {
+        let Some(store) = &self.subscriptions else {
+            return Ok(Vec::new());
+        };
+        match store.of(&task.caller).await {
+            Ok(all) => Ok(self.wanted_by(&all, task)),
+            // A call is worth more than its events.
+            Err(error @ (StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey)) => {
+                warn!(task = ?task.id, %error, "the subscriptions of a caller cannot be read: none of them hears of this task");
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn wanted_by(&self, all: &Subscriptions, task: &Task) -> Vec<Notices> {
+        let rules = self.rules();
+        let needed = &rules.for_tool(&task.name).0.scopes;
+        all.notices_of(task, needed, self.ledger.now_ms())
+    }
+
+    /// Puts the subscriptions of its caller on a task that is there already. `replayed` hears of its present state, too.
+    pub async fn subscribe(
+        &self,
+        loaded: &Loaded,
+        all: &Subscriptions,
+        replayed: Option<ReceiverId>,
+    ) -> Result<(), NotApplied> {
+        let wanted = self.wanted_by(all, &loaded.task);
+        let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replayed });
+        match self.ledger.apply(loaded, event).await {
+            Ok(_)
+            | Err(
+                NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(StoreError::Newer),
+            ) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks again once the task is in its caller's list. A client that subscribes writes its subscription before it reads the
+    /// list, so one of the two sees the other.
+    pub(super) fn subscribe_late(self: &Arc<Self>, loaded: &Loaded) {
+        let Some(store) = self.subscriptions.clone() else {
+            return;
+        };
+        let (runner, loaded) = (Arc::clone(self), loaded.clone());
+        self.spawn_tracked(async move {
+            let looked = async {
+                let all = store.of(&loaded.task.caller).await?;
+                runner.subscribe(&loaded, &all, None).await
+            };
+            if let Err(why) = looked.await {
+                debug!(task = ?loaded.task.id, ?why, "a new subscription may not hear of a new task");
+            }
+        });
+    }
+}

@@ -1,0 +1,332 @@
+//! The webhook subscriptions of one caller (`events/subscribe`): what a store keeps of them, and who hears of a task. Pure.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::NAME;
+use super::position::EventPosition;
+use crate::task::digest::Digest;
+use crate::task::id::{Caller, TaskId};
+use crate::task::notices::{NoticeState, Notices, ReceiverId};
+use crate::task::state::Task;
+
+/// The most subscriptions of one caller. Each is on the record of each open task that it is for.
+pub const SUBSCRIPTIONS_MAX: usize = 32;
+
+/// How long an event is tried again.
+const RETRY_MS: u64 = 15 * 60 * 1000;
+
+/// How much later than [`RETRY_MS`] the last attempt may end, with the commits around it.
+const LATE_MS: u64 = 2 * 60 * 1000;
+
+/// How long the secret before signs beside the new one, so that what is under way can be verified under either.
+const PREVIOUS_MS: u64 = 5 * 60 * 1000;
+
+/// A subscription. Its id, its receiver and its arguments never change; renewing it changes the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscription {
+    pub key: SubscriptionKey,
+    pub secret: SecretText,
+    pub expires_ms: u64,
+    /// The scopes that the client had, of those that any rule wants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<Box<str>>,
+    /// The subscription hears of nothing that happened until then.
+    pub since_ms: u64,
+    /// The secret before, and until when it signs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous: Option<(SecretText, u64)>,
+}
+
+/// What makes a subscription the same, and its id, which follows from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionKey {
+    pub id: Box<str>,
+    pub url: Box<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    task: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<Box<str>>,
+}
+
+/// The secret that signs, as the client wrote it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretText(Box<str>);
+
+impl SecretText {
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// The caller has as many subscriptions as a caller may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooManySubscriptions;
+
+/// The subscriptions of one caller, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscriptions(Vec<Subscription>);
+
+impl SubscriptionKey {
+    /// The id is the same for the same caller, address and arguments, on every replica. It authorises nothing.
+    pub fn new(caller: &Caller, url: &str, task: Option<TaskId>, tool: Option<&str>) -> Self {
+        let by = u128::from_be_bytes(*caller.as_bytes()).to_string();
+        let task_text = task.map(|id| id.to_string()).unwrap_or_default();
+        // Without a tool is something else than a tool without a name.
+        let has_tool = if tool.is_some() { "tool" } else { "" };
+        let tool_text = tool.unwrap_or_default();
+        let parts = [
+            "subscription",
+            &by,
+            url,
+            NAME,
+            &task_text,
+            has_tool,
+            tool_text,
+        ];
+        let number = u128::from_be_bytes(*Digest::of(&parts).as_bytes());
+        Self {
+            id: format!("sub_{number:032x}").into(),
+            url: url.into(),
+            task,
+            tool: tool.map(Into::into),
+        }
+    }
+
+    pub fn receiver(&self) -> ReceiverId {
+        ReceiverId::of_subscription(&self.id)
+    }
+
+    fn admits(&self, task: &Task) -> bool {
+        self.task.is_none_or(|id| id == task.id)
+            && self.tool.as_deref().is_none_or(|tool| tool == &*task.name)
+    }
+}
+
+impl Subscription {
+    pub fn new(key: SubscriptionKey, secret: SecretText, since_ms: u64, expires_ms: u64) -> Self {
+        Self {
+            key,
+            secret,
+            expires_ms,
+            scopes: Vec::new(),
+            since_ms,
+            previous: None,
+        }
+    }
+
+    /// The secrets that sign now, the newest first.
+    pub fn secrets(&self, now_ms: u64) -> impl Iterator<Item = &SecretText> {
+        let previous = self.previous.as_ref();
+        let previous = previous.filter(|(_, until_ms)| now_ms < *until_ms);
+        std::iter::once(&self.secret).chain(previous.map(|(secret, _)| secret))
+    }
+
+    /// A place that a client may keep: what happened until then was told, or is tried no more.
+    pub fn cursor(&self, now_ms: u64) -> EventPosition {
+        let settled_ms = now_ms.saturating_sub(RETRY_MS + LATE_MS);
+        EventPosition::at(self.since_ms.max(settled_ms))
+    }
+
+    /// `needed`: the scopes that the rule of the tool wants.
+    fn is_for(&self, task: &Task, needed: &[Box<str>]) -> bool {
+        self.key.admits(task) && needed.iter().all(|scope| self.scopes.contains(scope))
+    }
+}
+
+impl Subscriptions {
+    /// Those that have not expired.
+    fn live(&self, now_ms: u64) -> impl Iterator<Item = &Subscription> {
+        self.0.iter().filter(move |it| now_ms < it.expires_ms)
+    }
+
+    pub fn find(&self, receiver: ReceiverId, now_ms: u64) -> Option<&Subscription> {
+        self.live(now_ms).find(|it| it.key.receiver() == receiver)
+    }
+
+    /// Whether the receiver at this address has shown that it wants to hear from this caller: nothing is kept before.
+    pub fn has_verified(&self, url: &str, now_ms: u64) -> bool {
+        self.live(now_ms).any(|it| &*it.key.url == url)
+    }
+
+    /// Whether one more subscription of this receiver fits.
+    pub fn has_room(&self, receiver: ReceiverId, now_ms: u64) -> bool {
+        let others = self.live(now_ms);
+        let others = others.filter(|it| it.key.receiver() != receiver);
+        others.count() < SUBSCRIPTIONS_MAX
+    }
+
+    /// Adds the subscription, or renews the one that it is. Gives what is kept now.
+    pub fn subscribe(
+        &mut self,
+        mut new: Subscription,
+        now_ms: u64,
+    ) -> Result<Subscription, TooManySubscriptions> {
+        self.0.retain(|it| now_ms < it.expires_ms);
+        if !self.has_room(new.key.receiver(), now_ms) {
+            return Err(TooManySubscriptions);
+        }
+        if let Some(place) = self.0.iter().position(|it| it.key == new.key) {
+            let before = self.0.remove(place);
+            new.since_ms = before.since_ms;
+            new.previous = if before.secret == new.secret {
+                before.previous
+            } else {
+                Some((before.secret, now_ms.saturating_add(PREVIOUS_MS)))
+            };
+        }
+        self.0.push(new.clone());
+        Ok(new)
+    }
+
+    /// Removes the subscription. False: there is none.
+    pub fn end(&mut self, receiver: ReceiverId, now_ms: u64) -> bool {
+        self.0.retain(|it| now_ms < it.expires_ms);
+        let before = self.0.len();
+        self.0.retain(|it| it.key.receiver() != receiver);
+        self.0.len() < before
+    }
+
+    /// When the last of them expires. `None`: there is none.
+    pub fn expires_ms(&self) -> Option<u64> {
+        self.0.iter().map(|it| it.expires_ms).max()
+    }
+
+    /// What the record of a task of this caller says of them. `needed`: the scopes that the rule of its tool wants.
+    pub fn notices_of(&self, task: &Task, needed: &[Box<str>], now_ms: u64) -> Vec<Notices> {
+        let wanted = self.live(now_ms).filter(|it| it.is_for(task, needed));
+        let notices =
+            wanted.map(|it| Notices::new(it.key.receiver(), NoticeState::ALL.to_vec(), RETRY_MS));
+        notices.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::events::EventMark;
+    use crate::task::machine::tests::{NOW, task};
+    use crate::task::state::Leg;
+
+    fn caller(byte: u8) -> Caller {
+        Caller::from_bytes([byte; 16])
+    }
+
+    fn key(tool: Option<&str>) -> SubscriptionKey {
+        SubscriptionKey::new(&caller(1), "https://hooks.example/in", None, tool)
+    }
+
+    fn of(key: SubscriptionKey, secret: &str, expires_ms: u64) -> Subscription {
+        Subscription::new(key, SecretText::new(secret), NOW, expires_ms)
+    }
+
+    #[test]
+    fn what_makes_a_subscription_the_same_is_in_its_id() {
+        let id = TaskId::from_bytes([7; 16]);
+        let url = "https://hooks.example/in";
+        let ids = [
+            key(None).id,
+            key(Some("")).id,
+            key(Some("tool")).id,
+            SubscriptionKey::new(&caller(1), url, Some(id), None).id,
+            SubscriptionKey::new(&caller(2), url, None, None).id,
+            SubscriptionKey::new(&caller(1), "https://hooks.example/", None, None).id,
+        ];
+        let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len());
+        assert_eq!(key(None), key(None));
+    }
+
+    #[test]
+    fn a_renewal_keeps_its_place_and_signs_with_both_secrets_for_a_while() {
+        let mut all = Subscriptions::default();
+        all.subscribe(of(key(None), "old", NOW + 1_000), NOW)
+            .unwrap();
+        let mut again = of(key(None), "new", NOW + 900_000);
+        again.since_ms = NOW + 500;
+        let kept = all.subscribe(again, NOW + 500).unwrap();
+        assert_eq!(kept.since_ms, NOW, "where it began");
+        let signs = |now_ms| {
+            kept.secrets(now_ms)
+                .map(SecretText::expose)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(signs(NOW + 600), ["new", "old"]);
+        assert_eq!(signs(NOW + 500 + PREVIOUS_MS), ["new"]);
+        assert!(all.has_verified(&kept.key.url, NOW + 2_000));
+        assert!(!all.has_verified(&kept.key.url, NOW + 900_000));
+        let read = serde_json::to_vec(&all).unwrap();
+        assert_eq!(serde_json::from_slice::<Subscriptions>(&read).unwrap(), all);
+        assert!(!format!("{all:?}").contains("old"), "no secret is shown");
+    }
+
+    #[test]
+    fn one_caller_has_so_many_and_those_that_expired_leave_room() {
+        let mut all = Subscriptions::default();
+        for number in 0..SUBSCRIPTIONS_MAX {
+            let tool = number.to_string();
+            all.subscribe(of(key(Some(&tool)), "s", NOW + 1_000), NOW)
+                .unwrap();
+        }
+        let one_more = of(key(None), "s", NOW + 9_000);
+        let refused = all.subscribe(one_more.clone(), NOW);
+        assert_eq!(refused.unwrap_err(), TooManySubscriptions);
+        all.subscribe(of(key(Some("0")), "s", NOW + 1_000), NOW)
+            .unwrap();
+        all.subscribe(one_more, NOW + 1_000).unwrap();
+        assert_eq!(all.0.len(), 1);
+        assert!(all.end(key(None).receiver(), NOW + 1_000));
+        assert!(!all.end(key(None).receiver(), NOW + 1_000));
+        assert_eq!(all.expires_ms(), None);
+    }
+
+    #[test]
+    fn a_task_names_those_that_are_for_it() {
+        let task = task(Leg::Sent(1), true);
+        let (own, other) = (task.id, TaskId::from_bytes([8; 16]));
+        let url = "https://hooks.example/in";
+        let of_task = |id| SubscriptionKey::new(&caller(1), url, Some(id), None);
+        let mut all = Subscriptions::default();
+        for key in [
+            key(None),
+            key(Some("tool")),
+            key(Some("x")),
+            of_task(own),
+            of_task(other),
+        ] {
+            all.subscribe(of(key, "s", NOW + 1_000), NOW).unwrap();
+        }
+        let heard = |needed: &[Box<str>], now_ms| {
+            let all = all.notices_of(&task, needed, now_ms);
+            all.iter().map(|it| it.receiver).collect::<Vec<_>>()
+        };
+        let wanted = [key(None), key(Some("tool")), of_task(own)].map(|it| it.receiver());
+        assert_eq!(heard(&[], NOW), wanted);
+        assert_eq!(heard(&["run".into()], NOW), []);
+        assert_eq!(heard(&[], NOW + 1_000), []);
+    }
+
+    #[test]
+    fn a_cursor_lies_before_all_that_is_tried_and_not_before_the_beginning() {
+        let subscription = of(key(None), "s", u64::MAX);
+        let at = |at_ms| EventMark { at_ms, key: 1 };
+        let young = subscription.cursor(NOW + 1_000);
+        assert!(!young.is_news(at(NOW)) && young.is_news(at(NOW + 1)));
+        let now_ms = NOW + 10 * RETRY_MS;
+        let old = subscription.cursor(now_ms);
+        assert!(old.is_news(at(now_ms - RETRY_MS)));
+        assert!(!old.is_news(at(now_ms - RETRY_MS - LATE_MS)));
+    }
+}

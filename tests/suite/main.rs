@@ -133,4 +133,5 @@ mod traces;
 mod unanswered;
 mod unhurried;
 mod unread;
+mod upstream_http2;
 mod webhooks;

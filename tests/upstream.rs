@@ -19,6 +19,10 @@ mod directory;
 mod eventually;
 #[path = "upstream/faults.rs"]
 mod faults;
+#[path = "upstream/http2.rs"]
+mod http2;
+#[path = "upstream/http2_server.rs"]
+mod http2_server;
 #[path = "support/http_request.rs"]
 mod http_request;
 #[path = "upstream/knowing.rs"]

@@ -30,6 +30,8 @@ def parts(plan, results):
         yield "", results, tables.events(results), latency_plot("Median latency of an event (us)", results)
     elif plan == "open-tasks":
         yield "", results, tables.open_calls(results), plot("Memory of an open task (KiB)", results, "kib_per_open", "{:,} open")
+    elif plan == "in-flight":
+        yield "", results, tables.in_flight(results), None
     elif plan == "cold-start":
         yield "", results, tables.cold_starts(results), plot("From start to the first answer (ms)", results, "ms", "")
     elif plan == "size":

@@ -37,10 +37,23 @@ PLANS = [
         [
             Part(
                 "open-tasks",
-                ["hyper-tasks", "hyper-tasks-h2", "raincheck-tasks"],
+                ["hyper-tasks", "hyper-tasks-h2", "raincheck-tasks", "raincheck-tasks-h2"],
                 [16],
                 ["--slow-ms", "120000", "--hold", "3"],
                 open=[1000, 4000, 9000],
+            )
+        ],
+    ),
+    # Polls of an almost idle proxy, of a busy one and of a full one, over HTTP/2 to the server.
+    Plan(
+        "in-flight",
+        [
+            Part(
+                "open-tasks",
+                ["raincheck-in-flight"],
+                [16],
+                ["--slow-ms", "300000", "--hold", "3", "--polls", "100000"],
+                open=[100, 50000, 100000],
             )
         ],
     ),

@@ -3,6 +3,8 @@
 # What a target is called on the page.
 SHOWN = {
     "raincheck-tasks": "raincheck",
+    "raincheck-tasks-h2": "raincheck, HTTP/2 upstream",
+    "raincheck-in-flight": "raincheck, HTTP/2 upstream",
     "raincheck-embedded": "raincheck, embedded store",
     "raincheck-token": "raincheck, the same token passed",
     "raincheck-token-tasks": "raincheck, the same token passed",
@@ -76,6 +78,19 @@ def open_calls(results):
         row += [number(None if ms is None else ms / 1000, 2) for ms in cpu]
         rows.append([shown(label), *row])
     return table(["", *head], rows)
+
+
+def in_flight(results):
+    """What polls cost while many tasks are in flight."""
+    rows = []
+    for label in results.labels():
+        for at in results.loads():
+            wrong = sum(results.values(label, at, "sample_bad").values())
+            row = [number(results.median(label, at, name), 0) for name in ("p50_us", "p99_us")]
+            memory = results.median(label, at, "rss_open_kb")
+            row += [number(None if memory is None else memory / 1024, 0), number(results.median(label, at, "kib_per_open"), 1)]
+            rows.append([f"{shown(label)}, {at:,} in flight", *row, str(wrong)])
+    return table(["", "poll p50 (us)", "poll p99 (us)", "memory (MiB)", "KiB a task", "wrong polls"], rows)
 
 
 def cold_starts(results):

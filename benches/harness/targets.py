@@ -18,6 +18,9 @@ from .processes import free_port
 RAINCHECKS = {
     "raincheck": {},
     "raincheck-tasks": {"tasks.mode": "always"},
+    "raincheck-tasks-h2": {"tasks.mode": "always", "upstream.http2": "true"},
+    # A hundred thousand calls, and each poll is answered at once, so that polls can be measured.
+    "raincheck-in-flight": {"tasks.mode": "always", "tasks.poll_hold": "0s", "limits.calls": "200000", "upstream.http2": "true"},
     "raincheck-embedded": {"tasks.mode": "always", "store.url": "redb:{folder}/tasks.redb"},
     "raincheck-token": {"token": "passed"},
     "raincheck-token-tasks": {"tasks.mode": "always", "token": "passed"},

@@ -78,6 +78,7 @@ fn settings(jwt: &JwtSettings) -> Result<IssuerSettings, String> {
             let files = Files {
                 roots: jwt.roots.clone(),
                 identity: None,
+                http2: false,
             };
             let tls = client::client(files).map_err(|error| format!("roots: {}", line(error)))?;
             Some(tls)

@@ -54,6 +54,7 @@ fn collector(settings: &TraceSettings) -> Result<Collector, String> {
             let files = Files {
                 roots: settings.roots.clone(),
                 identity: None,
+                http2: false,
             };
             let tls = client::client(files);
             Some(tls.map_err(|error| format!("telemetry.traces.roots: {}", line(error)))?)

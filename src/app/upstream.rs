@@ -17,7 +17,7 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
         Wrapped::Url(url) => {
             told.url = url.to_string();
             if url.scheme_str() == Some("https") {
-                let tls = client::client(files(&config.upstream.tls));
+                let tls = client::client(files(&config.upstream));
                 told.tls = Some(tls.map_err(|error| format!("upstream.tls: {error}"))?);
             }
         }
@@ -59,6 +59,7 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
         },
         sessions_max: config.upstream.sessions_max,
         connect_timeout: config.upstream.connect_timeout,
+        http2: config.upstream.http2,
         // Room for the envelope around the largest result.
         message_bytes_max: usize::try_from(config.rules.result_bytes_max())
             .unwrap_or(usize::MAX)
@@ -67,10 +68,11 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
     })
 }
 
-fn files(tls: &config::ClientTlsFiles) -> Files {
-    let identity = tls.identity.as_ref();
+fn files(upstream: &config::UpstreamSettings) -> Files {
+    let identity = upstream.tls.identity.as_ref();
     Files {
-        roots: tls.roots.clone(),
+        roots: upstream.tls.roots.clone(),
+        http2: upstream.http2,
         identity: identity.map(|files| (files.certificate.clone(), files.key.clone())),
     }
 }

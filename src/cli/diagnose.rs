@@ -41,6 +41,10 @@ pub(super) fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &
         (Some(Obstacle::NoTls), Reason::UpstreamUnreachable) => {
             "it does not speak TLS: write http://".to_owned()
         }
+        (Some(Obstacle::NoHttp2), Reason::UpstreamUnreachable) => {
+            "it did not answer in HTTP/2: take upstream.http2 out if it does not speak HTTP/2"
+                .to_owned()
+        }
         (Some(Obstacle::Connecting(timeout)), Reason::UpstreamUnreachable) => format!(
             "no connection came about in time; upstream.connect_timeout is {}",
             spelled(*timeout)

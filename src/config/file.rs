@@ -93,6 +93,8 @@ pub(super) struct Upstream {
     #[serde(deserialize_with = "scalar")]
     pub(super) transport: TransportChoice,
     #[serde(deserialize_with = "scalar")]
+    pub(super) http2: bool,
+    #[serde(deserialize_with = "scalar")]
     pub(super) era: EraChoice,
     #[serde(deserialize_with = "scalar")]
     pub(super) session: SessionUse,
@@ -134,6 +136,7 @@ impl Default for Upstream {
             env_allow: Vec::new(),
             children_max: 32,
             transport: TransportChoice::Auto,
+            http2: false,
             era: EraChoice::Auto,
             session: SessionUse::Pool,
             sessions_max: 256,

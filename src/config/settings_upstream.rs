@@ -16,6 +16,8 @@ pub struct UpstreamSettings {
     pub server: Wrapped,
     pub transport: TransportChoice,
     pub tls: ClientTlsFiles,
+    /// HTTP/2 to a server with an address, and no other version.
+    pub http2: bool,
     /// Headers of every request to the server. They replace the client's headers of the same name.
     pub headers: Vec<Header>,
     /// Client headers that also go to a server on another machine, and the forwarding headers that raincheck

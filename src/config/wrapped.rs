@@ -54,6 +54,7 @@ pub(super) fn upstream(
         native_tasks: file.native_tasks,
         server,
         transport: file.transport,
+        http2: file.http2,
         era: file.era,
         session: file.session,
         sessions_max: file.sessions_max,
@@ -177,6 +178,7 @@ fn address_only(file: &file::Upstream) -> Result<(), Problem> {
     }
     let set = [
         ("credentials", file.credentials.is_some()),
+        ("http2", file.http2),
         ("same_resource", file.same_resource),
         ("caller_header", file.caller_header.is_some()),
         (

@@ -107,9 +107,7 @@ impl HttpBody for Body {
             Self::Passed { begun, .. } if begun.is_some() => {
                 Poll::Ready(begun.take().map(|bytes| Ok(Frame::data(bytes))))
             }
-            Self::Passed { body, .. } => Pin::new(body)
-                .poll_frame(context)
-                .map(|frame| frame.map(|f| f.map_err(Into::into))),
+            Self::Passed { body, .. } => Pin::new(body).poll_frame(context),
         }
     }
 

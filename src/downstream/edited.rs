@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
-use http_body_util::Full;
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
@@ -146,7 +145,7 @@ impl AnswerEdit {
         let token = self.proxy.passing.token();
         let bytes_max = self.by.rules.result_bytes_max();
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let body = RequestBody::Ready(Full::new(body));
+        let body = RequestBody::Ready(body);
         let mut answering = match self.proxy.upstream.relay(parts, body, bytes_max).await {
             Ok(Relayed::Answer(answering)) => answering,
             Ok(Relayed::Passed(response)) => {

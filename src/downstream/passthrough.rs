@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
@@ -22,7 +21,7 @@ pub(super) async fn bare(proxy: &Arc<Proxy>, parts: Box<Parts>) -> Response<Body
 
 /// Passes a request whose body was read.
 pub(super) async fn bytes(proxy: &Arc<Proxy>, parts: Box<Parts>, body: Bytes) -> Response<Body> {
-    pass(proxy, parts, RequestBody::Ready(Full::new(body))).await
+    pass(proxy, parts, RequestBody::Ready(body)).await
 }
 
 async fn pass(proxy: &Arc<Proxy>, parts: Box<Parts>, body: RequestBody) -> Response<Body> {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use crate::task::id::TaskId;
+use crate::task::notices::ReceiverId;
 use crate::task::state::Task;
 
 /// The most tasks that are remembered. Any further tasks are read at each sweep that comes so far.
@@ -24,6 +25,16 @@ struct LastLook {
     at_ms: u64,
     /// When the task must be looked at for its own sake.
     due_ms: u64,
+    /// Only subscriptions of clients must still hear of the task.
+    is_of_clients: bool,
+}
+
+/// A task that only waits for its receivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AwaitingTask {
+    pub(super) id: TaskId,
+    /// Only subscriptions of clients must still hear of it.
+    pub(super) is_of_clients: bool,
 }
 
 /// What the due index names, in the order in which a sweep looks at it.
@@ -32,7 +43,7 @@ pub(super) struct Looks {
     /// The tasks that may need something else than a receiver, most overdue first.
     pub(super) first: Vec<TaskId>,
     /// The others, those first that no sweep has looked at for longest.
-    pub(super) awaiting: Vec<TaskId>,
+    pub(super) awaiting: Vec<AwaitingTask>,
 }
 
 impl AwaitingReceivers {
@@ -48,7 +59,14 @@ impl AwaitingReceivers {
         let is_known = |id: &TaskId| self.tasks.contains_key(id);
         let (mut awaiting, first): (Vec<_>, Vec<_>) = named.into_iter().partition(is_known);
         awaiting.sort_by_key(|id| self.tasks.get(id).map(|look| look.at_ms));
-        Looks { first, awaiting }
+        let awaiting = awaiting.into_iter().map(|id| AwaitingTask {
+            id,
+            is_of_clients: self.tasks.get(&id).is_some_and(|look| look.is_of_clients),
+        });
+        Looks {
+            first,
+            awaiting: awaiting.collect(),
+        }
     }
 
     /// Notes what a look has found: whether a receiver must still hear of the task, and nothing else is to be done.
@@ -60,10 +78,16 @@ impl AwaitingReceivers {
             let look = LastLook {
                 at_ms: now_ms,
                 due_ms,
+                is_of_clients: are_of_clients(task),
             };
             self.tasks.insert(task.id, look);
         }
     }
+}
+
+fn are_of_clients(task: &Task) -> bool {
+    let mut receivers = task.notices.iter().map(|notices| notices.receiver);
+    receivers.all(ReceiverId::is_subscription)
 }
 
 #[cfg(test)]
@@ -79,6 +103,10 @@ mod tests {
         }
     }
 
+    fn ids(looks: &Looks) -> Vec<TaskId> {
+        looks.awaiting.iter().map(|task| task.id).collect()
+    }
+
     #[test]
     fn what_waits_for_its_receivers_comes_last_and_each_in_its_turn() {
         let (a, b, c, new) = (made(), made(), made(), made());
@@ -88,10 +116,10 @@ mod tests {
         awaiting.note(&c, true, NOW);
         let looks = awaiting.split(vec![a.id, b.id, c.id, new.id], NOW + 1);
         assert_eq!(looks.first, [new.id]);
-        assert_eq!(looks.awaiting, [b.id, c.id, a.id]);
+        assert_eq!(ids(&looks), [b.id, c.id, a.id]);
         awaiting.note(&b, false, NOW + 1);
         let looks = awaiting.split(vec![a.id, b.id], NOW + 1);
-        assert_eq!((looks.first, looks.awaiting), (vec![b.id], vec![a.id]));
+        assert_eq!((ids(&looks), looks.first), (vec![a.id], vec![b.id]));
     }
 
     #[test]

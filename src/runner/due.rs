@@ -68,11 +68,15 @@ impl Runner {
             self.look(id, history, &mut left).await?;
         }
         left.notices.add_to_each(kept);
-        for id in looks.awaiting.into_iter().take(AWAITING_MAX) {
-            if left.notices.is_used_up() {
+        let mut looked = 0;
+        for task in looks.awaiting {
+            if looked == AWAITING_MAX {
                 break;
             }
-            self.look(id, history, &mut left).await?;
+            if left.notices.has_some(task.is_of_clients) {
+                looked += 1;
+                self.look(task.id, history, &mut left).await?;
+            }
         }
         Ok(())
     }

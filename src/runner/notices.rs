@@ -37,8 +37,14 @@ impl NoticesLeft {
         self.subscribed += number;
     }
 
-    pub(super) fn is_used_up(&self) -> bool {
-        self.configured == 0 && self.subscribed == 0
+    /// Whether a notice of this kind may still be claimed or put off.
+    pub(super) fn has_some(&self, is_of_client: bool) -> bool {
+        let left = if is_of_client {
+            self.subscribed
+        } else {
+            self.configured
+        };
+        left > 0
     }
 
     fn of(&mut self, receiver: ReceiverId) -> &mut usize {

@@ -23,6 +23,8 @@ pub struct Files {
     pub roots: Option<PathBuf>,
     /// Raincheck's own certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// The connection is for HTTP/2, and for no other version.
+    pub http2: bool,
 }
 
 /// Reads the files. Without a file of roots, the machine's roots are trusted.
@@ -57,7 +59,8 @@ fn client_config(files: &Files) -> Result<ClientConfig, TlsError> {
             .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
             .map_err(|e| TlsError::pair(certificate, key, &e))?,
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let protocol: &[u8] = if files.http2 { b"h2" } else { b"http/1.1" };
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(config)
 }
 
@@ -72,6 +75,16 @@ pub fn is_no_tls(error: &(dyn Error + 'static)) -> bool {
         rustls_error(error),
         Some(rustls::Error::InvalidMessage(
             InvalidMessage::InvalidContentType
+        ))
+    )
+}
+
+/// Whether the server does not speak the version of HTTP that it was asked for.
+pub fn is_other_protocol(error: &(dyn Error + 'static)) -> bool {
+    matches!(
+        rustls_error(error),
+        Some(rustls::Error::AlertReceived(
+            AlertDescription::NoApplicationProtocol
         ))
     )
 }

@@ -27,6 +27,7 @@ mod server;
 mod server_message;
 mod sessions;
 mod settings;
+mod single_flight;
 mod sse;
 pub mod stdio;
 mod translate;

@@ -18,6 +18,8 @@ pub enum Obstacle {
     Connecting(Duration),
     /// The server is there, and does not speak TLS.
     NoTls,
+    /// The server is there, and did not answer in HTTP/2, which `upstream.http2` says it speaks.
+    NoHttp2,
     /// The server took a request, and said nothing for this long.
     Silent(Duration),
     /// An HTTP status that is no success.

@@ -20,6 +20,8 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// The TLS client for https. `None`: the machine's roots.
     pub tls: Option<Arc<Kept<rustls::ClientConfig>>>,
+    /// HTTP/2 to the server: with prior knowledge, or by ALPN with https. No other version is spoken then.
+    pub http2: bool,
     /// Sent with every request, instead of the client's of the same name.
     pub headers: HeaderMap,
     /// Whether the server gets its clients' credentials. `None`: only a local server does, and only without configured
@@ -61,6 +63,7 @@ impl Default for Settings {
             url: String::new(),
             socket: None,
             tls: None,
+            http2: false,
             headers: HeaderMap::new(),
             forwards_credentials: None,
             credential_headers: [].into(),

@@ -445,6 +445,7 @@ fn what_is_for_the_other_kind_of_server_is_refused() {
     for (setting, kind) in [
         ("sessions_max = 4", "sessions_max"),
         ("connect_timeout = '1s'", "connect_timeout"),
+        ("http2 = true", "http2"),
     ] {
         let text = format!("[upstream]\ncommand = ['x']\n{setting}");
         assert_eq!(

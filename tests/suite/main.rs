@@ -135,5 +135,6 @@ mod traces;
 mod unanswered;
 mod unhurried;
 mod unread;
+mod upstream_http2;
 mod webhooks;
 mod webhooks_due;

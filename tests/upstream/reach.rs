@@ -33,6 +33,7 @@ fn tls_of(
     let files = Files {
         roots: Some(folder.file("roots", &servers.roots())),
         identity: clients.map(|clients| identity(folder, clients.issue())),
+        http2: false,
     };
     client::client(files).unwrap()
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use common::monotonic_ns;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,7 +16,8 @@ use crate::tally::{CreatedTask, Tally};
 use crate::usage::Usage;
 use crate::wire::Call;
 
-/// Open tasks that are asked for: each must be `working`.
+/// Open tasks that are asked for, if the options do not say how many polls: each must be `working`. They are asked for at
+/// the same time, because a server may answer a poll without news seconds later, and the tasks end meanwhile.
 const SAMPLE: usize = 200;
 
 /// What was measured of open calls.
@@ -159,20 +161,54 @@ impl Opening {
     }
 }
 
-/// Asks for a sample of the open tasks.
-async fn wrong_tasks(options: &Arc<Options>, tally: &Tally) -> u64 {
-    let tasks = tally.tasks();
-    let mut client = Client::new(options, None);
-    let mut wrong = 0;
-    for task in tasks.iter().step_by((tasks.len() / SAMPLE).max(1)) {
-        match is_completed(&mut client, options, &task.id, None).await {
-            Ok(false) => {}
-            Ok(true) => wrong += 1,
-            Err(error) => {
-                wrong += 1;
-                tally.fail(error);
+/// Asks for open tasks: for each as often as for every other, until `--polls` are answered. Their latencies are those of
+/// the measurement. Without `--polls`: for a sample, each over a connection of its own.
+async fn wrong_tasks(options: &Arc<Options>, tally: &Arc<Tally>) -> u64 {
+    let tasks = Arc::new(tally.tasks());
+    let (polls, pollers) = match options.polls {
+        0 => (SAMPLE.min(tasks.len()), SAMPLE),
+        polls => (polls, options.concurrency),
+    };
+    if tasks.is_empty() {
+        return 0;
+    }
+    let step = (tasks.len() / polls).max(1);
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut polling = JoinSet::new();
+    for _ in 0..pollers.min(polls) {
+        let (tasks, next) = (Arc::clone(&tasks), Arc::clone(&next));
+        let (options, tally) = (Arc::clone(options), Arc::clone(tally));
+        polling.spawn(async move {
+            let mut client = Client::new(&options, None);
+            let (mut wrong, mut latencies_ns) = (0, Vec::new());
+            loop {
+                let place = next.fetch_add(1, Relaxed);
+                let Some(task) = tasks.get(place * step % tasks.len()) else {
+                    break;
+                };
+                if place >= polls {
+                    break;
+                }
+                let began = monotonic_ns();
+                match is_completed(&mut client, &options, &task.id, None).await {
+                    Ok(false) => {}
+                    Ok(true) => wrong += 1,
+                    Err(error) => {
+                        wrong += 1;
+                        tally.fail(error);
+                    }
+                }
+                latencies_ns.push(monotonic_ns().saturating_sub(began));
             }
-        }
+            if options.polls > 0 {
+                tally.add_latencies(&latencies_ns);
+            }
+            wrong
+        });
+    }
+    let mut wrong = 0;
+    while let Some(ended) = polling.join_next().await {
+        wrong += ended.unwrap_or(1);
     }
     wrong
 }

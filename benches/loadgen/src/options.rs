@@ -31,6 +31,8 @@ OPTIONS (default)
   --preload N (1000)              of mode task-get
   --poll-ms N (0)                 of mode task-lifecycle
   --open N (1000), --slow-ms N (600000), --hold S (2), --sources N (1)   of modes open-*; clients at 127.0.0.1..N
+  --polls N (0)                   of mode open-tasks: polls of the open tasks, over --concurrency connections, whose latency is
+                                  measured; 0: a sample of 200
   --no-nonce 1                    do not check the text of results";
 
 /// What a measurement does.
@@ -128,6 +130,7 @@ pub(crate) struct Options {
     pub(crate) preload: usize,
     pub(crate) open: usize,
     pub(crate) hold: Duration,
+    pub(crate) polls: usize,
     pub(crate) sources: u8,
     pub(crate) events: u64,
     pub(crate) interval_ms: u64,
@@ -169,6 +172,7 @@ impl Options {
             preload: at_least_one(&mut given, "preload", 1000)?,
             open: at_least_one(&mut given, "open", 1000)?,
             hold: seconds(&mut given, "hold", 2.0)?,
+            polls: given.number("polls", 0)?,
             sources: at_least_one(&mut given, "sources", 1)?,
             events: given.number("events", 100)?,
             interval_ms: given.number("interval-ms", 10)?,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::client::Session;
 
 /// Created tasks that are remembered: enough for modes that ask for tasks, and bounded for those that create for long.
-const TASKS_MAX: usize = 20_000;
+const TASKS_MAX: usize = 200_000;
 
 /// Ids of requests are counted, so that each connection knows the answer to its own.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);

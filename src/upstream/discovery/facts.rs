@@ -23,12 +23,12 @@ use crate::upstream::discovery::legacy_sessions::LegacySessions;
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::Found;
 use crate::upstream::discovery::remembered::{NOBODY, Remembered};
-use crate::upstream::discovery::single_flight::{Flight, SingleFlight};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::http::origin::FIRST_WORDS;
 use crate::upstream::port::{Event, Exchange};
 use crate::upstream::server::{Server, ServerTransport};
 use crate::upstream::settings::Settings;
+use crate::upstream::single_flight::{Flight, SingleFlight};
 
 /// The time between two such questions. Clients make mistakes that look as if the server had another era.
 const PAUSE: Duration = Duration::from_secs(10);

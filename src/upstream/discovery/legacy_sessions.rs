@@ -12,11 +12,11 @@ use crate::mcp::error::code;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::result;
 use crate::upstream::credentials::Credentials;
-use crate::upstream::discovery::single_flight::SingleFlight;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
 use crate::upstream::initialize::NotInitialized;
+use crate::upstream::single_flight::SingleFlight;
 
 /// A server that answered with a JSON-RPC message is asked again after this time: it may be another server by
 /// then.

@@ -9,4 +9,3 @@ pub(super) mod legacy_sessions;
 pub(super) mod probe;
 mod remembered;
 mod sessions_taken;
-mod single_flight;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use h2::client::{Connection, SendRequest};
 use hyper::Uri;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -21,6 +23,7 @@ use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
 use crate::tls::kept::Kept;
+use crate::upstream::http::http2::handshake::{handshake, no_http2};
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::settings::Settings;
 
@@ -42,6 +45,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> ServerConnection for T {}
 pub(in crate::upstream) struct Connector {
     place: ServerAddress,
     timeout: Duration,
+    /// HTTP/2, and no other version.
+    http2: bool,
     /// Whether the last attempt found no server.
     is_away: Arc<AtomicBool>,
 }
@@ -82,6 +87,7 @@ impl Connector {
         Ok(Self {
             place,
             timeout: settings.connect_timeout,
+            http2: settings.http2,
             is_away: Arc::default(),
         })
     }
@@ -104,13 +110,37 @@ impl Connector {
         matches!(self.place, ServerAddress::Tcp { tls: Some(_), .. })
     }
 
+    pub(in crate::upstream) fn speaks_http2(&self) -> bool {
+        self.http2
+    }
+
+    pub(in crate::upstream) fn scheme(&self) -> &'static str {
+        if self.speaks_tls() { "https" } else { "http" }
+    }
+
     /// Reads the files for TLS again after a handshake failed, before this returns.
     pub(in crate::upstream) async fn connect(&self) -> io::Result<Box<dyn ServerConnection>> {
-        let connected = tokio::time::timeout(self.timeout, self.connect_patiently()).await;
+        self.in_time(self.connect_patiently()).await
+    }
+
+    /// A connection whose server has said how many requests it takes. Reads the files for TLS again as
+    /// [`Connector::connect`] does.
+    pub(in crate::upstream) async fn connect_http2(
+        &self,
+    ) -> io::Result<(
+        SendRequest<Bytes>,
+        Connection<Box<dyn ServerConnection>, Bytes>,
+    )> {
+        let connecting = async { handshake(self.connect_patiently().await?).await };
+        self.in_time(connecting).await
+    }
+
+    async fn in_time<T>(&self, connecting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let connected = tokio::time::timeout(self.timeout, connecting).await;
         let connected =
             connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
         match &connected {
-            Err(error) if client::is_tls(error) => {
+            Err(error) if self.is_tls_failure(error) => {
                 tracing::warn!(error = %io_reason(error), "no TLS with the upstream");
                 self.read_anew().await;
             }
@@ -129,6 +159,12 @@ impl Connector {
             }
         }
         connected
+    }
+
+    /// Whether TLS itself failed. With TLS 1.3 a server refuses a certificate after the handshake, and HTTP/2 tells such
+    /// an alert by its kind only.
+    fn is_tls_failure(&self, error: &io::Error) -> bool {
+        client::is_tls(error) || (self.speaks_tls() && error.kind() == io::ErrorKind::InvalidData)
     }
 
     /// Reads the files for TLS again, at most once a second.
@@ -150,7 +186,12 @@ impl Connector {
             None => Ok(Box::new(stream)),
             Some(tls) => {
                 let connector = TlsConnector::from(tls.config.current());
-                Ok(Box::new(connector.connect(tls.name.clone(), stream).await?))
+                let stream = connector.connect(tls.name.clone(), stream).await?;
+                // A server that knows nothing of ALPN chooses nothing.
+                if self.http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+                    return Err(no_http2());
+                }
+                Ok(Box::new(stream))
             }
         }
     }
@@ -164,6 +205,9 @@ impl Connector {
     pub(in crate::upstream) fn obstacle(&self, error: &io::Error) -> Obstacle {
         if client::is_no_tls(error) {
             return Obstacle::NoTls;
+        }
+        if error.kind() == io::ErrorKind::Unsupported || client::is_other_protocol(error) {
+            return Obstacle::NoHttp2;
         }
         match &self.place {
             _ if error.kind() == io::ErrorKind::TimedOut => self.connecting(),
@@ -222,7 +266,10 @@ impl ServerAddress {
                 let name = ServerName::try_from(host.to_owned()).map_err(|_| UrlError::Scheme)?;
                 let config = match &settings.tls {
                     Some(config) => Arc::clone(config),
-                    None => client::client(Files::default())?,
+                    None => client::client(Files {
+                        http2: settings.http2,
+                        ..Files::default()
+                    })?,
                 };
                 (Some(ServerTls { config, name }), 443)
             }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use http_body_util::Full;
 use hyper::{Response, Uri};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -156,7 +155,7 @@ impl<E: LineListener> Poster<E> {
             .origin
             .post(credentials.as_ref())
             .uri(self.endpoint.clone());
-        let body = RequestBody::Ready(Full::new(text));
+        let body = RequestBody::Ready(text);
         let sent = self.origin.send(request, body).await;
         sent.map_err(|failure| match failure.effect {
             SideEffect::None => NotTaken::Lost(failure),

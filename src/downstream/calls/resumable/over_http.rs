@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
-use http_body_util::Full;
 use hyper::Response;
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
@@ -47,7 +46,7 @@ pub(in crate::downstream) async fn post(
     let bytes_max = call.bytes_max();
     let (server, state) = (&proxy.upstream, ReadState::Answered);
     let answer = ServerAnswer::new(server, &parts, &call.id, bytes_max, state);
-    let body = RequestBody::Ready(Full::new(body));
+    let body = RequestBody::Ready(body);
     let passing = proxy.passing.token();
     let mut relaying: Relaying =
         async move { upstream.relay(parts, body, bytes_max).await }.boxed();
@@ -89,7 +88,7 @@ pub(in crate::downstream) async fn post_connected(
     let answer = ServerAnswer::new(&upstream, &parts, id, bytes_max, ReadState::Answered);
     let passing = proxy.passing.token();
     let mut relaying: Relaying = {
-        let body = RequestBody::Ready(Full::new(body));
+        let body = RequestBody::Ready(body);
         async move { upstream.relay(parts, body, bytes_max).await }.boxed()
     };
     let patience = by.head_patience(patience::LEGACY);

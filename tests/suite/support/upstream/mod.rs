@@ -11,7 +11,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, watch};
@@ -428,10 +429,9 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         async move { Ok::<_, Infallible>(handle(shared, request).await) }
     });
     // A client that leaves is a connection that fails; the tallies tell of it.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .keep_alive(!closes)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().keep_alive(!closes);
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {

@@ -1,0 +1,174 @@
+//! The HTTP/2 connections to the wrapped server, and which of them takes the next request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use tokio::time::Instant;
+
+use crate::lock::Mutex;
+use crate::upstream::http::http1::IDLE;
+use crate::upstream::single_flight::SingleFlight;
+
+/// The most requests on one connection, however many the server allows: the end of a connection ends them all, and
+/// all of them wait for one socket. Common servers allow 100 to 250.
+pub(super) const STREAMS_MAX: u16 = 128;
+
+/// The connections. A request goes over the connection that was listed last and has room, so that the others become
+/// idle and end. Taking and giving back cost the same however many calls are open.
+#[derive(Debug, Default)]
+pub(in crate::upstream::http) struct Connections {
+    state: Mutex<State>,
+    /// One connection is made at a time, and all requests without a place wait for it.
+    pub(super) connecting: SingleFlight,
+    failures: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next_id: u64,
+    all: HashMap<u64, Connection>,
+    /// Connections that take further requests. A connection that was removed may still be listed.
+    with_room: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Bytes>,
+    /// Requests whose answer is not at its end.
+    streams: usize,
+    is_listed: bool,
+    used: Instant,
+}
+
+/// Why a connection takes no request.
+enum Untaken {
+    /// Until an answer comes to its end.
+    Full,
+    /// It was closed, is about to be closed, or was idle for too long.
+    Ended,
+}
+
+/// A place for one request on a connection, until it is dropped.
+#[derive(Debug)]
+pub(in crate::upstream::http) struct StreamPlace {
+    connections: Arc<Connections>,
+    id: u64,
+}
+
+impl Connections {
+    /// A place on a connection that lives. `None`: all are full, or there is none.
+    pub(super) fn take(self: &Arc<Self>) -> Option<(SendRequest<Bytes>, StreamPlace)> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        loop {
+            let id = *state.with_room.last()?;
+            let taken = match state.all.get_mut(&id) {
+                Some(connection) => connection.take(now),
+                None => Err(Untaken::Ended),
+            };
+            match taken {
+                Ok(sender) => return Some((sender, self.place(id))),
+                Err(Untaken::Full) => {}
+                Err(Untaken::Ended) => {
+                    // Its requests go on, if it has any.
+                    state.all.remove(&id);
+                }
+            }
+            state.with_room.pop();
+        }
+    }
+
+    /// Adds a connection, with a place for its first request.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        sender: SendRequest<Bytes>,
+    ) -> (SendRequest<Bytes>, StreamPlace) {
+        let mut state = self.state.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        let connection = Connection {
+            sender: sender.clone(),
+            streams: 1,
+            is_listed: true,
+            used: Instant::now(),
+        };
+        state.all.insert(id, connection);
+        state.with_room.push(id);
+        drop(state);
+        (sender, self.place(id))
+    }
+
+    /// How many attempts to connect have failed.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Release);
+    }
+
+    fn place(self: &Arc<Self>, id: u64) -> StreamPlace {
+        StreamPlace {
+            connections: Arc::clone(self),
+            id,
+        }
+    }
+
+    fn give_back(&self, id: u64) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some(connection) = state.all.get_mut(&id) else {
+            return;
+        };
+        connection.streams -= 1;
+        connection.used = now;
+        if !connection.is_listed && connection.has_room() {
+            connection.is_listed = true;
+            state.with_room.push(id);
+        }
+        if connection.streams == 0 {
+            let all = &mut state.all;
+            all.retain(|_, it| it.streams > 0 || it.is_fresh(now));
+            state.with_room.retain(|id| all.contains_key(id));
+        }
+    }
+}
+
+impl Connection {
+    /// Takes a place. If there is none, the connection is no longer listed.
+    fn take(&mut self, now: Instant) -> Result<SendRequest<Bytes>, Untaken> {
+        let ready = self
+            .sender
+            .poll_ready(&mut Context::from_waker(Waker::noop()));
+        let is_open = matches!(ready, Poll::Ready(Ok(())));
+        if !is_open || (self.streams == 0 && !self.is_fresh(now)) {
+            return Err(Untaken::Ended);
+        }
+        if !self.has_room() {
+            self.is_listed = false;
+            return Err(Untaken::Full);
+        }
+        self.streams += 1;
+        self.used = now;
+        Ok(self.sender.clone())
+    }
+
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.used) < IDLE
+    }
+
+    fn has_room(&self) -> bool {
+        self.streams < usize::from(STREAMS_MAX).min(self.sender.current_max_send_streams())
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        self.connections.give_back(self.id);
+    }
+}

@@ -220,7 +220,7 @@ mod tests {
         let (threads, tracker) = (ConnectionThreads::start().unwrap(), TaskTracker::new());
         let here = named();
         threads.spawn(&tracker, stream().await, move |_| async move {
-            assert_eq!(named(), here)
+            assert_eq!(named(), here);
         });
         tracker.close();
         tracker.wait().await;
@@ -233,7 +233,7 @@ mod tests {
         let (dropped, hears) = oneshot::channel::<()>();
         threads.spawn(&tracker, stream().await, move |_| async move {
             let _dropped = dropped;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
         drop(threads);
         assert!(hears.await.is_err());

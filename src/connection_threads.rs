@@ -21,6 +21,9 @@ use crate::lock::Mutex;
 /// The most connection threads of a process.
 const THREADS_MAX: usize = 64;
 
+/// The most threads of each runtime for work that blocks.
+const BLOCKING_MAX: usize = 64;
+
 /// How long the end of the process waits for what runs on the threads to be dropped.
 const LAST: Duration = Duration::from_secs(1);
 
@@ -33,6 +36,9 @@ thread_local! {
 #[derive(Debug, Default)]
 pub struct ConnectionThreads {
     threads: Vec<ConnectionThread>,
+    /// Where the search for a thread begins. Jobs stay on the thread of the request that began them, so threads with as many
+    /// connections take turns.
+    next: AtomicUsize,
     /// Says that all threads have ended: each of them holds a sender.
     ended: Option<Mutex<mpsc::Receiver<()>>>,
 }
@@ -42,7 +48,7 @@ struct ConnectionThread {
     runtime: Handle,
     connections: Arc<AtomicUsize>,
     /// Dropped, it ends the thread.
-    _running: oneshot::Sender<()>,
+    running: oneshot::Sender<()>,
 }
 
 impl ConnectionThreads {
@@ -58,6 +64,7 @@ impl ConnectionThreads {
         let threads = numbers.map(|number| ConnectionThread::start(number, ending.clone()));
         Ok(Self {
             threads: threads.collect::<Result<_, _>>()?,
+            next: AtomicUsize::new(0),
             ended: Some(Mutex::new(ended)),
         })
     }
@@ -71,8 +78,7 @@ impl ConnectionThreads {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let connections = |thread: &&ConnectionThread| thread.connections.load(Ordering::Relaxed);
-        let Some(thread) = self.threads.iter().min_by_key(connections) else {
+        let Some(thread) = self.fewest() else {
             tracker.spawn(async move { serve(stream).await });
             return;
         };
@@ -90,6 +96,19 @@ impl ConnectionThreads {
     }
 }
 
+impl ConnectionThreads {
+    /// The thread that has the fewest connections.
+    fn fewest(&self) -> Option<&ConnectionThread> {
+        let begin = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1);
+        let (before, after) = self.threads.split_at_checked(begin)?;
+        let living = after
+            .iter()
+            .chain(before)
+            .filter(|thread| !thread.running.is_closed());
+        living.min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
+    }
+}
+
 impl Drop for ConnectionThreads {
     fn drop(&mut self) {
         self.threads.clear();
@@ -103,7 +122,10 @@ impl Drop for ConnectionThreads {
 impl ConnectionThread {
     /// `ending` is dropped when the thread has ended.
     fn start(number: NonZeroUsize, ending: mpsc::Sender<()>) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_MAX)
+            .build()?;
         let handle = runtime.handle().clone();
         let (running, end) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("connections-{number}"));
@@ -117,7 +139,7 @@ impl ConnectionThread {
         Ok(Self {
             runtime: handle,
             connections: Arc::default(),
-            _running: running,
+            running,
         })
     }
 }
@@ -152,6 +174,11 @@ impl<T: Default> PerThread<T> {
             .get()
             .and_then(|number| self.threads.get(number.get() - 1));
         number.map_or(&self.elsewhere, |value| value.get_or_init(Arc::default))
+    }
+
+    /// The value of the threads that serve no connections, for what threads share.
+    pub fn elsewhere(&self) -> &Arc<T> {
+        &self.elsewhere
     }
 
     /// The values of all threads.
@@ -213,6 +240,21 @@ mod tests {
         let each = ["connections-1", "connections-2", "connections-3"];
         let each = each.map(|name| (name.to_owned(), 3));
         assert_eq!(*seen.lock(), BTreeMap::from(each));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn connections_that_end_at_once_take_turns() {
+        let threads = ConnectionThreads::start().unwrap();
+        let seen = Arc::new(Mutex::new(BTreeMap::new()));
+        for _ in 0..6 {
+            let (tracker, seen) = (TaskTracker::new(), Arc::clone(&seen));
+            threads.spawn(&tracker, stream().await, move |_| async move {
+                *seen.lock().entry(named()).or_insert(0) += 1;
+            });
+            tracker.close();
+            tracker.wait().await;
+        }
+        assert_eq!(seen.lock().values().collect::<Vec<_>>(), [&2, &2, &2]);
     }
 
     #[tokio::test]

@@ -120,6 +120,9 @@ struct RecentSeries(VecDeque<(Operation, OperationEnding, Histogram)>);
 
 const RECENT_MAX: usize = 8;
 
+/// Clients choose the names of tools. A longer one is not remembered.
+const TOOL_BYTES_MAX: usize = 256;
+
 thread_local! {
     static RECENT: RefCell<RecentSeries> = RefCell::default();
 }
@@ -139,6 +142,9 @@ impl RecentSeries {
         }
         let series = operation.series(ending);
         observe(&series);
+        if operation.tool.len() > TOOL_BYTES_MAX {
+            return;
+        }
         self.0.truncate(RECENT_MAX - 1);
         self.0.push_front((operation.clone(), ending, series));
     }
@@ -306,7 +312,17 @@ mod tests {
             }
             assert_eq!(count("tools/list", "", good), round);
         }
-        RECENT.with_borrow(|recent| assert_eq!(recent.0.len(), RECENT_MAX));
+        let long = "x".repeat(TOOL_BYTES_MAX + 1);
+        count("tools/call", &long, good);
+        RECENT.with_borrow(|recent| {
+            assert_eq!(recent.0.len(), RECENT_MAX);
+            assert!(
+                recent
+                    .0
+                    .iter()
+                    .all(|(operation, ..)| *operation.tool != long)
+            );
+        });
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The connection to each server that the commands of a thread share. No command on it blocks or is sent twice, and no
+//! The connection to each server, which the commands of a thread share, or those of all threads. No command on it blocks or is sent twice, and no
 //! caller waits longer than the timeout.
 //!
 //! A command is sent again only after an answer which proves that the server did not execute it (another node's slot,
@@ -27,7 +27,8 @@ use crate::lock::Mutex;
 pub(super) struct Link {
     topology: Arc<Topology>,
     timeout: Duration,
-    /// Each thread has connections of its own, so that no command waits for another thread to send it.
+    /// Whether all threads share the connections. Else no command waits for another thread to send it.
+    is_shared: bool,
     managers: PerThread<Mutex<Vec<KeptManager>>>,
 }
 
@@ -47,12 +48,29 @@ impl KeptManager {
 }
 
 impl Link {
-    /// Connects at first use.
+    /// Connects at first use. Each thread has a connection of its own to each server.
     pub(super) fn new(topology: Arc<Topology>, timeout: Duration) -> Self {
         Self {
             topology,
             timeout,
+            is_shared: false,
             managers: PerThread::default(),
+        }
+    }
+
+    /// All threads share one connection to each server.
+    pub(super) fn shared(topology: Arc<Topology>, timeout: Duration) -> Self {
+        Self {
+            is_shared: true,
+            ..Self::new(topology, timeout)
+        }
+    }
+
+    fn managers(&self) -> &Mutex<Vec<KeptManager>> {
+        if self.is_shared {
+            self.managers.elsewhere()
+        } else {
+            self.managers.here()
         }
     }
 
@@ -134,7 +152,7 @@ impl Link {
 
     /// The connection to a server. A new connection closes those to servers that are no longer in use.
     fn manager(&self, server: &RedisServer) -> RedisResult<ConnectionManager> {
-        let mut managers = self.managers.here().lock();
+        let mut managers = self.managers().lock();
         if let Some(kept) = managers.iter().find(|kept| kept.is_of(server)) {
             return Ok(kept.manager.clone());
         }
@@ -155,7 +173,7 @@ impl Link {
     fn renew(&self, server: &RedisServer) {
         let now = Instant::now();
         let is_new = |kept: &KeptManager| now.saturating_duration_since(kept.since) < RENEW;
-        let mut managers = self.managers.here().lock();
+        let mut managers = self.managers().lock();
         managers.retain(|kept| !kept.is_of(server) || is_new(kept));
     }
 

@@ -138,7 +138,7 @@ impl Redis {
             }
         };
         let bulk_timeout = BULK_TIMEOUT.max(options.command_timeout);
-        let bulk = Link::new(Arc::clone(&topology), bulk_timeout);
+        let bulk = Link::shared(Arc::clone(&topology), bulk_timeout);
         let stop = stop.child_token();
         let stopped = stop.clone();
         tasks.spawn(async move {

@@ -38,13 +38,11 @@ impl ConnectionPools {
             let pool = Arc::clone(here);
             return Some(PooledConnection { sender, pool });
         }
-        for pool in self.0.all() {
-            if let Some(sender) = pool.take().await {
-                let pool = Arc::clone(pool);
-                return Some(PooledConnection { sender, pool });
-            }
-        }
-        None
+        let mut pools = self.0.all();
+        pools.find_map(|pool| {
+            let (sender, pool) = (pool.take_ready()?, Arc::clone(pool));
+            Some(PooledConnection { sender, pool })
+        })
     }
 
     /// A connection that this thread has made.
@@ -67,6 +65,16 @@ struct ConnectionPool {
 }
 
 impl ConnectionPool {
+    /// The connection that was used last, if it is ready now: its thread may be busy, and must not hold up another.
+    fn take_ready(&self) -> Option<SendRequest<RequestBody>> {
+        let mut idle = self.idle.lock();
+        let now = Instant::now();
+        idle.pop_back_if(|(sender, since)| {
+            sender.is_ready() && now.saturating_duration_since(*since) < IDLE
+        })
+        .map(|(sender, _)| sender)
+    }
+
     /// A connection that is ready. The one that was used last comes first.
     async fn take(&self) -> Option<SendRequest<RequestBody>> {
         loop {

@@ -21,6 +21,10 @@ mod eventually;
 mod faults;
 #[path = "upstream/http2.rs"]
 mod http2;
+#[path = "upstream/http2_frames.rs"]
+mod http2_frames;
+#[path = "upstream/http2_lives.rs"]
+mod http2_lives;
 #[path = "upstream/http2_server.rs"]
 mod http2_server;
 #[path = "support/http_request.rs"]

@@ -14,7 +14,7 @@ use crate::directory::TempDir;
 use crate::http2_server::{Ending, Http2Server, Step};
 use crate::relay::{Relay, terms};
 
-fn over_http2(url: String) -> Upstream {
+pub(crate) fn over_http2(url: String) -> Upstream {
     let settings = Settings {
         http2: true,
         ..settings(url)
@@ -170,36 +170,6 @@ async fn a_call_that_is_dropped_ends_its_own_stream_only() {
     assert_eq!((seen.cancelled, seen.connections), (1, 1));
 }
 
-/// Clients that do not read take a bounded amount of memory each, and no time of other calls on their connection.
-#[tokio::test]
-async fn clients_that_do_not_read_hold_up_no_other() {
-    const SLOW: usize = 100;
-    const ANSWER: usize = 1 << 20;
-    // How much of each answer may wait unread.
-    const UNREAD: usize = 64 * 1024;
-    let server = Http2Server::start(1000, vec![Step::Flood(ANSWER); SLOW]).await;
-    let upstream = over_http2(server.url());
-    let mut unread = Vec::new();
-    for id in 0..SLOW {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call"}}"#);
-        let (parts, ()) = Request::post("http://proxy/mcp")
-            .body(())
-            .unwrap()
-            .into_parts();
-        let passed = upstream
-            .pass(Box::new(parts), RequestBody::json(body))
-            .await;
-        unread.push(passed.unwrap());
-    }
-    server.until(|seen| seen.flooded == SLOW * UNREAD).await;
-    assert_eq!(outcome(&upstream, Era::Modern).await, "result {}");
-    assert_eq!(server.seen().connections, 1);
-    // A client that reads on gets the rest.
-    let read = unread.pop().unwrap().into_body().collect().await.unwrap();
-    assert_eq!(read.to_bytes().len(), ANSWER);
-    assert_eq!(server.seen().flooded, (SLOW - 1) * UNREAD + ANSWER);
-}
-
 /// Such a server takes the first bytes for a request that it does not know.
 #[tokio::test]
 async fn a_server_without_http2_is_named() {
@@ -221,6 +191,33 @@ async fn a_server_without_http2_is_named() {
     };
     assert_eq!(said, "upstream_unreachable none");
     assert_eq!(upstream.obstacle(), Some(Obstacle::NoHttp2));
+}
+
+/// A server that starts or ends closes connections, too.
+#[tokio::test]
+async fn a_connection_that_ends_early_is_not_called_a_server_without_http2() {
+    for resets in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let upstream = over_http2(format!("http://{}/mcp", listener.local_addr().unwrap()));
+        let ending = async {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                if resets {
+                    stream.set_zero_linger().unwrap();
+                }
+            }
+        };
+        let said = tokio::select! {
+            said = outcome(&upstream, Era::Modern) => said,
+            () = ending => unreachable!(),
+        };
+        assert_eq!(said, "upstream_unreachable none");
+        let obstacle = upstream.obstacle();
+        assert!(
+            matches!(obstacle, Some(Obstacle::NoConnection(_))),
+            "{obstacle:?}"
+        );
+    }
 }
 
 /// Over TLS the protocol is agreed on first: a server that chooses no HTTP/2 gets no byte of it.

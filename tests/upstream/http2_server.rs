@@ -14,6 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::http2_frames::{Frame, GOAWAY, HEADERS, SETTINGS, frame};
+
 /// What the server does with a call.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
@@ -21,8 +23,8 @@ pub(crate) enum Step {
     Answer(&'static str),
     /// Says nothing until it is released, and then answers.
     Wait,
-    /// Answers with an event stream of so many bytes, as fast as they are taken.
-    Flood(usize),
+    /// Answers with an event stream of so many bytes, as fast as they are taken, in frames of so many bytes at most.
+    Flood { bytes: usize, frame: usize },
     /// Resets the stream.
     Reset(Reason),
 }
@@ -40,6 +42,8 @@ pub(crate) enum Ending {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Seen {
     pub(crate) connections: usize,
+    /// Connections that the client has closed.
+    pub(crate) closed: usize,
     pub(crate) calls: usize,
     /// Calls that wait, on each connection.
     pub(crate) waiting: Vec<usize>,
@@ -151,6 +155,7 @@ async fn serve(stream: TcpStream, place: usize, shared: Arc<Shared>) {
     while let Some(Ok((request, respond))) = connection.accept().await {
         calls.spawn(answer(request, respond, place, Arc::clone(&shared)));
     }
+    shared.seen.send_modify(|seen| seen.closed += 1);
 }
 
 async fn answer(
@@ -175,7 +180,7 @@ async fn answer(
     match step.unwrap_or(Step::Answer("{}")) {
         Step::Answer(result) => say(&mut respond, &id, result),
         Step::Reset(reason) => respond.send_reset(reason),
-        Step::Flood(bytes) => flood(&mut respond, bytes, &shared).await,
+        Step::Flood { bytes, frame } => flood(&mut respond, bytes, frame, &shared).await,
         Step::Wait => {
             shared.seen.send_modify(|seen| seen.waiting[place] += 1);
             let reset = std::future::poll_fn(|context| respond.poll_reset(context));
@@ -203,19 +208,19 @@ fn say(respond: &mut SendResponse<Bytes>, id: &str, result: &str) {
     stream.send_data(body.into(), true).unwrap();
 }
 
-async fn flood(respond: &mut SendResponse<Bytes>, bytes: usize, shared: &Shared) {
+async fn flood(respond: &mut SendResponse<Bytes>, bytes: usize, frame: usize, shared: &Shared) {
     let head = Response::builder().header("content-type", "text/event-stream");
     let mut stream = respond
         .send_response(head.body(()).unwrap(), false)
         .unwrap();
     let mut left = bytes;
     while left > 0 {
-        stream.reserve_capacity(left.min(16 * 1024));
+        stream.reserve_capacity(left.min(frame));
         let room = std::future::poll_fn(|context| stream.poll_capacity(context)).await;
         let Some(Ok(room)) = room else {
             return;
         };
-        let piece = vec![b'\n'; room.min(left)];
+        let piece = vec![b'\n'; room.min(left).min(frame)];
         left -= piece.len();
         shared.seen.send_modify(|seen| seen.flooded += piece.len());
         stream.send_data(piece.into(), left == 0).unwrap();
@@ -224,28 +229,24 @@ async fn flood(respond: &mut SendResponse<Bytes>, bytes: usize, shared: &Shared)
 
 /// The frames of RFC 9113 by hand: a server library would say only what is right.
 async fn end(mut stream: TcpStream, ending: Ending, shared: &Shared) {
-    const SETTINGS: u8 = 4;
-    const HEADERS: u8 = 1;
-    const GOAWAY: u8 = 7;
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).await.unwrap();
-    stream.write_all(&frame(SETTINGS, 0, &[])).await.unwrap();
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
     loop {
-        let mut head = [0; 9];
-        if stream.read_exact(&mut head).await.is_err() {
+        let Some(Frame { kind, flags, .. }) = Frame::read(&mut stream).await else {
             return;
-        }
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let mut payload = vec![0; length];
-        stream.read_exact(&mut payload).await.unwrap();
-        match (head[3], head[4]) {
-            (SETTINGS, 0) => stream.write_all(&frame(SETTINGS, 1, &[])).await.unwrap(),
+        };
+        match (kind, flags) {
+            (SETTINGS, 0) => stream.write_all(&frame(SETTINGS, 1, 0, &[])).await.unwrap(),
             (HEADERS, _) => {
                 shared.seen.send_modify(|seen| seen.calls += 1);
                 if let Ending::GoAway { last } = ending {
                     let mut payload = last.to_be_bytes().to_vec();
                     payload.extend(0_u32.to_be_bytes());
-                    stream.write_all(&frame(GOAWAY, 0, &payload)).await.unwrap();
+                    stream
+                        .write_all(&frame(GOAWAY, 0, 0, &payload))
+                        .await
+                        .unwrap();
                 }
                 let _ = stream.shutdown().await;
                 // What the client still sends is read, so that it is not answered with a reset of the connection.
@@ -256,12 +257,4 @@ async fn end(mut stream: TcpStream, ending: Ending, shared: &Shared) {
             _ => {}
         }
     }
-}
-
-/// A frame about the whole connection.
-fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = vec![length[1], length[2], length[3], kind, flags, 0, 0, 0, 0];
-    frame.extend(payload);
-    frame
 }

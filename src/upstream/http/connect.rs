@@ -23,6 +23,7 @@ use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
 use crate::tls::kept::Kept;
+use crate::upstream::http::http2::first_byte::FirstByte;
 use crate::upstream::http::http2::handshake::{handshake, no_http2};
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::settings::Settings;
@@ -125,11 +126,11 @@ impl Connector {
 
     /// A connection whose server has said how many requests it takes. Reads the files for TLS again as
     /// [`Connector::connect`] does.
-    pub(in crate::upstream) async fn connect_http2(
+    pub(in crate::upstream::http) async fn connect_http2(
         &self,
     ) -> io::Result<(
         SendRequest<Bytes>,
-        Connection<Box<dyn ServerConnection>, Bytes>,
+        Connection<FirstByte<Box<dyn ServerConnection>>, Bytes>,
     )> {
         let connecting = async { handshake(self.connect_patiently().await?).await };
         self.in_time(connecting).await

@@ -11,7 +11,6 @@ pub(super) mod refusal;
 mod request_body;
 mod response_body;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -26,6 +25,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::connection_threads::PerThread;
 use crate::io_reason::io_reason;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::tls::client::is_refused_identity;
@@ -71,13 +71,14 @@ pub struct Http {
 #[derive(Debug)]
 enum Protocol {
     Http1(ConnectionPools),
-    Http2(Arc<Connections>),
+    /// Each thread has connections of its own, which it also reads and writes.
+    Http2(PerThread<Connections>),
 }
 
 impl Http {
     pub(super) fn new(connector: Connector, headers: HeaderMap, drivers: TaskTracker) -> Self {
         let protocol = if connector.speaks_http2() {
-            Protocol::Http2(Arc::default())
+            Protocol::Http2(PerThread::default())
         } else {
             Protocol::Http1(ConnectionPools::default())
         };
@@ -122,7 +123,9 @@ impl Http {
         self.mark.put(request.headers_mut());
         match &self.protocol {
             Protocol::Http1(pools) => self.send_http1(pools, request).await,
-            Protocol::Http2(connections) => Box::pin(self.send_http2(connections, request)).await,
+            Protocol::Http2(connections) => {
+                Box::pin(self.send_http2(connections.here(), request)).await
+            }
         }
     }
 

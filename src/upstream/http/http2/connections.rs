@@ -17,6 +17,10 @@ use crate::upstream::single_flight::SingleFlight;
 /// all of them wait for one socket. Common servers allow 100 to 250.
 pub(super) const STREAMS_MAX: u16 = 128;
 
+/// The most requests in a connection's life. h2 counts some oddities of the server for as long as a connection lives, and
+/// ends it after so many: a new connection begins from zero.
+pub(super) const REQUESTS_MAX: usize = 1000;
+
 /// The connections. A request goes over the connection that was listed last and has room, so that the others become
 /// idle and end. Taking and giving back cost the same however many calls are open.
 #[derive(Debug, Default)]
@@ -31,7 +35,7 @@ pub(in crate::upstream::http) struct Connections {
 struct State {
     next_id: u64,
     all: HashMap<u64, Connection>,
-    /// Connections that take further requests. A connection that was removed may still be listed.
+    /// Connections that take further requests.
     with_room: Vec<u64>,
 }
 
@@ -40,6 +44,8 @@ struct Connection {
     sender: SendRequest<Bytes>,
     /// Requests whose answer is not at its end.
     streams: usize,
+    /// Requests that it ever took.
+    requests: usize,
     is_listed: bool,
     used: Instant,
 }
@@ -52,11 +58,21 @@ enum Untaken {
     Ended,
 }
 
+/// What a connection is used for.
+pub(super) enum Usage {
+    /// Requests wait for the ends of their answers.
+    Open,
+    /// Nothing, and it is kept until then.
+    Idle(Instant),
+    /// It takes no further requests.
+    Retired,
+}
+
 /// A place for one request on a connection, until it is dropped.
 #[derive(Debug)]
 pub(in crate::upstream::http) struct StreamPlace {
     connections: Arc<Connections>,
-    id: u64,
+    pub(super) id: u64,
 }
 
 impl Connections {
@@ -71,14 +87,17 @@ impl Connections {
                 None => Err(Untaken::Ended),
             };
             match taken {
-                Ok(sender) => return Some((sender, self.place(id))),
-                Err(Untaken::Full) => {}
-                Err(Untaken::Ended) => {
-                    // Its requests go on, if it has any.
-                    state.all.remove(&id);
+                Ok(sender) => {
+                    if state.all.get(&id).is_some_and(Connection::is_worn) {
+                        state.remove(id);
+                    }
+                    return Some((sender, self.place(id)));
                 }
+                Err(Untaken::Full) => {
+                    state.with_room.pop();
+                }
+                Err(Untaken::Ended) => state.remove(id),
             }
-            state.with_room.pop();
         }
     }
 
@@ -93,6 +112,7 @@ impl Connections {
         let connection = Connection {
             sender: sender.clone(),
             streams: 1,
+            requests: 1,
             is_listed: true,
             used: Instant::now(),
         };
@@ -131,11 +151,32 @@ impl Connections {
             connection.is_listed = true;
             state.with_room.push(id);
         }
-        if connection.streams == 0 {
-            let all = &mut state.all;
-            all.retain(|_, it| it.streams > 0 || it.is_fresh(now));
-            state.with_room.retain(|id| all.contains_key(id));
+    }
+
+    /// Gives the connection no further requests. Those on it go on, and it is closed after them.
+    pub(super) fn retire(&self, id: u64) {
+        self.state.lock().remove(id);
+    }
+
+    /// What a connection is used for. One that was idle for too long is retired.
+    pub(super) fn usage(&self, id: u64) -> Usage {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        match state.all.get(&id) {
+            Some(it) if it.streams > 0 => Usage::Open,
+            Some(it) if it.is_fresh(now) => Usage::Idle(it.used + IDLE),
+            Some(_) | None => {
+                state.remove(id);
+                Usage::Retired
+            }
         }
+    }
+}
+
+impl State {
+    fn remove(&mut self, id: u64) {
+        self.all.remove(&id);
+        self.with_room.retain(|listed| *listed != id);
     }
 }
 
@@ -154,12 +195,17 @@ impl Connection {
             return Err(Untaken::Full);
         }
         self.streams += 1;
+        self.requests += 1;
         self.used = now;
         Ok(self.sender.clone())
     }
 
     fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.used) < IDLE
+    }
+
+    fn is_worn(&self) -> bool {
+        self.requests >= REQUESTS_MAX
     }
 
     fn has_room(&self) -> bool {

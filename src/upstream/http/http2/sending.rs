@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use h2::client::{ResponseFuture, SendRequest};
+use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{Reason as Code, RecvStream};
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use hyper::{Request, Response, Uri, Version};
@@ -12,7 +12,10 @@ use tokio::time::Instant;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::failures::{LATER, UNREACHABLE};
+use crate::upstream::http::connect::ServerConnection;
+use crate::upstream::http::http2::attending::attend;
 use crate::upstream::http::http2::connections::{Connections, StreamPlace};
+use crate::upstream::http::http2::first_byte::FirstByte;
 use crate::upstream::http::request_body::RequestBody;
 use crate::upstream::http::response_body::ResponseBody;
 use crate::upstream::http::{Http, PAUSE, TRIES, TRYING};
@@ -81,7 +84,10 @@ impl Http {
                     if connected.is_none() {
                         connections.note_failure();
                     }
-                    return connected.map(|sender| connections.add(sender));
+                    let (sender, connection) = connected?;
+                    let (sender, place) = connections.add(sender);
+                    self.drive(attend(connection, Arc::downgrade(connections), place.id));
+                    return Some((sender, place));
                 }
                 // The attempt that this request waited for has failed.
                 None if connections.failures() != failures => return None,
@@ -90,16 +96,19 @@ impl Http {
         }
     }
 
-    async fn connect_http2(&self) -> Option<SendRequest<Bytes>> {
+    async fn connect_http2(
+        &self,
+    ) -> Option<(
+        SendRequest<Bytes>,
+        Connection<FirstByte<Box<dyn ServerConnection>>, Bytes>,
+    )> {
         let connecting = self.connector.connecting();
         self.obstacles.note_connection(Some(connecting));
         let connected = self.connector.connect_http2().await;
         let error = connected.as_ref().err();
         let obstacle = error.map(|error| self.connector.obstacle(error));
         self.obstacles.note_connection(obstacle);
-        let (sender, connection) = connected.ok()?;
-        self.drive(connection);
-        Some(sender)
+        connected.ok()
     }
 
     async fn ask(

@@ -15,6 +15,9 @@ use crate::io_reason::io_reason;
 use crate::retry_after;
 use crate::task::notices::ATTEMPT_MS;
 
+/// Names the subscription in each message to a receiver that a client chose.
+pub const SUBSCRIPTION_ID: &str = "x-mcp-subscription-id";
+
 /// A receiver: where it is, and by what it knows raincheck.
 #[derive(Debug)]
 pub struct Receiver {
@@ -85,7 +88,7 @@ impl Receiver {
                 signatures(&self.secrets, id, at_s, &body),
             );
         if let Some(id) = &self.subscription {
-            request = request.header("x-mcp-subscription-id", &**id);
+            request = request.header(SUBSCRIPTION_ID, &**id);
         }
         request.body(Full::new(Bytes::from(body)))
     }

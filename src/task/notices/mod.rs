@@ -4,9 +4,13 @@
 //! Each receiver has its own queue. A replica that tells a receiver claims the queue for a short time. If the replica dies,
 //! the claim runs out, and the due index leads another replica to the record.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
+use super::events::EventMark;
+use super::events::position::EventPosition;
 use super::id::TaskId;
 
 /// How long one attempt may take.
@@ -107,7 +111,7 @@ pub struct Notices {
     /// The first of them is claimed until then, or waits until then for its next attempt.
     #[serde(default)]
     look_ms: u64,
-    /// The last of them was not told, because the subscription had ended.
+    /// The last of them was not told: the subscription had ended, or the notice was given up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unheard: bool,
 }
@@ -132,7 +136,7 @@ pub enum NoticeEvent {
     Claimed,
     /// The receiver has it, or will never take it.
     Settled { number: u32 },
-    /// The subscription has ended, so that nobody hears it.
+    /// The subscription has ended, or its receiver is gone, so that nobody hears it.
     Unheard { number: u32 },
     /// An attempt failed. `pause_ms`: the receiver asked for this pause. `random` spreads the attempts.
     Failed {
@@ -144,11 +148,52 @@ pub enum NoticeEvent {
     Postponed { number: u32 },
 }
 
-/// The subscriptions of the caller that want to hear of a task. `replayed` hears of its present state, too.
+/// The subscriptions of the caller that want to hear of a task. Those of `replay` hear of its present state, too.
 #[derive(Debug, Clone)]
 pub struct SubscribedNotices {
-    pub wanted: Vec<Notices>,
-    pub replayed: Option<ReceiverId>,
+    pub wanted: Vec<WantedNotices>,
+    pub replay: Replay,
+}
+
+/// What one subscription wants to hear of a task: nothing that happened until `since_ms`.
+#[derive(Debug, Clone)]
+pub struct WantedNotices {
+    pub notices: Notices,
+    pub since_ms: u64,
+}
+
+/// Which subscriptions hear of what happened to a task before it named them.
+#[derive(Debug, Clone)]
+pub enum Replay {
+    /// All: the task is new.
+    ToAll,
+    To(Arc<ReplayTo>),
+}
+
+/// One subscription, and what it asked for.
+#[derive(Debug)]
+pub struct ReplayTo {
+    pub receiver: ReceiverId,
+    /// The client was told of what lies before.
+    pub after: EventPosition,
+    /// What happened earlier is not told.
+    pub from_ms: u64,
+}
+
+impl Replay {
+    /// Whether the subscription hears of the event, as far as it was not told of it.
+    pub(super) fn has(&self, receiver: ReceiverId, mark: EventMark) -> bool {
+        match self {
+            Self::ToAll => true,
+            Self::To(to) => to.receiver == receiver && to.has(mark),
+        }
+    }
+}
+
+impl ReplayTo {
+    pub fn has(&self, mark: EventMark) -> bool {
+        mark.at_ms >= self.from_ms && self.after.is_news(mark)
+    }
 }
 
 impl Notice {
@@ -173,7 +218,7 @@ impl Notices {
     }
 
     /// Whether the receiver was told nothing of the present state, and nothing waits for it: it may be told now.
-    pub(super) fn may_replay(&self) -> bool {
+    pub fn may_replay(&self) -> bool {
         self.waiting.is_empty() && (self.unheard || self.made == 0)
     }
 
@@ -241,6 +286,7 @@ impl Notices {
     /// Settles the first notice untold. Any replica may look at the next one at once.
     fn give_up(&mut self, now_ms: u64) {
         self.settle(now_ms);
+        self.unheard = true;
         self.look_ms = now_ms;
     }
 
@@ -284,6 +330,7 @@ impl Notices {
                 let next_ms = now_ms.saturating_add(pause(self.failures, random).max(asked_ms));
                 if next_ms > last_ms {
                     self.settle(now_ms);
+                    self.unheard = true;
                 } else {
                     self.look_ms = next_ms;
                 }

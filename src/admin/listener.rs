@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::io_reason::io_reason;
-use crate::notify::SUBSCRIPTION_ID;
+use crate::task::events::SUBSCRIPTION_ID;
 
 /// The most open connections; further ones wait to be accepted. An orchestrator sends one request at a time.
 const CONNECTIONS_MAX: usize = 256;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 pub use configured::ConfiguredReceiver;
-pub use receiver::{Receiver, SUBSCRIPTION_ID};
+pub use receiver::Receiver;
 pub use subscribed::SubscribedReceivers;
 pub use verification::{ChallengeFailure, verify};
 

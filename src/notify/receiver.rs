@@ -13,10 +13,8 @@ use super::signature::{WebhookSecret, signatures};
 use crate::http_address::{HttpAddress, NotAllowed};
 use crate::io_reason::io_reason;
 use crate::retry_after;
+use crate::task::events::SUBSCRIPTION_ID;
 use crate::task::notices::ATTEMPT_MS;
-
-/// Names the subscription in each message to a receiver that a client chose.
-pub const SUBSCRIPTION_ID: &str = "x-mcp-subscription-id";
 
 /// A receiver: where it is, and by what it knows raincheck.
 #[derive(Debug)]

@@ -7,9 +7,10 @@ use tracing::{debug, warn};
 use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::events::replay::{Replay, SubscribedNotices, WantedNotices};
 use crate::task::events::subscriptions::Subscriptions;
 use crate::task::machine::TaskEvent;
-use crate::task::notices::{Notices, Replay, SubscribedNotices, WantedNotices};
+use crate::task::notices::Notices;
 use crate::task::state::Task;
 
 impl Runner {

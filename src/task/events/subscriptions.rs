@@ -5,10 +5,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::position::EventPosition;
+use super::replay::WantedNotices;
 use super::{EventMark, NAME};
 use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
-use crate::task::notices::{NoticeState, Notices, ReceiverId, WantedNotices};
+use crate::task::notices::{NoticeState, Notices, ReceiverId};
 use crate::task::state::Task;
 
 /// The most subscriptions of one caller. Each is on the record of each open task that it is for.

@@ -2,10 +2,9 @@
 
 use super::decision::{Rejected, Step};
 use crate::task::events::EventMark;
+use crate::task::events::replay::{SubscribedNotices, WantedNotices};
 use crate::task::events::subscriptions::SUBSCRIPTIONS_MAX;
-use crate::task::notices::{
-    NoticeEvent, NoticeState, Notices, ReceiverId, SubscribedNotices, WantedNotices,
-};
+use crate::task::notices::{NoticeEvent, NoticeState, Notices, ReceiverId};
 use crate::task::state::{Status, Task};
 
 /// Adds a notice for each receiver, if the change is one that receivers hear of.

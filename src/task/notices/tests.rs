@@ -1,9 +1,13 @@
 //! What receivers hear of a task, through the machine.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::*;
 use crate::mcp::json::raw;
+use crate::task::events::position::EventPosition;
+use crate::task::events::replay::{Replay, ReplayTo, SubscribedNotices, WantedNotices};
 use crate::task::events::subscriptions::SUBSCRIPTIONS_MAX;
 use crate::task::last_news::LastNews;
 use crate::task::machine::Rejected;

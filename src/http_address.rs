@@ -122,6 +122,11 @@ impl HttpAddress {
         Self { allowed, ..self }
     }
 
+    #[cfg(test)]
+    pub fn allowed(&self) -> AllowedAddresses {
+        self.allowed
+    }
+
     /// The path, with the query.
     pub fn path(&self) -> &str {
         &self.path

@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::io_reason::io_reason;
+use crate::task::events::SUBSCRIPTION_ID;
 
 /// The most open connections; further ones wait to be accepted. An orchestrator sends one request at a time.
 const CONNECTIONS_MAX: usize = 256;
@@ -128,7 +129,14 @@ fn make_room(silent: &mut VecDeque<Weak<Visitor>>, new: &Arc<Visitor>) {
 async fn speak(answers: &dyn Answers, stream: TcpStream, peer: SocketAddr, visitor: &Visitor) {
     let service = service_fn(|request: Request<Incoming>| {
         visitor.has_asked.store(true, Ordering::Relaxed);
-        async move { Ok::<_, Infallible>(answers.answer(request, peer).await) }
+        async move {
+            // Clients choose where these go, and no operator sends one.
+            if request.headers().contains_key(SUBSCRIPTION_ID) {
+                let why = "a message of a webhook subscription may not ask here";
+                return Ok(error(StatusCode::FORBIDDEN, why));
+            }
+            Ok::<_, Infallible>(answers.answer(request, peer).await)
+        }
     });
     // One request for each connection, so that no idle client holds a connection.
     let served = http1::Builder::new()

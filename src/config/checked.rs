@@ -57,7 +57,7 @@ impl Config {
         let telemetry = telemetry::telemetry(file.telemetry, environment, &replica)?;
         unused.extend(for_traces.filter(|_| telemetry.traces.is_none()));
         unused.extend(events::unused(&file.events, for_one_client));
-        let events = events::events(&file.events, &auth, for_one_client)?;
+        let events = events::events(&file.events, &auth, &admin, for_one_client)?;
         Ok(Self {
             store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks, for_one_client)?,

@@ -3,7 +3,7 @@
 use super::file;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
-use super::settings::AuthSettings;
+use super::settings::{AdminSettings, AuthSettings};
 use super::settings_events::{EventSettings, WrittenWebhooks};
 use crate::notify::callbacks::CallbackReach;
 
@@ -23,6 +23,7 @@ impl FromText for WrittenWebhooks {
 pub(super) fn events(
     written: &file::Events,
     auth: &AuthSettings,
+    admin: &AdminSettings,
     for_one_client: bool,
 ) -> Result<Option<EventSettings>, Problem> {
     let webhooks = match written.webhooks {
@@ -33,6 +34,12 @@ pub(super) fn events(
     if webhooks.is_some() && written.enabled && !auth.asks() {
         let text = "set, but nobody is asked who it is, and only a client that has proved who it is may subscribe: set \
                     auth.tokens_file, auth.client_roots or [[auth.jwt]], or take it out";
+        return Err(Problem::new("events.webhooks", text));
+    }
+    let reaches_operators = admin.listen.is_some() && admin.token.is_none();
+    if webhooks == Some(CallbackReach::Anywhere) && written.enabled && reaches_operators {
+        let text = "\"anywhere\", so that clients may have messages sent to this machine, where admin.listen acts for whoever \
+                    asks: set admin.token, too, or write \"public\"";
         return Err(Problem::new("events.webhooks", text));
     }
     Ok(written.enabled.then_some(EventSettings { webhooks }))

@@ -54,3 +54,29 @@ impl Callbacks {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::events::subscriptions::SubscriptionKey;
+    use crate::task::id::Caller;
+    use crate::tls::client::{Files, client};
+
+    /// A name tells nothing of where it leads: what it leads to is checked when it is asked.
+    #[test]
+    fn a_name_is_held_to_the_reach() {
+        let tls = client(Files::default()).unwrap();
+        let allowed = |reach, url: &str| {
+            let key = SubscriptionKey::new(&Caller::from_bytes([1; 16]), url, None, None);
+            let subscription = Subscription::new(key, SecretText::new("s"), 0, 1);
+            let receiver = Callbacks::new(reach, Arc::clone(&tls)).receiver(&subscription, 0)?;
+            Some(receiver.address.allowed())
+        };
+        let (https, http) = ("https://rebinds.example/in", "http://rebinds.example/in");
+        let public = allowed(CallbackReach::Public, https);
+        assert_eq!(public, Some(AllowedAddresses::Public));
+        assert_eq!(allowed(CallbackReach::Public, http), None);
+        let anywhere = allowed(CallbackReach::Anywhere, http);
+        assert_eq!(anywhere, Some(AllowedAddresses::Private));
+    }
+}

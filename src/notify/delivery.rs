@@ -131,7 +131,8 @@ async fn next<T: Teller>(
     Some(
         match teller.attempt(task, receiver, notice, now_ms).await? {
             Attempt::Delivered => (settled, Some(Delivery::Delivered)),
-            Attempt::Gone => (settled, Some(Delivery::Gone)),
+            // It was not taken: a subscription that is made again may ask for it.
+            Attempt::Gone => (NoticeEvent::Unheard { number }, Some(Delivery::Gone)),
             Attempt::Rejected => (settled, Some(Delivery::Rejected)),
             Attempt::Outdated => (settled, None),
             Attempt::Unheard => (NoticeEvent::Unheard { number }, None),

@@ -13,6 +13,7 @@ use super::signature::{WebhookSecret, signatures};
 use crate::http_address::{HttpAddress, NotAllowed};
 use crate::io_reason::io_reason;
 use crate::retry_after;
+use crate::task::events::SUBSCRIPTION_ID;
 use crate::task::notices::ATTEMPT_MS;
 
 /// A receiver: where it is, and by what it knows raincheck.
@@ -85,7 +86,7 @@ impl Receiver {
                 signatures(&self.secrets, id, at_s, &body),
             );
         if let Some(id) = &self.subscription {
-            request = request.header("x-mcp-subscription-id", &**id);
+            request = request.header(SUBSCRIPTION_ID, &**id);
         }
         request.body(Full::new(Bytes::from(body)))
     }

@@ -81,15 +81,20 @@ impl Teller for SubscribedReceivers {
         let Some(subscription) = all.find(receiver, now_ms) else {
             return Some(Attempt::Unheard);
         };
+        // The record still named the subscription before, which had ended, and the client made it again.
+        if EventMark::of(task).is_some_and(|mark| subscription.began_after(mark)) {
+            return Some(Attempt::Unheard);
+        }
         let Some(event) = Event::of(task, notice, subscription, now_ms) else {
             return Some(Attempt::Outdated);
         };
         let attempt = self.send(subscription, event, now_ms).await;
         if attempt == Attempt::Gone {
             debug!("the receiver of a subscription is gone (HTTP 410): the subscription ends");
-            let end = self
-                .store
-                .change(&task.caller, now_ms, |all| all.end(receiver, now_ms));
+            let end = self.store.change(&task.caller, now_ms, |all| {
+                // A client that renewed it meanwhile has answered for its receiver.
+                all.find(receiver, now_ms) == Some(subscription) && all.end(receiver, now_ms)
+            });
             // If it stays, the next message ends it.
             let _ = end.await;
         }

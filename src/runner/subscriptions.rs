@@ -7,9 +7,10 @@ use tracing::{debug, warn};
 use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::events::replay::{Replay, SubscribedNotices, WantedNotices};
 use crate::task::events::subscriptions::Subscriptions;
 use crate::task::machine::TaskEvent;
-use crate::task::notices::{Notices, ReceiverId, SubscribedNotices};
+use crate::task::notices::Notices;
 use crate::task::state::Task;
 
 impl Runner {
@@ -20,7 +21,10 @@ impl Runner {
             return Ok(Vec::new());
         };
         match store.of(&task.caller).await {
-            Ok(all) => Ok(self.wanted_by(&all, task)),
+            Ok(all) => {
+                let wanted = self.wanted_by(&all, task).into_iter();
+                Ok(wanted.map(|it| it.notices).collect())
+            }
             // A call is worth more than its events.
             Err(error @ (StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey)) => {
                 warn!(task = ?task.id, %error, "the subscriptions of a caller cannot be read: none of them hears of this task");
@@ -30,21 +34,21 @@ impl Runner {
         }
     }
 
-    fn wanted_by(&self, all: &Subscriptions, task: &Task) -> Vec<Notices> {
+    fn wanted_by(&self, all: &Subscriptions, task: &Task) -> Vec<WantedNotices> {
         let rules = self.rules();
         let needed = &rules.for_tool(&task.name).0.scopes;
         all.notices_of(task, needed, self.ledger.now_ms())
     }
 
-    /// Puts the subscriptions of its caller on a task that is there already. `replayed` hears of its present state, too.
+    /// Puts the subscriptions of its caller on a task that is there already. Those of `replay` hear of its present state, too.
     pub async fn subscribe(
         &self,
         loaded: &Loaded,
         all: &Subscriptions,
-        replayed: Option<ReceiverId>,
+        replay: Replay,
     ) -> Result<(), NotApplied> {
         let wanted = self.wanted_by(all, &loaded.task);
-        let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replayed });
+        let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replay });
         match self.ledger.apply(loaded, event).await {
             Ok(_)
             | Err(
@@ -55,7 +59,7 @@ impl Runner {
     }
 
     /// Looks again once the task is in its caller's list. A client that subscribes writes its subscription before it reads the
-    /// list, so one of the two sees the other.
+    /// list, so one of the two sees the other. The task may have ended by now.
     pub(super) fn subscribe_late(self: &Arc<Self>, loaded: &Loaded) {
         let Some(store) = self.subscriptions.clone() else {
             return;
@@ -64,7 +68,7 @@ impl Runner {
         self.spawn_tracked(async move {
             let looked = async {
                 let all = store.of(&loaded.task.caller).await?;
-                runner.subscribe(&loaded, &all, None).await
+                runner.subscribe(&loaded, &all, Replay::ToAll).await
             };
             if let Err(why) = looked.await {
                 debug!(task = ?loaded.task.id, ?why, "a new subscription may not hear of a new task");

@@ -168,6 +168,16 @@ fn only_clients_that_prove_who_they_are_may_subscribe_webhooks() {
     let known = from_file(&format!("{events}[auth]\ntokens_file = '/tokens'\n"));
     let webhooks = known.events.unwrap().webhooks;
     assert_eq!(webhooks, Some(CallbackReach::Public));
+    let anywhere =
+        "[events]\nenabled = true\nwebhooks = 'anywhere'\n[auth]\ntokens_file = '/tokens'\n";
+    let listens = format!("{anywhere}[admin]\nlisten = '127.0.0.1:8442'\n");
+    let open = refusal(&listens);
+    assert!(
+        open.contains("events.webhooks") && open.contains("admin.token"),
+        "{open}"
+    );
+    from_file(&format!("{listens}token = '0f2c9a4e7b6d1835'\n"));
+    from_file(&format!("{anywhere}[admin]\nprobes = '127.0.0.1:8441'\n"));
     let word = refusal("[events]\nenabled = true\nwebhooks = 'all'\n");
     assert!(word.contains("\"anywhere\""), "{word}");
 }

@@ -57,6 +57,7 @@ async fn a_page_of_another_origin_neither_reads_nor_acts() {
             ("origin", "http://evil.example"),
             ("origin", "null"),
             ("host", "evil.example"),
+            ("x-mcp-subscription-id", "sub_0a1b"),
         ] {
             let request = operators.http(method.clone(), path).header(name, value);
             let refused = request.send().await;

@@ -1,7 +1,9 @@
 //! Webhook subscriptions of the MCP Events extension: who hears of the tasks of a caller, and who does not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::auth_tokens::Tokens;
@@ -20,6 +22,9 @@ const NAME: &str = "raincheck.task.updated";
 
 /// Longer than an attempt and a claim together.
 const LONG: Duration = Duration::from_secs(40);
+
+/// More messages than one process sends to the receivers of subscriptions at the same time.
+const HANGING: usize = 70;
 
 /// Another secret than that of the receiver.
 const OTHER_SECRET: &str = "whsec_QUJDREVGR0hJSktMTU5PUFFSU1RVVldY";
@@ -242,16 +247,72 @@ async fn what_ended_since_a_cursor_is_told() {
 }
 
 #[tokio::test]
+async fn what_ends_while_the_receiver_is_asked_is_told() {
+    let answers = Arc::new(tokio::sync::Notify::new());
+    let receiver = Receiver::start([Reply::After(Arc::clone(&answers))]).await;
+    let scene = Scene::start(Era::Modern, Config::always()).await;
+    let alice = scene.alice();
+    let open = alice.call("ask", json!({})).await.into_task();
+    alice.until(&open, "input_required").await;
+    let before = ended(&alice, "echo").await;
+    let ends_meanwhile = async {
+        receiver.until_asked(PATIENCE, 1).await;
+        alice.cancel(&open).await.assert_acknowledged();
+        let new = ended(&alice, "echo").await;
+        answers.notify_one();
+        new
+    };
+    let subscribing = subscribe(&alice, &receiver, json!({}));
+    let (subscription, new) = tokio::join!(subscribing, ends_meanwhile);
+    until_told(&receiver, &open, &subscription).await;
+    until_told(&receiver, &new, &subscription).await;
+    assert!(
+        told_of(&receiver, &before).is_empty(),
+        "it begins with the request"
+    );
+}
+
+#[tokio::test]
+async fn the_first_event_behind_a_page_is_told() {
+    let receiver = Receiver::start([]).await;
+    let scene = Scene::start(Era::Modern, Config::always()).await;
+    let alice = scene.alice();
+    let poll = async |cursor: Value| {
+        let params = json!({"name": NAME, "cursor": cursor, "maxEvents": 1});
+        let polled = alice.request("events/poll", params).send().await;
+        polled.into_result()
+    };
+    let begins = poll(Value::Null).await["cursor"].take();
+    let first = ended(&alice, "echo").await;
+    let second = ended(&alice, "echo").await;
+    let mut page = poll(begins).await;
+    assert_eq!(page["hasMore"], true, "{page}");
+    assert_eq!(page["events"][0]["data"]["taskId"], first.id);
+    let cursor = json!({"cursor": page["cursor"].take()});
+    let subscription = subscribe(&alice, &receiver, cursor).await;
+    until_told(&receiver, &second, &subscription).await;
+    assert!(told_of(&receiver, &first).is_empty());
+}
+
+#[tokio::test]
 async fn a_subscription_that_ended_or_expired_hears_nothing_more() {
     let receiver = Receiver::start([]).await;
     let scene = Scene::start(Era::Modern, Config::always()).await;
     let alice = scene.alice();
+    let open = alice.call("ask", json!({})).await.into_task();
+    alice.until(&open, "input_required").await;
     let (ends, expires) = (json!({"arguments": {"tool": "echo"}}), json!({"ttlMs": 0}));
     let ends_id = subscribe(&alice, &receiver, ends.clone()).await;
     let expires_id = subscribe(&alice, &receiver, expires.clone()).await;
     // The others are seen to hear nothing when this one has heard.
     let args = json!({"arguments": {"tool": "error"}});
     let stays = subscribe(&alice, &receiver, args).await;
+    // This one is on the record of a task that ends after it.
+    let left = json!({"arguments": {"tool": "ask"}});
+    subscribe(&alice, &receiver, left.clone()).await;
+    let end = alice.request("events/unsubscribe", params(&receiver, left));
+    end.send().await.into_result();
+    alice.cancel(&open).await.assert_acknowledged();
     let end = alice.request("events/unsubscribe", params(&receiver, ends.clone()));
     end.send().await.into_result();
     let again = alice.request("events/unsubscribe", params(&receiver, ends));
@@ -259,6 +320,7 @@ async fn a_subscription_that_ended_or_expired_hears_nothing_more() {
     let echoed = ended(&alice, "echo").await;
     until_told(&receiver, &echoed, &expires_id).await;
     assert_eq!(told_of(&receiver, &echoed).len(), 1, "not {ends_id}");
+    until_told(&receiver, &open, &expires_id).await;
 
     // It was told of tasks until it expired. What it missed then is told when it is renewed with its cursor.
     let until = expires_id["refreshBefore"].as_str().unwrap();
@@ -280,6 +342,8 @@ async fn a_subscription_that_ended_or_expired_hears_nothing_more() {
     let renewed = subscribe(&alice, &receiver, cursor).await;
     assert_eq!(renewed["id"], expires_id["id"]);
     until_told(&receiver, &missed, &renewed).await;
+    let told = told_of(&receiver, &open);
+    assert!(told.iter().all(|id| expires_id["id"] == **id), "{told:?}");
 }
 
 #[tokio::test]
@@ -334,11 +398,11 @@ async fn a_subscriber_that_hangs_holds_up_neither_operators_nor_others() {
     let (alice, bob) = (scene.alice(), scene.bob());
     subscribe(&alice, &hangs, json!({})).await;
     subscribe(&bob, &receiver, json!({})).await;
-    for _ in 0..12 {
-        ended(&alice, "echo").await;
-    }
+    // More than are sent at the same time to all receivers.
+    let all = (0..HANGING).map(|_| ended(&alice, "echo"));
+    join_all(all).await;
     ended(&bob, "echo").await;
-    operators.until_taken(PATIENCE, 13).await;
+    operators.until_taken(PATIENCE, HANGING + 1).await;
     receiver.until_taken(PATIENCE, 1).await;
 }
 

@@ -1,6 +1,7 @@
 //! `events/subscribe` and `events/unsubscribe`: the webhook subscriptions of a client.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
@@ -20,9 +21,11 @@ use crate::runner::Runner;
 use crate::store::StoreError;
 use crate::store::ledger::NotApplied;
 use crate::task::events::EventMark;
+use crate::task::events::position::EventPosition;
+use crate::task::events::replay::{Replay, ReplayTo};
 use crate::task::events::subscriptions::{Subscription, Subscriptions, TooManySubscriptions};
 use crate::task::id::TaskId;
-use crate::task::notices::ReceiverId;
+use crate::task::notices::Notices;
 use crate::task::state::Task;
 use crate::task::view::rfc3339;
 use crate::telemetry::repeats::OF_OUTAGE;
@@ -104,7 +107,7 @@ async fn subscribed(mut looker: EventLooker, params: &Object<'_>) -> Result<Subs
     let receiver = key.receiver();
     let floor_ms = asked.age_ms_max.map_or(0, |age| now_ms.saturating_sub(age));
     let since_ms = match &asked.start {
-        EventStart::After(position) => position.until_ms().max(floor_ms),
+        EventStart::After(position) => position.whole_ms().max(floor_ms),
         EventStart::Now | EventStart::Unreadable => now_ms,
     };
     let expires_ms = now_ms.saturating_add(wanted.lives_ms);
@@ -116,21 +119,41 @@ async fn subscribed(mut looker: EventLooker, params: &Object<'_>) -> Result<Subs
         return Err(too_many_subscriptions().into());
     }
     verified(webhooks, looker, &before, &new, now_ms).await?;
-    let was_live = before.find(receiver, now_ms).is_some();
-    let change = webhooks.store.change(caller, now_ms, |all| {
-        let kept = all.subscribe(new.clone(), now_ms)?;
-        Ok((kept, all.clone()))
+    // From here on the client hears that it has subscribed, so the turn comes first.
+    let turn = looker.events.look_turn(*caller).await;
+    let _turn = turn.ok_or_else(too_many_looks)?;
+    let kept_ms = looker.asked_at().now_ms;
+    new.expires_ms = kept_ms.saturating_add(wanted.lives_ms);
+    let change = webhooks.store.change(caller, kept_ms, |all| {
+        let was_live = all.find(receiver, kept_ms).is_some();
+        let kept = all.subscribe(new.clone(), kept_ms)?;
+        Ok((kept, all.clone(), was_live))
     });
-    let (subscription, all) = change
+    let (mut subscription, all, was_live) = change
         .await?
         .map_err(|_: TooManySubscriptions| too_many_subscriptions())?;
-    let is_replayed = |task: &Task| match (&asked.start, EventMark::of(task)) {
-        (EventStart::After(position), Some(mark)) => {
-            position.is_news(mark) && mark.at_ms > subscription.since_ms && mark.at_ms >= floor_ms
-        }
-        _ => false,
-    };
-    let is_cut = put_on_tasks(looker, &all, receiver, is_replayed).await?;
+    // What ended while the receiver was asked is told, too.
+    let replay = Arc::new(ReplayTo {
+        receiver,
+        after: match &asked.start {
+            EventStart::After(position) => position.clone(),
+            EventStart::Now | EventStart::Unreadable => EventPosition::at(0),
+        },
+        from_ms: floor_ms.max(subscription.since_ms.saturating_add(1)),
+    });
+    let has_replayed = AtomicBool::new(false);
+    let put = put_on_tasks(looker, &all, &replay, &has_replayed).await;
+    let is_cut = put.unwrap_or_else(|error| {
+        tracing::warn!(name: OF_OUTAGE, %error, "a new subscription may not hear of tasks that are open");
+        true
+    });
+    if was_live && has_replayed.into_inner() {
+        let change = webhooks.store.change(caller, kept_ms, |all| {
+            all.replays(receiver, kept_ms);
+            all.find(receiver, kept_ms).cloned()
+        });
+        subscription = change.await.ok().flatten().unwrap_or(subscription);
+    }
     let misses = match &asked.start {
         EventStart::Now => false,
         EventStart::Unreadable => true,
@@ -139,7 +162,7 @@ async fn subscribed(mut looker: EventLooker, params: &Object<'_>) -> Result<Subs
         }
     };
     Ok(Subscribed {
-        cursor: subscription.cursor(now_ms).encode(),
+        cursor: subscription.cursor(kept_ms).encode(),
         truncated: is_cut || misses && !was_live,
         subscription,
     })
@@ -180,21 +203,18 @@ async fn verified(
     verifying.map_err(|failure| callback_failed(failure.0))
 }
 
-/// Puts the caller's subscriptions on its open tasks, and has the new one hear of what was asked for. True: the caller has more
+/// Puts the caller's subscriptions on its open tasks, and has the new one hear of what it asked for. True: the caller has more
 /// tasks than were looked at.
 async fn put_on_tasks(
     looker: &EventLooker,
     all: &Subscriptions,
-    receiver: ReceiverId,
-    is_replayed: impl Fn(&Task) -> bool,
-) -> Result<bool, Refusal> {
-    let turn = looker.events.look_turn(looker.by.caller).await;
-    let _turn = turn.ok_or_else(too_many_looks)?;
+    replay: &Arc<ReplayTo>,
+    has_replayed: &AtomicBool,
+) -> Result<bool, StoreError> {
     let mut places = looker.places().await?;
     let is_cut = places.len() > TASKS_MAX;
     places.truncate(TASKS_MAX);
     let runner: &Arc<Runner> = &looker.proxy.runner;
-    let is_replayed = &is_replayed;
     let put = stream::iter(places).map(|(_, id): (u64, TaskId)| async move {
         let loaded = match runner.ledger().load(id).await {
             Ok(Some(loaded)) if loaded.task.belongs_to(&looker.by.caller) => loaded,
@@ -203,17 +223,27 @@ async fn put_on_tasks(
             }
             Err(error) => return Err(error),
         };
-        let replays = is_replayed(&loaded.task).then_some(receiver);
-        if loaded.task.is_ended() && replays.is_none() {
+        if is_replayed(replay, &loaded.task) {
+            has_replayed.store(true, Ordering::Relaxed);
+        } else if loaded.task.is_ended() {
             return Ok(());
         }
-        match runner.subscribe(&loaded, all, replays).await {
+        let replay = Replay::To(Arc::clone(replay));
+        match runner.subscribe(&loaded, all, replay).await {
             Err(NotApplied::Store(error)) => Err(error),
             Ok(()) | Err(_) => Ok(()),
         }
     });
     put.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     Ok(is_cut)
+}
+
+/// Whether the subscription asks for the present state of the task, and was not told of it.
+fn is_replayed(replay: &ReplayTo, task: &Task) -> bool {
+    EventMark::of(task).is_some_and(|mark| replay.has(mark))
+        && task
+            .notices_of(replay.receiver)
+            .is_none_or(Notices::may_replay)
 }
 
 async fn unsubscribed(looker: &EventLooker, params: &Object<'_>) -> Result<String, Refusal> {

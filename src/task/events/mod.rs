@@ -10,10 +10,14 @@ use super::view::rfc3339;
 use crate::mcp::json::{Writer, quote};
 
 pub mod position;
+pub mod replay;
 pub mod subscriptions;
 
 /// The name of the event. Webhooks of `[[notify]]` have the same name for the same thing.
 pub const NAME: &str = "raincheck.task.updated";
+
+/// The header that names the subscription in each message to a receiver that a client chose.
+pub const SUBSCRIPTION_ID: &str = "x-mcp-subscription-id";
 
 const DESCRIPTION: &str = "A task of yours has ended, or waits for your answer to a question.";
 

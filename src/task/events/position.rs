@@ -40,6 +40,15 @@ impl EventPosition {
         self.until.at_ms
     }
 
+    /// The last millisecond of which everything was told.
+    pub fn whole_ms(&self) -> u64 {
+        if self.until == last_at(self.until.at_ms) {
+            self.until.at_ms
+        } else {
+            self.until.at_ms.saturating_sub(1)
+        }
+    }
+
     pub fn is_news(&self, mark: EventMark) -> bool {
         mark > self.until && !self.told.contains(&mark)
     }
@@ -182,6 +191,12 @@ mod tests {
         assert!(!place.is_news(mark(NOW, 7)));
         place.advance(NOW - LATE, None);
         assert!(place.is_news(mark(NOW + 1, 2)) && !place.is_news(mark(NOW, 7)));
+        assert_eq!(
+            place.whole_ms(),
+            NOW,
+            "one of the next millisecond is untold"
+        );
+        assert_eq!(EventPosition::at(NOW).whole_ms(), NOW);
         let first = mark(NOW + 9, 0);
         place.advance(NOW + 90_000, Some(first));
         assert!(place.is_news(first) && !place.is_news(mark(NOW + 8, 9)));

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::NAME;
 use super::position::EventPosition;
+use super::replay::WantedNotices;
+use super::{EventMark, NAME};
 use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
 use crate::task::notices::{NoticeState, Notices, ReceiverId};
@@ -19,6 +20,9 @@ const RETRY_MS: u64 = 15 * 60 * 1000;
 
 /// How much later than [`RETRY_MS`] the last attempt may end, with the commits around it.
 const LATE_MS: u64 = 2 * 60 * 1000;
+
+/// What the clocks of replicas differ by, at the most.
+const SKEW_MS: u64 = 5_000;
 
 /// How long the secret before signs beside the new one, so that what is under way can be verified under either.
 const PREVIOUS_MS: u64 = 5 * 60 * 1000;
@@ -34,6 +38,9 @@ pub struct Subscription {
     pub scopes: Vec<Box<str>>,
     /// The subscription hears of nothing that happened until then.
     pub since_ms: u64,
+    /// When the subscription last had earlier events told.
+    #[serde(default)]
+    replayed_ms: u64,
     /// The secret before, and until when it signs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     previous: Option<(SecretText, u64)>,
@@ -123,6 +130,7 @@ impl Subscription {
             expires_ms,
             scopes: Vec::new(),
             since_ms,
+            replayed_ms: 0,
             previous: None,
         }
     }
@@ -137,7 +145,16 @@ impl Subscription {
     /// A place that a client may keep: what happened until then was told, or is tried no more.
     pub fn cursor(&self, now_ms: u64) -> EventPosition {
         let settled_ms = now_ms.saturating_sub(RETRY_MS + LATE_MS);
+        if settled_ms < self.replayed_ms {
+            // What was told again may lie anywhere, and is still tried.
+            return EventPosition::at(self.since_ms);
+        }
         EventPosition::at(self.since_ms.max(settled_ms))
+    }
+
+    /// Whether the event is surely from before the subscription.
+    pub fn began_after(&self, mark: EventMark) -> bool {
+        mark.at_ms.saturating_add(SKEW_MS) < self.since_ms
     }
 
     /// `needed`: the scopes that the rule of the tool wants.
@@ -178,9 +195,11 @@ impl Subscriptions {
         if !self.has_room(new.key.receiver(), now_ms) {
             return Err(TooManySubscriptions);
         }
+        new.replayed_ms = now_ms;
         if let Some(place) = self.0.iter().position(|it| it.key == new.key) {
             let before = self.0.remove(place);
             new.since_ms = before.since_ms;
+            new.replayed_ms = before.replayed_ms;
             new.previous = if before.secret == new.secret {
                 before.previous
             } else {
@@ -189,6 +208,14 @@ impl Subscriptions {
         }
         self.0.push(new.clone());
         Ok(new)
+    }
+
+    /// Notes that the subscription has earlier events told now.
+    pub fn replays(&mut self, receiver: ReceiverId, now_ms: u64) {
+        let mut all = self.0.iter_mut();
+        if let Some(it) = all.find(|it| it.key.receiver() == receiver) {
+            it.replayed_ms = it.replayed_ms.max(now_ms);
+        }
     }
 
     /// Removes the subscription. False: there is none.
@@ -205,10 +232,12 @@ impl Subscriptions {
     }
 
     /// What the record of a task of this caller says of them. `needed`: the scopes that the rule of its tool wants.
-    pub fn notices_of(&self, task: &Task, needed: &[Box<str>], now_ms: u64) -> Vec<Notices> {
+    pub fn notices_of(&self, task: &Task, needed: &[Box<str>], now_ms: u64) -> Vec<WantedNotices> {
         let wanted = self.live(now_ms).filter(|it| it.is_for(task, needed));
-        let notices =
-            wanted.map(|it| Notices::new(it.key.receiver(), NoticeState::ALL.to_vec(), RETRY_MS));
+        let notices = wanted.map(|it| WantedNotices {
+            notices: Notices::new(it.key.receiver(), NoticeState::ALL.to_vec(), RETRY_MS),
+            since_ms: it.since_ms,
+        });
         notices.collect()
     }
 }
@@ -310,7 +339,7 @@ mod tests {
         }
         let heard = |needed: &[Box<str>], now_ms| {
             let all = all.notices_of(&task, needed, now_ms);
-            all.iter().map(|it| it.receiver).collect::<Vec<_>>()
+            all.iter().map(|it| it.notices.receiver).collect::<Vec<_>>()
         };
         let wanted = [key(None), key(Some("tool")), of_task(own)].map(|it| it.receiver());
         assert_eq!(heard(&[], NOW), wanted);
@@ -328,5 +357,36 @@ mod tests {
         let old = subscription.cursor(now_ms);
         assert!(old.is_news(at(now_ms - RETRY_MS)));
         assert!(!old.is_news(at(now_ms - RETRY_MS - LATE_MS)));
+    }
+
+    #[test]
+    fn a_cursor_waits_for_what_is_told_again() {
+        let mut all = Subscriptions::default();
+        let at = |at_ms| EventMark { at_ms, key: 1 };
+        let receiver = key(None).receiver();
+        let long_ago = 1;
+        let mut new = of(key(None), "s", u64::MAX);
+        new.since_ms = long_ago;
+        all.subscribe(new.clone(), NOW).unwrap();
+        let cursor =
+            |all: &Subscriptions, now_ms| all.find(receiver, now_ms).unwrap().cursor(now_ms);
+        let over_ms = NOW + RETRY_MS + LATE_MS;
+        assert!(cursor(&all, over_ms - 1).is_news(at(long_ago + 1)));
+        assert!(!cursor(&all, over_ms).is_news(at(long_ago + 1)));
+        assert!(cursor(&all, over_ms).is_news(at(NOW + 1)));
+        // Renewed, it keeps its place, until it has something told again.
+        all.subscribe(new, over_ms).unwrap();
+        assert!(!cursor(&all, over_ms).is_news(at(long_ago + 1)));
+        all.replays(receiver, over_ms);
+        assert!(cursor(&all, over_ms).is_news(at(long_ago + 1)));
+    }
+
+    #[test]
+    fn only_what_is_surely_from_before_a_subscription_is_left_out() {
+        let subscription = of(key(None), "s", u64::MAX);
+        let began_after = |at_ms| subscription.began_after(EventMark { at_ms, key: 1 });
+        let since_ms = subscription.since_ms;
+        assert!(began_after(since_ms - SKEW_MS - 1));
+        assert!(!began_after(since_ms - SKEW_MS) && !began_after(since_ms + 1));
     }
 }

@@ -6,12 +6,13 @@
 use serde_json::value::RawValue;
 
 use super::digest::Digest;
+use super::events::replay::SubscribedNotices;
 use super::id::{Fence, Incarnation};
 use super::input_rule::AnsweredBy;
 use super::last_news::LastNews;
 use super::log_terms::SealedPoint;
 use super::messages::{self, TaskMessage};
-use super::notices::{NoticeEvent, ReceiverId, SubscribedNotices};
+use super::notices::{NoticeEvent, ReceiverId};
 use super::progress::Progress;
 use super::question::QuestionStage;
 use super::state::{Leg, Outcome, Reach, Task};

@@ -1,7 +1,10 @@
 //! Which changes of a task its receivers hear of.
 
 use super::decision::{Rejected, Step};
-use crate::task::notices::{NoticeEvent, NoticeState, Notices, ReceiverId, SubscribedNotices};
+use crate::task::events::EventMark;
+use crate::task::events::replay::{SubscribedNotices, WantedNotices};
+use crate::task::events::subscriptions::SUBSCRIPTIONS_MAX;
+use crate::task::notices::{NoticeEvent, NoticeState, Notices, ReceiverId};
 use crate::task::state::{Status, Task};
 
 /// Adds a notice for each receiver, if the change is one that receivers hear of.
@@ -49,36 +52,36 @@ pub(super) fn step(
     }
 }
 
-/// Puts the subscriptions of the caller on the record, in place of those that it has no more. `replayed` hears of the present
-/// state, too, if it was not told of it. The client of the task sees no change.
+/// Puts the subscriptions of the caller on the record. Those of `replay` hear of the present state, too, if they were not told
+/// of it. The client of the task sees no change.
+///
+/// A subscription that is not wanted stays: the caller's subscriptions may have been read before it was made. If it has
+/// ended, its messages are settled untold.
 pub(super) fn subscribe(
     mut task: Task,
-    SubscribedNotices { wanted, replayed }: SubscribedNotices,
+    SubscribedNotices { wanted, replay }: SubscribedNotices,
     now_ms: u64,
 ) -> Result<Step, Rejected> {
-    let is_wanted = |it: &Notices| wanted.iter().any(|wanted| wanted.receiver == it.receiver);
     let mut is_changed = false;
-    if !task.is_ended() {
-        let before = task.notices.len();
-        task.notices
-            .retain(|it| !it.receiver.is_subscription() || is_wanted(it));
-        is_changed = task.notices.len() != before;
-    }
-    let state = told_as(task.status()).filter(|_| task.announced);
-    for wanted in wanted {
-        let replays = state.filter(|_| replayed == Some(wanted.receiver));
-        let known = |it: &Notices| it.receiver == wanted.receiver;
+    let receivers: Vec<_> = wanted.iter().map(|it| it.notices.receiver).collect();
+    let present = told_as(task.status()).filter(|_| task.announced);
+    let present = present.zip(EventMark::of(&task));
+    for WantedNotices { notices, since_ms } in wanted {
+        let receiver = notices.receiver;
+        let is_news = |mark: EventMark| mark.at_ms > since_ms && replay.has(receiver, mark);
+        let replayed = present.filter(|(_, mark)| is_news(*mark));
+        let known = |it: &Notices| it.receiver == receiver;
         let place = match task.notices.iter().position(known) {
             Some(place) => place,
             // Nothing more happens to the task.
-            None if task.is_ended() && replays.is_none() => continue,
+            None if task.is_ended() && replayed.is_none() => continue,
             None => {
-                task.notices.push(wanted);
+                task.notices.push(notices);
                 is_changed = true;
                 task.notices.len() - 1
             }
         };
-        if let Some(state) = replays
+        if let Some((state, _)) = replayed
             && let Some(notices) = task.notices.get_mut(place)
             && notices.may_replay()
         {
@@ -87,9 +90,28 @@ pub(super) fn subscribe(
         }
     }
     if is_changed {
+        make_room(&mut task.notices, &receivers);
         Ok(Step { task, effect: None })
     } else {
         Err(Rejected::Unchanged)
+    }
+}
+
+/// Drops subscriptions that are not wanted while there are more than one caller may have: first those for which nothing waits.
+fn make_room(all: &mut Vec<Notices>, wanted: &[ReceiverId]) {
+    let is_spare = |it: &Notices| it.receiver.is_subscription() && !wanted.contains(&it.receiver);
+    while all
+        .iter()
+        .filter(|it| it.receiver.is_subscription())
+        .count()
+        > SUBSCRIPTIONS_MAX
+    {
+        let is_idle = |it: &Notices| is_spare(it) && it.first().is_none();
+        let idle = all.iter().position(is_idle);
+        let Some(place) = idle.or_else(|| all.iter().position(is_spare)) else {
+            return;
+        };
+        all.remove(place);
     }
 }
 

@@ -107,7 +107,7 @@ pub struct Notices {
     /// The first of them is claimed until then, or waits until then for its next attempt.
     #[serde(default)]
     look_ms: u64,
-    /// The last of them was not told, because the subscription had ended.
+    /// The last of them was not told: the subscription had ended, or the notice was given up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unheard: bool,
 }
@@ -132,7 +132,7 @@ pub enum NoticeEvent {
     Claimed,
     /// The receiver has it, or will never take it.
     Settled { number: u32 },
-    /// The subscription has ended, so that nobody hears it.
+    /// The subscription has ended, or its receiver is gone, so that nobody hears it.
     Unheard { number: u32 },
     /// An attempt failed. `pause_ms`: the receiver asked for this pause. `random` spreads the attempts.
     Failed {
@@ -142,13 +142,6 @@ pub enum NoticeEvent {
     },
     /// The replica that found it cannot try.
     Postponed { number: u32 },
-}
-
-/// The subscriptions of the caller that want to hear of a task. `replayed` hears of its present state, too.
-#[derive(Debug, Clone)]
-pub struct SubscribedNotices {
-    pub wanted: Vec<Notices>,
-    pub replayed: Option<ReceiverId>,
 }
 
 impl Notice {
@@ -173,7 +166,7 @@ impl Notices {
     }
 
     /// Whether the receiver was told nothing of the present state, and nothing waits for it: it may be told now.
-    pub(super) fn may_replay(&self) -> bool {
+    pub fn may_replay(&self) -> bool {
         self.waiting.is_empty() && (self.unheard || self.made == 0)
     }
 
@@ -241,6 +234,7 @@ impl Notices {
     /// Settles the first notice untold. Any replica may look at the next one at once.
     fn give_up(&mut self, now_ms: u64) {
         self.settle(now_ms);
+        self.unheard = true;
         self.look_ms = now_ms;
     }
 
@@ -284,6 +278,7 @@ impl Notices {
                 let next_ms = now_ms.saturating_add(pause(self.failures, random).max(asked_ms));
                 if next_ms > last_ms {
                     self.settle(now_ms);
+                    self.unheard = true;
                 } else {
                     self.look_ms = next_ms;
                 }

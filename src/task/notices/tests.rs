@@ -1,9 +1,14 @@
 //! What receivers hear of a task, through the machine.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::*;
 use crate::mcp::json::raw;
+use crate::task::events::position::EventPosition;
+use crate::task::events::replay::{Replay, ReplayTo, SubscribedNotices, WantedNotices};
+use crate::task::events::subscriptions::SUBSCRIPTIONS_MAX;
 use crate::task::last_news::LastNews;
 use crate::task::machine::Rejected;
 use crate::task::machine::tests::{NOW, task};
@@ -232,8 +237,34 @@ fn subscribed(
     replayed: Option<ReceiverId>,
     now_ms: u64,
 ) -> Result<Task, Rejected> {
-    let wanted = wanted.to_vec();
-    let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replayed });
+    let replay = match replayed {
+        None => to(ReceiverId::of("nobody"), 0),
+        Some(receiver) => to(receiver, 0),
+    };
+    subscribed_from(task, wanted, replay, now_ms)
+}
+
+fn to(receiver: ReceiverId, from_ms: u64) -> Replay {
+    Replay::To(Arc::new(ReplayTo {
+        receiver,
+        after: EventPosition::at(0),
+        from_ms,
+    }))
+}
+
+/// Each subscription hears of what happens after `NOW - 1`.
+fn subscribed_from(
+    task: &Task,
+    wanted: &[Notices],
+    replay: Replay,
+    now_ms: u64,
+) -> Result<Task, Rejected> {
+    let wanted = wanted.iter().map(|it| WantedNotices {
+        notices: it.clone(),
+        since_ms: NOW - 1,
+    });
+    let wanted = wanted.collect();
+    let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replay });
     machine::step(task, event, now_ms).map(|step| step.task)
 }
 
@@ -242,7 +273,7 @@ fn receivers(task: &Task) -> Vec<ReceiverId> {
 }
 
 #[test]
-fn subscriptions_take_the_place_of_those_before_and_leave_the_operators_alone() {
+fn subscriptions_come_beside_those_before_even_if_a_stale_reader_does_not_know_them() {
     let (a, b) = (subscribed_to("a"), subscribed_to("b"));
     let open = watched(true);
     let first = subscribed(&open, std::slice::from_ref(&a), None, NOW).unwrap();
@@ -251,11 +282,73 @@ fn subscriptions_take_the_place_of_those_before_and_leave_the_operators_alone() 
     let again = subscribed(&first, std::slice::from_ref(&a), None, NOW);
     assert_eq!(again.unwrap_err(), Rejected::Unchanged);
     let second = subscribed(&first, std::slice::from_ref(&b), None, NOW).unwrap();
-    assert_eq!(receivers(&second), [receiver(), b.receiver]);
+    assert_eq!(receivers(&second), [receiver(), a.receiver, b.receiver]);
+    // Two clients subscribe at the same time: one of them read the subscriptions before the other's was there.
+    let late = subscribed(&second, std::slice::from_ref(&a), None, NOW);
+    assert_eq!(late.unwrap_err(), Rejected::Unchanged);
     let ended = cancelled(&second, NOW + 1);
     assert!(ended.notices.iter().all(|it| it.first().is_some()));
     // Nothing more happens to it, so nobody who comes now hears of it.
     assert!(subscribed(&ended, &[a, b], None, NOW + 2).is_err());
+}
+
+#[test]
+fn a_record_has_at_most_as_many_subscriptions_as_a_caller() {
+    let named = |number: usize| subscribed_to(&number.to_string());
+    let ended = cancelled(&watched(true), NOW);
+    for mut task in [watched(true), ended] {
+        for number in 0..3 * SUBSCRIPTIONS_MAX {
+            let own = named(number);
+            let id = own.receiver;
+            task = subscribed(&task, &[own], Some(id), NOW + 1).unwrap();
+            if task.notices_of(id).unwrap().first().is_some() && number > 0 {
+                let settled = TaskEvent::Notice(id, NoticeEvent::Settled { number: 1 });
+                task = stepped(&task, settled, NOW + 2);
+            }
+            let there = receivers(&task);
+            assert!(there.len() <= 1 + SUBSCRIPTIONS_MAX, "{}", there.len());
+            assert!(there.contains(&receiver()) && there.contains(&id));
+        }
+        // What waits goes last.
+        let waits = named(0).receiver;
+        assert_eq!(receivers(&task).contains(&waits), task.is_ended());
+    }
+}
+
+#[test]
+fn what_ends_between_a_look_and_its_commit_is_told() {
+    let a = subscribed_to("a");
+    let wanted = std::slice::from_ref(&a);
+    let ended = cancelled(&watched(true), NOW);
+    let at_ms = ended.updated_ms;
+    let told = subscribed_from(&ended, wanted, to(a.receiver, at_ms), NOW + 9).unwrap();
+    assert!(told.notices_of(a.receiver).unwrap().first().is_some());
+    let earlier = subscribed_from(&ended, wanted, to(a.receiver, at_ms + 1), NOW + 9);
+    assert_eq!(earlier.unwrap_err(), Rejected::Unchanged);
+    // A new task ends before it is looked at again.
+    let told = subscribed_from(&ended, wanted, Replay::ToAll, NOW + 9).unwrap();
+    assert!(told.notices_of(a.receiver).unwrap().first().is_some());
+}
+
+#[test]
+fn what_was_given_up_may_be_told_again() {
+    let (a, id) = (subscribed_to("a"), ReceiverId::of_subscription("a"));
+    let wanted = std::slice::from_ref(&a);
+    let open = subscribed(&watched(true), wanted, None, NOW).unwrap();
+    let ended = cancelled(&open, NOW + 1);
+    let over_ms = ended.updated_ms + RETRY + CLAIM_MS + 1;
+    let failed = NoticeEvent::Failed {
+        number: 1,
+        pause_ms: None,
+        random: 0,
+    };
+    let postponed = NoticeEvent::Postponed { number: 1 };
+    for event in [NoticeEvent::Claimed, failed, postponed] {
+        let given_up = stepped(&ended, TaskEvent::Notice(id, event), over_ms);
+        assert!(given_up.notices_of(id).unwrap().first().is_none());
+        let again = subscribed(&given_up, wanted, Some(id), over_ms).unwrap();
+        assert!(again.notices_of(id).unwrap().first().is_some(), "{event:?}");
+    }
 }
 
 #[test]

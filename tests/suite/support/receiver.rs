@@ -13,7 +13,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::{Config, within};
@@ -29,6 +29,8 @@ pub(crate) enum Reply {
     Redirect(String),
     /// It never answers.
     Hang,
+    /// It takes the message once it is told to.
+    After(Arc<Notify>),
     /// It answers 200 with this body.
     Body(String),
 }
@@ -168,7 +170,7 @@ async fn take(
     let wanted = format!("v1,{}", super::base64(signed.as_ref()));
     assert!(signature.split(' ').any(|it| it == wanted), "{signature}");
     assert_eq!(header("content-type"), "application/json");
-    let was_taken = matches!(reply, Reply::Status(200..=299));
+    let was_taken = matches!(reply, Reply::Status(200..=299) | Reply::After(_));
     let json: Value = serde_json::from_str(&text).unwrap();
     let echo = serde_json::json!({"challenge": json["challenge"]}).to_string();
     let subscription = head.headers.get("x-mcp-subscription-id");
@@ -187,6 +189,10 @@ async fn take(
     match reply {
         Reply::Status(status) => {
             *response.status_mut() = status.try_into().unwrap();
+            *response.body_mut() = Full::new(Bytes::from(echo));
+        }
+        Reply::After(told) => {
+            told.notified().await;
             *response.body_mut() = Full::new(Bytes::from(echo));
         }
         Reply::Body(body) => *response.body_mut() = Full::new(Bytes::from(body)),

@@ -2,9 +2,10 @@
 //! index only because a receiver of webhooks is dead: they must not keep other tasks from meeting their deadlines.
 
 use std::collections::HashMap;
+use std::vec::IntoIter;
 
+use super::notices::{DueKinds, NoticesLeft};
 use crate::task::id::TaskId;
-use crate::task::notices::ReceiverId;
 use crate::task::state::Task;
 
 /// The most tasks that are remembered. Any further tasks are read at each sweep that comes so far.
@@ -12,6 +13,10 @@ const REMEMBERED_MAX: usize = 16_384;
 
 /// A task that was not looked at for this long has most likely left the index.
 const FORGOTTEN_MS: u64 = 5 * 60_000;
+
+/// A task that has not ended is read again after this long: meanwhile a question may have come that waits for less long
+/// than the task, or a replica that drains may offer it.
+const OPEN_MS: u64 = 5_000;
 
 /// The tasks that a sweep found in the due index only because a receiver must still hear of them. Later sweeps need not
 /// read their records to know that.
@@ -23,27 +28,45 @@ pub(super) struct AwaitingReceivers {
 #[derive(Debug, Clone, Copy)]
 struct LastLook {
     at_ms: u64,
+    /// The last time that its receivers could be told, or the first look.
+    turn_ms: u64,
     /// When the task must be looked at for its own sake.
     due_ms: u64,
-    /// Only subscriptions of clients must still hear of the task.
-    is_of_clients: bool,
+    has_ended: bool,
+    kinds: DueKinds,
 }
 
-/// A task that only waits for its receivers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct AwaitingTask {
-    pub(super) id: TaskId,
-    /// Only subscriptions of clients must still hear of it.
-    pub(super) is_of_clients: bool,
+impl LastLook {
+    /// Whether the task may be another by now.
+    fn is_old(&self, now_ms: u64) -> bool {
+        !self.has_ended && self.at_ms.saturating_add(OPEN_MS) <= now_ms
+    }
 }
 
 /// What the due index names, in the order in which a sweep looks at it.
 #[derive(Debug)]
 pub(super) struct Looks {
-    /// The tasks that may need something else than a receiver, most overdue first.
+    /// The tasks that may need something else than a receiver: those that were not looked at yet, or whose time has come,
+    /// most overdue first. Behind them are those that the last look saw too long ago, so that they keep nothing waiting.
     pub(super) first: Vec<TaskId>,
-    /// The others, those first that no sweep has looked at for longest.
-    pub(super) awaiting: Vec<AwaitingTask>,
+    pub(super) turns: Turns,
+}
+
+/// The tasks that only wait for their receivers, those first that wait for longest.
+#[derive(Debug)]
+pub(super) struct Turns(IntoIter<(TaskId, LastLook)>);
+
+impl Turns {
+    /// The kinds of receivers that each of them waits for.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = DueKinds> {
+        self.0.as_slice().iter().map(|(_, look)| look.kinds)
+    }
+
+    /// The next task that notices are left for. It passes over those before it.
+    pub(super) fn next(&mut self, left: &NoticesLeft) -> Option<TaskId> {
+        let next = self.0.find(|(_, look)| left.has_some(look.kinds));
+        next.map(|(id, _)| id)
+    }
 }
 
 impl AwaitingReceivers {
@@ -56,60 +79,95 @@ impl AwaitingReceivers {
         self.tasks.retain(|_, look| {
             now_ms < look.due_ms && now_ms < look.at_ms.saturating_add(FORGOTTEN_MS)
         });
-        let is_known = |id: &TaskId| self.tasks.contains_key(id);
-        let (mut awaiting, first): (Vec<_>, Vec<_>) = named.into_iter().partition(is_known);
-        awaiting.sort_by_key(|id| self.tasks.get(id).map(|look| look.at_ms));
-        let awaiting = awaiting.into_iter().map(|id| AwaitingTask {
-            id,
-            is_of_clients: self.tasks.get(&id).is_some_and(|look| look.is_of_clients),
-        });
+        let (mut first, mut old, mut turns) = (Vec::new(), Vec::new(), Vec::new());
+        for id in named {
+            match self.tasks.get(&id) {
+                None => first.push(id),
+                Some(look) if look.is_old(now_ms) => old.push((look.at_ms, id)),
+                Some(look) => turns.push((id, *look)),
+            }
+        }
+        old.sort_by_key(|(at_ms, _)| *at_ms);
+        first.extend(old.into_iter().map(|(_, id)| id));
+        turns.sort_by_key(|(_, look)| look.turn_ms);
         Looks {
             first,
-            awaiting: awaiting.collect(),
+            turns: Turns(turns.into_iter()),
         }
     }
 
-    /// Notes what a look has found: whether a receiver must still hear of the task, and nothing else is to be done.
-    pub(super) fn note(&mut self, task: &Task, is_awaiting: bool, now_ms: u64) {
-        if !is_awaiting {
-            self.tasks.remove(&task.id);
-        } else if self.tasks.len() < REMEMBERED_MAX || self.tasks.contains_key(&task.id) {
-            let due_ms = task.due_ms().unwrap_or(u64::MAX);
-            let look = LastLook {
-                at_ms: now_ms,
-                due_ms,
-                is_of_clients: are_of_clients(task),
-            };
-            self.tasks.insert(task.id, look);
+    /// Notes that a look has found a task that only waits for its receivers. Without a turn, because the sweep had no
+    /// notices left, it keeps its place among those that wait.
+    pub(super) fn note(&mut self, task: &Task, has_turn: bool, now_ms: u64) {
+        let before = self.tasks.get(&task.id);
+        if before.is_none() && self.tasks.len() >= REMEMBERED_MAX {
+            return;
         }
+        let kept_ms = before.filter(|_| !has_turn).map(|look| look.turn_ms);
+        let look = LastLook {
+            at_ms: now_ms,
+            turn_ms: kept_ms.unwrap_or(now_ms),
+            due_ms: task.due_ms().unwrap_or(u64::MAX),
+            has_ended: task.is_ended(),
+            kinds: DueKinds::of(task, now_ms),
+        };
+        self.tasks.insert(task.id, look);
     }
-}
 
-fn are_of_clients(task: &Task) -> bool {
-    let mut receivers = task.notices.iter().map(|notices| notices.receiver);
-    receivers.all(ReceiverId::is_subscription)
+    /// The task does not wait, or not only for its receivers.
+    pub(super) fn forget(&mut self, id: TaskId) {
+        self.tasks.remove(&id);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::task::machine::tests::{NOW, task};
-    use crate::task::state::Leg;
+    use serde_json::{from_value, json};
 
-    fn made() -> Task {
+    use super::*;
+    use crate::runner::notices::SWEPT_MAX;
+    use crate::task::machine::tests::{NOW, task};
+    use crate::task::notices::{Notices, ReceiverId};
+    use crate::task::state::{Leg, Outcome};
+
+    /// An open task whose receiver must hear of a question.
+    fn open(receiver: ReceiverId) -> Task {
+        let notice = json!({"number": 1, "state": "input_required", "at_ms": NOW});
+        let notices: Notices = from_value(json!({
+            "receiver": receiver, "states": [], "retry_ms": 1, "waiting": [notice], "look_ms": NOW,
+        }))
+        .unwrap();
         Task {
             id: TaskId::random(),
-            ..task(Leg::Queued, true)
+            deadline_ms: NOW + 60_000,
+            notices: vec![notices],
+            ..task(Leg::Sent(1), true)
         }
     }
 
+    fn made(receiver: ReceiverId) -> Task {
+        Task {
+            outcome: Some(Outcome::Cancelled),
+            ..open(receiver)
+        }
+    }
+
+    fn configured() -> ReceiverId {
+        ReceiverId::of("https://hooks.example/in")
+    }
+
+    fn subscribed() -> ReceiverId {
+        ReceiverId::of_subscription("s")
+    }
+
     fn ids(looks: &Looks) -> Vec<TaskId> {
-        looks.awaiting.iter().map(|task| task.id).collect()
+        let turns = looks.turns.0.as_slice();
+        turns.iter().map(|(id, _)| *id).collect()
     }
 
     #[test]
     fn what_waits_for_its_receivers_comes_last_and_each_in_its_turn() {
-        let (a, b, c, new) = (made(), made(), made(), made());
+        let [a, b, c, new] = [(); 4].map(|()| made(configured()));
         let mut awaiting = AwaitingReceivers::default();
         awaiting.note(&a, true, NOW + 1);
         awaiting.note(&b, true, NOW);
@@ -117,14 +175,32 @@ mod tests {
         let looks = awaiting.split(vec![a.id, b.id, c.id, new.id], NOW + 1);
         assert_eq!(looks.first, [new.id]);
         assert_eq!(ids(&looks), [b.id, c.id, a.id]);
-        awaiting.note(&b, false, NOW + 1);
+        awaiting.forget(b.id);
         let looks = awaiting.split(vec![a.id, b.id], NOW + 1);
         assert_eq!((ids(&looks), looks.first), (vec![a.id], vec![b.id]));
     }
 
     #[test]
+    fn without_a_turn_a_task_keeps_its_place() {
+        let [a, b] = [(); 2].map(|()| made(configured()));
+        let mut awaiting = AwaitingReceivers::default();
+        awaiting.note(&a, true, NOW);
+        awaiting.note(&b, true, NOW + 1);
+        awaiting.note(&a, false, NOW + 2);
+        assert_eq!(
+            ids(&awaiting.split(vec![b.id, a.id], NOW + 2)),
+            [a.id, b.id]
+        );
+        awaiting.note(&a, true, NOW + 3);
+        assert_eq!(
+            ids(&awaiting.split(vec![b.id, a.id], NOW + 3)),
+            [b.id, a.id]
+        );
+    }
+
+    #[test]
     fn a_task_that_is_due_itself_comes_in_its_order() {
-        let (due, other) = (made(), made());
+        let (due, other) = (open(configured()), open(configured()));
         let due_ms = due.due_ms().unwrap();
         let mut awaiting = AwaitingReceivers::default();
         awaiting.note(&due, true, due_ms - 1);
@@ -134,11 +210,83 @@ mod tests {
         assert_eq!(looks.first, [due.id, other.id]);
     }
 
+    /// A question that comes after the look may wait for less long than the task, and no sweep hears of it.
+    #[test]
+    fn an_open_task_is_read_again_soon_because_its_due_time_may_move() {
+        let (task, later) = (open(configured()), open(configured()));
+        let (ended, new) = (made(configured()), open(configured()));
+        let mut awaiting = AwaitingReceivers::default();
+        awaiting.note(&ended, true, NOW);
+        awaiting.note(&later, true, NOW + 1);
+        awaiting.note(&task, true, NOW);
+        assert!(task.due_ms().unwrap() > NOW + OPEN_MS + 1, "not due itself");
+        let named = vec![later.id, task.id, ended.id, new.id];
+        let looks = awaiting.split(named.clone(), NOW + OPEN_MS - 1);
+        assert_eq!(looks.first, [new.id]);
+        let looks = awaiting.split(named.clone(), NOW + OPEN_MS);
+        assert_eq!(looks.first, [new.id, task.id]);
+        let looks = awaiting.split(named, NOW + OPEN_MS + 1);
+        assert_eq!(looks.first, [new.id, task.id, later.id]);
+        assert_eq!(ids(&looks), [ended.id]);
+    }
+
+    /// Each kind has notices of its own, and the tasks that find none left are passed over.
+    #[test]
+    fn neither_clients_nor_operators_keep_the_others_waiting() {
+        const MANY: usize = 5_000;
+        for (crowd, few) in [(configured(), subscribed()), (subscribed(), configured())] {
+            let mut awaiting = AwaitingReceivers::default();
+            let waiting: Vec<Task> = (0..MANY).map(|_| made(crowd)).collect();
+            let late: Vec<Task> = (0..10).map(|_| made(few)).collect();
+            for task in &waiting {
+                awaiting.note(task, true, NOW);
+            }
+            for task in &late {
+                awaiting.note(task, true, NOW + 1);
+            }
+            let named = waiting.iter().chain(&late).map(|task| task.id);
+            let mut looks = awaiting.split(named.collect(), NOW + 2);
+            assert_eq!(looks.first, []);
+            let mut left = NoticesLeft::of_each(SWEPT_MAX);
+            let kept = left.take_for(looks.turns.kinds());
+            // What comes first takes all that is left of the one kind, and only 10 of the other were kept back.
+            assert_eq!(std::mem::take(left.of(crowd)), SWEPT_MAX / 2);
+            assert_eq!(std::mem::take(left.of(few)), SWEPT_MAX - late.len());
+            left.give_back(&kept);
+            let mut told = Vec::new();
+            while let Some(id) = looks.turns.next(&left) {
+                let is_late = late.iter().any(|task| task.id == id);
+                *left.of(if is_late { few } else { crowd }) -= 1;
+                told.push(id);
+            }
+            let oldest = waiting.iter().take(SWEPT_MAX / 2).chain(&late);
+            assert!(told.into_iter().eq(oldest.map(|task| task.id)));
+        }
+    }
+
+    /// A task that both kinds wait for has its turn while either has notices left, and a receiver that has heard all
+    /// counts for nothing.
+    #[test]
+    fn a_task_waits_for_those_who_must_hear_of_it_now() {
+        let mut both = made(configured());
+        let mut heard = made(configured());
+        both.notices.extend(made(subscribed()).notices);
+        heard.notices = vec![Notices::new(configured(), Vec::new(), 1)];
+        heard.notices.extend(made(subscribed()).notices);
+        let mut left = NoticesLeft::of_each(1);
+        *left.of(subscribed()) = 0;
+        assert!(left.has_some(DueKinds::of(&both, NOW)));
+        assert!(!left.has_some(DueKinds::of(&heard, NOW)));
+        *left.of(subscribed()) = 1;
+        assert!(left.has_some(DueKinds::of(&heard, NOW)));
+        assert!(!left.has_some(DueKinds::of(&heard, NOW - 1)));
+    }
+
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut awaiting = AwaitingReceivers::default();
         for _ in 0..=REMEMBERED_MAX {
-            awaiting.note(&made(), true, NOW);
+            awaiting.note(&made(configured()), true, NOW);
         }
         assert_eq!(awaiting.len(), REMEMBERED_MAX);
         awaiting.split(Vec::new(), NOW + FORGOTTEN_MS);

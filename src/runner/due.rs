@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::awaiting::AwaitingReceivers;
 use super::indexed::IndexedRecord;
-use super::notices::{NoticesLeft, SWEPT_MAX};
+use super::notices::{DueKinds, NoticesLeft, SWEPT_MAX};
 use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
@@ -57,9 +57,8 @@ impl Runner {
         let limit = tasks + READ_MAX + history.awaiting.len();
         let named = self.ledger.store().due(now_ms, limit).await?;
         let looks = history.awaiting.split(named, now_ms);
-        // Half is kept for those that wait already, so that neither they nor new ones wait for all others.
-        let kept = looks.awaiting.len().min(SWEPT_MAX / 2);
-        let notices = NoticesLeft::of_each(SWEPT_MAX - kept);
+        let mut notices = NoticesLeft::of_each(SWEPT_MAX);
+        let kept = notices.take_for(looks.turns.kinds());
         let mut left = Budget { tasks, notices };
         for id in looks.first.into_iter().take(tasks + READ_MAX) {
             if left.tasks == 0 {
@@ -67,16 +66,13 @@ impl Runner {
             }
             self.look(id, history, &mut left).await?;
         }
-        left.notices.add_to_each(kept);
-        let mut looked = 0;
-        for task in looks.awaiting {
-            if looked == AWAITING_MAX {
+        left.notices.give_back(&kept);
+        let mut turns = looks.turns;
+        for _ in 0..AWAITING_MAX {
+            let Some(id) = turns.next(&left.notices) else {
                 break;
-            }
-            if left.notices.has_some(task.is_of_clients) {
-                looked += 1;
-                self.look(task.id, history, &mut left).await?;
-            }
+            };
+            self.look(id, history, &mut left).await?;
         }
         Ok(())
     }
@@ -93,11 +89,17 @@ impl Runner {
             && !loaded.task.is_offered()
             && !self.is_overdue(&loaded.task)
         {
-            let has_told = self.tell_receivers(loaded, &mut left.notices).await;
-            let now_ms = self.ledger.now_ms();
-            history.awaiting.note(&loaded.task, !has_told, now_ms);
+            let kinds = DueKinds::of(&loaded.task, self.ledger.now_ms());
+            let has_turn = left.notices.has_some(kinds);
+            if self.tell_receivers(loaded, &mut left.notices).await {
+                history.awaiting.forget(id);
+            } else {
+                let now_ms = self.ledger.now_ms();
+                history.awaiting.note(&loaded.task, has_turn, now_ms);
+            }
             return Ok(());
         }
+        history.awaiting.forget(id);
         left.tasks = left.tasks.saturating_sub(1);
         match record {
             IndexedRecord::Record(loaded)

@@ -7,6 +7,7 @@ use crate::store::ledger::{Loaded, Tried};
 use crate::store::outbox::Room;
 use crate::task::machine::TaskEvent;
 use crate::task::notices::{NoticeEvent, Notices, ReceiverId};
+use crate::task::state::Task;
 use crate::telemetry::notices::given_up;
 
 /// A replica that does not know the receiver of a notice leaves the notice to other replicas for this long.
@@ -14,6 +15,23 @@ const OTHERS_FIRST_MS: u64 = 10_000;
 
 /// The most notices that one sweep claims or puts off, of each kind. Each is a commit, and other tasks wait for their turn.
 pub(super) const SWEPT_MAX: usize = 64;
+
+/// The kinds of receivers that must hear of a task now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DueKinds {
+    configured: bool,
+    subscribed: bool,
+}
+
+impl DueKinds {
+    pub(super) fn of(task: &Task, now_ms: u64) -> Self {
+        let due = || task.notices.iter().filter(|it| it.is_due(now_ms));
+        Self {
+            configured: due().any(|notices| !notices.receiver.is_subscription()),
+            subscribed: due().any(|notices| notices.receiver.is_subscription()),
+        }
+    }
+}
 
 /// How many notices a sweep may still claim or put off. Those of subscriptions are counted apart, so that the receivers of
 /// clients that do not answer leave those of operators their turn.
@@ -32,22 +50,31 @@ impl NoticesLeft {
         }
     }
 
-    pub(super) fn add_to_each(&mut self, number: usize) {
-        self.configured += number;
-        self.subscribed += number;
+    /// Takes out what is kept for tasks that wait already: of each kind one notice for each task, and half at most.
+    pub(super) fn take_for(&mut self, waiting: impl Iterator<Item = DueKinds>) -> Self {
+        let mut kept = Self::of_each(0);
+        for kinds in waiting {
+            kept.configured += usize::from(kinds.configured);
+            kept.subscribed += usize::from(kinds.subscribed);
+        }
+        kept.configured = kept.configured.min(self.configured / 2);
+        kept.subscribed = kept.subscribed.min(self.subscribed / 2);
+        self.configured -= kept.configured;
+        self.subscribed -= kept.subscribed;
+        kept
     }
 
-    /// Whether a notice of this kind may still be claimed or put off.
-    pub(super) fn has_some(&self, is_of_client: bool) -> bool {
-        let left = if is_of_client {
-            self.subscribed
-        } else {
-            self.configured
-        };
-        left > 0
+    pub(super) fn give_back(&mut self, kept: &Self) {
+        self.configured += kept.configured;
+        self.subscribed += kept.subscribed;
     }
 
-    fn of(&mut self, receiver: ReceiverId) -> &mut usize {
+    /// Whether a notice of one of these kinds may still be claimed or put off.
+    pub(super) fn has_some(&self, kinds: DueKinds) -> bool {
+        kinds.configured && self.configured > 0 || kinds.subscribed && self.subscribed > 0
+    }
+
+    pub(super) fn of(&mut self, receiver: ReceiverId) -> &mut usize {
         if receiver.is_subscription() {
             &mut self.subscribed
         } else {

@@ -217,9 +217,10 @@ pub trait Store: kv::KvStore {
     /// The tasks that this incarnation must still act on.
     async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The open tasks that are overdue at `now_ms`, most overdue first, at most `limit`.
+    /// The tasks whose `due_ms` has come at `now_ms`, open or ended, those first whose time came first, at most `limit`.
     ///
-    /// The call is cheap enough for every second. A store on several servers may look at another part of its
+    /// The call reads no records, and costs what it names: some dozen bytes for each task. What moves in the index
+    /// meanwhile may be missing until the next call. A store on several servers may look at another part of its
     /// tasks in each call (Redis Cluster: an eighth), so that repeated calls see all tasks.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 

@@ -236,6 +236,38 @@ async fn revisions_are_exact_where_doubles_are_not() {
     assert_eq!(latest.version.revision, Revision(beyond + 1));
 }
 
+/// No command reads more than 4096 of them, so that a slow network delays no other command for long.
+#[tokio::test]
+async fn a_long_due_index_is_read_in_pages() {
+    const DUE: u64 = 10_000;
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    let mut raw = raw(&server).await;
+    let mut ids: Vec<TaskId> = (0..DUE).map(|_| TaskId::random()).collect();
+    let mut add = redis::cmd("ZADD");
+    add.arg("{ns:00}:due");
+    for (due_ms, id) in (1..).zip(&ids) {
+        add.arg(due_ms).arg(id.to_string());
+    }
+    add.exec_async(&mut raw).await.unwrap();
+    // One that is not due yet is in no answer.
+    ids.pop();
+    for (limit, commands) in [(4_095, 1), (4_096, 1), (4_097, 2), (9_000, 3), (18_000, 3)] {
+        let mut reset = redis::cmd("CONFIG");
+        reset.arg("RESETSTAT").exec_async(&mut raw).await.unwrap();
+        let found = store.due(DUE - 1, limit).await.unwrap();
+        assert!(found.iter().eq(ids.iter().take(limit)), "{limit}");
+        let mut stats = redis::cmd("INFO");
+        let stats: String = stats
+            .arg("commandstats")
+            .query_async(&mut raw)
+            .await
+            .unwrap();
+        let calls = format!("cmdstat_zrangebyscore:calls={commands},");
+        assert!(stats.contains(&calls), "{limit}: {stats}");
+    }
+}
+
 /// A create with everything.
 fn full(mine: &Incarnation) -> Write {
     Write {

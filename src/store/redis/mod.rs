@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::AtomicU16;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use redis::Value;
 use redis::streams::StreamRangeReply;
 use tokio::sync::{broadcast, watch};
@@ -49,6 +49,7 @@ mod cluster;
 mod commit;
 mod connector;
 mod dry_run;
+mod due;
 mod durable;
 mod error;
 mod follow;
@@ -179,30 +180,6 @@ impl Redis {
             cursor = next;
         }
     }
-
-    /// The overdue tasks of one bucket, with their deadlines.
-    async fn due_in(
-        &self,
-        bucket: u16,
-        now_ms: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, TaskId)>, StoreError> {
-        let key = self.keys.due(bucket);
-        let mut command = redis::cmd("ZRANGEBYSCORE");
-        command
-            .arg(&key)
-            .arg("-inf")
-            .arg(now_ms)
-            .arg("WITHSCORES")
-            .arg("LIMIT")
-            .arg(0)
-            .arg(limit);
-        let found: Vec<(String, u64)> = self.link.query(&key, &command).await?;
-        let found = found.iter();
-        found
-            .map(|(text, due_ms)| Ok((*due_ms, parse_id(text)?)))
-            .collect()
-    }
 }
 
 impl fmt::Debug for Redis {
@@ -277,27 +254,7 @@ impl Store for Redis {
     }
 
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
-        let step = DUE_BUCKETS.min(self.keys.count());
-        let from = self.due_next.fetch_add(step, Ordering::Relaxed);
-        let looks = (0..step)
-            .map(|ahead| from.wrapping_add(ahead))
-            .map(|bucket| bucket.checked_rem(self.keys.count()).unwrap_or(0))
-            .map(|bucket| self.due_in(bucket, now_ms, limit));
-        let mut due = Vec::new();
-        let mut failed = None;
-        for found in join_all(looks).await {
-            match found {
-                Ok(mut found) => due.append(&mut found),
-                Err(error) => failed = Some(error),
-            }
-        }
-        // A slot without a server must not hide the overdue tasks of other slots.
-        if let Some(error) = failed.filter(|_| due.is_empty()) {
-            return Err(error);
-        }
-        due.sort_unstable_by_key(|(due_ms, _)| *due_ms);
-        due.truncate(limit);
-        Ok(due.into_iter().map(|(_, id)| id).collect())
+        self.read_due(now_ms, limit).await
     }
 
     async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
@@ -417,6 +374,3 @@ const MEMBERS: usize = 512;
 
 /// The number of members that one step of a scan reads.
 const SCAN: usize = 4096;
-
-/// The number of buckets whose due index one call reads.
-const DUE_BUCKETS: u16 = 8;

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 
 /// The most connection threads of a process.
@@ -89,7 +90,9 @@ impl ConnectionThreads {
             let _counted = counted;
             match stream.and_then(TcpStream::from_std) {
                 Ok(stream) => serve(stream).await,
-                Err(error) => debug!(%error, "a connection could not be served"),
+                Err(error) => {
+                    debug!(error = %io_reason(&error), "a connection could not be served")
+                }
             }
         };
         tracker.spawn_on(serving, &thread.runtime);

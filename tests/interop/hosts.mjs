@@ -19,19 +19,30 @@ import { end, start } from "./processes.mjs";
 const { RAINCHECK, RAINCHECK_TEST_CACHE: CACHE, SCRATCH, HOSTS_SECONDS } = process.env;
 const IS_FULL = HOSTS_SECONDS !== undefined;
 const SIZES = (HOSTS_SECONDS ?? "75").split(",").map(Number);
-/** For an agent to start, connect and make its call. Two start at once, because that keeps two cores busy. */
+/** For an agent to start, connect and make its call; a client library that needs more after its call's end hangs. Two start at
+ *  once, because that keeps two cores busy. */
 const START = 60;
 const STARTING = 2;
+/** So late a result or the end of a limit may be heard of; by who asks for its task now and then, an interval later. */
+const LATE = 15;
+const INTERVAL = 15;
 
 const npm = (path) => here(`node_modules/${path}`);
 const large = (path) => `${CACHE}/npm-hosts/node_modules/${path}`;
 
+/** Addresses of raincheck, in front of a server of each era. */
+const ADDRESSES = ["legacy", "modern"];
+
 /** A client library, on the Python environment or in Node; it is told where the server is, for how long, and how. */
-const onPython = (environment, ...how) => ({ runs: [python(environment), here("plain/defaults.py")], how });
-const onNode = (...how) => ({ runs: [process.execPath, here("plain/defaults.mjs")], how });
+const onPython = (environment, ...how) => ({
+  runs: [python(environment), here("plain/defaults.py")], how, path: python(environment), ways: ADDRESSES, isPlain: true,
+});
+const onNode = (...how) => ({
+  runs: [process.execPath, here("plain/defaults.mjs")], how, path: npm("@modelcontextprotocol/client"), ways: ADDRESSES, isPlain: true,
+});
 const mcpc = (...how) => {
   const path = large("@apify/mcpc/bin/mcpc");
-  return { runs: [process.execPath, here("plain/mcpc.mjs")], how: [path, ...how], path };
+  return { runs: [process.execPath, here("plain/mcpc.mjs")], how: [path, ...how], path, isPlain: true };
 };
 /** An agent library, in that environment. */
 const library = (environment, file, ...how) => ({ runs: [python(environment), here(`agents/${file}`)], how, path: python(environment) });
@@ -48,22 +59,25 @@ const GIVES_UP_AT_60 = { seconds: 60, ends: /timed out/i };
 const PYDANTIC_GIVES_UP = { seconds: 300, says: /timed out/i };
 const FASTMCP_TASKS_GIVES_UP = { seconds: 300, ends: /did not finish within 300/ };
 
-/** `limit`: after so many seconds it gives up, and says so to its model or ends. `misses`: whether its model is first asked
- *  without the tool. */
+/** `limit`: after so many seconds it gives up, and says so to its model or ends. `polls`: it asks for its task. `misses`: whether
+ *  its model is first asked without the tool, where it reaches its server that way. */
 const HOSTS = {
   "mcp 1.30": onPython("legacy"),
   "mcp 2.3": onPython("modern", "auto"),
   "fastmcp 3": onPython("fastmcp3"),
   "fastmcp 4": onPython("fastmcp4", "auto"),
-  "fastmcp 4 with fastmcp-tasks": onPython("fastmcp4", "tasks"),
+  "fastmcp 4 with fastmcp-tasks": { ...onPython("fastmcp4", "tasks"), polls: true },
   "SDK 1.32": { ...onNode("sdk", "default"), limit: GIVES_UP_AT_60 },
   "SDK 1.32 with progress": onNode("sdk", "progress"),
   "client 2.4": { ...onNode("auto", "default"), limit: GIVES_UP_AT_60 },
   "client 2.4 with progress": onNode("auto", "progress"),
-  "client 2.4 with ext-tasks": onNode("auto", "tasks"),
+  "client 2.4 with ext-tasks": { ...onNode("auto", "tasks"), polls: true },
   mcpc: { ...mcpc(), limit: GIVES_UP_AT_60 },
-  // After 180 s it ends its own session and comes back to it, and then the result has no place to come to.
-  "mcpc --task": { ...mcpc("--task"), limit: { seconds: 180, ends: /it lost the result|Session not found|Connection closed/ } },
+  // After 180 s it ends its own session and comes back to it, and then the result has no place to come to. It says so then, or at
+  // the end of the task.
+  "mcpc --task": {
+    ...mcpc("--task"), polls: true, limit: { seconds: 180, ends: /it lost the result|Session not found|Connection closed/ },
+  },
   "langchain-mcp-adapters": library("agents", "langchain_client.py"),
   "pydantic-ai": { ...library("agents", "pydantic_client.py", "plain"), limit: PYDANTIC_GIVES_UP },
   "pydantic-ai with tasks": {
@@ -82,18 +96,24 @@ const HOSTS = {
   opencode: program("opencode", npm("opencode-linux-x64-baseline/bin/opencode")),
   "Gemini CLI": program("gemini-cli", process.execPath, npm("@google/gemini-cli/bundle/gemini.js")),
   "Qwen Code": program("qwen-code", process.execPath, large("@qwen-code/qwen-code/cli-entry.js")),
-  Codex: program("codex", CODEX),
+  Codex: { ...program("codex", CODEX), misses: { legacy: false, modern: false } },
   // It waits a second for the tools of a server, and shows them to its model when they are there.
-  "Codex and a server that starts slowly": { ...program("codex", CODEX), ways: ["slow stdio"], misses: true },
-  "Codex with required = true": { ...program("codex-required", CODEX), ways: ["slow stdio"], misses: false },
+  "Codex and a server that starts slowly": { ...program("codex", CODEX), ways: ["slow stdio"], misses: { "slow stdio": true } },
+  "Codex with required = true": { ...program("codex-required", CODEX), ways: ["slow stdio"], misses: { "slow stdio": false } },
   "Claude Code -p": program("claude-code", CLAUDE),
   "Claude Code in a terminal": program("claude-code-terminal", CLAUDE),
 };
 
-/** How an agent reaches its server: at raincheck's address, in front of a server of each era, or by a command as `raincheck wrap` writes it. */
-const WAYS = ["legacy", ...(IS_FULL ? ["modern"] : []), "stdio"];
+/** How an agent reaches its server: at an address, or by a command as `raincheck wrap` writes it. */
+const WAYS = [...(IS_FULL ? ADDRESSES : ["legacy"]), "stdio"];
+
+/** What tests/setup.sh leaves out if this is not full size. */
+const LEFT_OUT = [large(""), python("agents2"), python("strands2")];
+/** Why a host is not run; anything else that is missing is a failure. */
+const isLeftOut = ({ path }) => !IS_FULL && LEFT_OUT.some((begins) => path.startsWith(begins)) && !existsSync(path) && "not installed";
 
 const wanted = new Set(process.argv.slice(2));
+for (const name of wanted) assert.ok(name in HOSTS, `there is no ${name}`);
 const RUNS = Object.entries(HOSTS)
   .filter(([name]) => wanted.size === 0 || wanted.has(name))
   .flatMap(([name, host]) => (host.ways ?? WAYS).map((way) => ({ name, host, way })))
@@ -117,23 +137,32 @@ describe("hosts", { concurrency: 64 }, () => {
     const options = { timeout: RUNS.length * START * 1000 + (seconds + START) * 1000 };
     const launches = way.endsWith("stdio");
     const title = `${name}, ${launches ? "by a command" : `in front of ${way}`}, ${seconds} s`;
-    test(title, { ...options, skip: host.path !== undefined && !existsSync(host.path) && "not installed" }, async (t) => {
+    test(title, { ...options, skip: isLeftOut(host) }, async (t) => {
+      assert.ok(existsSync(host.path), `${host.path} is missing: tests/setup.sh installs it`);
       const dir = `${SCRATCH}/run-${place}`;
       await mkdir(dir);
       const server = launches ? command(way !== "stdio") : await front(servers[way], here("agents.toml"), dir, started, { XDG_STATE_HOME: dir });
       if (!launches) calls[way] += 1;
       const limit = host.limit?.seconds < seconds ? host.limit : undefined;
-      const asked = ask(host, server, seconds, `${dir}/agent.log`);
-      if (limit?.ends) return assert.rejects(asked, limit.ends);
-      const seen = await asked;
-      const turns = seen.turns ? `, turns: ${seen.turns}, calls: ${seen.called.length}` : "";
-      t.diagnostic(`${title}: ${seen.took.toFixed(1)} s${turns}${limit ? ", gave up" : ""}`);
+      const { seen, error, took } = await ask(host, server, seconds, `${dir}/agent.log`);
+      const turns = seen?.turns ? `, turns: ${seen.turns}, calls: ${seen.called.length}` : "";
+      t.diagnostic(`${title}: ${took.toFixed(1)} s${turns}${limit ? ", gave up" : ""}`);
+      // An agent has its own limit, and may need some turns more to hear of the end.
+      if (limit || host.isPlain) isAbout(took, limit?.seconds ?? seconds, limit && !host.polls ? limit.seconds : seconds, host.polls);
+      if (limit?.ends) return assert.match(error ?? "it did not give up", limit.ends);
+      assert.equal(error, undefined);
       assert.match(seen.heard.at(-1), limit?.says ?? new RegExp(`quiet_compute done after ${seconds}s`));
       assert.ok(seen.heard.slice(0, -1).every((said) => GOES_ON.test(said)), `${seen.heard}`);
-      if (host.misses !== undefined) assert.equal(seen.finds > 0, host.misses);
+      const misses = host.misses?.[way];
+      if (misses !== undefined) assert.equal(seen.finds > 0, misses);
     });
   }
 });
+
+function isAbout(took, least, seconds, polls) {
+  const most = seconds + LATE + (polls ? INTERVAL : 0);
+  assert.ok(took >= least - 1 && took < most, `${took.toFixed(1)} s, not from ${least - 1} to ${most}`);
+}
 
 /** What a model is told of a call that goes on: by a ticket, and by Claude Code of a task. */
 const GOES_ON = /do not make it again|keeps running on the server/;
@@ -159,7 +188,8 @@ function next() {
   else starting -= 1;
 }
 
-/** Has the client or the agent make its call and wait. */
+/** Has the client or the agent make its call and wait: what it saw, or the error that it ended with, and how long that took from
+ *  its call. */
 async function ask({ runs, how }, server, seconds, log) {
   const env = {
     ...process.env,
@@ -171,15 +201,31 @@ async function ask({ runs, how }, server, seconds, log) {
   await turn();
   const child = start([...runs, server, ...how], log, env);
   // It says when it calls the tool; then the next one may start.
-  let isHeard = false;
-  const heard = () => {
-    if (!isHeard) next();
-    isHeard = true;
+  let began;
+  let hangs;
+  const within = (limit, what) => setTimeout(() => {
+    hangs = `${what} within ${limit} s`;
+    end(child);
+  }, limit * 1000);
+  let timer = within(START, "it made no call");
+  const calling = () => {
+    if (began !== undefined) return;
+    began = performance.now();
+    clearTimeout(timer);
+    timer = within(seconds + START, "it did not end after its call");
+    next();
   };
-  createInterface({ input: child.stderr }).on("line", (line) => line === "calling" && heard());
+  createInterface({ input: child.stderr }).on("line", (line) => line === "calling" && calling());
   const [printed] = await Promise.all([text(child.stdout), child.over]);
-  heard();
+  const over = performance.now();
+  clearTimeout(timer);
+  const isCalled = began !== undefined;
+  if (!isCalled) next();
   await end(child);
-  if (child.exitCode !== 0) throw new Error(`it ended with ${child.exitCode}:\n${await readFile(log, "utf8")}`);
-  return JSON.parse(printed);
+  assert.equal(hangs, undefined);
+  const said = await readFile(log, "utf8");
+  assert.ok(isCalled, `it ended before its call:\n${said}`);
+  if (child.exitCode !== 0) return { error: `it ended with ${child.exitCode}:\n${said}`, took: (over - began) / 1000 };
+  const seen = JSON.parse(printed);
+  return { seen, took: seen.took };
 }

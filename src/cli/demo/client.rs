@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::wire::{at, take};
+use crate::io_reason::io_reason;
 use crate::mcp::version::MODERN;
 
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -95,7 +96,7 @@ impl DemoClient {
         let answer = self
             .exchange(request)
             .await
-            .map_err(|e| format!("{method}: {e}"))?;
+            .map_err(|e| format!("{method}: {}", io_reason(&*e)))?;
         let mut message = message(&answer).ok_or_else(|| format!("{method}: no answer in it"))?;
         if let Some(text) = at(&message, "/error/message").as_str() {
             return Err(format!("{method}: {} {text}", at(&message, "/error/code")));

@@ -20,6 +20,7 @@ use super::leases::Leases;
 use super::random::random_bytes;
 use super::{Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, Store, Stored, Write};
 use crate::clock::Clock;
+use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use file::{DatabaseFile, FileClaim};
@@ -93,7 +94,7 @@ impl Embedded {
             .map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         for other in others.iter().filter(|other| other.exists()) {
             if let Err(error) = merge::merge(&database, other, caller_key) {
-                tracing::warn!(file = %other.display(), %error, "the tasks of an earlier process cannot be read");
+                tracing::warn!(file = %other.display(), error = %io_reason(&error), "the tasks of an earlier process cannot be read");
             }
         }
         Self::start(database, clock, path, move || file.open(), Some(claim))

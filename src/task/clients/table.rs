@@ -100,8 +100,8 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "",
         found_out: FoundOut {
-            basis: Basis::Read,
-            what: "apify/mcpc, src/core/mcp-client.ts; 0.2.6 gave up after 60 s when measured",
+            basis: Basis::Measured,
+            what: "mcpc 0.2.6; its source: apify/mcpc, src/core/mcp-client.ts",
             date: "2026-11-23",
         },
     },

@@ -91,7 +91,7 @@ impl ConnectionThreads {
             match stream.and_then(TcpStream::from_std) {
                 Ok(stream) => serve(stream).await,
                 Err(error) => {
-                    debug!(error = %io_reason(&error), "a connection could not be served")
+                    debug!(error = %io_reason(&error), "a connection could not be served");
                 }
             }
         };

@@ -18,7 +18,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("clock", &["lock"]),
-    ("connection_threads", &["lock"]),
+    ("connection_threads", &["io_reason", "lock"]),
     ("tls", &["io_reason", "lock"]),
     ("drain", &[]),
     ("failpoint", &[]),

@@ -38,8 +38,8 @@ pub(super) fn events(
     }
     let reaches_operators = admin.listen.is_some() && admin.token.is_none();
     if webhooks == Some(CallbackReach::Anywhere) && written.enabled && reaches_operators {
-        let text = "\"anywhere\", so that clients may have messages sent to this machine, where admin.listen acts for whoever \
-                    asks: set admin.token, too, or write \"public\"";
+        let text = "\"anywhere\", so that clients may have messages sent to this machine, where admin.listen does what \
+                    anybody asks: set admin.token, too, or write \"public\"";
         return Err(Problem::new("events.webhooks", text));
     }
     Ok(written.enabled.then_some(EventSettings { webhooks }))
@@ -59,8 +59,13 @@ pub(super) fn unused(
         ),
         (
             "events.webhooks",
-            has_webhooks && (for_one_client || !written.enabled),
-            "has no effect without events.enabled, and none for the one client of a pipe",
+            for_one_client && has_webhooks,
+            "has no effect: the one client has no credentials",
+        ),
+        (
+            "events.webhooks",
+            !for_one_client && has_webhooks && !written.enabled,
+            "has no effect without events.enabled",
         ),
     ];
     let unused = all.into_iter().filter(|(_, is_unused, _)| *is_unused);

@@ -34,7 +34,7 @@ fn what_cannot_have_an_effect_is_warned_of() {
         ),
         (
             "[events]\nwebhooks = 'public'",
-            "events.webhooks does nothing here: has no effect without events.enabled, and none for the one client of a pipe",
+            "events.webhooks does nothing here: has no effect without events.enabled",
         ),
     ] {
         assert_eq!(warned(&from_file(text)), [expected], "{text}");

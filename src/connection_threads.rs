@@ -97,9 +97,7 @@ impl ConnectionThreads {
         };
         tracker.spawn_on(serving, &thread.runtime);
     }
-}
 
-impl ConnectionThreads {
     /// The thread that has the fewest connections.
     fn fewest(&self) -> Option<&ConnectionThread> {
         let begin = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1);

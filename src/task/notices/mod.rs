@@ -132,7 +132,7 @@ pub enum NoticeEvent {
     Claimed,
     /// The receiver has it, or will never take it.
     Settled { number: u32 },
-    /// The subscription has ended, or its receiver is gone, so that nobody hears it.
+    /// The subscription has ended, or its receiver is gone: the notice was not told.
     Unheard { number: u32 },
     /// An attempt failed. `pause_ms`: the receiver asked for this pause. `random` spreads the attempts.
     Failed {

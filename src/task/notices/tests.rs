@@ -288,7 +288,7 @@ fn subscriptions_come_beside_those_before_even_if_a_stale_reader_does_not_know_t
     assert_eq!(late.unwrap_err(), Rejected::Unchanged);
     let ended = cancelled(&second, NOW + 1);
     assert!(ended.notices.iter().all(|it| it.first().is_some()));
-    // Nothing more happens to it, so nobody who comes now hears of it.
+    // The task has ended, so a receiver that comes now hears nothing of it.
     assert!(subscribed(&ended, &[a, b], None, NOW + 2).is_err());
 }
 
@@ -369,7 +369,7 @@ fn the_present_state_is_replayed_once_to_who_was_not_told() {
     assert_eq!(unheard.look_ms(), ended.look_ms());
     let again = subscribed(&unheard, wanted, replayed, NOW + 13).unwrap();
     assert!(again.notices_of(id).unwrap().first().is_some());
-    // A task that no client heard of is told to nobody.
+    // No receiver hears of a task that no client heard of.
     let quiet = cancelled(&watched(false), NOW);
     let quiet = subscribed(&quiet, wanted, replayed, NOW + 1);
     assert!(quiet.is_err() || quiet.unwrap().notices_of(id).unwrap().first().is_none());

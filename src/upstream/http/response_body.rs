@@ -13,7 +13,8 @@ use crate::upstream::http::http1::PooledConnection;
 use crate::upstream::http::http2::connections::StreamPlace;
 use crate::upstream::http::request_body::BoxError;
 
-/// A response body. If it is dropped before its end, the server learns that nobody waits for the rest.
+/// A response body. If raincheck drops the body before its end, it closes the connection or resets the stream, and so tells the
+/// server to stop.
 #[derive(Debug)]
 pub struct ResponseBody(Source);
 

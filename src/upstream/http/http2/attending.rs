@@ -50,7 +50,7 @@ async fn look_after(mut pings: PingPong, connections: &Weak<Connections>, id: u6
     let mut next = Instant::now() + IDLE;
     loop {
         tokio::time::sleep_until(next).await;
-        // Not kept over a wait: the connections live for as long as somebody may use them.
+        // No wait keeps this reference: the connections end when no request can use them any more.
         let usage = connections.upgrade().map(|it| it.usage(id));
         next = match usage {
             None | Some(Usage::Retired) => return,

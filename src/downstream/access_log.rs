@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::Response;
 use tokio::time::Instant;
 
-use super::inbound::access::printable;
+use super::inbound::access::printable_text;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
 use super::proxy::Proxy;
@@ -32,8 +32,8 @@ impl Accessed {
         }
         let method = message.members().and_then(|it| it.get_str("method"));
         let name = message.params().and_then(|it| it.get_str("name"));
-        let method = printable(method.as_deref().unwrap_or_default().as_bytes());
-        let name = printable(name.as_deref().unwrap_or_default().as_bytes());
+        let method = printable_text(method.unwrap_or_default());
+        let name = printable_text(name.unwrap_or_default());
         Some(Self {
             line: Some(AccessLine::begin(&method, &name)?),
             client: by.identity.clone(),

@@ -52,13 +52,16 @@ const EXPIRED: Denied = Denied::Invalid("the token has expired");
 // The futures of rare requests are boxed, so that the future of a request that passes stays small: it is allocated for
 // each request. For the same reason the head of a request is boxed.
 
+/// A response, and the measurement of its request.
+pub(super) type Answered = (Response<Body>, Option<Asked>);
+
 /// Answers one request. If this is dropped before it resolves, the client is gone, and its call is cancelled unless
 /// its task was announced. The other half is what the client's credential bounds of the response.
 pub(super) fn handle(
     proxy: Arc<Proxy>,
     request: Request<Incoming>,
     peer: SocketAddr,
-) -> impl Future<Output = (Response<Body>, Admitted)> + Send {
+) -> impl Future<Output = (Answered, Admitted)> + Send {
     let (parts, body) = request.into_parts();
     to_endpoint(proxy, Box::new(parts), body, peer)
 }
@@ -68,36 +71,36 @@ async fn to_endpoint(
     mut parts: Box<Parts>,
     body: Incoming,
     peer: SocketAddr,
-) -> (Response<Body>, Admitted) {
+) -> (Answered, Admitted) {
     let mut admitted = Admitted::default();
-    let mut response = match endpoint::open(&proxy, &mut parts, &body, peer) {
-        Ok(Endpoint::ProtectedResource) => Box::pin(metadata::answer(&proxy, parts)).await,
+    let (mut response, asked) = match endpoint::open(&proxy, &mut parts, &body, peer) {
+        Ok(Endpoint::ProtectedResource) => (Box::pin(metadata::answer(&proxy, parts)).await, None),
         Ok(Endpoint::Mcp) => match identify(&proxy, &mut parts).await {
             Ok((client, bounds)) => {
                 admitted = bounds;
                 let answering = pin!(mcp(&proxy, parts, body, client));
                 until(admitted.end, answering, &proxy).await
             }
-            Err(refusal) => *refusal,
+            Err(refusal) => (*refusal, None),
         },
-        Err(refusal) => *refusal,
+        Err(refusal) => (*refusal, None),
     };
     proxy.rewrite_challenges(response.headers_mut());
-    (response, admitted)
+    ((response, asked), admitted)
 }
 
 /// Answers until the client's credential expires. Then a client that still waits gets 401. A task stays.
 async fn until(
     end: Option<Instant>,
-    answering: Pin<&mut impl Future<Output = Response<Body>>>,
+    answering: Pin<&mut impl Future<Output = Answered>>,
     proxy: &Arc<Proxy>,
-) -> Response<Body> {
+) -> Answered {
     let (Some(end), Some(auth)) = (end, &proxy.auth) else {
         return answering.await;
     };
     match timeout_at(end, answering).await {
-        Ok(response) => response,
-        Err(_elapsed) => proxy.denied(EXPIRED, auth),
+        Ok(answered) => answered,
+        Err(_elapsed) => (proxy.denied(EXPIRED, auth), None),
     }
 }
 
@@ -139,23 +142,25 @@ async fn mcp(
     parts: Box<Parts>,
     body: Incoming,
     client: Option<Arc<Identity>>,
-) -> Response<Body> {
+) -> Answered {
     if parts.method != Method::POST {
         // Only legacy clients have sessions.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
-            return response::not_allowed("POST");
+            return (response::not_allowed("POST"), None);
         }
-        return Box::pin(sessions::other(proxy, parts, client)).await;
+        let answer = Box::pin(sessions::other(proxy, parts, client)).await;
+        return (answer, None);
     }
     let body = match read(proxy, body).await {
         ReadBody::Whole(body) => body,
-        ReadBody::Refused(refusal) => return refusal,
+        ReadBody::Refused(refusal) => return (refusal, None),
     };
     let Ok(_share) = share_of_body(proxy, client.as_deref(), body.len()) else {
-        return response::too_many_bytes();
+        return (response::too_many_bytes(), None);
     };
     let message = Inbound::read(&body);
-    sent::with_request_size(body.len(), post(proxy, parts, client, &body, message).await)
+    let (response, asked) = post(proxy, parts, client, &body, message).await;
+    (sent::with_request_size(body.len(), response), asked)
 }
 
 /// The share of a large request. `Err`: its caller would have more than one caller may.
@@ -182,7 +187,7 @@ pub(super) async fn post(
     client: Option<Arc<Identity>>,
     read: &Bytes,
     message: Inbound<'_>,
-) -> Response<Body> {
+) -> Answered {
     let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
     let Traced { edited, span } = if traces::are_on() {
         traced::begin(&mut parts, era, &message)
@@ -209,10 +214,7 @@ pub(super) async fn post(
     if let Some(accessed) = accessed {
         accessed.end(&response);
     }
-    match asked {
-        Some(asked) => asked.on(response),
-        None => response,
-    }
+    (response, asked)
 }
 
 /// The body of a message.

@@ -14,12 +14,11 @@ use crate::mcp::version::Era;
 use crate::telemetry::operations::{self, Operation, OperationEnding, Side};
 use crate::telemetry::traces::SpanGuard;
 
-/// A message of a client that is being answered; in the extensions of its response. Boxed, because the future of each request
-/// has room for it.
+/// A message of a client that is being answered. Boxed, because the future of each request has room for it.
 #[derive(Debug, Clone)]
 pub(super) struct Asked(Arc<Measured>);
 
-/// Shared, because extensions can be cloned.
+/// Shared, because it may be in the extensions of a response, which can be cloned.
 #[derive(Debug)]
 struct Measured {
     operation: Option<Operation>,
@@ -49,14 +48,21 @@ impl Asked {
         is_any.then(|| Self(Arc::new(Measured { operation, span })))
     }
 
+    /// The response, with its measurement in its extensions.
     pub(super) fn on(self, mut response: Response<Body>) -> Response<Body> {
         response.extensions_mut().insert(self);
         response
     }
 
-    /// The measurement of this response, whose body goes out from now on.
+    /// The measurement in the extensions of this response, whose body goes out from now on.
     pub(super) fn of(response: &mut Response<Body>) -> Option<MeasuredAnswer> {
-        let Self(measured) = response.extensions_mut().remove::<Self>()?;
+        let asked = response.extensions_mut().remove::<Self>()?;
+        asked.answered(response)
+    }
+
+    /// The measurement of this response, whose body goes out from now on.
+    pub(super) fn answered(self, response: &Response<Body>) -> Option<MeasuredAnswer> {
+        let Self(measured) = self;
         let Measured { operation, span } = Arc::into_inner(measured)?;
         let status = response.status();
         let is_ours = !matches!(response.body(), Body::Passed { .. } | Body::Empty);

@@ -11,7 +11,8 @@ use hyper::{Response, StatusCode, Version};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::Body;
-use super::durations::{Asked, MeasuredAnswer};
+use super::dispatch::Answered;
+use super::durations::MeasuredAnswer;
 use super::{outbound::response, patient};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::room::{BufferBudget, BufferShare, SMALL};
@@ -62,7 +63,7 @@ pub(super) struct SentBody {
 impl SentBody {
     /// Wraps a response. If there is no memory for a ready answer, the client gets an error instead.
     pub(super) fn of(
-        mut response: Response<Body>,
+        (mut response, measured): Answered,
         admitted: Admitted,
         room: &Arc<BufferBudget>,
         version: Version,
@@ -82,7 +83,7 @@ impl SentBody {
         let asked = response.extensions_mut().remove::<RequestSize>();
         let is_stream = response.body().size_hint().exact().is_none();
         let end = admitted.end.filter(|_| is_stream);
-        let answering = Asked::of(&mut response);
+        let answering = measured.and_then(|asked| asked.answered(&response));
         response.map(|body| Self {
             body,
             end: end.map(|end| Box::pin(sleep_until(end))),

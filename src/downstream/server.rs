@@ -338,12 +338,12 @@ async fn answer(
     let version = request.version();
     let room = Arc::clone(&proxy.room);
     // Apart: what a request takes is given back while its stream of events lasts.
-    let (response, admitted) = Box::pin(handle(proxy, request, peer)).await;
+    let (answered, admitted) = Box::pin(handle(proxy, request, peer)).await;
     // Only a refusal that leaves a body unread closes its connection. HTTP/2 resets the one stream instead.
-    if version != Version::HTTP_2 && response.headers().contains_key(CONNECTION) {
+    if version != Version::HTTP_2 && answered.0.headers().contains_key(CONNECTION) {
         unread_body.set();
     }
-    SentBody::of(response, admitted, &room, version)
+    SentBody::of(answered, admitted, &room, version)
 }
 
 /// Serves a connection to its end; once stopped, it takes no new request.

@@ -170,8 +170,8 @@ impl OperationEnding {
     /// How a JSON-RPC message ends its request; `None` if the message is no answer.
     pub fn of_message(message: &str) -> Option<Self> {
         // Few answers have one of the words, and a search for them is far quicker than a parser.
-        let words = ["\"error\"", "\"method\"", "isError"];
-        if !words.iter().any(|word| message.contains(word)) {
+        let words = ["\"error\"", "\"method\""];
+        if !words.iter().any(|word| message.contains(word)) && !may_be_tool_error(message) {
             return Some(Self::Good);
         }
         let message = Object::parse(message).ok()?;
@@ -204,6 +204,15 @@ impl OperationEnding {
     }
 }
 
+/// Whether the message has an `isError` that is not plainly `false`.
+fn may_be_tool_error(message: &str) -> bool {
+    message.split("isError").skip(1).any(|after| {
+        let value = after.strip_prefix('"').map(str::trim_start);
+        let value = value.and_then(|rest| rest.strip_prefix(':'));
+        !value.is_some_and(|value| value.trim_start().starts_with("false"))
+    })
+}
+
 /// The codes that JSON-RPC defines and reserves for servers. Any other would be a label that the server chooses.
 fn is_bounded(code: i64) -> bool {
     matches!(code, -32700 | -32603..=-32600 | -32099..=-32000)
@@ -220,8 +229,9 @@ const VERSIONS: [&str; 5] = [
     "2026-07-28",
 ];
 
-/// The methods of clients, requests and notifications.
+/// The methods of clients, requests and notifications. The most frequent one is first.
 const METHODS: [&str; 23] = [
+    "tools/call",
     "completion/complete",
     "initialize",
     "logging/setLevel",
@@ -243,7 +253,6 @@ const METHODS: [&str; 23] = [
     "tasks/get",
     "tasks/result",
     "tasks/update",
-    "tools/call",
     "tools/list",
 ];
 
@@ -272,6 +281,14 @@ mod tests {
             ),
             (
                 r#"{"id":1,"result":{"isError":false}}"#,
+                Some(OperationEnding::Good),
+            ),
+            (
+                r#"{"id":1,"result":{"text":"\"isError\":false","isError" : true}}"#,
+                Some(OperationEnding::ToolError),
+            ),
+            (
+                r#"{"id":1,"result":{"isError" : false}}"#,
                 Some(OperationEnding::Good),
             ),
             (

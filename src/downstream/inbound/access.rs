@@ -134,7 +134,11 @@ pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> 
 
 /// A text of a client, safe to be logged: short, and without control characters.
 pub(in crate::downstream) fn printable(text: &[u8]) -> Cow<'_, str> {
-    let text = String::from_utf8_lossy(text);
+    printable_text(String::from_utf8_lossy(text))
+}
+
+/// The same of a text that is UTF-8.
+pub(in crate::downstream) fn printable_text(text: Cow<'_, str>) -> Cow<'_, str> {
     let is_plain = |byte| matches!(byte, b' '..=b'~');
     // Nearly all texts.
     if text.len() <= TOLD_MAX && text.bytes().all(is_plain) {

@@ -181,7 +181,8 @@ impl Client {
                 let message = Inbound::read(&sent.text);
                 let headers = sent.modern_headers(&self.proxy, &message).await;
                 let parts = self.session.parts(headers);
-                let response = post(&self.proxy, parts, None, &sent.text, message).await;
+                let posted = post(&self.proxy, parts, None, &sent.text, message).await;
+                let response = session::answered(posted);
                 let over = |_: &str| entry.leave();
                 (self.relay(response, Some(id), over).await, None)
             }

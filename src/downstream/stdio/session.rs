@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::answer::answer_to;
 use super::message::{StdioMessage, parts, plain_headers};
 use crate::downstream::body::Body;
-use crate::downstream::dispatch;
+use crate::downstream::dispatch::{self, Answered};
 use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::request::Inbound;
 use crate::downstream::inbound::requester::OwnConnection;
@@ -188,7 +188,15 @@ impl StdioSession {
 
 /// Posts a message as a client over HTTP would.
 async fn post(proxy: &Arc<Proxy>, parts: Box<Parts>, text: &Bytes) -> Response<Body> {
-    dispatch::post(proxy, parts, None, text, Inbound::read(text)).await
+    answered(dispatch::post(proxy, parts, None, text, Inbound::read(text)).await)
+}
+
+/// The response, with its measurement.
+pub(super) fn answered((response, asked): Answered) -> Response<Body> {
+    match asked {
+        Some(asked) => asked.on(response),
+        None => response,
+    }
 }
 
 /// Opens a session. `None`: the server did not agree, which it may say with status 200.

@@ -107,7 +107,9 @@ impl AccessLine {
     fn number<const PLACES: usize>(&mut self, number: u64) {
         let mut places = [b'0'; PLACES];
         digits(&mut places, number);
-        self.text.extend(places.map(char::from));
+        // Digits are text.
+        self.text
+            .push_str(str::from_utf8(&places).unwrap_or_default());
     }
 
     fn say(&mut self, key: &str, value: &str) {
@@ -134,10 +136,14 @@ impl AccessLine {
                     self.text.push_str(part);
                 }
             }
-            LineForm::Text | LineForm::Coloured => {
+            LineForm::Text => {
+                for part in [" ", key, "="] {
+                    self.text.push_str(part);
+                }
+            }
+            LineForm::Coloured => {
                 self.text.push(' ');
-                let is_coloured = self.form == LineForm::Coloured;
-                name(&mut self.text, key, is_coloured).unwrap_or_default();
+                name(&mut self.text, key, true).unwrap_or_default();
             }
         }
     }

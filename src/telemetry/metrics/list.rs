@@ -7,6 +7,8 @@ use prometheus::{
     Registry,
 };
 
+use super::per_thread::ThreadHistograms;
+
 /// Seconds, from a quick answer to a task of four hours.
 pub(super) const CALL_SECONDS: &[f64] = &[
     0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0,
@@ -110,6 +112,27 @@ impl List {
     ) -> HistogramVec {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         let made = HistogramVec::new(options, labels);
+        self.enter(
+            made,
+            Described {
+                name,
+                kind: "histogram",
+                labels,
+                help,
+            },
+        )
+    }
+
+    /// Histograms that each request counts in.
+    pub(super) fn thread_histograms(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: &'static [&'static str],
+        buckets: &[f64],
+    ) -> ThreadHistograms {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        let made = ThreadHistograms::new(options, labels);
         self.enter(
             made,
             Described {

@@ -7,6 +7,7 @@
 use prometheus::HistogramVec;
 
 use super::list::List;
+use super::per_thread::ThreadHistograms;
 
 /// The buckets that the conventions recommend.
 const SECONDS: &[f64] = &[
@@ -24,15 +25,15 @@ const LABELS: &[&str] = &[
 
 #[derive(Debug)]
 pub struct OperationMetrics {
-    pub server: HistogramVec,
-    pub client: HistogramVec,
+    pub server: ThreadHistograms,
+    pub client: ThreadHistograms,
     pub client_sessions: HistogramVec,
 }
 
 impl OperationMetrics {
     pub(super) fn new(list: &mut List) -> Self {
         Self {
-            server: list.histograms(
+            server: list.thread_histograms(
                 "mcp_server_operation_duration_seconds",
                 "Seconds from a message of a client to the end of its answer (OpenTelemetry, \
                  `mcp.server.operation.duration`). `error_type` is empty for a good answer, else the JSON-RPC code, \
@@ -42,7 +43,7 @@ impl OperationMetrics {
                 LABELS,
                 SECONDS,
             ),
-            client: list.histograms(
+            client: list.thread_histograms(
                 "mcp_client_operation_duration_seconds",
                 "Seconds from a request to the server to its answer (OpenTelemetry, `mcp.client.operation.duration`), for \
                  requests that raincheck carries. `error_type` is as above, or the reason of a failure (errors.md).",

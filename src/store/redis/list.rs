@@ -43,7 +43,10 @@ impl Redis {
         after: Option<ListPlace>,
         limit: usize,
     ) -> Result<Vec<ListPlace>, StoreError> {
-        let highest = after.map_or("+inf".to_owned(), |(expires_ms, _)| expires_ms.to_string());
+        let highest = after.map_or_else(
+            || "+inf".to_owned(),
+            |(expires_ms, _)| expires_ms.to_string(),
+        );
         let page = SCAN.min(limit);
         let (mut found, mut offset) = (Vec::new(), 0);
         while found.len() < limit {

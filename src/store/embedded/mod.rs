@@ -18,7 +18,9 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use super::error::StoreError;
 use super::leases::Leases;
 use super::random::random_bytes;
-use super::{Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, Store, Stored, Write};
+use super::{
+    Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, ListPlace, Store, Stored, Write, in_order,
+};
 use crate::clock::Clock;
 use crate::io_reason::io_reason;
 use crate::lock::Mutex;
@@ -277,10 +279,16 @@ impl Store for Embedded {
             .await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
         let (caller, now_ms) = (*caller, self.clock.now_ms());
-        self.read_blocking(move |database| read::listed(database, &caller, now_ms))
-            .await
+        // The table is in the order of ids, so that all of the caller's tasks are read.
+        let all = self.read_blocking(move |database| read::listed(database, &caller, now_ms));
+        Ok(in_order(all.await?, after, limit))
     }
 
     async fn forget(

@@ -13,7 +13,7 @@ use super::pieces::{is_in_pieces, of_request, of_result};
 use super::read::incarnations_in;
 use super::rows::{
     DUE, ENTRIES, EXPIRY, INDEX, Id, LISTS, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS, RecordRow,
-    Row, VALUE_EXPIRY, VALUES,
+    Row, RowHead, VALUE_EXPIRY, VALUES,
 };
 use crate::task::id::{Fence, Incarnation, Revision, TaskId};
 
@@ -153,9 +153,9 @@ impl<'t> Tables<'t> {
         write: &Write,
         now_ms: u64,
     ) -> Result<(Commit, bool), redb::Error> {
-        let found = self.found(write.id)?;
+        let found = self.head(write.id)?;
         let standing = found.as_ref().filter(|found| found.expires_ms > now_ms);
-        match next_revision(standing.map(|found| found.stored.version), write) {
+        match next_revision(standing.map(|found| found.version), write) {
             Ok(revision) => {
                 // The old record has expired and was not swept yet. The new record must inherit nothing from it.
                 if standing.is_none() && found.is_some() {
@@ -165,7 +165,10 @@ impl<'t> Tables<'t> {
                 Ok((Commit::Done(revision), true))
             }
             Err(unchanged) => {
-                let standing = standing.map(|found| found.stored.clone());
+                let standing = match standing {
+                    Some(_) => self.found(write.id)?.map(|found| found.stored),
+                    None => None,
+                };
                 Ok((unchanged.into_commit(standing), false))
             }
         }
@@ -207,7 +210,7 @@ impl<'t> Tables<'t> {
         &mut self,
         write: &Write,
         revision: Revision,
-        old: Option<&RecordRow>,
+        old: Option<&RowHead>,
     ) -> Result<(), redb::Error> {
         let id = write.id.as_bytes();
         let row = (
@@ -219,12 +222,7 @@ impl<'t> Tables<'t> {
             write.record.as_ref(),
         );
         self.records.insert(id, row)?;
-        if let Some(old) = old {
-            self.expiry.remove((old.expires_ms, id))?;
-            if let Some(due_ms) = old.due_ms {
-                self.due.remove((due_ms, id))?;
-            }
-        } else {
+        if old.is_none() {
             if let Some(request) = &write.request {
                 let place = self.kv.pieces.put(&of_request(write.id), 0, request)?;
                 self.requests.insert(id, place)?;
@@ -237,10 +235,8 @@ impl<'t> Tables<'t> {
                 }
             }
         }
-        self.expiry.insert((write.expires_ms, id), ())?;
-        if let Some(due_ms) = write.due_ms {
-            self.due.insert((due_ms, id), ())?;
-        }
+        self.move_expiry(id, old.map(|old| old.expires_ms), write.expires_ms)?;
+        self.move_due(id, old.and_then(|old| old.due_ms), write.due_ms)?;
         if let Some(incarnation) = &write.drop_from {
             self.index.remove((incarnation.as_str(), id))?;
         }
@@ -250,9 +246,49 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
+    /// Changes when a record expires. Only a create does: a later write keeps the expiry and costs nothing here.
+    fn move_expiry(
+        &mut self,
+        id: &[u8; 16],
+        from: Option<u64>,
+        to: u64,
+    ) -> Result<(), redb::Error> {
+        if from == Some(to) {
+            return Ok(());
+        }
+        if let Some(from) = from {
+            self.expiry.remove((from, id))?;
+        }
+        self.expiry.insert((to, id), ())?;
+        Ok(())
+    }
+
+    fn move_due(
+        &mut self,
+        id: &[u8; 16],
+        from: Option<u64>,
+        to: Option<u64>,
+    ) -> Result<(), redb::Error> {
+        if from == to {
+            return Ok(());
+        }
+        if let Some(from) = from {
+            self.due.remove((from, id))?;
+        }
+        if let Some(to) = to {
+            self.due.insert((to, id), ())?;
+        }
+        Ok(())
+    }
+
     /// The number of rows in all indexes of expiry.
     fn expiry_rows(&self) -> Result<u64, redb::Error> {
         Ok(self.expiry.len()? + self.result_expiry.len()? + self.kv.expiry_rows()?)
+    }
+
+    fn head(&self, id: TaskId) -> Result<Option<RowHead>, redb::Error> {
+        let row = self.records.get(id.as_bytes())?;
+        Ok(row.map(|row| RowHead::from(row.value())))
     }
 
     fn found(&self, id: TaskId) -> Result<Option<RecordRow>, redb::Error> {

@@ -41,6 +41,7 @@ mod jobs;
 mod key;
 mod kv;
 mod kv_tables;
+mod lazy_table;
 mod merge;
 mod pieces;
 mod read;

@@ -158,7 +158,7 @@ fn write(
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut changed = false;
     let (freed, filled) = {
-        let mut tables = Tables::open(&transaction)?;
+        let mut tables = Tables::new(&transaction);
         for QueuedJob { job, .. } in batch {
             outcomes.push(match job {
                 WriteJob::Commit { write, .. } => {

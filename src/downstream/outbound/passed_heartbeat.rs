@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Frame;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::keepalive::Keepalive;
+use crate::mcp::answer::is_answer;
 use crate::mcp::json::Object;
 use crate::mcp::sse::{self, Decoder};
 
@@ -28,6 +30,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Writes progress between the events of one stream while none of the server's passes.
 pub(in crate::downstream) struct PassedHeartbeat {
     keepalive: Keepalive,
+    /// The id of the call.
+    id: Box<RawValue>,
     /// Fires when progress may be due. It is not set anew by each event: when it fires, it is set to when progress is due.
     timer: Pin<Box<Sleep>>,
     /// What passed since it was last read.
@@ -42,8 +46,9 @@ pub(in crate::downstream) struct PassedHeartbeat {
 type Polled<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
 
 impl PassedHeartbeat {
-    pub(in crate::downstream) fn new(keepalive: Keepalive) -> Self {
+    pub(in crate::downstream) fn new(id: &RawValue, keepalive: Keepalive) -> Self {
         Self {
+            id: id.to_owned(),
             timer: Box::pin(sleep_until(keepalive.due_at())),
             keepalive,
             unread: Vec::new(),
@@ -107,7 +112,7 @@ impl PassedHeartbeat {
             let Ok(message) = Object::parse(message) else {
                 continue;
             };
-            if message.get("result").is_some() || message.get("error").is_some() {
+            if is_answer(&message, &self.id) {
                 return;
             }
             if self.keepalive.saw_at(&message, *at) {
@@ -145,16 +150,14 @@ mod tests {
     use std::convert::Infallible;
     use std::future::poll_fn;
 
-    use serde_json::value::RawValue;
-
     use super::*;
 
     /// As long as a server may be silent.
     const SILENCE: Duration = Duration::from_secs(8);
 
     fn heartbeat() -> PassedHeartbeat {
-        let token = RawValue::from_string("7".to_owned()).unwrap();
-        PassedHeartbeat::new(Keepalive::since(Instant::now(), token))
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        PassedHeartbeat::new(&raw("1"), Keepalive::since(Instant::now(), raw("7")))
     }
 
     fn progress(token: u32, progress: f64) -> Bytes {
@@ -222,6 +225,7 @@ mod tests {
         for _ in 0..200 {
             says(&mut heartbeat, &progress(8, 900.0)).await;
             says(&mut heartbeat, b": progressToken\n\ndata: no json\n\n").await;
+            says(&mut heartbeat, &sse::event(r#"{"id":2,"result":{}}"#)).await;
         }
         let (waited, said) = silence(&mut heartbeat).await;
         assert_eq!(waited, Duration::from_secs(3));

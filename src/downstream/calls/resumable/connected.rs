@@ -76,7 +76,7 @@ pub(in crate::downstream) async fn pass_connected(
         }
         Ok(Err(failure)) => Rpc::call_answer(id.get(), CallAnswer::Failed(failure)).into_response(),
         Ok(Ok(Relayed::Passed(response))) => response.map(|body| passed(None, body, passing)),
-        Ok(Ok(Relayed::Answer(answering))) => beating(*answering, heartbeat, passing),
+        Ok(Ok(Relayed::Answer(answering))) => beating(*answering, id, heartbeat, passing),
     }
 }
 
@@ -107,6 +107,7 @@ fn read(answer: ServerAnswer, heartbeat: Keepalive, passing: TaskTrackerToken) -
 /// The server's own answer. A stream has progress between its events.
 fn beating(
     answering: Answering,
+    id: &RawValue,
     heartbeat: Keepalive,
     passing: TaskTrackerToken,
 ) -> Response<Body> {
@@ -120,7 +121,7 @@ fn beating(
     let body = Body::Passed {
         begun: None,
         body,
-        heartbeat: Some(Box::new(PassedHeartbeat::new(heartbeat))),
+        heartbeat: Some(Box::new(PassedHeartbeat::new(id, heartbeat))),
         _answer: Some(passing),
     };
     Response::from_parts(head, body)

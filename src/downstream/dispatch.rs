@@ -178,15 +178,41 @@ struct OverShare;
 /// Answers a message of a client whose body was read.
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
-    parts: Box<Parts>,
+    mut parts: Box<Parts>,
     client: Option<Arc<Identity>>,
-    body: &Bytes,
+    read: &Bytes,
     message: Inbound<'_>,
 ) -> Response<Body> {
-    if traces::are_on() {
-        return Box::pin(traced_post(proxy, parts, client, body, message)).await;
+    let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
+    let Traced { edited, span } = if traces::are_on() {
+        traced::begin(&mut parts, era, &message)
+    } else {
+        Traced::default()
+    };
+    let kept;
+    let (body, message) = match (edited, era) {
+        (Some(edited), Era::Legacy) => {
+            drop(message);
+            kept = edited;
+            (PostBody::of(&kept), Inbound::read(&kept))
+        }
+        (traced, _) => (PostBody { read, traced }, message),
+    };
+    let mut by = proxy.requester(&parts, era, client);
+    by.span.clone_from(&span);
+    let accessed = Accessed::begin(proxy, &by, &message);
+    let asked = Asked::begin(&parts, &message, era, span.map(SpanGuard::new));
+    let response = match era {
+        Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body.read, message)).await,
+        Era::Modern => modern(proxy, &mut by, parts, body, message).await,
+    };
+    if let Some(accessed) = accessed {
+        accessed.end(&response);
     }
-    answered(proxy, parts, client, PostBody::of(body), message, None).await
+    match asked {
+        Some(asked) => asked.on(response),
+        None => response,
+    }
 }
 
 /// The body of a message.
@@ -200,54 +226,6 @@ struct PostBody<'b> {
 impl<'b> PostBody<'b> {
     fn of(read: &'b Bytes) -> Self {
         Self { read, traced: None }
-    }
-}
-
-/// The same, where spans are made.
-async fn traced_post(
-    proxy: &Arc<Proxy>,
-    mut parts: Box<Parts>,
-    client: Option<Arc<Identity>>,
-    body: &Bytes,
-    message: Inbound<'_>,
-) -> Response<Body> {
-    let Traced { edited, span } = traced::begin(&mut parts, body, &message);
-    match (edited, traced::era(&parts, &message)) {
-        (Some(edited), Era::Legacy) => {
-            drop(message);
-            let message = Inbound::read(&edited);
-            answered(proxy, parts, client, PostBody::of(&edited), message, span).await
-        }
-        (traced, _) => {
-            let body = PostBody { read: body, traced };
-            answered(proxy, parts, client, body, message, span).await
-        }
-    }
-}
-
-/// The same, once the trace of the message is known.
-async fn answered(
-    proxy: &Arc<Proxy>,
-    parts: Box<Parts>,
-    client: Option<Arc<Identity>>,
-    body: PostBody<'_>,
-    message: Inbound<'_>,
-    span: Option<SpanGuard>,
-) -> Response<Body> {
-    let era = traced::era(&parts, &message);
-    let mut by = proxy.requester(&parts, era, client);
-    let accessed = Accessed::begin(proxy, &by, &message);
-    let asked = Asked::begin(&parts, &message, era, span);
-    let response = match era {
-        Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body.read, message)).await,
-        Era::Modern => modern(proxy, &mut by, parts, body, message).await,
-    };
-    if let Some(accessed) = accessed {
-        accessed.end(&response);
-    }
-    match asked {
-        Some(asked) => asked.on(response),
-        None => response,
     }
 }
 

@@ -9,8 +9,8 @@ use hyper::{Response, StatusCode};
 use super::body::Body;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Piped;
-use crate::mcp::headers::PROTOCOL_VERSION;
-use crate::mcp::version::{Era, MODERN};
+use super::traced::version;
+use crate::mcp::version::Era;
 use crate::telemetry::operations::{self, Operation, OperationEnding, Side};
 use crate::telemetry::traces::SpanGuard;
 
@@ -40,12 +40,7 @@ impl Asked {
         }
         let method = message.members()?.get_str("method")?;
         let tool = message.params().and_then(|params| params.get_str("name"));
-        let said = parts.headers.get(PROTOCOL_VERSION);
-        let said = said.and_then(|version| version.to_str().ok());
-        let version = match era {
-            Era::Modern => MODERN,
-            Era::Legacy => said.unwrap_or_default(),
-        };
+        let version = version(parts, era);
         let is_piped = parts.extensions.get::<Piped>().is_some();
         let transport = if is_piped { "pipe" } else { "tcp" };
         let tool = tool.as_deref();

@@ -16,6 +16,13 @@ pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
+/// The members as they are written, up to their values.
+const PARENT_MEMBER: &str = "\"traceparent\":\"";
+const STATE_MEMBER: &str = ",\"tracestate\":";
+
+/// The length of a `traceparent`.
+const PARENT_BYTES: usize = "00-".len() + 32 + 1 + 16 + "-01".len();
+
 /// The longest state that is kept. The standard demands this much of every implementation.
 const STATE_BYTES_MAX: usize = 512;
 
@@ -54,21 +61,22 @@ impl<const N: usize> HexId<N> {
 
 impl<const N: usize> HexId<N> {
     /// Writes the digits. Each request of a trace has several ids, and `{:02x}` takes thirty times as long.
-    fn write_to(&self, out: &mut String) {
-        for byte in self.0 {
-            for half in [byte >> 4, byte & 15] {
-                let letter = if half < 10 { b'0' } else { b'a' - 10 };
-                out.push(char::from(letter + half));
-            }
-        }
+    fn write_to(&self, out: &mut Vec<u8>) {
+        let digits = self.0.map(|byte| [byte >> 4, byte & 15].map(digit));
+        out.extend_from_slice(digits.as_flattened());
     }
+}
+
+fn digit(value: u8) -> u8 {
+    let begin = if value < 10 { b'0' } else { b'a' - 10 };
+    begin.wrapping_add(value)
 }
 
 impl<const N: usize> fmt::Display for HexId<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::with_capacity(2 * N);
+        let mut text = Vec::with_capacity(2 * N);
         self.write_to(&mut text);
-        f.write_str(&text)
+        f.write_str(&String::from_utf8_lossy(&text))
     }
 }
 
@@ -107,7 +115,7 @@ impl TraceContext {
     /// connection only.
     pub fn of(params: Option<&Object<'_>>, headers: &HeaderMap) -> Option<Self> {
         let meta = params.and_then(|params| params.get("_meta"));
-        let meta = meta.filter(|meta| may_name_trace(meta.get()));
+        let meta = meta.filter(|meta| may_be_in(meta.get()));
         let in_meta = meta.and_then(|meta| {
             let meta = Object::parse(meta.get()).ok()?;
             let parent = meta.get_str(PARENT)?;
@@ -156,20 +164,22 @@ impl TraceContext {
     }
 
     pub fn parent(&self) -> String {
-        let mut text = String::with_capacity("00-".len() + 32 + 1 + 16 + "-01".len());
-        text.push_str("00-");
+        let mut text = Vec::with_capacity(PARENT_BYTES);
+        text.extend_from_slice(b"00-");
         self.trace.write_to(&mut text);
-        text.push('-');
+        text.push(b'-');
         self.span.write_to(&mut text);
-        text.push_str(if self.is_sampled { "-01" } else { "-00" });
-        text
+        text.extend_from_slice(if self.is_sampled { b"-01" } else { b"-00" });
+        // Digits and hyphens are text.
+        String::from_utf8(text).unwrap_or_default()
     }
 
     /// Puts the context into headers, in place of another.
     pub fn set_headers(&self, headers: &mut HeaderMap) {
         headers.remove(&TRACESTATE);
-        headers.remove(&TRACEPARENT);
-        headers.extend(self.headers());
+        for (name, value) in self.headers() {
+            headers.insert(name, value);
+        }
     }
 
     pub fn headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
@@ -201,25 +211,38 @@ impl TraceContext {
         set_in(message, &members, "params", &self.in_params(params.get())?)
     }
 
-    /// As [`Self::in_message`], for a caller that has read the params of the message.
+    /// As [`Self::in_message`], for a caller that has read the params of the message. `params`: only where they name no
+    /// trace, see [`may_name_trace`].
     pub fn in_read_message(
         &self,
         message: &str,
         params: Option<&Object<'_>>,
     ) -> Result<String, Fault> {
         let meta = params.and_then(|params| params.get("_meta"));
-        // Nearly all: an object that names no trace.
-        let meta = meta.filter(|meta| is_object(meta) && !may_name_trace(meta.get()));
+        // Nearly all.
+        let meta = meta.filter(|meta| is_object(meta));
         let place = meta.and_then(|meta| place_of(message, meta));
         let parts = place.and_then(|place| message.split_at_checked(place.start + 1));
         let Some((before, after)) = parts else {
             return self.in_message(message);
         };
-        let own = self.in_meta(&Object::default());
-        let own = own.strip_prefix('{').and_then(|own| own.strip_suffix('}'));
+        let parent = self.parent();
+        let state = self.state.as_deref().map(quote);
+        let state = state.as_deref().map_or(["", ""], |it| [STATE_MEMBER, it]);
         let has_more = !after.trim_start().starts_with('}');
         let comma = if has_more { "," } else { "" };
-        Ok([before, own.unwrap_or_default(), comma, after].concat())
+        let [name, state] = state;
+        Ok([
+            before,
+            PARENT_MEMBER,
+            &parent,
+            "\"",
+            name,
+            state,
+            comma,
+            after,
+        ]
+        .concat())
     }
 
     fn in_meta(&self, meta: &Object<'_>) -> String {
@@ -237,9 +260,21 @@ impl TraceContext {
     }
 }
 
-/// Whether a member of the object may be one of ours, in whichever spelling.
-fn may_name_trace(object: &str) -> bool {
-    object.contains('\\') || object.contains("trace")
+/// Whether `_meta` of the params may name a trace, in whichever spelling.
+pub fn may_name_trace(params: Option<&Object<'_>>) -> bool {
+    let meta = params.and_then(|params| params.get("_meta"));
+    meta.is_some_and(|meta| may_be_in(meta.get()))
+}
+
+/// Whether a member of the object may be one of ours.
+fn may_be_in(object: &str) -> bool {
+    // Without an early exit the compiler looks at many bytes at once.
+    let bytes = object.as_bytes();
+    let is_escape = |byte: u8| byte == b'\\';
+    let is_named = |[a, b, c, d]: [u8; 4]| (a ^ b't') | (b ^ b'r') | (c ^ b'a') | (d ^ b'c') == 0;
+    let has_escape = bytes.iter().fold(false, |any, byte| any | is_escape(*byte));
+    let windows = bytes.array_windows::<4>();
+    has_escape || windows.fold(false, |any, letters| any | is_named(*letters))
 }
 
 /// The value of a header that occurs once.
@@ -338,6 +373,7 @@ mod tests {
         ] {
             assert_eq!(context.in_message(message).unwrap(), after);
             let params = Object::parse(message).unwrap().get_object("params");
+            let params = params.filter(|params| !may_name_trace(Some(params)));
             let after_read = context.in_read_message(message, params.as_ref()).unwrap();
             // Spaces stay where they were.
             assert_eq!(after_read.replace(' ', ""), after.replace(' ', ""));

@@ -51,7 +51,15 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("http_address", &["lock", "public_address", "tls"]),
     (
         "telemetry",
-        &["clock", "http_address", "io_reason", "lock", "mcp", "task"],
+        &[
+            "clock",
+            "connection_threads",
+            "http_address",
+            "io_reason",
+            "lock",
+            "mcp",
+            "task",
+        ],
     ),
     ("task", &["mcp"]),
     (

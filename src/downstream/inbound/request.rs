@@ -55,6 +55,11 @@ impl<'a> Inbound<'a> {
         }
     }
 
+    /// The whole message, where its members are known.
+    pub(in crate::downstream) fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// The members of the message. `None`: no certain reading of it is a message.
     pub(in crate::downstream) fn members(&self) -> Option<&Object<'a>> {
         self.members.as_ref().filter(|_| self.fault.is_none())

@@ -128,7 +128,7 @@ impl Requester {
             connection_polls: parts.extensions.get().cloned(),
             idempotency_key: key_header(headers),
             related: Vec::new(),
-            span: parts.extensions.get::<Arc<RequestSpan>>().cloned(),
+            span: None,
         }
     }
 

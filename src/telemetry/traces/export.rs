@@ -8,23 +8,14 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Request, StatusCode};
-use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::otlp;
-use super::span::Span;
-use super::tracer::SpanQueue;
+use super::queue::{EndedSpans, SpanQueue, count};
 use crate::http_address::HttpAddress;
 use crate::io_reason::io_reason;
-use crate::telemetry::metrics::METRICS;
-
-/// The most spans of one batch.
-const BATCH: usize = 512;
-
-/// A batch that is not full waits for more spans this long.
-const GATHERING: Duration = Duration::from_secs(1);
 
 /// How long the collector may take for a batch.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,50 +56,35 @@ enum SendOutcome {
 /// Exports until `stop`, and then what still waits, for at most `last`.
 pub async fn export(
     collector: Collector,
-    queue: SpanQueue,
+    queue: &SpanQueue,
     stop: CancellationToken,
     last: Duration,
 ) {
-    let SpanQueue(mut waiting) = queue;
     let mut state = ExportState::default();
-    let mut batch = Vec::new();
+    let mut batch = EndedSpans::default();
     let exporting = async {
         loop {
-            gather(&mut waiting, &mut batch).await;
-            state.send(&collector, &mut batch).await;
+            queue.gather(&mut batch).await;
+            if batch.count > 0 {
+                state.send(&collector, &mut batch).await;
+            }
         }
     };
     let _: Option<()> = Box::pin(stop.run_until_cancelled(exporting)).await;
     let until = Instant::now() + last;
     loop {
         // What came meanwhile goes along.
-        while batch.len() < BATCH
-            && let Ok(span) = waiting.try_recv()
-        {
-            batch.push(span);
-        }
-        if batch.is_empty() {
+        queue.take(&mut batch);
+        if batch.count == 0 {
             return;
         }
         let sending = timeout_at(until, collector.send(&batch)).await;
         let is_taken = matches!(sending, Ok(SendOutcome::Taken));
-        count(if is_taken { "exported" } else { "dropped" }, &mut batch);
+        settle(if is_taken { "exported" } else { "dropped" }, &mut batch);
         if !is_taken {
-            count_rest(&mut waiting);
-            return;
+            return queue.drop_all();
         }
     }
-}
-
-/// Waits for a span, and then a while for more.
-async fn gather(waiting: &mut Receiver<Span>, batch: &mut Vec<Span>) {
-    if batch.is_empty() && waiting.recv_many(batch, BATCH).await == 0 {
-        return;
-    }
-    let until = Instant::now() + GATHERING;
-    while let Some(room) = BATCH.checked_sub(batch.len()).filter(|room| *room > 0)
-        && let Ok(1..) = timeout_at(until, waiting.recv_many(batch, room)).await
-    {}
 }
 
 /// Whether the collector takes spans, and what the log was told of that.
@@ -119,19 +95,19 @@ struct ExportState {
 
 impl ExportState {
     /// Sends the batch, or waits for the next attempt and keeps it.
-    async fn send(&mut self, collector: &Collector, batch: &mut Vec<Span>) {
+    async fn send(&mut self, collector: &Collector, batch: &mut EndedSpans) {
         match collector.send(batch).await {
             SendOutcome::Taken => {
                 if self.failures > 0 {
                     info!("the collector takes spans again");
                 }
                 self.failures = 0;
-                count("exported", batch);
+                settle("exported", batch);
             }
             SendOutcome::Refused(status) => {
-                warn!(%status, spans = batch.len(), "the collector refuses spans (telemetry.traces)");
+                warn!(%status, spans = batch.count, "the collector refuses spans (telemetry.traces)");
                 self.failures = 0;
-                count("refused", batch);
+                settle("refused", batch);
             }
             SendOutcome::NotNow(why) => {
                 // One line for each outage, however long it is.
@@ -149,23 +125,15 @@ impl ExportState {
     }
 }
 
-fn count(outcome: &str, batch: &mut Vec<Span>) {
-    let spans = METRICS.traces.spans.with_label_values(&[outcome]);
-    spans.inc_by(batch.len() as u64);
+/// Counts what became of the batch, which is over.
+fn settle(outcome: &str, batch: &mut EndedSpans) {
+    count(outcome, batch);
     batch.clear();
-}
-
-fn count_rest(waiting: &mut Receiver<Span>) {
-    let mut rest = Vec::new();
-    while let Ok(span) = waiting.try_recv() {
-        rest.push(span);
-    }
-    count("dropped", &mut rest);
 }
 
 /// Sends an empty batch. The error says why the collector does not take it.
 pub async fn probe(collector: &Collector) -> Result<(), String> {
-    match collector.send(&[]).await {
+    match collector.send(&EndedSpans::default()).await {
         SendOutcome::Taken => Ok(()),
         SendOutcome::Refused(status) => Err(format!("HTTP {status}")),
         SendOutcome::NotNow(why) => Err(why),
@@ -173,8 +141,8 @@ pub async fn probe(collector: &Collector) -> Result<(), String> {
 }
 
 impl Collector {
-    async fn send(&self, spans: &[Span]) -> SendOutcome {
-        let body = otlp::encode(&self.resource, spans);
+    async fn send(&self, spans: &EndedSpans) -> SendOutcome {
+        let body = otlp::request(&self.resource, &spans.bytes);
         let request = Request::post(self.address.path())
             .header(CONTENT_TYPE, PROTOBUF)
             .header(USER_AGENT, AGENT)

@@ -3,11 +3,14 @@
 
 mod export;
 mod otlp;
+mod queue;
 mod request;
 mod span;
 pub(super) mod tasks;
 mod tracer;
+mod wire;
 
 pub use export::{Collector, TraceResource, export, probe};
+pub use queue::SpanQueue;
 pub use request::{RequestSpan, RequestTerms, SpanGuard, Tracing};
-pub use tracer::{SpanQueue, are_on, begin};
+pub use tracer::{are_on, begin};

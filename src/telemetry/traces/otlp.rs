@@ -1,173 +1,291 @@
 //! Spans as OTLP writes them: the messages of `opentelemetry/proto/trace/v1` and `collector/trace/v1`, as far as
 //! raincheck fills them. The shape is stable (OTLP 1.x).
-
-use prost::Message;
+//!
+//! A span is written field by field when it ends, because messages that a library encodes take some thirty allocations each.
 
 use super::span::{Span, SpanKind, SpanValue};
+use super::wire::{bytes, fixed32, fixed64, nested, number};
 
-#[derive(Clone, PartialEq, Message)]
-struct ExportRequest {
-    #[prost(message, repeated, tag = "1")]
-    resource_spans: Vec<ResourceSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ResourceSpans {
-    #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    scope_spans: Vec<ScopeSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    attributes: Vec<Attribute>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ScopeSpans {
-    #[prost(message, optional, tag = "1")]
-    scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    spans: Vec<SpanMessage>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Scope {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    version: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SpanMessage {
-    #[prost(bytes = "vec", tag = "1")]
-    trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    span_id: Vec<u8>,
-    #[prost(string, tag = "3")]
-    trace_state: String,
-    #[prost(bytes = "vec", tag = "4")]
-    parent_span_id: Vec<u8>,
-    #[prost(string, tag = "5")]
-    name: String,
-    #[prost(int32, tag = "6")]
-    kind: i32,
-    #[prost(fixed64, tag = "7")]
-    start_time_unix_nano: u64,
-    #[prost(fixed64, tag = "8")]
-    end_time_unix_nano: u64,
-    #[prost(message, repeated, tag = "9")]
-    attributes: Vec<Attribute>,
-    #[prost(message, repeated, tag = "13")]
-    links: Vec<SpanLink>,
-    #[prost(message, optional, tag = "15")]
-    status: Option<SpanStatus>,
-    #[prost(fixed32, tag = "16")]
-    flags: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SpanLink {
-    #[prost(bytes = "vec", tag = "1")]
-    trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    span_id: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SpanStatus {
-    #[prost(int32, tag = "3")]
-    code: i32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Attribute {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(message, optional, tag = "2")]
-    value: Option<AnyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct AnyValue {
-    #[prost(oneof = "AttributeValue", tags = "1, 3")]
-    value: Option<AttributeValue>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum AttributeValue {
-    #[prost(string, tag = "1")]
-    Text(String),
-    #[prost(int64, tag = "3")]
-    Number(i64),
-}
-
-const STATUS_ERROR: i32 = 2;
+const STATUS_ERROR: u64 = 2;
 
 /// The flag of a span of a recorded trace.
 const SAMPLED: u32 = 1;
 
-/// The body of one export. `resource` says who exports.
-pub(super) fn encode(resource: &[(String, String)], spans: &[Span]) -> Vec<u8> {
-    let attributes = resource.iter();
-    let request = ExportRequest {
-        resource_spans: vec![ResourceSpans {
-            resource: Some(Resource {
-                attributes: attributes.map(|(key, text)| said(key, text)).collect(),
-            }),
-            scope_spans: vec![ScopeSpans {
-                scope: Some(Scope {
-                    name: "raincheck".into(),
-                    version: env!("CARGO_PKG_VERSION").into(),
-                }),
-                spans: spans.iter().map(message).collect(),
-            }],
-        }],
-    };
-    request.encode_to_vec()
-}
-
-fn said(key: &str, text: &str) -> Attribute {
-    of(key, AttributeValue::Text(text.to_owned()))
-}
-
-fn of(key: &str, value: AttributeValue) -> Attribute {
-    Attribute {
-        key: key.to_owned(),
-        value: Some(AnyValue { value: Some(value) }),
-    }
-}
-
-fn message(span: &Span) -> SpanMessage {
-    let attributes = span.attributes.iter().map(|(key, value)| match value {
-        SpanValue::Text(text) => said(key, text),
-        SpanValue::Number(number) => of(key, AttributeValue::Number(*number)),
+/// The body of one export, of spans that [`write_span`] wrote. `resource` says who exports.
+pub(super) fn request(resource: &[(String, String)], spans: &[u8]) -> Vec<u8> {
+    let mut request = Vec::with_capacity(spans.len() + 1024);
+    nested(&mut request, 1, |resource_spans| {
+        nested(resource_spans, 1, |out| {
+            for (key, text) in resource {
+                attribute(out, 1, key, |value| bytes(value, 1, text.as_bytes()));
+            }
+        });
+        nested(resource_spans, 2, |scope_spans| {
+            nested(scope_spans, 1, |scope| {
+                bytes(scope, 1, b"raincheck");
+                bytes(scope, 2, env!("CARGO_PKG_VERSION").as_bytes());
+            });
+            scope_spans.extend_from_slice(spans);
+        });
     });
-    let link = span.link.as_ref().map(|(trace, id)| SpanLink {
-        trace_id: trace.as_bytes().to_vec(),
-        span_id: id.as_bytes().to_vec(),
-    });
-    let parent = span.parent.as_ref();
-    SpanMessage {
-        trace_id: span.trace.as_bytes().to_vec(),
-        span_id: span.id.as_bytes().to_vec(),
-        trace_state: span.state.as_deref().unwrap_or_default().to_owned(),
-        parent_span_id: parent.map(|id| id.as_bytes().to_vec()).unwrap_or_default(),
-        name: span.name.clone(),
-        kind: match span.kind {
+    request
+}
+
+/// Writes a span as one of the spans of a `ScopeSpans`.
+pub(super) fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
+    nested(out, 2, |out| {
+        bytes(out, 1, span.trace.as_bytes());
+        bytes(out, 2, span.id.as_bytes());
+        if let Some(state) = span.state {
+            bytes(out, 3, state.as_bytes());
+        }
+        if let Some(parent) = &span.parent {
+            bytes(out, 4, parent.as_bytes());
+        }
+        nested(out, 5, |out| {
+            for part in span.name {
+                out.extend_from_slice(part.as_bytes());
+            }
+        });
+        let kind = match span.kind {
             SpanKind::Internal => 1,
             SpanKind::Server => 2,
             SpanKind::Client => 3,
-        },
-        start_time_unix_nano: span.begin_ns,
+        };
+        number(out, 6, kind);
+        fixed64(out, 7, span.begin_ns);
         // A clock that was set back must not make a span of negative length.
-        end_time_unix_nano: span.end_ns.max(span.begin_ns),
-        attributes: attributes.collect(),
-        links: link.into_iter().collect(),
-        status: span.is_error.then_some(SpanStatus { code: STATUS_ERROR }),
-        flags: SAMPLED,
+        fixed64(out, 8, span.end_ns.max(span.begin_ns));
+        for (key, value) in &span.attributes {
+            attribute(out, 9, key, |out| match value {
+                SpanValue::Text(text) => bytes(out, 1, text.as_bytes()),
+                SpanValue::Number(value) => number(out, 3, value.cast_unsigned()),
+            });
+        }
+        if let Some((trace, id)) = &span.link {
+            nested(out, 13, |out| {
+                bytes(out, 1, trace.as_bytes());
+                bytes(out, 2, id.as_bytes());
+            });
+        }
+        if span.is_error {
+            nested(out, 15, |out| number(out, 3, STATUS_ERROR));
+        }
+        fixed32(out, 16, SAMPLED);
+    });
+}
+
+fn attribute(out: &mut Vec<u8>, field: u8, key: &str, value: impl FnOnce(&mut Vec<u8>)) {
+    nested(out, field, |out| {
+        bytes(out, 1, key.as_bytes());
+        nested(out, 2, value);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::mcp::trace_context::HexId;
+
+    #[derive(Clone, PartialEq, Message)]
+    struct ExportRequest {
+        #[prost(message, repeated, tag = "1")]
+        resource_spans: Vec<ResourceSpans>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct ResourceSpans {
+        #[prost(message, optional, tag = "1")]
+        resource: Option<Resource>,
+        #[prost(message, repeated, tag = "2")]
+        scope_spans: Vec<ScopeSpans>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Resource {
+        #[prost(message, repeated, tag = "1")]
+        attributes: Vec<Attribute>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct ScopeSpans {
+        #[prost(message, optional, tag = "1")]
+        scope: Option<Scope>,
+        #[prost(message, repeated, tag = "2")]
+        spans: Vec<SpanMessage>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Scope {
+        #[prost(string, tag = "1")]
+        name: String,
+        #[prost(string, tag = "2")]
+        version: String,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct SpanMessage {
+        #[prost(bytes = "vec", tag = "1")]
+        trace_id: Vec<u8>,
+        #[prost(bytes = "vec", tag = "2")]
+        span_id: Vec<u8>,
+        #[prost(string, tag = "3")]
+        trace_state: String,
+        #[prost(bytes = "vec", tag = "4")]
+        parent_span_id: Vec<u8>,
+        #[prost(string, tag = "5")]
+        name: String,
+        #[prost(int32, tag = "6")]
+        kind: i32,
+        #[prost(fixed64, tag = "7")]
+        start_time_unix_nano: u64,
+        #[prost(fixed64, tag = "8")]
+        end_time_unix_nano: u64,
+        #[prost(message, repeated, tag = "9")]
+        attributes: Vec<Attribute>,
+        #[prost(message, repeated, tag = "13")]
+        links: Vec<SpanLink>,
+        #[prost(message, optional, tag = "15")]
+        status: Option<SpanStatus>,
+        #[prost(fixed32, tag = "16")]
+        flags: u32,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct SpanLink {
+        #[prost(bytes = "vec", tag = "1")]
+        trace_id: Vec<u8>,
+        #[prost(bytes = "vec", tag = "2")]
+        span_id: Vec<u8>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct SpanStatus {
+        #[prost(int32, tag = "3")]
+        code: i32,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Attribute {
+        #[prost(string, tag = "1")]
+        key: String,
+        #[prost(message, optional, tag = "2")]
+        value: Option<AnyValue>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct AnyValue {
+        #[prost(oneof = "AttributeValue", tags = "1, 3")]
+        value: Option<AttributeValue>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    enum AttributeValue {
+        #[prost(string, tag = "1")]
+        Text(String),
+        #[prost(int64, tag = "3")]
+        Number(i64),
+    }
+
+    fn attribute(key: &str, value: AttributeValue) -> Attribute {
+        Attribute {
+            key: key.to_owned(),
+            value: Some(AnyValue { value: Some(value) }),
+        }
+    }
+
+    fn text(key: &str, text: &str) -> Attribute {
+        attribute(key, AttributeValue::Text(text.to_owned()))
+    }
+
+    fn span() -> Span<'static> {
+        Span {
+            trace: HexId::from_bytes([1; 16]),
+            id: HexId::from_bytes([2; 8]),
+            parent: None,
+            state: None,
+            name: ["ping", "", ""],
+            kind: SpanKind::Internal,
+            begin_ns: 7,
+            end_ns: 6,
+            attributes: Vec::new(),
+            link: None,
+            is_error: false,
+        }
+    }
+
+    #[test]
+    fn every_field_is_written_as_a_library_writes_it() {
+        let long = "x".repeat(300);
+        let mut whole = Span {
+            parent: Some(HexId::from_bytes([3; 8])),
+            state: Some(&long),
+            name: ["tools/call", " ", "t\u{e4}"],
+            kind: SpanKind::Client,
+            begin_ns: 1,
+            end_ns: u64::MAX,
+            link: Some((HexId::from_bytes([4; 16]), HexId::from_bytes([5; 8]))),
+            ..span()
+        };
+        whole.say("a.text", "b");
+        whole.count("a.number", 300);
+        whole.count("none", 0);
+        whole.ended("tool_error", "-32603");
+        let mut spans = Vec::new();
+        write_span(&mut spans, &whole);
+        write_span(&mut spans, &span());
+        let resource = [("service.name".to_owned(), String::new())];
+        let written = ExportRequest {
+            resource_spans: vec![ResourceSpans {
+                resource: Some(Resource {
+                    attributes: vec![text("service.name", "")],
+                }),
+                scope_spans: vec![ScopeSpans {
+                    scope: Some(Scope {
+                        name: "raincheck".into(),
+                        version: env!("CARGO_PKG_VERSION").into(),
+                    }),
+                    spans: vec![
+                        SpanMessage {
+                            trace_id: vec![1; 16],
+                            span_id: vec![2; 8],
+                            trace_state: long.clone(),
+                            parent_span_id: vec![3; 8],
+                            name: "tools/call t\u{e4}".into(),
+                            kind: 3,
+                            start_time_unix_nano: 1,
+                            end_time_unix_nano: u64::MAX,
+                            attributes: vec![
+                                text("a.text", "b"),
+                                attribute("a.number", AttributeValue::Number(300)),
+                                attribute("none", AttributeValue::Number(0)),
+                                text("error.type", "tool_error"),
+                                text("rpc.response.status_code", "-32603"),
+                            ],
+                            links: vec![SpanLink {
+                                trace_id: vec![4; 16],
+                                span_id: vec![5; 8],
+                            }],
+                            status: Some(SpanStatus { code: 2 }),
+                            flags: 1,
+                        },
+                        SpanMessage {
+                            trace_id: vec![1; 16],
+                            span_id: vec![2; 8],
+                            name: "ping".into(),
+                            kind: 1,
+                            start_time_unix_nano: 7,
+                            // Not before its beginning.
+                            end_time_unix_nano: 7,
+                            flags: 1,
+                            ..SpanMessage::default()
+                        },
+                    ],
+                }],
+            }],
+        };
+        assert_eq!(request(&resource, &spans), written.encode_to_vec());
     }
 }

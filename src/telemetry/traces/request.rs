@@ -197,8 +197,8 @@ impl RequestSpan {
                 ..whole(&self.ids, &self.method, &self.name, SpanKind::Client)
             };
             (sent.begin_ns, sent.end_ns) = (sent_ns, end_ns);
-            sent.ended(&kind, &code);
-            tell(sent);
+            sent.ended(&*kind, &*code);
+            tell(&sent);
         }
         let mut span = Span {
             id,
@@ -206,20 +206,25 @@ impl RequestSpan {
             ..whole(&self.ids, &self.method, &self.name, SpanKind::Server)
         };
         (span.begin_ns, span.end_ns) = (self.began_ns, end_ns);
-        span.ended(&kind, &code);
-        tell(span);
+        span.ended(&*kind, &*code);
+        tell(&span);
     }
 }
 
 /// The span of an operation, without its times and its end.
-pub(super) fn whole(ids: &TaskTrace, method: &str, name: &str, kind: SpanKind) -> Span {
-    let target = if name.is_empty() { "" } else { " " };
+pub(super) fn whole<'s>(
+    ids: &'s TaskTrace,
+    method: &'s str,
+    name: &'s str,
+    kind: SpanKind,
+) -> Span<'s> {
+    let space = if name.is_empty() { "" } else { " " };
     let mut span = Span {
         trace: ids.trace,
         id: ids.span,
         parent: ids.parent,
-        state: ids.state.clone(),
-        name: format!("{}{target}{}", cut(method), cut(name)),
+        state: ids.state.as_deref(),
+        name: [cut(method), space, cut(name)],
         kind,
         begin_ns: 0,
         end_ns: 0,
@@ -237,8 +242,8 @@ pub(super) fn whole(ids: &TaskTrace, method: &str, name: &str, kind: SpanKind) -
         _ => {}
     }
     if kind == SpanKind::Server {
-        span.say("mcp.protocol.version", &ids.version);
-        span.say("jsonrpc.request.id", &ids.request);
+        span.say("mcp.protocol.version", &*ids.version);
+        span.say("jsonrpc.request.id", &*ids.request);
         span.say(
             "network.transport",
             if ids.is_piped { "pipe" } else { "tcp" },

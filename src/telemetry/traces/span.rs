@@ -1,4 +1,6 @@
-//! A span that has ended, as it waits to be exported.
+//! A span that has ended. What it says is borrowed: it is written at once, in the form in which it is exported.
+
+use std::borrow::Cow;
 
 use crate::mcp::trace_context::{SpanId, TraceId};
 
@@ -17,34 +19,41 @@ pub(super) enum SpanKind {
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SpanValue {
-    Text(String),
+pub(super) enum SpanValue<'s> {
+    Text(Cow<'s, str>),
     Number(i64),
 }
 
 /// A span that has ended. No part of it is an argument, a result or a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct Span<'s> {
     pub(super) trace: TraceId,
     pub(super) id: SpanId,
     pub(super) parent: Option<SpanId>,
-    pub(super) state: Option<Box<str>>,
-    pub(super) name: String,
+    pub(super) state: Option<&'s str>,
+    /// The parts of the name, one after the other.
+    pub(super) name: [&'s str; 3],
     pub(super) kind: SpanKind,
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
-    pub(super) attributes: Vec<(&'static str, SpanValue)>,
+    pub(super) attributes: Vec<(&'static str, SpanValue<'s>)>,
     /// A span of another trace, or of this one, that the span is about.
     pub(super) link: Option<(TraceId, SpanId)>,
     pub(super) is_error: bool,
 }
 
-impl Span {
+impl<'s> Span<'s> {
     /// Adds an attribute, unless the text is empty.
-    pub(super) fn say(&mut self, key: &'static str, text: &str) {
+    pub(super) fn say(&mut self, key: &'static str, text: impl Into<Cow<'s, str>>) {
+        let text = match text.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(cut(text)),
+            Cow::Owned(mut text) => {
+                text.truncate(cut(&text).len());
+                Cow::Owned(text)
+            }
+        };
         if !text.is_empty() {
-            let value = SpanValue::Text(cut(text).to_owned());
-            self.attributes.push((key, value));
+            self.attributes.push((key, SpanValue::Text(text)));
         }
     }
 
@@ -54,7 +63,8 @@ impl Span {
     }
 
     /// Says how the operation ended: the words of the conventions, empty where all went well.
-    pub(super) fn ended(&mut self, kind: &str, code: &str) {
+    pub(super) fn ended(&mut self, kind: impl Into<Cow<'s, str>>, code: impl Into<Cow<'s, str>>) {
+        let kind = kind.into();
         self.is_error = !kind.is_empty();
         self.say("error.type", kind);
         self.say("rpc.response.status_code", code);
@@ -62,6 +72,10 @@ impl Span {
 }
 
 pub(super) fn cut(text: &str) -> &str {
+    // Nearly all texts.
+    if text.len() <= CHARS_MAX {
+        return text;
+    }
     text.char_indices()
         .nth(CHARS_MAX)
         .and_then(|(end, _)| text.get(..end))

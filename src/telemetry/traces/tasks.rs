@@ -22,8 +22,8 @@ pub(in crate::telemetry) fn taken_over(task: &Task) {
         return;
     };
     let mut span = child(trace, "taken over", (task.updated_ms, task.updated_ms));
-    span.say("raincheck.task.id", &format!("{:?}", task.id));
-    tell(span);
+    span.say("raincheck.task.id", format!("{:?}", task.id));
+    tell(&span);
 }
 
 /// The task has ended by a commit of this replica. `words`: its outcome, the reason and the effect.
@@ -32,21 +32,21 @@ pub(in crate::telemetry) fn ended(before: Option<&Task>, task: &Task, words: [&'
         return;
     };
     for span in spans(before, task, trace, words) {
-        tell(span);
+        tell(&span);
     }
 }
 
-fn spans(
+fn spans<'s>(
     before: Option<&Task>,
-    task: &Task,
-    trace: &TaskTrace,
+    task: &'s Task,
+    trace: &'s TaskTrace,
     [outcome, reason, effect]: [&'static str; 3],
-) -> Vec<Span> {
+) -> Vec<Span<'s>> {
     let (began_ms, ended_ms) = (task.call_began_ms(), task.updated_ms);
     let (kind, code) = error_of(task, outcome, reason);
     let mut call = whole(trace, &task.method, &task.name, SpanKind::Server);
     (call.begin_ns, call.end_ns) = (ns(began_ms), ns(ended_ms));
-    call.say("raincheck.task.id", &format!("{:?}", task.id));
+    call.say("raincheck.task.id", format!("{:?}", task.id));
     call.say("raincheck.outcome", outcome);
     call.say("raincheck.reason", reason);
     call.say("raincheck.effect", effect);
@@ -54,7 +54,7 @@ fn spans(
     if task.attempts > 0 {
         call.count("raincheck.attempts", u64::from(task.attempts));
     }
-    call.ended(&kind, &code);
+    call.ended(kind.clone(), code.clone());
     let mut told = vec![call];
     let sent_ms = trace.sent_ms.or(task.sent_ms);
     let until_sent_ms = sent_ms.unwrap_or(ended_ms);
@@ -69,7 +69,7 @@ fn spans(
             end_ns: ns(ended_ms),
             ..whole(trace, &task.method, &task.name, SpanKind::Client)
         };
-        sent.ended(&kind, &code);
+        sent.ended(kind, code);
         told.push(sent);
     }
     // The end forgets the questions that were not answered.
@@ -106,13 +106,13 @@ fn error_of(task: &Task, outcome: &str, reason: &str) -> (String, String) {
 }
 
 /// A part of the call that only raincheck sees.
-fn child(trace: &TaskTrace, name: &str, (from_ms, to_ms): (u64, u64)) -> Span {
+fn child<'s>(trace: &'s TaskTrace, name: &'s str, (from_ms, to_ms): (u64, u64)) -> Span<'s> {
     Span {
         trace: trace.trace,
         id: random(),
         parent: Some(trace.span),
-        state: trace.state.clone(),
-        name: name.to_owned(),
+        state: trace.state.as_deref(),
+        name: [name, "", ""],
         kind: SpanKind::Internal,
         begin_ns: ns(from_ms),
         end_ns: ns(to_ms),
@@ -169,9 +169,13 @@ mod tests {
         }
     }
 
-    fn times(span: &Span) -> (&str, u64, u64) {
+    fn times(span: &Span<'_>) -> (String, u64, u64) {
         let ms = |ns: u64| ns / 1_000_000;
-        (&span.name, ms(span.begin_ns), ms(span.end_ns))
+        (span.name.concat(), ms(span.begin_ns), ms(span.end_ns))
+    }
+
+    fn named<const N: usize>(spans: [(&str, u64, u64); N]) -> [(String, u64, u64); N] {
+        spans.map(|(name, begin_ms, end_ms)| (name.to_owned(), begin_ms, end_ms))
     }
 
     #[test]
@@ -187,14 +191,14 @@ mod tests {
         let found: Vec<_> = told.iter().map(times).collect();
         assert_eq!(
             found,
-            [
+            named([
                 ("tools/call tool", 1_000, 2_000),
                 ("queue", 1_000, 1_500),
                 ("tools/call tool", 1_500, 2_000),
                 ("input", 1_600, 1_700),
                 // Nobody answered: it was waited for to the end.
                 ("input", 1_800, 2_000),
-            ]
+            ])
         );
         assert!(told[0].is_error && told[0].id == trace.span);
         assert!(told[1..].iter().all(|it| it.parent == Some(trace.span)));
@@ -211,7 +215,7 @@ mod tests {
         let found: Vec<_> = told.iter().map(times).collect();
         assert_eq!(
             found,
-            [("tools/call tool", 1_000, 3_000), ("queue", 1_000, 3_000)]
+            named([("tools/call tool", 1_000, 3_000), ("queue", 1_000, 3_000)])
         );
     }
 }

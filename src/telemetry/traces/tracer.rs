@@ -1,17 +1,12 @@
-//! Whether spans are made, of which traces, and the queue to the exporter.
+//! Whether spans are made, of which traces, and the way to the exporter.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-
+use super::queue::SpanQueue;
 use super::span::Span;
 use crate::mcp::trace_context::{HexId, TraceId};
-use crate::telemetry::metrics::METRICS;
-
-/// The most spans that wait for the collector: about 4 MiB. Further spans are dropped and counted.
-const WAITING_MAX: usize = 4096;
 
 /// Whether there is a collector. Read for each request.
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -22,22 +17,18 @@ static TRACER: OnceLock<Tracer> = OnceLock::new();
 struct Tracer {
     /// Which of the traces that begin here are recorded, in parts of `u64::MAX`.
     below: u64,
-    spans: Sender<Span>,
+    queue: SpanQueue,
 }
 
-/// Makes spans from now on, of this part of the traces that begin here. Whoever gets the receiver exports them.
+/// Makes spans from now on, of this part of the traces that begin here. Whoever gets the queue exports them.
 /// `None`: spans are made already.
-pub fn begin(ratio: f64) -> Option<SpanQueue> {
-    let (spans, waiting) = channel(WAITING_MAX);
+pub fn begin(ratio: f64) -> Option<&'static SpanQueue> {
     let below = threshold(ratio);
-    TRACER.set(Tracer { below, spans }).ok()?;
+    let queue = SpanQueue::default();
+    TRACER.set(Tracer { below, queue }).ok()?;
     IS_ON.store(true, Ordering::Relaxed);
-    Some(SpanQueue(waiting))
+    Some(&TRACER.get()?.queue)
 }
-
-/// The spans that wait for the collector.
-#[derive(Debug)]
-pub struct SpanQueue(pub(super) Receiver<Span>);
 
 /// Whether spans are made.
 pub fn are_on() -> bool {
@@ -45,11 +36,9 @@ pub fn are_on() -> bool {
 }
 
 /// Gives the span to the exporter, and never waits.
-pub(super) fn tell(span: Span) {
-    if let Some(tracer) = TRACER.get()
-        && tracer.spans.try_send(span).is_err()
-    {
-        METRICS.traces.spans.with_label_values(&["dropped"]).inc();
+pub(super) fn tell(span: &Span<'_>) {
+    if let Some(tracer) = TRACER.get() {
+        tracer.queue.tell(span);
     }
 }
 

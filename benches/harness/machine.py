@@ -4,6 +4,7 @@ import datetime
 import os
 import platform
 import re
+import resource
 import shutil
 import subprocess
 
@@ -54,3 +55,9 @@ def cpu():
     with open("/proc/cpuinfo") as info:
         names = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+def raise_file_limit():
+    """Thousands of open calls, or listeners, need two files each."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

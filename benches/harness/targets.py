@@ -143,24 +143,31 @@ class Targets:
 
     def _raincheck_command(self, name, port, admin=0):
         settings = dict(RAINCHECKS[name])
-        config = self.folder / f"{name}.toml"
         token = settings.pop("token", None)
         if token:
             self.issuer = self.issuer or Issuer(self.folder)
-        config.write_text(self.issuer.settings if token == "checked" else "")
+        config = self.issuer.settings if token == "checked" else ""
+        collector = self._collector() if "{collector}" in settings.get("telemetry.traces.endpoint", "") else ""
+        words = {"folder": self.folder, "admin": admin, "collector": collector}
+        settings = {setting: value.format(**words) for setting, value in settings.items()}
+        # A store of its own for each run of the program.
+        namespace = f"{name}-{hashlib.sha256(str(port).encode()).hexdigest()[:8]}"
+        return self.raincheck_command(name, port, namespace, settings, config)
+
+    def raincheck_command(self, name, port, namespace, settings, config=""):
+        """How a raincheck of this name starts, whose tasks are in this namespace, and its environment."""
+        file = self.folder / f"{name}.toml"
+        file.write_text(config)
         env = {key: value for key, value in os.environ.items() if not key.startswith("RAINCHECK_")}
         env["XDG_STATE_HOME"] = str(self.folder / f"state-{name}")
         env["RAINCHECK_STORE__URL"] = self.redis
-        # A store of its own for each run of the program.
-        env["RAINCHECK_STORE__NAMESPACE"] = f"{name}-{hashlib.sha256(str(port).encode()).hexdigest()[:8]}"
+        env["RAINCHECK_STORE__NAMESPACE"] = namespace
         for setting, value in settings.items():
-            variable = "RAINCHECK_" + setting.upper().replace(".", "__")
-            collector = self._collector() if "{collector}" in value else ""
-            env[variable] = value.format(folder=self.folder, admin=admin, collector=collector)
+            env["RAINCHECK_" + setting.upper().replace(".", "__")] = value
         if env["RAINCHECK_STORE__URL"].startswith("redb:"):
             del env["RAINCHECK_STORE__NAMESPACE"]
         local = ["--listen", f"127.0.0.1:{port}", "--upstream", self._url(self.upstream)]
-        return [self.raincheck_path, "run", "--config", config, *local], env
+        return [self.raincheck_path, "run", "--config", file, *local], env
 
     def _collector(self):
         """Where spans go: a process of its own, so that it is no part of the upstream's work."""

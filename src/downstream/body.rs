@@ -10,6 +10,7 @@ use futures_util::stream::BoxStream;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::outbound::passed_heartbeat::PassedHeartbeat;
 use crate::runner::responder::DeliveryGuard;
 use crate::upstream::http::ResponseBody;
 
@@ -30,6 +31,8 @@ pub(super) enum Body {
         /// The bytes that raincheck has read.
         begun: Option<Bytes>,
         body: ResponseBody,
+        /// Progress of raincheck's own between the server's events.
+        heartbeat: Option<Box<PassedHeartbeat>>,
         /// A drain waits for the answer.
         _answer: Option<TaskTrackerToken>,
     },
@@ -107,7 +110,15 @@ impl HttpBody for Body {
             Self::Passed { begun, .. } if begun.is_some() => {
                 Poll::Ready(begun.take().map(|bytes| Ok(Frame::data(bytes))))
             }
-            Self::Passed { body, .. } => Pin::new(body).poll_frame(context),
+            Self::Passed {
+                body, heartbeat, ..
+            } => {
+                let polled = Pin::new(body).poll_frame(context);
+                match heartbeat {
+                    Some(heartbeat) => heartbeat.poll_beside(polled, context),
+                    None => polled,
+                }
+            }
         }
     }
 
@@ -127,7 +138,10 @@ impl HttpBody for Body {
                 let pieces = bytes.iter().chain(probe);
                 SizeHint::with_exact(pieces.map(Bytes::len).sum::<usize>() as u64)
             }
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_)
+            | Self::Passed {
+                heartbeat: Some(_), ..
+            } => SizeHint::default(),
             Self::Passed { begun, body, .. } => {
                 let mut hint = body.size_hint();
                 let begun = begun.as_ref().map_or(0, Bytes::len) as u64;

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::claims;
+use super::calls::resumable;
 use super::inbound::idempotency::{digest, hide_key};
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
@@ -20,6 +22,7 @@ use super::outbound::patience;
 use super::outbound::response::Rpc;
 use super::outbound::stream::{self, ResponseEvent, ResponseSource};
 use super::proxy::Proxy;
+use super::{claims, passthrough};
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
@@ -63,6 +66,21 @@ pub(super) async fn carry(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Respons
         }
         Err(why) => claims::refused(id, &why).into_response(),
     }
+}
+
+/// Passes a call on whose client waits on its connection, and is sent progress while the server is silent.
+pub(super) async fn pass(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    sent: (Parts, Bytes),
+    modern: &Modern<'_>,
+) -> Response<Body> {
+    let Some(token) = modern.meta.progress_token else {
+        let (parts, body) = sent;
+        return passthrough::bytes(proxy, Box::new(parts), body).await;
+    };
+    let heartbeat = Keepalive::since(Instant::now(), token.to_owned());
+    resumable::pass_connected(proxy, by, sent, modern.request.id, heartbeat).await
 }
 
 /// Begins the request. The caller answers it.

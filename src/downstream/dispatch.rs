@@ -320,6 +320,10 @@ async fn answer<'k>(
                 let parts = Box::new(parts.clone());
                 break Box::pin(passthrough::bytes(proxy, parts, body.clone())).await;
             }
+            Route::PassWithHeartbeat => {
+                let sent = (parts.clone(), body.clone());
+                break Box::pin(call::pass(proxy, by, sent, modern)).await;
+            }
             Route::Refuse(error) => {
                 break Rpc::error(modern.request.id.get(), &error).into_response();
             }

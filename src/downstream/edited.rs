@@ -152,6 +152,7 @@ impl AnswerEdit {
                 return response.map(|body| Body::Passed {
                     begun: None,
                     body,
+                    heartbeat: None,
                     _answer: Some(token),
                 });
             }

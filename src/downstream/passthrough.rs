@@ -31,6 +31,7 @@ async fn pass(proxy: &Arc<Proxy>, parts: Box<Parts>, body: RequestBody) -> Respo
         Ok(response) => response.map(|body| Body::Passed {
             begun: None,
             body,
+            heartbeat: None,
             _answer: answer,
         }),
         Err(failure) => unreachable_upstream(failure),
@@ -42,6 +43,7 @@ pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
     response.map(|body| Body::Passed {
         begun: None,
         body,
+        heartbeat: None,
         _answer: None,
     })
 }

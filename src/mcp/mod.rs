@@ -1,5 +1,6 @@
 //! The part of the protocol that raincheck reads. The rest passes unread. Nothing in this module awaits.
 
+pub mod answer;
 pub mod base64;
 pub mod changes;
 pub mod elicitation;

@@ -1,6 +1,7 @@
 //! Server-sent events: a bounded decoder that is fed bytes, and the encoder.
 
 use bytes::Bytes;
+use memchr::memchr2;
 
 /// One event. Fields that the stream did not give are absent; `data` may be empty, as in the
 /// priming events that only carry an id.
@@ -67,7 +68,7 @@ impl Decoder {
                 *bytes = bytes.get(1..).unwrap_or_default();
                 continue;
             }
-            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let end = memchr2(b'\n', b'\r', bytes);
             let (part, rest) = bytes
                 .split_at_checked(end.unwrap_or(bytes.len()))
                 .unwrap_or((bytes, &[]));
@@ -75,14 +76,22 @@ impl Decoder {
             if self.size > self.bytes_max {
                 return Err(SseFault::TooLarge);
             }
-            self.line.extend_from_slice(part);
             *bytes = rest;
             let Some(ending) = rest.first() else {
+                self.line.extend_from_slice(part);
                 return Ok(());
             };
             self.after_cr = *ending == b'\r';
             *bytes = rest.get(1..).unwrap_or_default();
-            if let Some(event) = self.end_line()? {
+            // Most lines come in one piece, which is read where it is.
+            let ended = if self.line.is_empty() {
+                self.end_line(part)?
+            } else {
+                self.line.extend_from_slice(part);
+                let line = std::mem::take(&mut self.line);
+                self.end_line(&line)?
+            };
+            if let Some(event) = ended {
                 found(event);
             }
         }
@@ -100,9 +109,13 @@ impl Decoder {
         )
     }
 
-    fn end_line(&mut self) -> Result<Option<SseEvent>, SseFault> {
-        let line = std::mem::take(&mut self.line);
-        let line = std::str::from_utf8(&line).map_err(|_| SseFault::NotUtf8)?;
+    /// Whether no event has begun, so that another event may stand here.
+    pub fn is_between_events(&self) -> bool {
+        !self.begun && self.line.is_empty()
+    }
+
+    fn end_line(&mut self, line: &[u8]) -> Result<Option<SseEvent>, SseFault> {
+        let line = std::str::from_utf8(line).map_err(|_| SseFault::NotUtf8)?;
         let is_first = std::mem::take(&mut self.first_line);
         let line = if is_first {
             line.strip_prefix('\u{feff}').unwrap_or(line)
@@ -122,6 +135,7 @@ impl Decoder {
             "data" => {
                 self.current.has_data = true;
                 // Lines are joined by a line feed: the one after the last is taken off at the end.
+                self.current.data.reserve(value.len() + 1);
                 self.current.data.push_str(value);
                 self.current.data.push('\n');
             }
@@ -182,10 +196,16 @@ pub fn priming(id: &str, retry_ms: u64) -> Bytes {
 }
 
 fn end_event(mut out: Vec<u8>, json: &str) -> Bytes {
-    for line in json.split(['\n', '\r']).filter(|line| !line.is_empty()) {
-        out.extend_from_slice(b"data: ");
-        out.extend_from_slice(line.as_bytes());
-        out.push(b'\n');
+    let mut rest = json.as_bytes();
+    while !rest.is_empty() {
+        let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let (line, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        if !line.is_empty() {
+            out.extend_from_slice(b"data: ");
+            out.extend_from_slice(line);
+            out.push(b'\n');
+        }
+        rest = after.get(1..).unwrap_or_default();
     }
     out.push(b'\n');
     out.into()

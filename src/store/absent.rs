@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 
 use super::error::StoreError;
 use super::kv::{KvStore, Name};
-use super::{Beat, Changes, Commit, Store, Stored, Write};
+use super::{Beat, Changes, Commit, ListPlace, Store, Stored, Write};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
 /// A store that was not reached yet. It holds nothing and keeps nothing.
@@ -52,7 +52,12 @@ impl Store for Absent {
         away()
     }
 
-    async fn listed(&self, _: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
+    async fn listed(
+        &self,
+        _: &Caller,
+        _: Option<ListPlace>,
+        _: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
         away()
     }
 

@@ -20,6 +20,7 @@ pub mod key_value;
 pub mod kv;
 mod leases;
 pub mod ledger;
+mod list_place;
 mod loaded;
 mod lost_ends;
 pub mod memory;
@@ -35,6 +36,7 @@ pub mod sealed;
 pub mod subscriptions;
 
 pub use error::{StoreError, StoreRefusal};
+pub use list_place::{ListPlace, in_order};
 
 /// Identifies one write. By its nonce a store recognises a write that is repeated after a lost answer,
 /// even when a failover brought an older revision back.
@@ -224,9 +226,14 @@ pub trait Store: kv::KvStore {
     /// tasks in each call (Redis Cluster: an eighth), so that repeated calls see all tasks.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The tasks that were created as `listed` for this caller, or session, and have not expired, each with its expiry,
-    /// in no order.
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError>;
+    /// The tasks that were created as `listed` for this caller, or session, and have not expired: those that expire last
+    /// first, at most `limit`, from the first that comes after this place on.
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError>;
 
     /// Removes a task from the due index and from this incarnation's index: its record is gone or cannot
     /// be read. A record that exists stays, and its next commit enters it in the indexes again.

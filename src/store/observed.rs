@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::error::StoreError;
 use super::kv::{KvStore, Name};
-use super::{Beat, Changes, Commit, Store, StoreHealth, Stored, Write};
+use super::{Beat, Changes, Commit, ListPlace, Store, StoreHealth, Stored, Write};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::telemetry::metrics::METRICS;
 
@@ -80,8 +80,13 @@ impl Store for Observed {
         timed("due", self.0.due(now_ms, limit)).await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
-        timed("list", self.0.listed(caller)).await
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
+        timed("list", self.0.listed(caller, after, limit)).await
     }
 
     async fn forget(

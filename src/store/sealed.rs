@@ -18,7 +18,7 @@ use tracing::warn;
 use super::error::StoreError;
 use super::kv::{Kind, KvStore, Name};
 use super::seal::{Binding, KeyId, Sealer, Unopened};
-use super::{Beat, Changes, Commit, Store, StoreHealth, Stored, Write};
+use super::{Beat, Changes, Commit, ListPlace, Store, StoreHealth, Stored, Write};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
 /// How a sealed value begins, and no other value. To a raincheck that cannot open values, such a record is one of a newer
@@ -179,8 +179,13 @@ impl Store for Sealed {
         self.store.due(now_ms, limit).await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
-        self.store.listed(caller).await
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
+        self.store.listed(caller, after, limit).await
     }
 
     async fn forget(

@@ -3,6 +3,7 @@
 use tracing::{debug, info, warn};
 
 use super::events;
+use super::log::TASK_ENDED;
 use super::metrics::METRICS;
 use super::seconds::seconds;
 use super::tool::with_label;
@@ -120,6 +121,7 @@ fn ended(before: Option<&Task>, task: &Task) {
     }
     let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
     info!(
+        name: TASK_ENDED,
         task = ?task.id,
         tool = %task.name,
         outcome = word,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use raincheck::store::kv::{KvStore, Name};
-use raincheck::store::{Beat, Changes, Commit, Store, StoreError, Stored, Write};
+use raincheck::store::{Beat, Changes, Commit, ListPlace, Store, StoreError, Stored, Write};
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
 
 use crate::reference::Fault;
@@ -74,8 +74,13 @@ impl Store for Faulty {
         self.inner.due(now_ms, limit).await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
-        self.inner.listed(caller).await
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
+        self.inner.listed(caller, after, limit).await
     }
 
     async fn forget(&self, id: TaskId, from: Option<&Incarnation>) -> Result<(), StoreError> {

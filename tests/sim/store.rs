@@ -10,7 +10,7 @@ use raincheck::runner::call_log::entry::LogEntry;
 use raincheck::runner::call_log::log::EventLog;
 use raincheck::store::kv::{KvStore, Name};
 use raincheck::store::record::{decode, encode};
-use raincheck::store::{Beat, Changes, Commit, Store, StoreError, Stored, Write};
+use raincheck::store::{Beat, Changes, Commit, ListPlace, Store, StoreError, Stored, Write};
 use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 use raincheck::task::state::{Outcome, Task};
 
@@ -226,8 +226,13 @@ impl Store for LinkedStore {
         self.through(self.inner.due(now_ms, limit)).await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
-        self.through(self.inner.listed(caller)).await
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
+        self.through(self.inner.listed(caller, after, limit)).await
     }
 
     async fn forget(&self, id: TaskId, from: Option<&Incarnation>) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use raincheck::store::kv::{ENTRIES_MAX, Kind, Name};
-use raincheck::store::{ChangeEvent, ChangedTask, Write};
+use raincheck::store::{ChangeEvent, ChangedTask, ListPlace, Write};
 use raincheck::task::id::{Caller, Revision, TaskId};
 
 use crate::eventually::eventually;
@@ -392,7 +392,18 @@ async fn entries(rig: &Rig, log: Name, after: u64) -> Vec<(u64, Bytes)> {
 
 /// Told of once each.
 async fn listed(rig: &Rig, caller: Caller) -> BTreeSet<TaskId> {
-    let listed = rig.store.listed(&caller).await.unwrap();
+    let listed = rig.store.listed(&caller, None, 1000).await.unwrap();
+    let mut paged: Vec<ListPlace> = Vec::new();
+    loop {
+        let after = paged.last().copied();
+        let page = rig.store.listed(&caller, after, 7).await.unwrap();
+        paged.extend(&page);
+        if page.len() < 7 {
+            break;
+        }
+    }
+    assert_eq!(paged, listed, "page by page");
+    assert!(listed.is_sorted_by(|a, b| a > b), "the last first");
     let ids: BTreeSet<_> = listed.iter().map(|(_, id)| *id).collect();
     assert_eq!(ids.len(), listed.len(), "told of one twice");
     ids

@@ -39,7 +39,18 @@ async fn a_clusters_tasks_are_on_all_nodes_and_every_replica_finds_them() {
     }
     assert_eq!(b.indexed(&mine).await.unwrap().len(), 60);
     let caller = writes[0].caller;
-    assert_eq!(b.listed(&caller).await.unwrap().len(), 60);
+    let listed = b.listed(&caller, None, 100).await.unwrap();
+    assert_eq!(listed.len(), 60);
+    let mut paged = Vec::new();
+    while let Some(place) = b
+        .listed(&caller, paged.last().copied(), 1)
+        .await
+        .unwrap()
+        .pop()
+    {
+        paged.push(place);
+    }
+    assert_eq!(paged, listed, "over all buckets");
     let mut due = Vec::new();
     for _ in 0..8 {
         due.append(&mut b.due(1, 100).await.unwrap());

@@ -137,13 +137,44 @@ async fn a_list_keeps_no_task_that_expired() {
     let gone = async || store.load(short.id).await.unwrap().is_none();
     eventually(PATIENCE, "the task expires", gone).await;
     let listed_until = [(lasting.expires_ms, lasting.id)];
-    assert_eq!(store.listed(&short.caller).await.unwrap(), listed_until);
+    assert_eq!(
+        store.listed(&short.caller, None, 9).await.unwrap(),
+        listed_until
+    );
     done(store.commit(&listed()).await.unwrap());
     let key = key_of(&mut raw, "{ns:00}:c:*").await;
     let names: u64 = ask(&mut raw, &["ZCARD", &key]).await;
     assert_eq!(names, 2);
     let left: i64 = ask(&mut raw, &["PTTL", &key]).await;
     assert!(left > 3_500_000, "the longest counts: {left}");
+}
+
+/// One caller may have a hundred thousand tasks: to read all of them for each page held Redis up for 200 ms.
+#[tokio::test]
+async fn a_page_of_a_long_list_reads_no_more_than_itself() {
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    let mut raw = raw(&server).await;
+    let newest = listed();
+    done(store.commit(&newest).await.unwrap());
+    let key = key_of(&mut raw, "{ns:00}:c:*").await;
+    let fill = "for n = 1, 20000 do redis.call('ZADD', KEYS[1], ARGV[1], \
+        string.format('00000000-0000-4000-8000-%012x', n)) end return 'OK'";
+    // All of one expiry, before that of the newest.
+    let expires = (newest.expires_ms - 1).to_string();
+    ask::<String>(&mut raw, &["EVAL", fill, "1", &key, &expires]).await;
+    ask::<String>(&mut raw, &["CONFIG", "RESETSTAT"]).await;
+    let first = store.listed(&newest.caller, None, 101).await.unwrap();
+    assert_eq!(first[0], (newest.expires_ms, newest.id));
+    let second = store.listed(&newest.caller, first.last().copied(), 101);
+    let second = second.await.unwrap();
+    assert_eq!(second.len(), 101);
+    assert!(second[0] < first[100], "{:?}", second[0]);
+    let told: String = ask(&mut raw, &["INFO", "all"]).await;
+    assert!(told.contains("cmdstat_zrange:calls=3,"), "{told}");
+    let sent = told.split("total_net_output_bytes:").nth(1);
+    let sent: u64 = sent.and_then(|it| it.lines().next()?.parse().ok()).unwrap();
+    assert!(sent < 100_000, "Redis sent {sent} bytes");
 }
 
 #[tokio::test]
@@ -193,7 +224,7 @@ async fn what_raincheck_did_not_write_is_corrupt() {
     ask::<u64>(&mut raw, &["HSET", &log_key, "foreign", "x"]).await;
     corrupt(&store.entries(log, 0).await);
     ask::<u64>(&mut raw, &["ZADD", &list_key, "9e15", "foreign"]).await;
-    corrupt(&store.listed(&create.caller).await);
+    corrupt(&store.listed(&create.caller, None, 9).await);
 
     for key in [&claim_key, &log_key, &list_key] {
         ask::<u64>(&mut raw, &["DEL", key]).await;
@@ -203,7 +234,7 @@ async fn what_raincheck_did_not_write_is_corrupt() {
     corrupt(&store.find(claim).await);
     corrupt(&store.append(log, 1, "x".into(), hour()).await);
     corrupt(&store.entries(log, 0).await);
-    corrupt(&store.listed(&create.caller).await);
+    corrupt(&store.listed(&create.caller, None, 9).await);
     let refused = listed();
     corrupt(&store.commit(&refused).await);
     let latest = store.load(refused.id).await.unwrap();

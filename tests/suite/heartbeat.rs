@@ -32,3 +32,34 @@ async fn a_client_of_either_era_hears_of_its_call_in_time() {
     rig.upstream.release("legacy");
     rig.upstream.release("modern");
 }
+
+/// The stream has begun, and passes as the server writes it.
+#[tokio::test]
+async fn a_stream_that_passes_has_progress_of_ours_between_its_events() {
+    let config = Config::never().tool("steps", "heartbeat = true");
+    let rig = Rig::start(Era::Modern, config).await;
+    let client = rig.client().without_tasks();
+    let call = client.calling("steps", json!({"n": 2, "nonce": "steps"}));
+    let call = call.edit(|message| message["params"]["_meta"]["progressToken"] = json!("mine"));
+    let mut stream = call.stream().await;
+    for step in 1..=2 {
+        let note = stream.next().await;
+        assert_eq!(note["params"]["progress"], step);
+        assert_eq!(note["params"]["progressToken"], "mine");
+    }
+    let silent = Instant::now();
+    let note = stream.next().await;
+    let waited = silent.elapsed();
+    assert_eq!(note["params"]["message"], "still running");
+    assert_eq!(note["params"]["progressToken"], "mine");
+    let progress = note["params"]["progress"].as_f64().unwrap();
+    assert!(progress > 2.0 && progress < 3.0, "{progress}");
+    assert!(waited < SHORTEST_PATIENCE, "after {waited:?}");
+    rig.upstream.release("steps");
+    let answer = stream.next().await;
+    assert_eq!(answer["result"]["content"][0]["text"], "stepped");
+    let sent = rig.upstream.requests("tools/call");
+    let said = sent[0].json();
+    let token = &said["params"]["_meta"]["progressToken"];
+    assert_eq!(token, "mine", "the call passed");
+}

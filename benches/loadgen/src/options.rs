@@ -24,6 +24,7 @@ OPTIONS (default)
   --wire modern|legacy (modern)   the revision 2026-07-28 or 2025-11-25
   --tool NAME, --args JSON        another tool, more arguments: '{\"k\":1}'
   --header 'NAME: VALUE'          may be repeated
+  --callers N (0)                 each request has one of N tokens, in turn; 0: none has. Not for modes that ask for tasks
   --warmup S (1), --timeout S (30), --threads N (1), --label TEXT
   --rate R                        an open loop: R calls a second over all connections
   --pid PID[,PID..]               processes, with their children, whose CPU and memory are measured
@@ -120,6 +121,8 @@ pub(crate) struct Options {
     pub(crate) extra_arguments: String,
     /// Header lines beside those of the protocol, each with its line end.
     pub(crate) headers: String,
+    /// How many different tokens requests have. 0: they have none.
+    pub(crate) callers: u64,
     pub(crate) concurrency: usize,
     pub(crate) seconds: Duration,
     pub(crate) warmup: Duration,
@@ -163,6 +166,7 @@ impl Options {
                 .into_iter()
                 .map(|line| line + "\r\n")
                 .collect(),
+            callers: given.number("callers", 0)?,
             concurrency: at_least_one(&mut given, "concurrency", 32)?,
             seconds: seconds(&mut given, "seconds", 5.0)?,
             warmup: seconds(&mut given, "warmup", 1.0)?,

@@ -1,6 +1,7 @@
 //! The requests, as bytes.
 
 use crate::options::{Options, Wire};
+use crate::tally::next_id;
 
 const DECLARES_TASKS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"loadgen","version":"0.1.0"}}}"#;
@@ -102,6 +103,9 @@ impl Options {
                     header("Mcp-Name", name);
                 }
             }
+        }
+        if let Some(caller) = next_id().checked_rem(self.callers) {
+            header("Authorization", &format!("Bearer caller-{caller}"));
         }
         request.extend([&self.headers, "\r\n", body]);
         request.into_bytes()

@@ -9,8 +9,7 @@ use super::request::{EventFilter, WantedTasks};
 use super::state::{AskedAt, Events};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
-use crate::downstream::tasks::cursor::{Position, in_order};
-use crate::store::StoreError;
+use crate::store::{ListPlace, StoreError};
 use crate::task::events::position::{EventPosition, TOLD_MAX};
 use crate::task::events::{EventMark, occurrence};
 use crate::task::id::TaskId;
@@ -111,14 +110,14 @@ impl EventLooker {
         Ok(look)
     }
 
-    /// Where the tasks are in the caller's list. One task is read without the list.
-    pub(super) async fn places(&self) -> Result<Vec<Position>, StoreError> {
+    /// Where the tasks are in the caller's list, and one more place where there are too many. One task is read without the list.
+    pub(super) async fn places(&self) -> Result<Vec<ListPlace>, StoreError> {
         match self.filter.tasks {
             WantedTasks::NoTask => Ok(Vec::new()),
             WantedTasks::One(id) => Ok(vec![(u64::MAX, id)]),
             WantedTasks::All => {
                 let store = self.proxy.runner.ledger().store();
-                Ok(in_order(store.listed(&self.by.caller).await?, None))
+                store.listed(&self.by.caller, None, TASKS_MAX + 1).await
             }
         }
     }

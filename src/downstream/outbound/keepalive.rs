@@ -58,10 +58,24 @@ impl Keepalive {
 
     /// Notes a message that goes to the client.
     pub(in crate::downstream) fn saw(&mut self, message: &str) {
-        if let Some(progress) = progress_of(message, &self.token) {
-            self.last = self.last.max(progress);
-            self.due = Instant::now() + SILENCE;
+        if let Ok(message) = Object::parse(message) {
+            self.saw_at(&message, Instant::now());
         }
+    }
+
+    /// Notes a message that went to the client then. Gives whether it was progress of the call.
+    pub(super) fn saw_at(&mut self, message: &Object<'_>, at: Instant) -> bool {
+        let Some(progress) = progress_of(message, &self.token) else {
+            return false;
+        };
+        self.last = self.last.max(progress);
+        self.due = at + SILENCE;
+        true
+    }
+
+    /// When the server was silent for too long, as far as is known now.
+    pub(in crate::downstream) fn due_at(&self) -> Instant {
+        self.due
     }
 
     /// Resolves when the server was silent for too long. Cancel safe.
@@ -86,8 +100,7 @@ pub(in crate::downstream) async fn due(heartbeat: Option<&Keepalive>) {
     }
 }
 
-fn progress_of(message: &str, token: &RawValue) -> Option<f64> {
-    let message = Object::parse(message).ok()?;
+fn progress_of(message: &Object<'_>, token: &RawValue) -> Option<f64> {
     if message.get_str("method")? != "notifications/progress" {
         return None;
     }
@@ -118,6 +131,10 @@ mod tests {
         RawValue::from_string(text.to_owned()).unwrap()
     }
 
+    fn progress_in(message: &str, own: &str) -> f64 {
+        progress_of(&Object::parse(message).unwrap(), &token(own)).unwrap()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn progress_grows_while_the_server_is_silent() {
         let mut heartbeat = Keepalive::since(Instant::now(), token("\"t\""));
@@ -131,7 +148,7 @@ mod tests {
                 let before = Instant::now();
                 heartbeat.due().await;
                 assert_eq!(Instant::now() - before, SILENCE);
-                let progress = progress_of(&heartbeat.beat(), &token("\"t\"")).unwrap();
+                let progress = progress_in(&heartbeat.beat(), "\"t\"");
                 assert!(progress > last && progress < 4.0, "{progress}");
                 last = progress;
             }
@@ -161,7 +178,7 @@ mod tests {
         ] {
             heartbeat.saw(other);
         }
-        let progress = progress_of(&heartbeat.beat(), &token("1")).unwrap();
+        let progress = progress_in(&heartbeat.beat(), "1");
         assert!(progress > 0.0 && progress < 1.0, "{progress}");
     }
 }

@@ -1,6 +1,7 @@
 //! What goes to clients: answers, errors and streams of events.
 
 pub(super) mod keepalive;
+pub(super) mod passed_heartbeat;
 pub(super) mod patience;
 pub(super) mod response;
 pub(super) mod send;

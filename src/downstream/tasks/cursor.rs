@@ -1,25 +1,11 @@
-//! The order of a caller's list of tasks, and the cursor that names a place in it. Pure.
-
-use std::cmp::Reverse;
+//! The cursor that names a place in a caller's list of tasks. Pure.
 
 use crate::mcp::base64;
+use crate::store::ListPlace;
 use crate::task::id::TaskId;
 
-/// A place in the list: when the task expires, in milliseconds, and its id. Neither changes.
-pub(in crate::downstream) type Position = (u64, TaskId);
-
-/// The tasks behind that place. Those that expire last come first: of tasks with one retention, the newest.
-pub(in crate::downstream) fn in_order(
-    mut listed: Vec<Position>,
-    after: Option<Position>,
-) -> Vec<Position> {
-    listed.retain(|place| after.is_none_or(|after| *place < after));
-    listed.sort_unstable_by_key(|place| Reverse(*place));
-    listed
-}
-
 /// Names the last task of a page.
-pub(in crate::downstream) fn encode((expires_ms, id): Position) -> String {
+pub(in crate::downstream) fn encode((expires_ms, id): ListPlace) -> String {
     let mut out = String::new();
     base64::encode(
         &[&expires_ms.to_be_bytes()[..], id.as_bytes()].concat(),
@@ -29,7 +15,7 @@ pub(in crate::downstream) fn encode((expires_ms, id): Position) -> String {
 }
 
 /// `None`: raincheck made no such cursor.
-pub(in crate::downstream) fn decode(cursor: &str) -> Option<Position> {
+pub(in crate::downstream) fn decode(cursor: &str) -> Option<ListPlace> {
     let bytes = base64::decode(cursor)?;
     let (expires_ms, id) = bytes.split_first_chunk::<8>()?;
     let id = TaskId::from_bytes(id.try_into().ok()?);
@@ -39,17 +25,18 @@ pub(in crate::downstream) fn decode(cursor: &str) -> Option<Position> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::in_order;
 
     #[test]
     fn a_cursor_names_the_task_behind_which_the_next_page_begins() {
         let [a, b, c] = [1, 2, 3].map(|byte| TaskId::from_bytes([byte; 16]));
         let listed = vec![(10, a), (30, b), (20, c), (20, a)];
         let all = [(30, b), (20, c), (20, a), (10, a)];
-        assert_eq!(in_order(listed.clone(), None), all);
+        assert_eq!(in_order(listed.clone(), None, 9), all);
         for (at, place) in all.into_iter().enumerate() {
             let after = decode(&encode(place));
             assert_eq!(after, Some(place));
-            assert_eq!(in_order(listed.clone(), after), all[at + 1..]);
+            assert_eq!(in_order(listed.clone(), after, 9), all[at + 1..]);
         }
         for foreign in ["", "AAAA", "no cursor", &encode((1, a))[1..]] {
             assert_eq!(decode(foreign), None, "{foreign}");

@@ -10,13 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt as _};
 
-use super::cursor::{Position, in_order};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::input::InputResponses;
 use crate::runner::{AnswerError, Runner};
-use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::{ListPlace, StoreError};
 use crate::task::id::{Caller, TaskId};
 use crate::task::input_rule::AnsweredBy;
 use crate::task::large_results::{Way, shortened};
@@ -108,7 +107,7 @@ impl WholeTask {
 pub(in crate::downstream) struct Page {
     pub(in crate::downstream) tasks: Vec<Task>,
     /// The last task on this page, where another page follows.
-    pub(in crate::downstream) last: Option<Position>,
+    pub(in crate::downstream) last: Option<ListPlace>,
     /// The caller has no tasks at all, on this page or any other.
     pub(in crate::downstream) has_none: bool,
 }
@@ -261,10 +260,10 @@ impl CallerTasks<'_> {
     /// read: one such record does not hide the others.
     pub(in crate::downstream) fn reading(
         self,
-        places: Vec<Position>,
-    ) -> impl Stream<Item = (Position, Result<Option<Task>, StoreError>)> {
+        places: Vec<ListPlace>,
+    ) -> impl Stream<Item = (ListPlace, Result<Option<Task>, StoreError>)> {
         stream::iter(places)
-            .map(move |place: Position| async move {
+            .map(move |place: ListPlace| async move {
                 let found = match self.find(place.1).await {
                     Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {
                         Ok(None)
@@ -279,7 +278,7 @@ impl CallerTasks<'_> {
     /// The tasks that come after this one in the caller's list, as many as a page has.
     pub(in crate::downstream) async fn page(
         self,
-        after: Option<Position>,
+        after: Option<ListPlace>,
     ) -> Result<Page, TaskError> {
         self.page_of(self.caller, after).await
     }
@@ -288,29 +287,49 @@ impl CallerTasks<'_> {
     pub(in crate::downstream) async fn page_of(
         self,
         list: &Caller,
-        after: Option<Position>,
+        after: Option<ListPlace>,
     ) -> Result<Page, TaskError> {
-        let listed = self.runner.ledger().store().listed(list).await?;
-        let has_none = listed.is_empty();
-        // One more task than a page has shows whether another page follows.
-        let reading = self.reading(in_order(listed, after));
-        tokio::pin!(reading);
-        let (mut tasks, mut end, mut last) = (Vec::with_capacity(PAGE), None, None);
-        while let Some((position, found)) = reading.next().await {
-            let Some(task) = found? else {
-                continue;
-            };
-            if tasks.len() == PAGE {
-                last = end;
-                break;
+        let store = self.runner.ledger().store();
+        let (mut tasks, mut end) = (Vec::with_capacity(PAGE), None);
+        let (mut from, mut is_first) = (after, true);
+        loop {
+            // One more task than a page has shows whether another page follows.
+            let places = store.listed(list, from, PAGE + 1).await?;
+            let has_none = is_first && places.is_empty() && self.has_none(list, after).await?;
+            let has_more = places.len() > PAGE;
+            (from, is_first) = (places.last().copied(), false);
+            let reading = self.reading(places);
+            tokio::pin!(reading);
+            while let Some((place, found)) = reading.next().await {
+                let Some(task) = found? else {
+                    continue;
+                };
+                if tasks.len() == PAGE {
+                    return Ok(Page {
+                        tasks,
+                        last: end,
+                        has_none,
+                    });
+                }
+                tasks.push(task);
+                end = Some(place);
             }
-            tasks.push(task);
-            end = Some(position);
+            if !has_more {
+                return Ok(Page {
+                    tasks,
+                    last: None,
+                    has_none,
+                });
+            }
         }
-        Ok(Page {
-            tasks,
-            last,
-            has_none,
-        })
+    }
+
+    /// Whether a list without tasks after this place has none before it either.
+    async fn has_none(self, list: &Caller, after: Option<ListPlace>) -> Result<bool, StoreError> {
+        if after.is_none() {
+            return Ok(true);
+        }
+        let store = self.runner.ledger().store();
+        Ok(store.listed(list, None, 1).await?.is_empty())
     }
 }

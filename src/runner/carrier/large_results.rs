@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::super::call::Announce;
-use super::{CallStage, Carrier, PlainCall, RecordTerms};
+use super::{CallStage, Carrier, RecordTerms};
 use crate::mcp::json::raw;
 use crate::mcp::result::{self, ResultType};
 use crate::mcp::version::Era;
@@ -37,9 +37,10 @@ impl Carrier {
         {
             return None;
         }
-        let CallStage::Plain(PlainCall { facts, .. }) = &self.stage else {
+        let CallStage::Plain(plain) = &self.stage else {
             return None;
         };
+        let facts = &plain.facts;
         if !self.runner.ledger.has_room(&facts.caller) {
             return None;
         }

@@ -70,7 +70,7 @@ pub(super) struct Carrier {
 /// The client that hears from the carrier directly. All other clients read the record.
 enum Audience {
     /// The client that made the call, on its own connection.
-    Client(WaitingClient),
+    Client(Box<WaitingClient>),
     /// The client that made the call reads the record, and hears here what no record keeps: that the
     /// server refused its credentials.
     Maker(oneshot::Sender<UpstreamError>),
@@ -118,7 +118,7 @@ impl Carrier {
         client: WaitingClient,
         admittance: Admittance,
     ) -> Box<Self> {
-        Self::for_call(runner, call, Audience::Client(client), admittance)
+        Self::for_call(runner, call, Audience::Client(Box::new(client)), admittance)
     }
 
     /// A new call whose record comes first. All its clients follow the record, including the client that made
@@ -148,7 +148,7 @@ impl Carrier {
             runner,
             server,
             audience,
-            stage: CallStage::Plain(PlainCall::new(facts)),
+            stage: CallStage::Plain(Box::new(PlainCall::new(facts))),
             dispatch: admittance.into(),
             timers,
             progress: PendingProgress::default(),

@@ -11,7 +11,7 @@ use super::super::leg;
 use super::super::report::tool_of_task;
 use super::super::waiting::question;
 use super::record_terms::RecordTerms;
-use super::{Audience, CallStage, Carrier, PlainCall, RecordedCall, Timer};
+use super::{Audience, CallStage, Carrier, RecordedCall, Timer};
 use crate::mcp::json::Object;
 use crate::mcp::version::Era;
 use crate::store::ledger::NotCreated;
@@ -34,9 +34,10 @@ impl Carrier {
         events: Vec<OwnerEvent>,
         terms: RecordTerms,
     ) -> Result<(), NotCreated> {
-        let CallStage::Plain(PlainCall { facts, .. }) = &self.stage else {
+        let CallStage::Plain(plain) = &self.stage else {
             return Ok(());
         };
+        let facts = &plain.facts;
         let mut task = self.new_task(facts, terms);
         match self.runner.subscribed(&task).await {
             Ok(subscribed) => task.notices.extend(subscribed),

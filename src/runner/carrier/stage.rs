@@ -15,10 +15,10 @@ use crate::task::state::{Leg, Task};
 use crate::telemetry::traces::RequestSpan;
 use crate::upstream::{Pin, Question};
 
-/// How far a call has come.
+/// How far a call has come. Boxed, because a call that waits for hours has long left what it began with.
 pub(super) enum CallStage {
     /// Nothing is stored: the answer may still be plain.
-    Plain(PlainCall),
+    Plain(Box<PlainCall>),
     /// The store has a record: parked, where no client heard of a task, or announced.
     Recorded(Box<RecordedCall>),
 }

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _};
 
 use super::Embedded;
+use super::jobs::WriteJob;
 use super::kv_tables::{KvEdit, key};
 use super::pieces::whole;
 use super::rows::{ENTRIES, PIECES, VALUES};
 use super::tables::TableEdit;
-use super::writer::WriteJob;
 use crate::store::error::StoreError;
 use crate::store::kv::{KvStore, Name};
 

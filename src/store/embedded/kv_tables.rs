@@ -1,8 +1,9 @@
 //! The tables of values and logs, and every change of them.
 
 use bytes::Bytes;
-use redb::{ReadableTable as _, ReadableTableMetadata as _, Table, WriteTransaction};
+use redb::{ReadableTable as _, ReadableTableMetadata as _, WriteTransaction};
 
+use super::lazy_table::LazyTable;
 use super::pieces::{Pieces, is_in_pieces};
 use super::rows::{ENTRIES, KvKey, VALUE_EXPIRY, VALUES};
 use crate::store::kv::{ENTRIES_MAX, Name};
@@ -33,20 +34,28 @@ pub(super) enum KvEdit {
 
 /// The tables of values and logs, open in one transaction.
 pub(super) struct KvTables<'t> {
-    values: Table<'t, KvKey, (u64, Option<&'static [u8]>)>,
-    expiry: Table<'t, (u64, KvKey), ()>,
-    entries: Table<'t, (KvKey, u64), &'static [u8]>,
+    values: LazyTable<'t, KvKey, (u64, Option<&'static [u8]>)>,
+    expiry: LazyTable<'t, (u64, KvKey), ()>,
+    entries: LazyTable<'t, (KvKey, u64), &'static [u8]>,
     pub(super) pieces: Pieces<'t>,
 }
 
 impl<'t> KvTables<'t> {
-    pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, redb::Error> {
-        Ok(Self {
-            values: transaction.open_table(VALUES)?,
-            expiry: transaction.open_table(VALUE_EXPIRY)?,
-            entries: transaction.open_table(ENTRIES)?,
-            pieces: Pieces::open(transaction)?,
-        })
+    pub(super) fn new(transaction: &'t WriteTransaction) -> Self {
+        Self {
+            values: LazyTable::new(transaction, VALUES),
+            expiry: LazyTable::new(transaction, VALUE_EXPIRY),
+            entries: LazyTable::new(transaction, ENTRIES),
+            pieces: Pieces::new(transaction),
+        }
+    }
+
+    /// Creates the tables that the file does not have.
+    pub(super) fn create(&mut self) -> Result<(), redb::Error> {
+        self.values.open()?;
+        self.expiry.open()?;
+        self.entries.open()?;
+        self.pieces.create()
     }
 
     /// Writes a value if the name is free.
@@ -57,7 +66,7 @@ impl<'t> KvTables<'t> {
         expires_ms: u64,
         now_ms: u64,
     ) -> Result<ClaimOutcome, redb::Error> {
-        if let Some(row) = self.values.get(&key(name))?
+        if let Some(row) = self.values.open()?.get(&key(name))?
             && let (until_ms, Some(current)) = row.value()
             && until_ms > now_ms
         {
@@ -79,7 +88,7 @@ impl<'t> KvTables<'t> {
         expires_ms: u64,
         now_ms: u64,
     ) -> Result<bool, redb::Error> {
-        let is_it = match self.values.get(&key(name))? {
+        let is_it = match self.values.open()?.get(&key(name))? {
             Some(row) => match row.value() {
                 (until_ms, Some(now)) => until_ms > now_ms && (now == expected || now == value),
                 (_, None) => false,
@@ -112,10 +121,10 @@ impl<'t> KvTables<'t> {
                 expires_ms,
             } => {
                 let key = key(*log);
-                let current = self.values.get(&key)?.map(|row| row.value().0);
+                let current = self.values.open()?.get(&key)?.map(|row| row.value().0);
                 match current {
                     Some(until_ms) if until_ms > now_ms => {
-                        self.expiry.remove((until_ms, &key))?;
+                        self.expiry.open()?.remove((until_ms, &key))?;
                     }
                     // The log has expired and was not swept yet. Its entries must not join the new log.
                     Some(_) => {
@@ -123,10 +132,10 @@ impl<'t> KvTables<'t> {
                     }
                     None => {}
                 }
-                self.values.insert(&key, (*expires_ms, None))?;
-                self.expiry.insert((*expires_ms, &key), ())?;
+                self.values.open()?.insert(&key, (*expires_ms, None))?;
+                self.expiry.open()?.insert((*expires_ms, &key), ())?;
                 let place = self.pieces.put(&key, *number, entry)?;
-                self.entries.insert((&key, *number), place)?;
+                self.entries.open()?.insert((&key, *number), place)?;
                 let oldest = number.saturating_sub(ENTRIES_MAX);
                 self.remove_entries(&key, oldest)?;
                 return Ok(self.is_read(*log, now_ms)?.then(|| log.told_as()));
@@ -140,19 +149,21 @@ impl<'t> KvTables<'t> {
         Ok(None)
     }
 
-    fn is_read(&self, log: Name, now_ms: u64) -> Result<bool, redb::Error> {
-        let reader = self.values.get(&key(log.read_as()))?;
+    fn is_read(&mut self, log: Name, now_ms: u64) -> Result<bool, redb::Error> {
+        let reader = self.values.open()?.get(&key(log.read_as()))?;
         Ok(reader.is_some_and(|row| row.value().0 > now_ms))
     }
 
     /// Removes the entries up to number `last`. Returns how many rows that were.
     fn remove_entries(&mut self, key: &[u8; 17], last: u64) -> Result<usize, redb::Error> {
         let (mut rows, mut in_pieces) = (0, false);
-        self.entries.retain_in((key, 0)..=(key, last), |_, entry| {
-            rows += 1;
-            in_pieces |= is_in_pieces(entry);
-            false
-        })?;
+        self.entries
+            .open()?
+            .retain_in((key, 0)..=(key, last), |_, entry| {
+                rows += 1;
+                in_pieces |= is_in_pieces(entry);
+                false
+            })?;
         if in_pieces {
             self.pieces.remove(key, 0..=last)?;
         }
@@ -162,29 +173,36 @@ impl<'t> KvTables<'t> {
     fn put(&mut self, name: Name, value: &[u8], expires_ms: u64) -> Result<(), redb::Error> {
         let key = key(name);
         self.remove(&key)?;
-        self.values.insert(&key, (expires_ms, Some(value)))?;
-        self.expiry.insert((expires_ms, &key), ())?;
+        self.values
+            .open()?
+            .insert(&key, (expires_ms, Some(value)))?;
+        self.expiry.open()?.insert((expires_ms, &key), ())?;
         Ok(())
     }
 
     /// Removes a value or a log. Returns how many rows that were.
     fn remove(&mut self, key: &[u8; 17]) -> Result<usize, redb::Error> {
-        let until_ms = self.values.remove(key)?.map(|row| row.value().0);
+        let until_ms = self.values.open()?.remove(key)?.map(|row| row.value().0);
         let Some(until_ms) = until_ms else {
             return Ok(0);
         };
-        self.expiry.remove((until_ms, key))?;
+        self.expiry.open()?.remove((until_ms, key))?;
         Ok(1 + self.remove_entries(key, u64::MAX)?)
     }
 
-    pub(super) fn expiry_rows(&self) -> Result<u64, redb::Error> {
-        Ok(self.expiry.len()?)
+    pub(super) fn expiry_rows(&mut self) -> Result<u64, redb::Error> {
+        Ok(self.expiry.open()?.len()?)
     }
 
     /// Removes expired values and logs, up to `limit` rows. The last log may exceed the limit.
     pub(super) fn sweep(&mut self, now_ms: u64, limit: usize) -> Result<(), redb::Error> {
         let mut gone = Vec::new();
-        for row in self.expiry.range(..=(now_ms, &[0xff; 17]))?.take(limit) {
+        for row in self
+            .expiry
+            .open()?
+            .range(..=(now_ms, &[0xff; 17]))?
+            .take(limit)
+        {
             gone.push(*row?.0.value().1);
         }
         let mut rows = 0;
@@ -231,7 +249,7 @@ mod tests {
         let database = database.create_with_backend(InMemoryBackend::new());
         let database: Database = database.unwrap();
         let transaction = database.begin_write().unwrap();
-        let mut tables = KvTables::open(&transaction).unwrap();
+        let mut tables = KvTables::new(&transaction);
         for log in 0..3 {
             for number in 1..=300 {
                 let append = KvEdit::Append {
@@ -252,19 +270,19 @@ mod tests {
             tables.claim(name, b"x", 20, 1),
             Ok(ClaimOutcome::Repeated)
         ));
-        assert_eq!(rows(&tables), (4, 4, 3 * 256));
+        assert_eq!(rows(&mut tables), (4, 4, 3 * 256));
         tables.sweep(9, 100).unwrap();
-        assert_eq!(rows(&tables), (4, 4, 3 * 256));
+        assert_eq!(rows(&mut tables), (4, 4, 3 * 256));
         tables.sweep(12, 300).unwrap();
-        assert_eq!(rows(&tables), (2, 2, 256));
+        assert_eq!(rows(&mut tables), (2, 2, 256));
         tables.sweep(12, 300).unwrap();
-        assert_eq!(rows(&tables), (1, 1, 0));
+        assert_eq!(rows(&mut tables), (1, 1, 0));
         tables.sweep(20, 300).unwrap();
-        assert_eq!(rows(&tables), (0, 0, 0));
+        assert_eq!(rows(&mut tables), (0, 0, 0));
     }
 
     /// The numbers of rows: values and logs, expiries, entries.
-    fn rows(tables: &KvTables<'_>) -> (u64, u64, u64) {
+    fn rows(tables: &mut KvTables<'_>) -> (u64, u64, u64) {
         let KvTables {
             values,
             expiry,
@@ -272,9 +290,9 @@ mod tests {
             pieces: _,
         } = tables;
         (
-            values.len().unwrap(),
-            expiry.len().unwrap(),
-            entries.len().unwrap(),
+            values.open().unwrap().len().unwrap(),
+            expiry.open().unwrap().len().unwrap(),
+            entries.open().unwrap().len().unwrap(),
         )
     }
 }

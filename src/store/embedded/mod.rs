@@ -13,30 +13,37 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redb::backends::InMemoryBackend;
 use redb::{Database, StorageError};
+use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::error::StoreError;
 use super::leases::Leases;
 use super::random::random_bytes;
-use super::{Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, Store, Stored, Write};
+use super::{
+    Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, ListPlace, Store, Stored, Write, in_order,
+};
 use crate::clock::Clock;
 use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use file::{DatabaseFile, FileClaim};
 use handle::{DatabaseHandle, unavailable};
+use jobs::{JobAnswer, QueuedJob, WriteJob};
 use tables::TableEdit;
-use writer::{DatabaseWriter, WriteJob};
+use writer::DatabaseWriter;
 
 pub use file::{EmbeddedOpenError, FileState};
 pub use key::{callers_key, seal_key, shared_key};
 
+mod answers;
 mod file;
 mod file_state;
 mod handle;
+mod jobs;
 mod key;
 mod kv;
 mod kv_tables;
+mod lazy_table;
 mod merge;
 mod pieces;
 mod read;
@@ -54,7 +61,7 @@ mod writer;
 pub struct Embedded {
     clock: Arc<dyn Clock>,
     database: Arc<DatabaseHandle>,
-    jobs: Mutex<Option<mpsc::Sender<WriteJob>>>,
+    jobs: Mutex<Option<mpsc::Sender<QueuedJob>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     leases: Mutex<Leases>,
     caller_key: [u8; 32],
@@ -168,15 +175,16 @@ impl Embedded {
     }
 
     /// Hands a job to the writer thread and waits for its answer.
-    async fn write<T>(
-        &self,
-        job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> WriteJob,
-    ) -> Result<T, StoreError> {
+    async fn write<T>(&self, job: impl FnOnce(JobAnswer<T>) -> WriteJob) -> Result<T, StoreError> {
         let sender = self.jobs.lock().clone();
         let sender = sender.ok_or_else(|| unavailable("the store was closed"))?;
         let (answer, answered) = oneshot::channel();
+        let queued = QueuedJob {
+            job: job(answer),
+            caller: Handle::current(),
+        };
         let work = async {
-            let sent = sender.send(job(answer)).await;
+            let sent = sender.send(queued).await;
             sent.map_err(|_| unavailable("the store has stopped"))?;
             answered
                 .await
@@ -277,10 +285,16 @@ impl Store for Embedded {
             .await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
         let (caller, now_ms) = (*caller, self.clock.now_ms());
-        self.read_blocking(move |database| read::listed(database, &caller, now_ms))
-            .await
+        // The table is in the order of ids, so that all of the caller's tasks are read.
+        let all = self.read_blocking(move |database| read::listed(database, &caller, now_ms));
+        Ok(in_order(all.await?, after, limit))
     }
 
     async fn forget(

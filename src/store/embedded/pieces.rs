@@ -6,8 +6,9 @@
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use redb::{ReadableTable, Table, WriteTransaction};
+use redb::{ReadableTable, WriteTransaction};
 
+use super::lazy_table::LazyTable;
 use super::rows::{KvKey, PIECES};
 use crate::task::id::TaskId;
 
@@ -19,7 +20,7 @@ const IN_PIECES: &[u8] = &[];
 
 /// The table of pieces, open in one transaction.
 pub(super) struct Pieces<'t> {
-    table: Table<'t, (KvKey, u64, u32), &'static [u8]>,
+    table: LazyTable<'t, (KvKey, u64, u32), &'static [u8]>,
     /// Bytes that this transaction freed.
     pub(super) freed: u64,
     /// Bytes that this transaction wrote.
@@ -27,12 +28,18 @@ pub(super) struct Pieces<'t> {
 }
 
 impl<'t> Pieces<'t> {
-    pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, redb::Error> {
-        Ok(Self {
-            table: transaction.open_table(PIECES)?,
+    pub(super) fn new(transaction: &'t WriteTransaction) -> Self {
+        Self {
+            table: LazyTable::new(transaction, PIECES),
             freed: 0,
             written: 0,
-        })
+        }
+    }
+
+    /// Creates the table if the file does not have it.
+    pub(super) fn create(&mut self) -> Result<(), redb::Error> {
+        self.table.open()?;
+        Ok(())
     }
 
     /// Stores a large value in pieces. Returns what to write in the place of the value: the value itself if it is
@@ -48,7 +55,7 @@ impl<'t> Pieces<'t> {
         }
         self.remove(key, number..=number)?;
         for (piece, bytes) in (0..).zip(value.chunks(PIECE)) {
-            self.table.insert((key, number, piece), bytes)?;
+            self.table.open()?.insert((key, number, piece), bytes)?;
         }
         self.written += value.len() as u64;
         Ok(IN_PIECES)
@@ -62,7 +69,7 @@ impl<'t> Pieces<'t> {
         let (first, last) = numbers.into_inner();
         let mut freed = 0;
         let pieces = (key, first, 0)..=(key, last, u32::MAX);
-        self.table.retain_in(pieces, |_, piece| {
+        self.table.open()?.retain_in(pieces, |_, piece| {
             freed += piece.len() as u64;
             false
         })?;

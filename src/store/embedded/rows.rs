@@ -40,6 +40,27 @@ pub(super) const ENTRIES: TableDefinition<'_, (KvKey, u64), &[u8]> =
 pub(super) const PIECES: TableDefinition<'_, (KvKey, u64, u32), &[u8]> =
     TableDefinition::new("pieces");
 
+/// What a write compares and what the indexes hold of a record, expired or not.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowHead {
+    pub(super) version: Version,
+    pub(super) expires_ms: u64,
+    pub(super) due_ms: Option<u64>,
+}
+
+impl From<Row<'_>> for RowHead {
+    fn from((revision, nonce, _, expires_ms, due_ms, _): Row<'_>) -> Self {
+        Self {
+            version: Version {
+                revision: Revision(revision),
+                nonce: Nonce(nonce),
+            },
+            expires_ms,
+            due_ms,
+        }
+    }
+}
+
 /// A record with its times, expired or not.
 pub(super) struct RecordRow {
     pub(super) stored: Stored,
@@ -48,13 +69,16 @@ pub(super) struct RecordRow {
 }
 
 impl From<Row<'_>> for RecordRow {
-    fn from((revision, nonce, caller, expires_ms, due_ms, record): Row<'_>) -> Self {
+    fn from(row: Row<'_>) -> Self {
+        let (_, _, caller, _, _, record) = row;
+        let RowHead {
+            version,
+            expires_ms,
+            due_ms,
+        } = RowHead::from(row);
         Self {
             stored: Stored {
-                version: Version {
-                    revision: Revision(revision),
-                    nonce: Nonce(nonce),
-                },
+                version,
                 caller: Caller::from_bytes(*caller),
                 record: Bytes::copy_from_slice(record),
             },

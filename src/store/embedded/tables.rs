@@ -2,18 +2,19 @@
 
 use bytes::Bytes;
 use redb::{
-    Database, ReadOnlyDatabase, ReadableDatabase, ReadableTable, ReadableTableMetadata as _, Table,
+    Database, ReadOnlyDatabase, ReadableDatabase, ReadableTable, ReadableTableMetadata as _,
     TableDefinition, TableError, WriteTransaction,
 };
 
 use super::super::compare_and_set::next_revision;
 use super::super::{Commit, Stored, Write};
 use super::kv_tables::{KvEdit, KvTables};
+use super::lazy_table::LazyTable;
 use super::pieces::{is_in_pieces, of_request, of_result};
 use super::read::incarnations_in;
 use super::rows::{
     DUE, ENTRIES, EXPIRY, INDEX, Id, LISTS, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS, RecordRow,
-    Row, VALUE_EXPIRY, VALUES,
+    Row, RowHead, VALUE_EXPIRY, VALUES,
 };
 use crate::task::id::{Fence, Incarnation, Revision, TaskId};
 
@@ -44,7 +45,7 @@ pub(super) fn prepare(
         if found.is_none() {
             meta.insert("caller_key", new_key.as_slice())?;
         }
-        Tables::open(&transaction)?;
+        Tables::new(&transaction).create()?;
         found.unwrap_or(*new_key)
     };
     transaction.commit()?;
@@ -74,7 +75,7 @@ pub(super) fn compact(database: &mut Database, now_ms: u64) -> Result<(), redb::
     loop {
         let transaction = database.begin_write()?;
         let was_swept = {
-            let mut tables = Tables::open(&transaction)?;
+            let mut tables = Tables::new(&transaction);
             let before = tables.expiry_rows()?;
             tables.sweep(now_ms)?;
             tables.expiry_rows()? != before
@@ -119,32 +120,45 @@ pub(super) enum TableEdit {
     },
 }
 
-/// All tables, open in one transaction.
+/// All tables, in one transaction.
 pub(super) struct Tables<'t> {
-    records: Table<'t, Id, Row<'static>>,
-    requests: Table<'t, Id, &'static [u8]>,
-    results: Table<'t, (Id, u64), (u64, &'static [u8])>,
-    index: Table<'t, (&'static str, Id), ()>,
-    due: Table<'t, (u64, Id), ()>,
-    expiry: Table<'t, (u64, Id), ()>,
-    result_expiry: Table<'t, (u64, Id, u64), ()>,
-    lists: Table<'t, (Id, Id), u64>,
+    records: LazyTable<'t, Id, Row<'static>>,
+    requests: LazyTable<'t, Id, &'static [u8]>,
+    results: LazyTable<'t, (Id, u64), (u64, &'static [u8])>,
+    index: LazyTable<'t, (&'static str, Id), ()>,
+    due: LazyTable<'t, (u64, Id), ()>,
+    expiry: LazyTable<'t, (u64, Id), ()>,
+    result_expiry: LazyTable<'t, (u64, Id, u64), ()>,
+    lists: LazyTable<'t, (Id, Id), u64>,
     pub(super) kv: KvTables<'t>,
 }
 
 impl<'t> Tables<'t> {
-    pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, redb::Error> {
-        Ok(Self {
-            records: transaction.open_table(RECORDS)?,
-            requests: transaction.open_table(REQUESTS)?,
-            results: transaction.open_table(RESULTS)?,
-            index: transaction.open_table(INDEX)?,
-            due: transaction.open_table(DUE)?,
-            expiry: transaction.open_table(EXPIRY)?,
-            result_expiry: transaction.open_table(RESULT_EXPIRY)?,
-            lists: transaction.open_table(LISTS)?,
-            kv: KvTables::open(transaction)?,
-        })
+    pub(super) fn new(transaction: &'t WriteTransaction) -> Self {
+        Self {
+            records: LazyTable::new(transaction, RECORDS),
+            requests: LazyTable::new(transaction, REQUESTS),
+            results: LazyTable::new(transaction, RESULTS),
+            index: LazyTable::new(transaction, INDEX),
+            due: LazyTable::new(transaction, DUE),
+            expiry: LazyTable::new(transaction, EXPIRY),
+            result_expiry: LazyTable::new(transaction, RESULT_EXPIRY),
+            lists: LazyTable::new(transaction, LISTS),
+            kv: KvTables::new(transaction),
+        }
+    }
+
+    /// Creates the tables that the file does not have, because reads need all of them.
+    fn create(&mut self) -> Result<(), redb::Error> {
+        self.records.open()?;
+        self.requests.open()?;
+        self.results.open()?;
+        self.index.open()?;
+        self.due.open()?;
+        self.expiry.open()?;
+        self.result_expiry.open()?;
+        self.lists.open()?;
+        self.kv.create()
     }
 
     /// Applies a write. Returns its outcome and whether it changed anything.
@@ -153,9 +167,9 @@ impl<'t> Tables<'t> {
         write: &Write,
         now_ms: u64,
     ) -> Result<(Commit, bool), redb::Error> {
-        let found = self.found(write.id)?;
+        let found = self.head(write.id)?;
         let standing = found.as_ref().filter(|found| found.expires_ms > now_ms);
-        match next_revision(standing.map(|found| found.stored.version), write) {
+        match next_revision(standing.map(|found| found.version), write) {
             Ok(revision) => {
                 // The old record has expired and was not swept yet. The new record must inherit nothing from it.
                 if standing.is_none() && found.is_some() {
@@ -165,7 +179,10 @@ impl<'t> Tables<'t> {
                 Ok((Commit::Done(revision), true))
             }
             Err(unchanged) => {
-                let standing = standing.map(|found| found.stored.clone());
+                let standing = match standing {
+                    Some(_) => self.found(write.id)?.map(|found| found.stored),
+                    None => None,
+                };
                 Ok((unchanged.into_commit(standing), false))
             }
         }
@@ -187,14 +204,17 @@ impl<'t> Tables<'t> {
                 self.remove_result(*id, *fence)?;
                 let place = self.kv.pieces.put(&of_result(*id), fence.0, result)?;
                 let row = (*expires_ms, place);
-                self.results.insert((id.as_bytes(), fence.0), row)?;
+                self.results.open()?.insert((id.as_bytes(), fence.0), row)?;
                 self.result_expiry
+                    .open()?
                     .insert((*expires_ms, id.as_bytes(), fence.0), ())?;
             }
             TableEdit::Forget { id, incarnation } => {
                 self.remove_due(*id)?;
                 if let Some(incarnation) = incarnation {
-                    self.index.remove((incarnation.as_str(), id.as_bytes()))?;
+                    self.index
+                        .open()?
+                        .remove((incarnation.as_str(), id.as_bytes()))?;
                 }
             }
             TableEdit::Kv(edit) => return self.kv.edit(edit, now_ms),
@@ -207,7 +227,7 @@ impl<'t> Tables<'t> {
         &mut self,
         write: &Write,
         revision: Revision,
-        old: Option<&RecordRow>,
+        old: Option<&RowHead>,
     ) -> Result<(), redb::Error> {
         let id = write.id.as_bytes();
         let row = (
@@ -218,46 +238,82 @@ impl<'t> Tables<'t> {
             write.due_ms,
             write.record.as_ref(),
         );
-        self.records.insert(id, row)?;
-        if let Some(old) = old {
-            self.expiry.remove((old.expires_ms, id))?;
-            if let Some(due_ms) = old.due_ms {
-                self.due.remove((due_ms, id))?;
-            }
-        } else {
+        self.records.open()?.insert(id, row)?;
+        if old.is_none() {
             if let Some(request) = &write.request {
                 let place = self.kv.pieces.put(&of_request(write.id), 0, request)?;
-                self.requests.insert(id, place)?;
+                self.requests.open()?.insert(id, place)?;
             }
             if let Some(list) = &write.listed {
                 let list = list.as_bytes();
-                self.lists.insert((list, id), write.expires_ms)?;
+                self.lists.open()?.insert((list, id), write.expires_ms)?;
                 if list != write.caller.as_bytes() {
-                    self.lists.insert((id, list), write.expires_ms)?;
+                    self.lists.open()?.insert((id, list), write.expires_ms)?;
                 }
             }
         }
-        self.expiry.insert((write.expires_ms, id), ())?;
-        if let Some(due_ms) = write.due_ms {
-            self.due.insert((due_ms, id), ())?;
-        }
+        self.move_expiry(id, old.map(|old| old.expires_ms), write.expires_ms)?;
+        self.move_due(id, old.and_then(|old| old.due_ms), write.due_ms)?;
         if let Some(incarnation) = &write.drop_from {
-            self.index.remove((incarnation.as_str(), id))?;
+            self.index.open()?.remove((incarnation.as_str(), id))?;
         }
         if let Some(incarnation) = &write.keep_for {
-            self.index.insert((incarnation.as_str(), id), ())?;
+            self.index.open()?.insert((incarnation.as_str(), id), ())?;
+        }
+        Ok(())
+    }
+
+    /// Changes when a record expires. Only a create does: a later write keeps the expiry and costs nothing here.
+    fn move_expiry(
+        &mut self,
+        id: &[u8; 16],
+        from: Option<u64>,
+        to: u64,
+    ) -> Result<(), redb::Error> {
+        if from == Some(to) {
+            return Ok(());
+        }
+        if let Some(from) = from {
+            self.expiry.open()?.remove((from, id))?;
+        }
+        self.expiry.open()?.insert((to, id), ())?;
+        Ok(())
+    }
+
+    fn move_due(
+        &mut self,
+        id: &[u8; 16],
+        from: Option<u64>,
+        to: Option<u64>,
+    ) -> Result<(), redb::Error> {
+        if from == to {
+            return Ok(());
+        }
+        if let Some(from) = from {
+            self.due.open()?.remove((from, id))?;
+        }
+        if let Some(to) = to {
+            self.due.open()?.insert((to, id), ())?;
         }
         Ok(())
     }
 
     /// The number of rows in all indexes of expiry.
-    fn expiry_rows(&self) -> Result<u64, redb::Error> {
-        Ok(self.expiry.len()? + self.result_expiry.len()? + self.kv.expiry_rows()?)
+    fn expiry_rows(&mut self) -> Result<u64, redb::Error> {
+        Ok(self.expiry.open()?.len()?
+            + self.result_expiry.open()?.len()?
+            + self.kv.expiry_rows()?)
     }
 
-    fn found(&self, id: TaskId) -> Result<Option<RecordRow>, redb::Error> {
+    fn head(&mut self, id: TaskId) -> Result<Option<RowHead>, redb::Error> {
+        let row = self.records.open()?.get(id.as_bytes())?;
+        Ok(row.map(|row| RowHead::from(row.value())))
+    }
+
+    fn found(&mut self, id: TaskId) -> Result<Option<RecordRow>, redb::Error> {
         Ok(self
             .records
+            .open()?
             .get(id.as_bytes())?
             .map(|row| RecordRow::from(row.value())))
     }
@@ -271,7 +327,7 @@ impl<'t> Tables<'t> {
             return Ok(());
         };
         let id = id.as_bytes();
-        self.due.remove((due_ms, id))?;
+        self.due.open()?.remove((due_ms, id))?;
         let Stored {
             version,
             caller,
@@ -285,26 +341,34 @@ impl<'t> Tables<'t> {
             None,
             record.as_ref(),
         );
-        self.records.insert(id, row)?;
+        self.records.open()?.insert(id, row)?;
         Ok(())
     }
 
     pub(super) fn sweep(&mut self, now_ms: u64) -> Result<(), redb::Error> {
         let mut records = Vec::new();
-        for row in self.expiry.range(..=(now_ms, &[0xff; 16]))?.take(SWEEP) {
+        for row in self
+            .expiry
+            .open()?
+            .range(..=(now_ms, &[0xff; 16]))?
+            .take(SWEEP)
+        {
             records.push(TaskId::from_bytes(*row?.0.value().1));
         }
         // A record does not tell which index names it. There are few indexes: one for each live replica.
-        let incarnations = incarnations_in(&self.index)?;
+        let incarnations = incarnations_in(self.index.open()?)?;
         for id in records {
             self.remove_record(id)?;
             for incarnation in &incarnations {
-                self.index.remove((incarnation.as_str(), id.as_bytes()))?;
+                self.index
+                    .open()?
+                    .remove((incarnation.as_str(), id.as_bytes()))?;
             }
         }
         let mut results = Vec::new();
         for row in self
             .result_expiry
+            .open()?
             .range(..=(now_ms, &[0xff; 16], u64::MAX))?
             .take(SWEEP)
         {
@@ -324,33 +388,38 @@ impl<'t> Tables<'t> {
         };
         let key = of_request(id);
         let id = id.as_bytes();
-        self.records.remove(id)?;
-        let request = self.requests.remove(id)?;
+        self.records.open()?.remove(id)?;
+        let request = self.requests.open()?.remove(id)?;
         if request.is_some_and(|request| is_in_pieces(request.value())) {
             self.kv.pieces.remove(&key, 0..=0)?;
         }
-        self.lists.remove((found.stored.caller.as_bytes(), id))?;
+        self.lists
+            .open()?
+            .remove((found.stored.caller.as_bytes(), id))?;
         while let Some(list) = self.other_list(id)? {
-            self.lists.remove((&list, id))?;
-            self.lists.remove((id, &list))?;
+            self.lists.open()?.remove((&list, id))?;
+            self.lists.open()?.remove((id, &list))?;
         }
-        self.expiry.remove((found.expires_ms, id))?;
+        self.expiry.open()?.remove((found.expires_ms, id))?;
         if let Some(due_ms) = found.due_ms {
-            self.due.remove((due_ms, id))?;
+            self.due.open()?.remove((due_ms, id))?;
         }
         Ok(())
     }
 
     /// A list beside its caller's that names the task.
-    fn other_list(&self, id: &[u8; 16]) -> Result<Option<[u8; 16]>, redb::Error> {
-        let mut rows = self.lists.range((id, &[0; 16])..=(id, &[0xff; 16]))?;
+    fn other_list(&mut self, id: &[u8; 16]) -> Result<Option<[u8; 16]>, redb::Error> {
+        let mut rows = self
+            .lists
+            .open()?
+            .range((id, &[0; 16])..=(id, &[0xff; 16]))?;
         let row = rows.next().transpose()?;
         Ok(row.map(|(key, _)| *key.value().1))
     }
 
     fn remove_result(&mut self, id: TaskId, fence: Fence) -> Result<(), redb::Error> {
         let key = (id.as_bytes(), fence.0);
-        let removed = self.results.remove(key)?;
+        let removed = self.results.open()?.remove(key)?;
         let removed = removed.map(|row| {
             let (expires_ms, result) = row.value();
             (expires_ms, is_in_pieces(result))
@@ -359,7 +428,9 @@ impl<'t> Tables<'t> {
             if in_pieces {
                 self.kv.pieces.remove(&of_result(id), fence.0..=fence.0)?;
             }
-            self.result_expiry.remove((expires_ms, key.0, key.1))?;
+            self.result_expiry
+                .open()?
+                .remove((expires_ms, key.0, key.1))?;
         }
         Ok(())
     }

@@ -5,50 +5,19 @@ use std::sync::Arc;
 use std::thread::park_timeout;
 use std::time::Duration;
 
-use bytes::Bytes;
 use redb::{Database, Durability};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc};
 use tracing::warn;
 
-use super::super::error::StoreError;
-use super::super::kv::Name;
-use super::super::{ChangeEvent, ChangedTask, Commit, Write};
+use super::super::ChangeEvent;
+use super::answers::Answers;
 use super::file::{FileClaim, LARGE};
-use super::handle::{DatabaseHandle, failed, unavailable};
+use super::handle::{DatabaseHandle, failed};
+use super::jobs::{JobOutcome, QueuedJob, WriteJob};
 use super::kv_tables::ClaimOutcome;
-use super::tables::{TableEdit, Tables, compact};
+use super::tables::{Tables, compact};
 use crate::clock::Clock;
 use crate::io_reason::io_reason;
-use crate::task::id::{Revision, TaskId};
-
-type JobAnswer<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// A job for the writer. The writer answers when the job is on disk.
-pub(super) enum WriteJob {
-    Commit {
-        write: Box<Write>,
-        answer: JobAnswer<Commit>,
-    },
-    TableEdit {
-        edit: TableEdit,
-        answer: JobAnswer<()>,
-    },
-    Claim {
-        name: Name,
-        value: Bytes,
-        expires_ms: u64,
-        answer: JobAnswer<Option<Bytes>>,
-    },
-    Replace {
-        name: Name,
-        expected: Bytes,
-        value: Bytes,
-        expires_ms: u64,
-        answer: JobAnswer<bool>,
-    },
-    /// Writes nothing: followers are told behind all writes before it.
-    Tell { id: TaskId, answer: JobAnswer<()> },
-}
 
 /// The state of the writer thread.
 pub(super) struct DatabaseWriter {
@@ -63,7 +32,7 @@ pub(super) struct DatabaseWriter {
 
 impl DatabaseWriter {
     /// Writes until the last sender is gone and all jobs are done.
-    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<WriteJob>) {
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<QueuedJob>) {
         let mut batch = Vec::with_capacity(BATCH);
         // While one batch waits for the disk, the next batch gathers.
         while jobs.blocking_recv_many(&mut batch, BATCH) > 0 {
@@ -77,7 +46,7 @@ impl DatabaseWriter {
     }
 
     /// Writes one batch and answers its jobs.
-    fn settle(&mut self, batch: &mut Vec<WriteJob>) {
+    fn settle(&mut self, batch: &mut Vec<QueuedJob>) {
         let written = match self.database() {
             Ok(database) => write(&database, batch, self.clock.now_ms()),
             Err(error) => Err(error),
@@ -89,15 +58,18 @@ impl DatabaseWriter {
                 filled,
             }) => {
                 self.reclaimable = (self.reclaimable + freed).saturating_sub(filled);
-                for (job, outcome) in batch.drain(..).zip(outcomes) {
-                    self.answer(job, outcome);
+                let mut answers = Answers::default();
+                for (queued, outcome) in batch.drain(..).zip(outcomes) {
+                    self.publish(&queued.job, &outcome);
+                    answers.add(queued, outcome);
                 }
+                answers.send();
             }
             Err(error) => {
                 let error = Arc::new(error);
                 warn!(error = %io_reason(&error), writes = batch.len(), "the store file cannot be written");
-                for job in batch.drain(..) {
-                    job.refuse(failed(&error));
+                for queued in batch.drain(..) {
+                    queued.job.refuse(failed(&error));
                 }
                 self.database.clear();
             }
@@ -130,48 +102,12 @@ impl DatabaseWriter {
         }
     }
 
-    /// Answers a job. If the caller has stopped waiting, the write is still done.
-    fn answer(&self, job: WriteJob, outcome: JobOutcome) {
-        match (job, outcome) {
-            (WriteJob::Commit { write, answer }, JobOutcome::Commit { commit, written }) => {
-                if let (Commit::Done(revision), true, Some(_)) = (&commit, written, write.expected)
-                {
-                    self.publish(write.id, *revision);
-                }
-                let _ = answer.send(Ok(commit));
-            }
-            (
-                WriteJob::TableEdit { answer, .. } | WriteJob::Tell { answer, .. },
-                JobOutcome::Edited { told },
-            ) => {
-                if let Some(id) = told {
-                    self.publish(id, Revision(0));
-                }
-                let _ = answer.send(Ok(()));
-            }
-            (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(current)) => {
-                let _ = answer.send(Ok(current));
-            }
-            (WriteJob::Replace { answer, .. }, JobOutcome::Replaced(is_done)) => {
-                let _ = answer.send(Ok(is_done));
-            }
-            (
-                job @ (WriteJob::Commit { .. }
-                | WriteJob::TableEdit { .. }
-                | WriteJob::Claim { .. }
-                | WriteJob::Replace { .. }
-                | WriteJob::Tell { .. }),
-                _,
-            ) => {
-                job.refuse(unavailable("the write was mixed up with another"));
-            }
+    /// Tells followers what a job changed.
+    fn publish(&self, job: &WriteJob, outcome: &JobOutcome) {
+        if let Some(change) = outcome.change(job) {
+            // The send fails only if there is no follower, and then the change is not needed.
+            let _ = self.changes.send(ChangeEvent::Changed(change));
         }
-    }
-
-    fn publish(&self, id: TaskId, revision: Revision) {
-        let change = ChangedTask { id, revision };
-        // The send fails only if there is no follower, and then the change is not needed.
-        let _ = self.changes.send(ChangeEvent::Changed(change));
     }
 
     /// The open database. Opens the file again if the last batch failed.
@@ -202,33 +138,6 @@ impl fmt::Debug for DatabaseWriter {
     }
 }
 
-impl WriteJob {
-    fn refuse(self, error: StoreError) {
-        match self {
-            Self::Commit { answer, .. } => drop(answer.send(Err(error))),
-            Self::TableEdit { answer, .. } | Self::Tell { answer, .. } => {
-                drop(answer.send(Err(error)));
-            }
-            Self::Claim { answer, .. } => drop(answer.send(Err(error))),
-            Self::Replace { answer, .. } => drop(answer.send(Err(error))),
-        }
-    }
-}
-
-enum JobOutcome {
-    Commit {
-        commit: Commit,
-        written: bool,
-    },
-    Edited {
-        /// What followers are told under this id, where no task was committed.
-        told: Option<TaskId>,
-    },
-    /// The value that the name already has, if any.
-    Claimed(Option<Bytes>),
-    Replaced(bool),
-}
-
 /// The outcomes of a batch.
 struct BatchOutcome {
     outcomes: Vec<JobOutcome>,
@@ -241,7 +150,7 @@ struct BatchOutcome {
 /// Writes the whole batch in one transaction. On an error nothing was written, so every job of the batch fails.
 fn write(
     database: &Database,
-    batch: &[WriteJob],
+    batch: &[QueuedJob],
     now_ms: u64,
 ) -> Result<BatchOutcome, redb::Error> {
     let mut transaction = database.begin_write()?;
@@ -249,8 +158,8 @@ fn write(
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut changed = false;
     let (freed, filled) = {
-        let mut tables = Tables::open(&transaction)?;
-        for job in batch {
+        let mut tables = Tables::new(&transaction);
+        for QueuedJob { job, .. } in batch {
             outcomes.push(match job {
                 WriteJob::Commit { write, .. } => {
                     let (commit, written) = tables.commit(write, now_ms)?;

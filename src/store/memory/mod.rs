@@ -16,7 +16,8 @@ use super::error::StoreError;
 use super::leases::Leases;
 use super::random::random_bytes;
 use super::{
-    Beat, ChangeEvent, ChangedTask, Changes, Commit, LOG_LENGTH, Store, Stored, Version, Write,
+    Beat, ChangeEvent, ChangedTask, Changes, Commit, LOG_LENGTH, ListPlace, Store, Stored, Version,
+    Write, in_order,
 };
 use crate::clock::Clock;
 use crate::lock::Mutex;
@@ -162,11 +163,16 @@ impl Store for Memory {
         Ok(overdue.take(limit).map(|(_, id)| *id).collect())
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
         let state = self.current();
         let ids = state.lists.get(caller).into_iter().flatten();
         let listed = ids.filter_map(|id| Some((state.records.get(id)?.expires_ms, *id)));
-        Ok(listed.collect())
+        Ok(in_order(listed.collect(), after, limit))
     }
 
     async fn forget(

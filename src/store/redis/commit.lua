@@ -55,7 +55,7 @@ end
 if ARGV[8] ~= '' and left > 0 then
   redis.call('ZADD', KEYS[3], ARGV[8], ARGV[9])
   outlives(KEYS[3])
-else
+elseif ARGV[14] ~= '1' then
   redis.call('ZREM', KEYS[3], ARGV[9])
 end
 

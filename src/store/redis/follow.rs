@@ -91,6 +91,9 @@ impl Follower {
                 self.check(&mut connection, before).await?;
                 checked = now;
             }
+            if (MANY..COUNT).contains(&read) {
+                tokio::time::sleep(GATHERING).await;
+            }
         }
     }
 
@@ -144,6 +147,13 @@ impl Follower {
 
 /// How long one read waits. An idle follower costs one command in this time.
 const BLOCK: Duration = Duration::from_secs(10);
+
+/// An answer with so many entries tells that entries come fast.
+const MANY: usize = 4;
+
+/// How long entries gather that come fast. A read costs Redis and this process more than several entries do; nobody who
+/// waits for one notices the time.
+const GATHERING: Duration = Duration::from_millis(2);
 
 /// The time between two checks whether an idle log is still the same log.
 const CHECK: Duration = Duration::from_mins(1);

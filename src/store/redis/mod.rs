@@ -23,7 +23,8 @@ use tokio_util::task::TaskTracker;
 use super::error::StoreError;
 use super::random::random_bytes;
 use super::{
-    Beat, ChangeEvent, Changes, Commit, Dead, LOG_LENGTH, Store, StoreHealth, Stored, Write,
+    Beat, ChangeEvent, Changes, Commit, Dead, LOG_LENGTH, ListPlace, Store, StoreHealth, Stored,
+    Write,
 };
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use buckets::{Buckets, OwnWrites};
@@ -257,8 +258,13 @@ impl Store for Redis {
         self.read_due(now_ms, limit).await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
-        self.list(caller).await
+    async fn listed(
+        &self,
+        caller: &Caller,
+        after: Option<ListPlace>,
+        limit: usize,
+    ) -> Result<Vec<ListPlace>, StoreError> {
+        self.list(caller, after, limit).await
     }
 
     async fn forget(

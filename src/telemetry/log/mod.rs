@@ -76,40 +76,43 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
 
 const TWICE: &str = "logging was set up twice";
 
+/// The name of the event that a task ended. It comes as often as tasks do.
+pub(super) const TASK_ENDED: &str = "task ended";
+
 /// The way of events to stderr.
 struct Lines(&'static Output);
 
 impl<'w> MakeWriter<'w> for Lines {
-    type Writer = RareLine;
+    type Writer = EventLine;
 
-    fn make_writer(&'w self) -> RareLine {
-        RareLine {
+    fn make_writer(&'w self) -> EventLine {
+        EventLine {
             output: self.0,
-            in_any_case: false,
+            say: Output::say_now,
         }
     }
 
-    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> RareLine {
-        RareLine {
+    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> EventLine {
+        EventLine {
             output: self.0,
-            in_any_case: metadata.name() == LINES_DROPPED,
+            say: match metadata.name() {
+                LINES_DROPPED => Output::say_in_any_case,
+                TASK_ENDED => Output::say_now_if_rare,
+                _ => Output::say_now,
+            },
         }
     }
 }
 
 /// The way of one event: a whole line at a time.
-struct RareLine {
+struct EventLine {
     output: &'static Output,
-    in_any_case: bool,
+    say: fn(&Output, &[u8]),
 }
 
-impl io::Write for RareLine {
+impl io::Write for EventLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.in_any_case {
-            self.output.say_in_any_case(line);
-        } else {
-            self.output.say_now(line);
-        }
+        (self.say)(self.output, line);
         Ok(line.len())
     }
 

@@ -60,11 +60,15 @@ impl RequestTransport for ModernPost {
     async fn send(&mut self) -> Result<Box<Messages>, Untaken> {
         let failed = |failure| Untaken::End(Event::Failed(failure));
         self.id = self.origin.next_id();
-        let params = translate::for_modern(&self.request, &self.id)
-            .map_err(|_| failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)))?;
         let method = &self.request.method;
-        let body = translate::request(&self.id, method, &params);
-        let response = self.origin.request(self.head(), method, body).await;
+        // In a block, because a call that waits for its answer would keep the params.
+        let asking = {
+            let params = translate::for_modern(&self.request, &self.id)
+                .map_err(|_| failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)))?;
+            let body = translate::request(&self.id, method, &params);
+            self.origin.request(self.head(), method, body)
+        };
+        let response = asking.await;
         let response = response.map_err(failed)?;
         match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) => Ok(messages),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::item::StreamItem;
 use crate::downstream::outbound::response::Rpc;
+use crate::mcp::answer;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
@@ -168,54 +168,11 @@ impl ServerAnswer {
     }
 }
 
-/// Whether a message is the response to the request with that id.
+/// Whether a text is the response to the request with that id.
 pub(super) fn is_answer(message: &str, id: &RawValue) -> bool {
-    Object::parse(message).is_ok_and(|message| {
-        !message.contains("method")
-            && (message.contains("result") || message.contains("error"))
-            && message.get("id").is_some_and(|other| is_same(other, id))
-    })
-}
-
-/// Servers may write an id in their own way: `7` for `7.0`, a character for its escape.
-fn is_same(one: &RawValue, other: &RawValue) -> bool {
-    if one.get() == other.get() {
-        return true;
-    }
-    let read = |id: &RawValue| serde_json::from_str::<Value>(id.get()).ok();
-    match (read(one), read(other)) {
-        (Some(Value::Number(one)), Some(Value::Number(other))) => {
-            one.as_f64().map(f64::to_bits) == other.as_f64().map(f64::to_bits)
-        }
-        (Some(one), Some(other)) => one == other,
-        (None, _) | (_, None) => false,
-    }
+    Object::parse(message).is_ok_and(|message| answer::is_answer(&message, id))
 }
 
 fn unknown(reason: Reason) -> Failure {
     Failure::new(reason, SideEffect::Unknown)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_response_to_the_request_is_its_answer() {
-        let id = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        let answers = [
-            (r#"{"id":7,"result":{}}"#, "7", true),
-            (r#"{"id":7,"error":{}}"#, "7.0", true),
-            (r#"{"id":"\u0061","result":{}}"#, r#""a""#, true),
-            (r#"{"id":8,"result":{}}"#, "7", false),
-            (r#"{"id":"7","result":{}}"#, "7", false),
-            (r#"{"id":null,"error":{}}"#, "7", false),
-            (r#"{"error":{}}"#, "7", false),
-            (r#"{"id":7,"method":"ping"}"#, "7", false),
-            ("junk", "7", false),
-        ];
-        for (message, asked, expected) in answers {
-            assert_eq!(is_answer(message, &id(asked)), expected, "{message}");
-        }
-    }
 }

@@ -24,6 +24,7 @@ use crate::task::id::TaskId;
 use crate::telemetry::repeats::OF_OUTAGE;
 
 mod call;
+mod connected;
 mod event_id;
 mod event_source;
 mod http_answer;
@@ -38,8 +39,9 @@ mod takeover;
 
 use call::{CallerSession, primes};
 pub(in crate::downstream) use call::{ResumableCall, Waiting};
+pub(in crate::downstream) use connected::{pass_connected, post_connected};
 use event_id::PREFIX;
-pub(in crate::downstream) use over_http::{post, post_connected};
+pub(in crate::downstream) use over_http::post;
 use reader::LogReader;
 pub(in crate::downstream) use respond::respond;
 use takeover::Takeover;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use hyper::Response;
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
@@ -17,12 +17,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::call::ResumableCall;
 use super::http_answer::{ReadState, Relaying, ServerAnswer, is_answer};
 use super::reader::RETRY_MS;
-use super::respond::{hold, without_ids};
+use super::respond::hold;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::outbound::keepalive::Keepalive;
 use crate::downstream::outbound::patience;
-use crate::downstream::outbound::stream::stream_of;
 use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::SESSION_ID;
@@ -74,52 +72,12 @@ pub(in crate::downstream) async fn post(
     }
 }
 
-/// Posts a call whose client waits on its connection and is sent progress while the server is silent. An answer that comes
-/// soon, and a stream that the server can resume, pass as they are.
-pub(in crate::downstream) async fn post_connected(
-    proxy: &Arc<Proxy>,
-    by: &Requester,
-    (parts, body): (Parts, Bytes),
-    id: &RawValue,
-    heartbeat: Keepalive,
-) -> Response<Body> {
-    let upstream = Arc::clone(&proxy.upstream);
-    let bytes_max = usize::try_from(by.rules.result_bytes_max()).unwrap_or(usize::MAX);
-    let answer = ServerAnswer::new(&upstream, &parts, id, bytes_max, ReadState::Answered);
-    let passing = proxy.passing.token();
-    let mut relaying: Relaying = {
-        let body = RequestBody::Ready(body);
-        async move { upstream.relay(parts, body, bytes_max).await }.boxed()
-    };
-    let patience = by.head_patience(patience::LEGACY);
-    let state = match timeout(patience, &mut relaying).await {
-        Err(_elapsed) => ReadState::Waiting(relaying),
-        Ok(Err(failure)) => return unreachable_upstream(failure),
-        Ok(Ok(Relayed::Passed(response))) => {
-            return response.map(|body| passed(None, body, passing));
-        }
-        Ok(Ok(Relayed::Answer(mut answering))) => {
-            proxy.upstream.answered_over_http();
-            if !needs_log(&mut answering, id).await {
-                let (head, begun, body) = untouched(*answering);
-                return Response::from_parts(head, passed(Some(begun), body, passing));
-            }
-            ReadState::Reading(answering)
-        }
-    };
-    let items = answer.with_state(state).items();
-    let items = items.inspect(move |_| {
-        // A drain waits for the answer.
-        let _ = &passing;
-    });
-    stream_of(without_ids(items.boxed()), None, Some(heartbeat))
-}
-
 /// A body that passes as the server sends it. A drain waits for it.
-fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrackerToken) -> Body {
+pub(super) fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrackerToken) -> Body {
     Body::Passed {
         begun: begun.filter(|begun| !begun.is_empty()),
         body,
+        heartbeat: None,
         _answer: Some(passing),
     }
 }
@@ -136,7 +94,7 @@ fn stoppable(proxy: &Arc<Proxy>, parts: &Parts, call: ResumableCall) -> Resumabl
 
 /// The server's own stream, with a `retry` of at least a second: clients come back only a few times, and would
 /// give up before a restart of raincheck is over.
-fn untouched(answering: Answering) -> (ResponseHead, Bytes, ResponseBody) {
+pub(super) fn untouched(answering: Answering) -> (ResponseHead, Bytes, ResponseBody) {
     let pause = answering.retry();
     let (head, begun, body) = answering.untouched();
     let is_short = pause.is_some_and(|pause| pause < Duration::from_millis(RETRY_MS));
@@ -149,7 +107,7 @@ fn untouched(answering: Answering) -> (ResponseHead, Bytes, ResponseBody) {
 
 /// Whether raincheck must make the stream resumable: the answer does not come at once, and the server gives no
 /// event ids.
-async fn needs_log(answering: &mut Answering, id: &RawValue) -> bool {
+pub(super) async fn needs_log(answering: &mut Answering, id: &RawValue) -> bool {
     if !answering.is_stream() {
         return false;
     }

@@ -8,11 +8,12 @@ use super::delivery;
 use crate::downstream::calls::registry::{CallEntry, CallKind};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
-use crate::downstream::tasks::cursor::{self, Position};
+use crate::downstream::tasks::cursor;
 use crate::downstream::tasks::refusal::{Refusal, task_id};
 use crate::downstream::tasks::service::{CancelOutcome, TaskError};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
+use crate::store::ListPlace;
 use crate::task::view_2025;
 
 pub(super) async fn get(
@@ -98,7 +99,7 @@ pub(super) async fn list(
 }
 
 /// The task behind which the wanted page begins. `None`: it is the first page.
-fn start_of_page(params: &Object<'_>) -> Result<Option<Position>, RpcError> {
+fn start_of_page(params: &Object<'_>) -> Result<Option<ListPlace>, RpcError> {
     if !params.contains("cursor") {
         return Ok(None);
     }

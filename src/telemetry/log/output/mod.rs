@@ -3,7 +3,7 @@
 //!
 //! A rare line is written at once, by the thread that says it, if that takes no wait: so it is out before an answer that its
 //! client may act on, and before whatever may end the process. Lines that come with every request gather, so that
-//! many of them are one write.
+//! many of them are one write. Lines of the ends of tasks are written at once if they are rare, and gather if they are not.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -74,6 +74,8 @@ struct Waiting {
     told: u64,
     /// Lines that nobody misses if they are lost: they tell of others, or are the last.
     extra: u64,
+    /// When the last line came of a kind that gathers if it comes often.
+    last_frequent: Option<Instant>,
     /// All bytes that ever waited.
     queued: u64,
     /// Those of them that were written or lost.
@@ -176,8 +178,29 @@ impl Output {
         lines.extend_from_slice(before.as_bytes());
         stamp.write(lines, now_ns);
         lines.extend_from_slice(after.as_bytes());
-        let is_enough = had < ENOUGH && lines.len() >= ENOUGH;
         waiting.queued += bytes as u64;
+        self.left_to_thread(waiting, had);
+    }
+
+    /// Writes a line of a kind that may come often: at once after a pause of such lines, with others soon if there was none.
+    pub(super) fn say_now_if_rare(&self, line: &[u8]) {
+        let mut waiting = self.waiting.lock();
+        let now = Instant::now();
+        let last = waiting.last_frequent.replace(now);
+        if last.is_none_or(|last| now.saturating_duration_since(last) >= GATHERING) {
+            drop(waiting);
+            return self.say_now(line);
+        }
+        if waiting.has_room(line.len()) {
+            let had = waiting.lines.len();
+            waiting.push(line);
+            self.left_to_thread(waiting, had);
+        }
+    }
+
+    /// Wakes the thread if the first line came, or the one that makes a write worth while. `had`: bytes that waited before.
+    fn left_to_thread(&self, waiting: MutexGuard<'_, Waiting>, had: usize) {
+        let is_enough = had < ENOUGH && waiting.lines.len() >= ENOUGH;
         drop(waiting);
         if had == 0 || is_enough {
             self.comes.notify_one();

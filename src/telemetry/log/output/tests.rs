@@ -31,6 +31,22 @@ fn a_rare_line_is_out_at_once_with_what_gathered_before_it() {
     );
 }
 
+#[test]
+fn a_line_of_a_frequent_kind_is_out_at_once_if_it_is_rare_and_gathers_if_it_is_not() {
+    let (output, mut reader) = piped();
+    output.say_now_if_rare(b"one\n");
+    assert_eq!(read(&mut reader), "one\n");
+    output.say_now_if_rare(b"two\n");
+    output.say_now_if_rare(b"three\n");
+    assert_eq!(output.waiting.lock().lines, b"two\nthree\n", "they wait");
+    output.write_next(telling(&output));
+    assert_eq!(read(&mut reader), "two\nthree\n");
+    let before = Instant::now().checked_sub(GATHERING);
+    output.waiting.lock().last_frequent = before;
+    output.say_now_if_rare(b"four\n");
+    assert_eq!(read(&mut reader), "four\n");
+}
+
 /// Tells as the thread does.
 fn telling(output: &Output) -> impl FnOnce(u64) + '_ {
     |lines| output.say_in_any_case(format!("dropped {lines}\n").as_bytes())

@@ -31,6 +31,8 @@ pub(in crate::downstream) enum Route<'k> {
     Refuse(RpcError),
     /// To the server as it came.
     Pass,
+    /// A call that passes, whose client is sent progress while the server is silent.
+    PassWithHeartbeat,
     /// `server/discover`.
     Discover,
     /// `tasks/*`, about a task in the store.
@@ -156,10 +158,15 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
     let may_pass = era == Era::Modern && known.server.speaks_http && plan == Plan::Held;
     if may_pass
         && claim.is_none()
-        && may_stream_past(modern, by.client.heartbeat(rule).is, known)
+        && may_stream_past(modern, known)
         && rule.result_inline.for_clients().is_none()
     {
-        return Ok(Route::Pass);
+        let beats = by.client.heartbeat(rule).is && meta.progress_token.is_some();
+        return Ok(if beats {
+            Route::PassWithHeartbeat
+        } else {
+            Route::Pass
+        });
     }
     // A task is created before the server sees the call, so what the server would refuse must be found here first.
     if !known.server.tools.is_asked() {
@@ -257,15 +264,14 @@ fn listed(modern: &Modern<'_>, known: &Known<'_>) -> Option<Listed> {
     (method == "tools/list" && known.rules.sets_result_sizes()).then_some(Listed::WithSizes)
 }
 
-/// Whether a call may go to the server as it came. `beats`: its client is sent progress while the server is silent.
-fn may_stream_past(modern: &Modern<'_>, beats: bool, known: &Known<'_>) -> bool {
+/// Whether a call may go to the server as it came.
+fn may_stream_past(modern: &Modern<'_>, known: &Known<'_>) -> bool {
     let (request, meta) = (&modern.request, &modern.meta);
     // What speaks of tasks must not reach the server: only then the body is edited.
     let hides_tasks = meta.declares_tasks && !known.keeps_native_tasks;
     let untouched = !hides_tasks && !request.params.contains("task");
-    let has_heartbeat = beats && meta.progress_token.is_some();
     // What streams past waits for no turn.
-    untouched && !has_heartbeat && !has_state_of_ours(request) && !known.is_limited
+    untouched && !has_state_of_ours(request) && !known.is_limited
 }
 
 /// Whether the request's state has the form of ours.

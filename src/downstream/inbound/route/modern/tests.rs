@@ -72,6 +72,7 @@ fn shown(route: &Route<'_>) -> String {
         Route::Ask(question) => format!("ask {question:?}"),
         Route::Refuse(error) => format!("refuse {}", error.code),
         Route::Pass => "pass".into(),
+        Route::PassWithHeartbeat => "pass with heartbeat".into(),
         Route::Discover => "discover".into(),
         Route::Task => "task".into(),
         Route::Result => "result".into(),
@@ -190,7 +191,11 @@ fn a_call_passes_where_nothing_of_ours_is_in_it() {
     let key = format!(r#"{PLAIN},"io.raincheck/idempotencyKey":"k""#);
     let bad_key = format!(r#"{PLAIN},"io.raincheck/idempotencyKey":1"#);
     let state = r#"{"name":"t","requestState":"raincheck-1"}"#;
+    let wants_progress = format!(r#"{PLAIN},"progressToken":1"#);
+    let with_progress = ("tools/call", r#"{"name":"t"}"#, &*wants_progress);
     for (asked, known, expected) in [
+        (with_progress, &modern, "pass with heartbeat"),
+        (with_progress, &limited, "ask Tools"),
         (CALL, &modern, "pass"),
         (CALL, &unknown, "ask Era"),
         (CALL, &limited, "ask Tools"),

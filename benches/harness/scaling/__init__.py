@@ -1,0 +1,1 @@
+"""How cost grows: with kept tasks, replicas, listeners and callers. `benches/scale` runs it."""

@@ -15,7 +15,7 @@ use super::access_log::Accessed;
 use super::body::Body;
 use super::call::{self, ModernCall};
 use super::companion::tools::CompanionTools;
-use super::durations::Asked;
+use super::durations::{Answered, Asked};
 use super::inbound::access::Endpoint;
 use super::inbound::envelope::era_by_headers;
 use super::inbound::known_client;
@@ -51,9 +51,6 @@ const EXPIRED: Denied = Denied::Invalid("the token has expired");
 
 // The futures of rare requests are boxed, so that the future of a request that passes stays small: it is allocated for
 // each request. For the same reason the head of a request is boxed.
-
-/// A response, and the measurement of its request.
-pub(super) type Answered = (Response<Body>, Option<Asked>);
 
 /// Answers one request. If this is dropped before it resolves, the client is gone, and its call is cancelled unless
 /// its task was announced. The other half is what the client's credential bounds of the response.

@@ -18,6 +18,9 @@ use crate::telemetry::traces::SpanGuard;
 #[derive(Debug, Clone)]
 pub(super) struct Asked(Arc<Measured>);
 
+/// A response, and the measurement of its request.
+pub(super) type Answered = (Response<Body>, Option<Asked>);
+
 /// Shared, because it may be in the extensions of a response, which can be cloned.
 #[derive(Debug)]
 struct Measured {

@@ -11,8 +11,7 @@ use hyper::{Response, StatusCode, Version};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::Body;
-use super::dispatch::Answered;
-use super::durations::MeasuredAnswer;
+use super::durations::{Answered, MeasuredAnswer};
 use super::{outbound::response, patient};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::room::{BufferBudget, BufferShare, SMALL};

@@ -113,6 +113,9 @@ impl HttpBody for Body {
             Self::Passed {
                 body, heartbeat, ..
             } => {
+                if heartbeat.as_ref().is_some_and(|it| it.is_over()) {
+                    return Poll::Ready(None);
+                }
                 let polled = Pin::new(body).poll_frame(context);
                 match heartbeat {
                     Some(heartbeat) => heartbeat.poll_beside(polled, context),
@@ -127,6 +130,11 @@ impl HttpBody for Body {
             Self::Empty => true,
             Self::Ready { bytes, guard, .. } => bytes.is_none() && guard.is_none(),
             Self::Events(_) => false,
+            // An error may follow a stream that broke.
+            Self::Passed {
+                heartbeat: Some(heartbeat),
+                ..
+            } => heartbeat.is_over(),
             Self::Passed { begun, body, .. } => begun.is_none() && body.is_end_stream(),
         }
     }

@@ -63,3 +63,19 @@ async fn a_stream_that_passes_has_progress_of_ours_between_its_events() {
     let token = &said["params"]["_meta"]["progressToken"];
     assert_eq!(token, "mine", "the call passed");
 }
+
+#[tokio::test]
+async fn a_stream_that_passes_and_breaks_off_ends_with_an_error() {
+    let config = Config::never().tool("steps", "heartbeat = true");
+    let rig = Rig::start(Era::Modern, config).await;
+    let client = rig.client().without_tasks();
+    let arguments = json!({"n": 1, "nonce": "steps", "then": "break"});
+    let call = client.calling("steps", arguments);
+    let call = call.edit(|message| message["params"]["_meta"]["progressToken"] = json!("mine"));
+    let mut stream = call.stream().await;
+    assert_eq!(stream.next().await["params"]["progress"], 1);
+    rig.upstream.release("steps");
+    let error = &stream.next().await["error"];
+    assert_eq!(error["data"]["io.raincheck/reason"], "upstream_reset");
+    assert_eq!(error["data"]["io.raincheck/effect"], "unknown");
+}

@@ -11,9 +11,12 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep_until};
+use tracing::debug;
 
 use super::keepalive::Keepalive;
 use crate::mcp::answer::is_answer;
+use crate::mcp::envelope;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::sse::{self, Decoder};
 
@@ -40,6 +43,8 @@ pub(in crate::downstream) struct PassedHeartbeat {
     arrivals: Vec<(Instant, usize)>,
     /// `None`: the answer has passed, or the stream cannot be read.
     decoder: Option<Decoder>,
+    /// Nothing follows: the stream broke, and the client was told.
+    is_over: bool,
 }
 
 /// What a frame of the server's body becomes.
@@ -54,10 +59,17 @@ impl PassedHeartbeat {
             unread: Vec::new(),
             arrivals: Vec::new(),
             decoder: Some(Decoder::new(EVENT_BYTES_MAX)),
+            is_over: false,
         }
     }
 
-    /// The next frame of a body that was polled: the server's, or progress if the server is silent.
+    /// Whether nothing follows, whatever the server's body says.
+    pub(in crate::downstream) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The next frame of a body that was polled: the server's, progress if the server is silent, or an error if the body
+    /// ended before the answer.
     pub(in crate::downstream) fn poll_beside<E>(
         &mut self,
         polled: Polled<E>,
@@ -73,8 +85,26 @@ impl PassedHeartbeat {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            ended @ Poll::Ready(Some(Err(_)) | None) => ended,
+            ended @ Poll::Ready(Some(Err(_)) | None) => match self.error_of_broken_stream() {
+                Some(event) => Poll::Ready(Some(Ok(Frame::data(event)))),
+                None => ended,
+            },
         }
+    }
+
+    /// The answer where the server's stream ended without one. A stream that ended within an event stays as it is,
+    /// because another event would make the client read the broken one.
+    fn error_of_broken_stream(&mut self) -> Option<Bytes> {
+        self.read();
+        let decoder = self.decoder.take()?;
+        if !decoder.is_between_events() {
+            return None;
+        }
+        self.is_over = true;
+        let error = Failure::new(Reason::UpstreamReset, SideEffect::Unknown).to_error();
+        debug!(reason = %error.message, "a stream that passes was answered with an error");
+        let answer = envelope::error(self.id.get(), &error.to_json());
+        Some(sse::event(&answer))
     }
 
     /// Notes what passes.
@@ -231,6 +261,37 @@ mod tests {
         let (waited, said) = silence(&mut heartbeat).await;
         assert_eq!(waited, Duration::from_secs(3));
         assert!(said > 199.0 && said < 200.0, "{said}");
+    }
+
+    /// What the client is told when the server's body ends.
+    async fn ends(heartbeat: &mut PassedHeartbeat) -> Option<String> {
+        let mut ended = Some(Poll::Ready(None));
+        let polled = poll_fn(|context| {
+            heartbeat.poll_beside::<Infallible>(ended.take().unwrap_or(Poll::Pending), context)
+        });
+        let event = polled.await?.unwrap().into_data().unwrap();
+        Some(String::from_utf8(event.to_vec()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_ends_before_its_answer_ends_with_an_error() {
+        let mut broken = heartbeat();
+        says(&mut broken, &progress(7, 1.0)).await;
+        let told = ends(&mut broken).await.unwrap();
+        assert!(
+            told.contains(r#""id":1"#) && told.contains("upstream_reset"),
+            "{told}"
+        );
+        assert!(broken.is_over());
+        assert_eq!(ends(&mut broken).await, None, "told once");
+
+        let mut within_an_event = heartbeat();
+        says(&mut within_an_event, b"data: {").await;
+        assert_eq!(ends(&mut within_an_event).await, None);
+
+        let mut answered = heartbeat();
+        says(&mut answered, &sse::event(r#"{"id":1,"result":{}}"#)).await;
+        assert_eq!(ends(&mut answered).await, None);
     }
 
     #[tokio::test(start_paused = true)]

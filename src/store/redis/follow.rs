@@ -151,8 +151,8 @@ const BLOCK: Duration = Duration::from_secs(10);
 /// An answer with so many entries tells that entries come fast.
 const MANY: usize = 4;
 
-/// How long entries gather that come fast. A read costs Redis and this process more than several entries do; nobody who
-/// waits for one notices the time.
+/// How long entries that come fast gather. A read costs Redis and this process more than several entries do, and a
+/// client does not notice the time.
 const GATHERING: Duration = Duration::from_millis(2);
 
 /// The time between two checks whether an idle log is still the same log.

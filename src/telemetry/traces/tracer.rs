@@ -20,7 +20,7 @@ struct Tracer {
     queue: SpanQueue,
 }
 
-/// Makes spans from now on, of this part of the traces that begin here. Whoever gets the queue exports them.
+/// Makes spans from now on, of this part of the traces that begin here. The caller exports what is in the queue that it gets.
 /// `None`: spans are made already.
 pub fn begin(ratio: f64) -> Option<&'static SpanQueue> {
     let below = threshold(ratio);

@@ -1,7 +1,7 @@
 //! What only the embedded store does: it outlives its process, and belongs to one.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use raincheck::store::embedded::Embedded;
 use raincheck::store::kv::{Kind, KvStore as _, Name};
 use raincheck::store::{ChangeEvent, Commit, Store as _, StoreError, Write};
 use raincheck::task::id::{Fence, Incarnation};
-use redb::TableHandle as _;
+use redb::TableHandle;
 
 use crate::rig::{Place, START_MS, create_until, done, update};
 
@@ -223,6 +223,33 @@ async fn the_file_does_not_keep_what_has_expired() {
     assert!(store.indexed(&mine).await.unwrap().is_empty());
 }
 
+/// As many as the store takes in a second may expire in a second.
+#[tokio::test]
+async fn what_expires_goes_as_fast_as_it_comes() {
+    let clock = Arc::new(Manual::at(START_MS));
+    let as_clock = Arc::<Manual>::clone(&clock);
+    let store = Embedded::in_memory(as_clock).unwrap();
+    let mut left = Vec::new();
+    for second in 0..6 {
+        let until = START_MS + second * 1000 + 999;
+        let creates: Vec<Write> = (0..3000)
+            .map(|_| Write {
+                due_ms: Some(1),
+                ..create_until(until)
+            })
+            .collect();
+        let all = creates.iter().map(|create| store.commit(create));
+        for commit in futures_util::future::join_all(all).await {
+            done(commit.unwrap());
+        }
+        clock.advance(Duration::from_secs(1));
+        // As often as a replica does.
+        store.beat(None, Duration::ZERO).await.unwrap();
+        left.push(store.due(10, 100_000).await.unwrap().len());
+    }
+    assert!(left.iter().all(|left| *left < 6000), "{left:?}");
+}
+
 /// A session's list names a task by two rows, and a record knows neither.
 #[tokio::test]
 async fn nothing_of_a_list_outlives_its_tasks() {
@@ -301,6 +328,45 @@ async fn everything_is_there(store: &Embedded, write: &Write, mine: &Incarnation
     assert!(
         matches!(store.commit(write).await.unwrap(), Commit::Done(revision) if revision.0 == 2)
     );
+}
+
+/// Large values lie in pieces, in a table of their own, and come along.
+#[tokio::test]
+async fn everything_large_is_there_after_files_were_merged() {
+    let directory = Place::new();
+    let (earlier, later) = (directory.file(), directory.folder().join("later.redb"));
+    let key = [3; 32];
+    let clock = || Arc::new(Manual::at(START_MS));
+    let open_one = |file: &Path, others: &[PathBuf]| {
+        Embedded::open_one_of(file, others, &key, clock()).unwrap()
+    };
+    let until = START_MS + HOUR_MS;
+    let large = Bytes::from(vec![7; 600_000]);
+    let log = Name::of(Kind::Events, &["e"]);
+    let store = open_one(&earlier, &[]);
+    let create = Write {
+        request: Some(large.clone()),
+        ..create_until(until)
+    };
+    done(store.commit(&create).await.unwrap());
+    let kept = store.put_result(create.id, Fence(1), large.clone(), until);
+    kept.await.unwrap();
+    store.append(log, 1, large.clone(), until).await.unwrap();
+    drop(store);
+
+    let store = open_one(&later, std::slice::from_ref(&earlier));
+    let request = store.load_request(create.id).await.unwrap().unwrap();
+    assert!(request == large, "a request of {} bytes", request.len());
+    let result = store.load_result(create.id, Fence(1)).await.unwrap();
+    assert!(result.unwrap() == large);
+    assert!(store.entries(log, 0).await.unwrap()[0].1 == large);
+    drop(store);
+    // Nothing stays behind, where nobody would ever remove it.
+    let database = redb::Database::open(&earlier).unwrap();
+    let reading = redb::ReadableDatabase::begin_read(&database).unwrap();
+    let left: Vec<_> = reading.list_tables().unwrap().collect();
+    let left: Vec<_> = left.iter().map(TableHandle::name).collect();
+    assert_eq!(left, ["meta"]);
 }
 
 /// What a large result takes is what it is, the room of those that expired is used again, and the disk has

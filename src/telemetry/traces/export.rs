@@ -171,3 +171,117 @@ fn is_temporary(status: StatusCode) -> bool {
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 
 const AGENT: &str = concat!("raincheck/", env!("CARGO_PKG_VERSION"));
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::super::span::{Span, SpanKind};
+    use super::*;
+    use crate::mcp::trace_context::HexId;
+
+    const LAST: Duration = Duration::from_secs(60);
+    const TAKEN: &str = "200 OK";
+    const LATER: &str = "503 Service Unavailable\r\nretry-after: 0";
+
+    fn tell(queue: &SpanQueue) {
+        queue.tell(&Span {
+            trace: HexId::from_bytes([1; 16]),
+            id: HexId::from_bytes([2; 8]),
+            parent: None,
+            state: None,
+            name: ["ping", "", ""],
+            kind: SpanKind::Server,
+            begin_ns: 1,
+            end_ns: 2,
+            attributes: Vec::new(),
+            link: None,
+            is_error: false,
+        });
+    }
+
+    /// A collector, and the way to it.
+    async fn listening() -> (TcpListener, Collector) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+        let address = HttpAddress::new(&url.parse().unwrap(), None).unwrap();
+        let collector = Collector {
+            address,
+            headers: HeaderMap::new(),
+            resource: TraceResource::new(),
+        };
+        (listener, collector)
+    }
+
+    /// The connection of the next batch, once the batch has begun to come.
+    async fn asked(listener: &TcpListener) -> TcpStream {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 4096];
+        let read = stream.read(&mut head).await.unwrap();
+        assert!(read > 0, "a connection without a batch");
+        stream
+    }
+
+    async fn answer(mut stream: TcpStream, with: &str) {
+        let answer = format!("HTTP/1.1 {with}\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    }
+
+    async fn is_asked_again(listener: &TcpListener) -> bool {
+        timeout(Duration::ZERO, listener.accept()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_batch_on_its_way_when_the_process_ends_goes_out_once() {
+        let (listener, collector) = listening().await;
+        let (queue, stop) = (SpanQueue::default(), CancellationToken::new());
+        tell(&queue);
+        let collecting = async {
+            let stream = asked(&listener).await;
+            stop.cancel();
+            // The exporter sees it before the answer.
+            tokio::task::yield_now().await;
+            answer(stream, TAKEN).await;
+        };
+        let exporting = export(collector, &queue, stop.clone(), LAST);
+        let both = async { tokio::join!(exporting, collecting) };
+        // What is sent again finds nobody who answers.
+        let is_over = timeout(Duration::from_secs(5), both).await.is_ok();
+        assert!(is_over && !is_asked_again(&listener).await);
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_says_later_is_asked_again_before_the_process_ends() {
+        let (listener, collector) = listening().await;
+        let (queue, stop) = (SpanQueue::default(), CancellationToken::new());
+        tell(&queue);
+        stop.cancel();
+        let collecting = async {
+            answer(asked(&listener).await, LATER).await;
+            answer(asked(&listener).await, TAKEN).await;
+        };
+        let exporting = export(collector, &queue, stop, LAST);
+        let both = timeout(Duration::from_secs(5), async {
+            tokio::join!(exporting, collecting)
+        });
+        both.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_says_when_is_asked_then() {
+        let (listener, collector) = listening().await;
+        let (queue, stop) = (SpanQueue::default(), CancellationToken::new());
+        tell(&queue);
+        let collecting = async {
+            answer(asked(&listener).await, LATER).await;
+            let refused = Instant::now();
+            answer(asked(&listener).await, TAKEN).await;
+            stop.cancel();
+            refused.elapsed()
+        };
+        let exporting = export(collector, &queue, stop.clone(), LAST);
+        let (took, ()) = tokio::join!(collecting, exporting);
+        assert!(took < PAUSE, "{took:?}");
+    }
+}

@@ -33,6 +33,7 @@ pub(super) fn merge(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), 
     merge.copy(rows::VALUES)?;
     merge.copy(rows::VALUE_EXPIRY)?;
     merge.copy(rows::ENTRIES)?;
+    merge.copy(rows::PIECES)?;
     writing.commit()?;
     drop(reading);
     // After a crash before this line both files have the rows. The file that is opened first merges the other.

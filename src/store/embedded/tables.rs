@@ -13,8 +13,8 @@ use super::lazy_table::LazyTable;
 use super::pieces::{is_in_pieces, of_request, of_result};
 use super::read::incarnations_in;
 use super::rows::{
-    DUE, ENTRIES, EXPIRY, INDEX, Id, LISTS, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS, RecordRow,
-    Row, RowHead, VALUE_EXPIRY, VALUES,
+    DUE, ENTRIES, EXPIRY, INDEX, Id, LISTS, PIECES, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS,
+    RecordRow, Row, RowHead, VALUE_EXPIRY, VALUES,
 };
 use crate::task::id::{Fence, Incarnation, Revision, TaskId};
 
@@ -66,6 +66,7 @@ pub(super) fn empty(database: &Database) -> Result<(), redb::Error> {
     transaction.delete_table(VALUES)?;
     transaction.delete_table(VALUE_EXPIRY)?;
     transaction.delete_table(ENTRIES)?;
+    transaction.delete_table(PIECES)?;
     Ok(transaction.commit()?)
 }
 

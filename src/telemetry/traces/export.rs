@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Request, StatusCode};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -16,6 +16,7 @@ use super::otlp;
 use super::queue::{EndedSpans, SpanQueue, count};
 use crate::http_address::HttpAddress;
 use crate::io_reason::io_reason;
+use crate::retry_after;
 
 /// How long the collector may take for a batch.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,8 +50,10 @@ enum SendOutcome {
     Taken,
     /// The collector will never take it.
     Refused(StatusCode),
-    /// The collector may take it later. Holds why.
-    NotNow(String),
+    /// The collector says that it takes the batch later, perhaps when.
+    Later(StatusCode, Option<Duration>),
+    /// The collector does not answer. Holds why.
+    Away(String),
 }
 
 /// Exports until `stop`, and then what still waits, for at most `last`.
@@ -62,29 +65,48 @@ pub async fn export(
 ) {
     let mut state = ExportState::default();
     let mut batch = EndedSpans::default();
+    // A batch that is on its way at the end goes on: sent again, it would be there twice.
     let exporting = async {
         loop {
-            queue.gather(&mut batch).await;
-            if batch.count > 0 {
-                state.send(&collector, &mut batch).await;
+            let _: Option<()> = stop.run_until_cancelled(queue.gather(&mut batch)).await;
+            // What came meanwhile goes along.
+            queue.take(&mut batch);
+            let is_last = stop.is_cancelled();
+            if batch.count == 0 && is_last {
+                return;
+            }
+            if batch.count == 0 {
+                continue;
+            }
+            let pause = state.send(&collector, &mut batch).await;
+            match pause {
+                Some(Pause::Asked(pause)) if is_last => tokio::time::sleep(pause).await,
+                Some(Pause::Away(_)) if is_last => return,
+                Some(Pause::Asked(pause) | Pause::Away(pause)) => {
+                    let _: Option<()> = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+                }
+                None => {}
             }
         }
     };
-    let _: Option<()> = Box::pin(stop.run_until_cancelled(exporting)).await;
-    let until = Instant::now() + last;
-    loop {
-        // What came meanwhile goes along.
-        queue.take(&mut batch);
-        if batch.count == 0 {
-            return;
-        }
-        let sending = timeout_at(until, collector.send(&batch)).await;
-        let is_taken = matches!(sending, Ok(SendOutcome::Taken));
-        settle(if is_taken { "exported" } else { "dropped" }, &mut batch);
-        if !is_taken {
-            return queue.drop_all();
-        }
+    let ending = async {
+        stop.cancelled().await;
+        tokio::time::sleep(last).await;
+    };
+    tokio::select! {
+        () = Box::pin(exporting) => {}
+        () = ending => {}
     }
+    settle("dropped", &mut batch);
+    queue.drop_all();
+}
+
+/// How long a batch waits that the collector did not take.
+#[derive(Debug)]
+enum Pause {
+    /// The collector answers, and says that it takes the batch later.
+    Asked(Duration),
+    Away(Duration),
 }
 
 /// Whether the collector takes spans, and what the log was told of that.
@@ -94,8 +116,8 @@ struct ExportState {
 }
 
 impl ExportState {
-    /// Sends the batch, or waits for the next attempt and keeps it.
-    async fn send(&mut self, collector: &Collector, batch: &mut EndedSpans) {
+    /// Sends the batch, or keeps it for the next attempt, after a pause.
+    async fn send(&mut self, collector: &Collector, batch: &mut EndedSpans) -> Option<Pause> {
         match collector.send(batch).await {
             SendOutcome::Taken => {
                 if self.failures > 0 {
@@ -103,25 +125,33 @@ impl ExportState {
                 }
                 self.failures = 0;
                 settle("exported", batch);
+                None
             }
             SendOutcome::Refused(status) => {
                 warn!(%status, spans = batch.count, "the collector refuses spans (telemetry.traces)");
                 self.failures = 0;
                 settle("refused", batch);
+                None
             }
-            SendOutcome::NotNow(why) => {
-                // One line for each outage, however long it is.
-                if self.failures == 0 {
-                    warn!(
-                        why,
-                        "the collector does not take spans: they wait, and the oldest 4096 are kept (telemetry.traces)"
-                    );
-                }
-                let doubled = PAUSE * 2_u32.saturating_pow(self.failures.min(5));
-                self.failures = self.failures.saturating_add(1);
-                tokio::time::sleep(doubled.min(PAUSE_MAX)).await;
+            SendOutcome::Later(status, asked) => {
+                let pause = self.failed(format!("HTTP {status}"));
+                Some(Pause::Asked(asked.unwrap_or(pause)))
             }
+            SendOutcome::Away(why) => Some(Pause::Away(self.failed(why))),
         }
+    }
+
+    /// One line for each outage, however long it is. Returns the pause before the next attempt.
+    fn failed(&mut self, why: String) -> Duration {
+        if self.failures == 0 {
+            warn!(
+                why,
+                "the collector does not take spans: they wait, and the oldest 4096 are kept (telemetry.traces)"
+            );
+        }
+        let doubled = PAUSE * 2_u32.saturating_pow(self.failures.min(5));
+        self.failures = self.failures.saturating_add(1);
+        doubled.min(PAUSE_MAX)
     }
 }
 
@@ -136,7 +166,8 @@ pub async fn probe(collector: &Collector) -> Result<(), String> {
     match collector.send(&EndedSpans::default()).await {
         SendOutcome::Taken => Ok(()),
         SendOutcome::Refused(status) => Err(format!("HTTP {status}")),
-        SendOutcome::NotNow(why) => Err(why),
+        SendOutcome::Later(status, _) => Err(format!("HTTP {status}")),
+        SendOutcome::Away(why) => Err(why),
     }
 }
 
@@ -154,11 +185,11 @@ impl Collector {
         match timeout(PATIENCE, self.address.ask(request, ANSWER_BYTES_MAX)).await {
             Ok(Ok(answer)) if answer.status.is_success() => SendOutcome::Taken,
             Ok(Ok(answer)) if is_temporary(answer.status) => {
-                SendOutcome::NotNow(format!("HTTP {}", answer.status))
+                SendOutcome::Later(answer.status, retry_after::pause(&answer.headers))
             }
             Ok(Ok(answer)) => SendOutcome::Refused(answer.status),
-            Ok(Err(error)) => SendOutcome::NotNow(io_reason(&error)),
-            Err(_elapsed) => SendOutcome::NotNow("no answer within 10 s".to_owned()),
+            Ok(Err(error)) => SendOutcome::Away(io_reason(&error)),
+            Err(_elapsed) => SendOutcome::Away("no answer within 10 s".to_owned()),
         }
     }
 }
@@ -176,6 +207,7 @@ const AGENT: &str = concat!("raincheck/", env!("CARGO_PKG_VERSION"));
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::Instant;
 
     use super::super::span::{Span, SpanKind};
     use super::*;

@@ -111,8 +111,9 @@ impl SpanQueue {
 
     /// Waits until the batch can be filled, or for a while, and adds to it what there is.
     pub(super) async fn gather(&self, batch: &mut EndedSpans) {
-        let wanted = BATCH.saturating_sub(batch.count);
-        if self.waiting.lock().count < wanted {
+        // A batch that was not taken has waited already.
+        let is_late = batch.count > 0;
+        if !is_late && self.waiting.lock().count < BATCH {
             // After a while, what there is must do.
             let _ = timeout(GATHERING, self.is_enough.notified()).await;
         }

@@ -89,7 +89,7 @@ struct Process {
     around: Surroundings,
     stop: CancellationToken,
     traces: TraceExport,
-    /// Calls may outlive their connections, so the threads end after everything else.
+    /// Calls may outlive their connections, so the threads end after everything that calls need.
     threads: Arc<ConnectionThreads>,
 }
 
@@ -281,11 +281,12 @@ impl Process {
         drop((proxy, early, self.served));
         self.around.services.close();
         let _ = timeout(LAST_SERVICES, self.around.services.wait()).await;
+        // What still runs there ends, so that its spans are among the last.
+        drop(self.threads);
         self.traces.finish().await;
         if let Some(embedded) = self.embedded {
             embedded.close().await;
         }
-        drop(self.threads);
         served
     }
 

@@ -58,6 +58,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "io_reason",
             "lock",
             "mcp",
+            "retry_after",
             "task",
         ],
     ),

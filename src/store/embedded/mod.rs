@@ -53,6 +53,10 @@ mod tables;
 mod tests;
 mod writer;
 
+/// The most sweeps of one beat. What expires between two beats is removed even if it came as fast as the store takes
+/// tasks; and a beat ends soon, because it renews a lease.
+const SWEEPS_MAX: usize = 16;
+
 /// The embedded store.
 ///
 /// A drop, like [`Embedded::close`], finishes the pending writes and closes the file. A drop blocks its
@@ -324,10 +328,13 @@ impl Store for Embedded {
         };
         // The read comes first, so that an idle store does not write once a second. If the file cannot be
         // read, the sweep makes the writer open it again.
-        let expired = self
-            .database
-            .read(|database| read::anything_expired(database, now_ms));
-        if expired.unwrap_or(true) {
+        for _ in 0..SWEEPS_MAX {
+            let expired = self
+                .database
+                .read(|database| read::anything_expired(database, now_ms));
+            if !expired.unwrap_or(true) {
+                break;
+            }
             self.edit(TableEdit::Sweep { now_ms }).await?;
         }
         Ok(beat)

@@ -47,7 +47,8 @@ impl Redis {
             || "+inf".to_owned(),
             |(expires_ms, _)| expires_ms.to_string(),
         );
-        let page = SCAN.min(limit);
+        // The place itself is among the first that are read.
+        let page = SCAN.min(limit.saturating_add(usize::from(after.is_some())));
         let (mut found, mut offset) = (Vec::new(), 0);
         while found.len() < limit {
             let mut command = redis::cmd("ZRANGE");

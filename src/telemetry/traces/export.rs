@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use super::otlp;
 use super::queue::{EndedSpans, SpanQueue, count};
+use super::rejected::rejected;
 use crate::http_address::HttpAddress;
 use crate::io_reason::io_reason;
 use crate::retry_after;
@@ -47,7 +48,8 @@ pub type TraceResource = Vec<(String, String)>;
 /// What came of a batch.
 #[derive(Debug, PartialEq, Eq)]
 enum SendOutcome {
-    Taken,
+    /// The collector has it, but for so many of its spans.
+    Taken { rejected: u64 },
     /// The collector will never take it.
     Refused(StatusCode),
     /// The collector says that it takes the batch later, perhaps when.
@@ -119,12 +121,22 @@ impl ExportState {
     /// Sends the batch, or keeps it for the next attempt, after a pause.
     async fn send(&mut self, collector: &Collector, batch: &mut EndedSpans) -> Option<Pause> {
         match collector.send(batch).await {
-            SendOutcome::Taken => {
+            SendOutcome::Taken { rejected } => {
                 if self.failures > 0 {
                     info!("the collector takes spans again");
                 }
                 self.failures = 0;
-                settle("exported", batch);
+                let spans = batch.count as u64;
+                let rejected = rejected.min(spans);
+                if rejected > 0 {
+                    warn!(
+                        spans = rejected,
+                        "the collector refuses spans (telemetry.traces)"
+                    );
+                }
+                count("refused", rejected);
+                count("exported", spans - rejected);
+                batch.clear();
                 None
             }
             SendOutcome::Refused(status) => {
@@ -135,7 +147,10 @@ impl ExportState {
             }
             SendOutcome::Later(status, asked) => {
                 let pause = self.failed(format!("HTTP {status}"));
-                Some(Pause::Asked(asked.unwrap_or(pause)))
+                // "At once", said again and again, must not be a busy loop.
+                Some(Pause::Asked(
+                    asked.map_or(pause, |asked| asked.max(pause / 8)),
+                ))
             }
             SendOutcome::Away(why) => Some(Pause::Away(self.failed(why))),
         }
@@ -157,14 +172,14 @@ impl ExportState {
 
 /// Counts what became of the batch, which is over.
 fn settle(outcome: &str, batch: &mut EndedSpans) {
-    count(outcome, batch);
+    count(outcome, batch.count as u64);
     batch.clear();
 }
 
 /// Sends an empty batch. The error says why the collector does not take it.
 pub async fn probe(collector: &Collector) -> Result<(), String> {
     match collector.send(&EndedSpans::default()).await {
-        SendOutcome::Taken => Ok(()),
+        SendOutcome::Taken { .. } => Ok(()),
         SendOutcome::Refused(status) => Err(format!("HTTP {status}")),
         SendOutcome::Later(status, _) => Err(format!("HTTP {status}")),
         SendOutcome::Away(why) => Err(why),
@@ -183,7 +198,9 @@ impl Collector {
         };
         request.headers_mut().extend(self.headers.clone());
         match timeout(PATIENCE, self.address.ask(request, ANSWER_BYTES_MAX)).await {
-            Ok(Ok(answer)) if answer.status.is_success() => SendOutcome::Taken,
+            Ok(Ok(answer)) if answer.status.is_success() => SendOutcome::Taken {
+                rejected: rejected(&answer.body),
+            },
             Ok(Ok(answer)) if is_temporary(answer.status) => {
                 SendOutcome::Later(answer.status, retry_after::pause(&answer.headers))
             }

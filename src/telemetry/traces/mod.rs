@@ -4,6 +4,7 @@
 mod export;
 mod otlp;
 mod queue;
+mod rejected;
 mod request;
 mod span;
 pub(super) mod tasks;

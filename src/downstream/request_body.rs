@@ -68,8 +68,7 @@ fn no_room() -> ReadBody {
     let error = RpcError::internal(
         "Too much is being sent at the same time (limits.buffer_bytes_max); try again",
     );
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    ReadBody::Refused(response::refusal_and_close(status, &error))
+    ReadBody::Refused(response::closing(response::refusal_for_now(&error)))
 }
 
 /// Why a body was not read to its end.

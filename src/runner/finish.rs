@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tracing::{error, info};
 
@@ -29,11 +30,12 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// A result, or a JSON-RPC error.
 pub(super) type CallEnd = Result<Box<RawValue>, Box<RawValue>>;
 
-/// Attempts to write what must not be lost, with growing pauses.
+/// Attempts to write what must not be lost, with growing pauses. All but the first take turns with those of other calls.
 pub(super) struct Attempts<'a> {
     runner: &'a Runner,
     until_ms: u64,
     pause: Duration,
+    turn: Option<SemaphorePermit<'a>>,
 }
 
 impl Runner {
@@ -52,11 +54,7 @@ impl Runner {
                 Ok(()) => return,
                 Err(why) => why,
             };
-            if !attempts.wait_for_next().await {
-                let bytes = length(&end);
-                error!(task = ?loaded.task.id, bytes, error = %why, "a result was lost with the store");
-                return;
-            }
+            // The room comes first: the turn of the next attempt may come late.
             if room.is_none() {
                 room = self.unsaved.hold(length(&end));
             }
@@ -67,6 +65,11 @@ impl Runner {
             if room.is_none() || gives_up {
                 error!(task = ?loaded.task.id, bytes = length(&end), "a result is dropped, because the store stayed full");
                 end = Err(given_up());
+            }
+            if !attempts.wait_for_next().await {
+                let bytes = length(&end);
+                error!(task = ?loaded.task.id, bytes, error = %why, "a result was lost with the store");
+                return;
             }
         }
     }
@@ -92,6 +95,7 @@ impl Runner {
             runner: self,
             until_ms: task.deadline_ms,
             pause: FIRST_PAUSE,
+            turn: None,
         }
     }
 
@@ -153,13 +157,15 @@ impl Attempts<'_> {
     /// attempt.
     pub(super) async fn wait_for_next(&mut self) -> bool {
         let runner = self.runner;
+        self.turn = None;
         if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {
             return false;
         }
-        runner
-            .halt
-            .run_until_cancelled(tokio::time::sleep(self.pause))
-            .await;
+        let turn = async {
+            tokio::time::sleep(self.pause).await;
+            runner.unsaved.turn().await
+        };
+        self.turn = runner.halt.run_until_cancelled(turn).await.flatten();
         self.pause = (self.pause * 2).min(LAST_PAUSE);
         true
     }

@@ -58,6 +58,11 @@ impl Nonces {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         Nonce(u128::from(self.process) << 64 | u128::from(count))
     }
+
+    /// Whether this process drew the nonce.
+    fn has_drawn(&self, nonce: Nonce) -> bool {
+        nonce.0 >> 64 == u128::from(self.process)
+    }
 }
 
 /// Why an event was not applied.
@@ -287,14 +292,16 @@ impl Ledger {
         write.durable |= answers;
         let committed = self.commit_patiently(&write, self.patience.read).await;
         if committed.is_err() {
-            self.lost_ends
-                .remember(&loaded.task, &decided.task, write.nonce);
+            self.lost_ends.remember(&loaded.task, &decided.task);
         }
         match committed? {
             Commit::Done(revision) => {
                 telemetry::tasks::committed(Some(&loaded.task), &decided.task);
                 telemetry::waiting::committed(&decided.task, revision, self.now_ms());
                 let ends_now = decided.task.is_ended() && !loaded.task.is_ended();
+                if ends_now {
+                    self.lost_ends.forget(decided.task.id);
+                }
                 if ends_now && decided.task.log.is_none() {
                     let (caller, bytes) = (&decided.task.caller, write.record.len());
                     self.quotas
@@ -348,7 +355,8 @@ impl Ledger {
 
     fn decode(&self, stored: &Stored) -> Result<Loaded, StoreError> {
         let record::Decoded { task, newer } = record::decode(&stored.record)?;
-        self.lost_ends.found(&task, stored.version.nonce);
+        let is_ours = self.nonces.has_drawn(stored.version.nonce);
+        self.lost_ends.found(&task, is_ours);
         Ok(Loaded {
             task,
             version: stored.version,

@@ -1,72 +1,103 @@
 //! Ends whose commit got no answer. Such an end is reported when a later read shows that the commit has happened,
 //! so that each task that ends has its line in the log.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Nonce;
 use crate::lock::Mutex;
+use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::telemetry;
 
-/// The most ends that wait for a read. Beyond that the oldest is forgotten.
-const ENDS_MAX: usize = 1024;
+/// The most ends that wait for a read: twice the calls that a replica carries by default, because all of them may end while
+/// the store answers none in time. Beyond that the oldest is forgotten.
+const ENDS_MAX: usize = 32 * 1024;
 
-/// The commits of this process that ended a task and got no answer.
+/// The tasks that a commit of this process may have ended, and that no answer told of.
 #[derive(Debug, Default)]
 pub(super) struct LostEnds {
-    /// The length of `ends`, so that a read without a lost end takes no lock.
+    /// The number of `ends`, so that a read without a lost end takes no lock.
     count: AtomicUsize,
-    ends: Mutex<VecDeque<LostEnd>>,
+    ends: Mutex<Ends>,
+}
+
+#[derive(Debug, Default)]
+struct Ends {
+    by_task: HashMap<TaskId, LostEnd>,
+    /// The tasks in the order in which they came.
+    by_age: BTreeMap<u64, TaskId>,
+    came: u64,
 }
 
 #[derive(Debug)]
 struct LostEnd {
-    nonce: Nonce,
+    age: u64,
     /// The task before its end.
     before: Task,
 }
 
 impl LostEnds {
-    /// Remembers a commit without an answer, if it ends its task.
-    pub(super) fn remember(&self, before: &Task, after: &Task, nonce: Nonce) {
+    /// Remembers a commit without an answer, if it ends its task. Of several commits for one task any may have happened.
+    pub(super) fn remember(&self, before: &Task, after: &Task) {
         if before.is_ended() || !after.is_ended() {
             return;
         }
-        let before = before.clone();
         let mut ends = self.ends.lock();
-        if ends.len() == ENDS_MAX {
-            ends.pop_front();
-        }
-        ends.push_back(LostEnd { nonce, before });
-        self.count.store(ends.len(), Ordering::Relaxed);
+        ends.insert(before.clone());
+        self.count.store(ends.by_task.len(), Ordering::Relaxed);
     }
 
-    /// Reports the end of this task, if the commit that wrote the record is one of those that got no answer.
-    /// Returns whether the end was reported.
-    pub(super) fn found(&self, task: &Task, nonce: Nonce) -> bool {
-        if self.count.load(Ordering::Relaxed) == 0 || !task.is_ended() {
-            return false;
+    /// Reports the end of this task, if it waits for a read. `is_ours`: this process wrote the record as it is.
+    pub(super) fn found(&self, task: &Task, is_ours: bool) {
+        // If another replica wrote the end, that replica has reported it.
+        if task.is_ended()
+            && let Some(before) = self.take(task.id)
+            && is_ours
+        {
+            telemetry::tasks::committed(Some(&before), task);
         }
-        let before = {
-            let mut ends = self.ends.lock();
-            let same = ends.iter().position(|end| end.before.id == task.id);
-            let end = same.and_then(|place| ends.remove(place));
-            self.count.store(ends.len(), Ordering::Relaxed);
-            // Under another nonce another replica ended the task, and has reported the end.
-            end.filter(|end| end.nonce == nonce).map(|end| end.before)
-        };
-        if let Some(before) = &before {
-            telemetry::tasks::committed(Some(before), task);
+    }
+
+    /// Forgets this task, whose end was reported.
+    pub(super) fn forget(&self, id: TaskId) {
+        drop(self.take(id));
+    }
+
+    fn take(&self, id: TaskId) -> Option<Task> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
         }
-        before.is_some()
+        let mut ends = self.ends.lock();
+        let before = ends.remove(id);
+        self.count.store(ends.by_task.len(), Ordering::Relaxed);
+        before
+    }
+}
+
+impl Ends {
+    fn insert(&mut self, before: Task) {
+        self.remove(before.id);
+        if self.by_task.len() == ENDS_MAX
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.by_task.remove(&oldest);
+        }
+        let age = self.came;
+        self.came += 1;
+        self.by_age.insert(age, before.id);
+        self.by_task.insert(before.id, LostEnd { age, before });
+    }
+
+    fn remove(&mut self, id: TaskId) -> Option<Task> {
+        let LostEnd { age, before } = self.by_task.remove(&id)?;
+        self.by_age.remove(&age);
+        Some(before)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::id::TaskId;
     use crate::task::machine::tests::task;
     use crate::task::state::{Leg, Outcome};
 
@@ -77,34 +108,51 @@ mod tests {
         }
     }
 
+    fn waiting(lost: &LostEnds) -> usize {
+        let ends = lost.ends.lock();
+        assert_eq!(ends.by_task.len(), ends.by_age.len());
+        assert_eq!(ends.by_task.len(), lost.count.load(Ordering::Relaxed));
+        ends.by_task.len()
+    }
+
     #[test]
-    fn an_end_is_reported_once_and_only_if_it_was_ours() {
+    fn an_end_waits_until_it_is_read_or_reported_otherwise() {
         let lost = LostEnds::default();
         let open = task(Leg::Sent(1), true);
         let after = ended(&open);
-        lost.remember(&open, &after, Nonce(1));
-        assert!(!lost.found(&open, Nonce(1)), "the task is open");
-        assert!(lost.found(&after, Nonce(1)));
-        assert!(!lost.found(&after, Nonce(1)), "reported already");
-        lost.remember(&open, &after, Nonce(2));
-        assert!(!lost.found(&after, Nonce(3)), "another replica ended it");
-        assert!(!lost.found(&after, Nonce(2)), "forgotten");
+        lost.remember(&open, &after);
+        lost.remember(&open, &after);
+        assert_eq!(waiting(&lost), 1);
+        lost.found(&open, true);
+        assert_eq!(waiting(&lost), 1, "the task is open");
+        lost.found(&after, true);
+        assert_eq!(waiting(&lost), 0);
+        lost.remember(&open, &after);
+        lost.found(&after, false);
+        assert_eq!(waiting(&lost), 0, "another replica ended it");
+        lost.remember(&open, &after);
+        lost.forget(open.id);
+        assert_eq!(waiting(&lost), 0);
     }
 
     #[test]
     fn commits_that_end_nothing_are_not_remembered_and_the_rest_is_bounded() {
         let lost = LostEnds::default();
         let open = task(Leg::Sent(1), true);
-        lost.remember(&open, &open, Nonce(1));
-        lost.remember(&ended(&open), &ended(&open), Nonce(1));
-        assert_eq!(lost.ends.lock().len(), 0);
-        for number in 0..=ENDS_MAX {
+        lost.remember(&open, &open);
+        lost.remember(&ended(&open), &ended(&open));
+        assert_eq!(waiting(&lost), 0);
+        let mut ids = Vec::new();
+        for _ in 0..=ENDS_MAX {
             let other = Task {
                 id: TaskId::random(),
                 ..open.clone()
             };
-            lost.remember(&other, &ended(&other), Nonce(number as u128));
+            lost.remember(&other, &ended(&other));
+            ids.push(other.id);
         }
-        assert_eq!(lost.ends.lock().len(), ENDS_MAX);
+        assert_eq!(waiting(&lost), ENDS_MAX);
+        assert!(lost.take(ids[0]).is_none(), "the oldest is forgotten");
+        assert!(lost.take(ids[1]).is_some());
     }
 }

@@ -62,6 +62,7 @@ async fn one_caller_leaves_calls_to_others() {
     rig.upstream.until_started("n").await;
     let refused = alice().call("echo", json!({"text": "x"})).await;
     assert_eq!(refused.status, 503, "{}", refused.body);
+    assert_eq!(refused.headers["retry-after"], "1");
     let data = &refused.json()["error"]["data"];
     assert_eq!(
         (&data["io.raincheck/reason"], &data["io.raincheck/effect"]),

@@ -47,8 +47,11 @@ def measure(targets, counts, say):
             say(f"  a refusal: {next((line['first_error'] for line in lines if line['errors']), None)}")
             ends = ended_tasks(replica, row["accepted"] + 1, slow_ms)
             row["completed"] = ends.pop("completed", 0) - 1
+            row["otherwise"] = sum(ends.values())
             if ends:
                 say(f"  other ends: {ends}")
+            # What is neither ended nor here has an end that was not counted.
+            row["open"] = json.loads(read(replica, "/tasks?state=working"))["total"]
             client.close()
             yield row
 

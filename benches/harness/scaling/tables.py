@@ -66,6 +66,8 @@ COLUMNS = {
         "flooded_mib": "after the flood (MiB)",
         "lost": "lost or wrong",
         "completed": "completed",
+        "otherwise": "ended otherwise",
+        "open": "still open",
     },
 }
 

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
@@ -21,12 +22,18 @@ use crate::upstream::wrapped::DiscoverError;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
+/// When to send a request again that a limit refused, in seconds: each call that ends makes room. Proxies, and raincheck
+/// itself, take a 503 with this for proof that nothing ran, so no other refusal has it.
+const SOON: HeaderValue = HeaderValue::from_static("1");
+
 /// A JSON-RPC response, with its HTTP status and header.
 #[derive(Debug)]
 pub(in crate::downstream) struct Rpc {
     pub(in crate::downstream) json: String,
     status: StatusCode,
     www_authenticate: Option<HeaderValue>,
+    /// Nothing ran, and there may be room soon.
+    is_for_now: bool,
 }
 
 impl Rpc {
@@ -154,6 +161,7 @@ impl Rpc {
         }
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
+            is_for_now: true,
             ..Self::failure(id, Failure::new(reason, SideEffect::None))
         }
     }
@@ -198,6 +206,7 @@ impl Rpc {
             json,
             status,
             www_authenticate: None,
+            is_for_now: false,
         }
     }
 
@@ -218,6 +227,9 @@ impl Rpc {
         headers.insert(CONTENT_TYPE, JSON);
         if let Some(value) = self.www_authenticate {
             headers.insert(WWW_AUTHENTICATE, value);
+        }
+        if self.is_for_now {
+            headers.insert(RETRY_AFTER, SOON);
         }
         response
     }
@@ -257,6 +269,13 @@ pub(in crate::downstream) fn refusal(status: StatusCode, error: &RpcError) -> Re
     let mut response = Response::new(Body::ready(json));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// [`refusal`] of a request for which there may be room soon. Nothing of it ran.
+pub(in crate::downstream) fn refusal_for_now(error: &RpcError) -> Response<Body> {
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, error);
+    response.headers_mut().insert(RETRY_AFTER, SOON);
     response
 }
 
@@ -300,7 +319,7 @@ pub(in crate::downstream) fn too_many_requests() -> Response<Body> {
     let error = RpcError::internal(
         "Too many requests of this caller are under way (limits.requests_per_caller); try again later",
     );
-    refusal_and_close(StatusCode::SERVICE_UNAVAILABLE, &error)
+    closing(refusal_for_now(&error))
 }
 
 /// A refusal of one more large request of a caller that has its share.
@@ -309,7 +328,7 @@ pub(in crate::downstream) fn too_many_bytes() -> Response<Body> {
     let error = RpcError::internal(
         "This caller is sending too much at the same time (half of limits.buffer_bytes_max); try again later",
     );
-    refusal(StatusCode::SERVICE_UNAVAILABLE, &error)
+    refusal_for_now(&error)
 }
 
 /// A refusal of a malformed request.
@@ -349,4 +368,33 @@ pub(in crate::downstream) fn event_stream(body: Body) -> Response<Body> {
         HeaderValue::from_static("no"),
     );
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_did_not_run_is_to_be_sent_again() {
+        let retry_after = |response: Response<Body>| {
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            response.headers().get(RETRY_AFTER).cloned()
+        };
+        for refused in [
+            Rpc::busy("1").into_response(),
+            Rpc::not_begun("1", Reason::QueueFull)
+                .on_session()
+                .into_response(),
+            too_many_requests(),
+            too_many_bytes(),
+        ] {
+            assert_eq!(retry_after(refused), Some(SOON));
+        }
+        for effect in [SideEffect::None, SideEffect::Unknown] {
+            let lost = Rpc::store_lost("1", effect);
+            assert_eq!(retry_after(lost.into_response()), None);
+        }
+        let quota = Rpc::not_begun("1", Reason::Quota).into_response();
+        assert!(!quota.headers().contains_key(RETRY_AFTER));
+    }
 }

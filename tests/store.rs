@@ -66,6 +66,7 @@ macro_rules! with_rules {
             kept::staying_in_the_same_index_keeps_the_task_there,
             kept::due_is_most_overdue_first_and_bounded,
             kept::the_request_is_written_with_create_and_stays,
+            kept::a_request_may_come_with_a_later_write_and_stays,
             kept::results_are_kept_by_fence,
             kept::everything_of_a_task_expires,
             kept::an_update_keeps_the_expiry_of_record_and_request,

@@ -306,6 +306,7 @@ fn runner_settings(
         },
         sealer: opened.sealer.clone(),
         notify: notify::rules(config),
+        keeps_requests: config.admin.show_payloads,
         has_subscriptions: config
             .events
             .is_some_and(|events| events.webhooks.is_some()),

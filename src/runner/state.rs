@@ -64,6 +64,9 @@ pub struct RunnerSettings {
     pub sealer: Option<Sealer>,
     /// Who hears of the states of tasks.
     pub notify: NotifyRules,
+    /// The requests of all calls to a modern server are stored with their tasks, for operators to read. Else only those
+    /// that may be sent again.
+    pub keeps_requests: bool,
     /// Clients can subscribe webhooks to the states of their tasks.
     pub has_subscriptions: bool,
 }

@@ -268,10 +268,21 @@ impl Ledger {
         loaded: &Loaded,
         event: TaskEvent,
     ) -> Result<(Loaded, Option<Effect>), NotApplied> {
+        self.apply_with(loaded, event, None).await
+    }
+
+    /// Applies the event as [`Self::apply`] does, and keeps the request with the task, unless the store has one.
+    pub async fn apply_with(
+        &self,
+        loaded: &Loaded,
+        event: TaskEvent,
+        request: Option<Bytes>,
+    ) -> Result<(Loaded, Option<Effect>), NotApplied> {
         let mut latest: Option<Box<Loaded>> = None;
         loop {
             let current = latest.as_deref().unwrap_or(loaded);
-            match self.try_apply(current, event.clone()).await? {
+            let tried = self.try_apply_with(current, event.clone(), request.clone());
+            match tried.await? {
                 Tried::Done(done, effect) => return Ok((*done, effect)),
                 Tried::Conflict(changed) => latest = Some(changed),
             }
@@ -280,6 +291,15 @@ impl Ledger {
 
     /// Applies the event unless another write came first. For events that may be lost, like progress.
     pub async fn try_apply(&self, loaded: &Loaded, event: TaskEvent) -> Result<Tried, NotApplied> {
+        self.try_apply_with(loaded, event, None).await
+    }
+
+    async fn try_apply_with(
+        &self,
+        loaded: &Loaded,
+        event: TaskEvent,
+        request: Option<Bytes>,
+    ) -> Result<Tried, NotApplied> {
         if loaded.read_only {
             return Err(NotApplied::Store(StoreError::Newer));
         }
@@ -290,6 +310,7 @@ impl Ledger {
         };
         let mut write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
         write.durable |= answers;
+        write.request = request;
         let committed = self.commit_patiently(&write, self.patience.read).await;
         if committed.is_err() {
             self.lost_ends.remember(&loaded.task, &decided.task);
@@ -302,10 +323,16 @@ impl Ledger {
                 if ends_now {
                     self.lost_ends.forget(decided.task.id);
                 }
-                if ends_now && decided.task.log.is_none() {
-                    let (caller, bytes) = (&decided.task.caller, write.record.len());
+                let ended = ends_now.then_some(&write.record);
+                let kept: usize = ended
+                    .into_iter()
+                    .chain(&write.request)
+                    .map(Bytes::len)
+                    .sum();
+                if kept > 0 && decided.task.log.is_none() {
+                    let caller = &decided.task.caller;
                     self.quotas
-                        .grow(caller, bytes, write.expires_ms, self.now_ms());
+                        .grow(caller, kept, write.expires_ms, self.now_ms());
                 }
                 let version = Version {
                     revision,

@@ -77,7 +77,7 @@ pub struct Write {
     pub drop_from: Option<Incarnation>,
     /// The incarnation whose index must name this task.
     pub keep_for: Option<Incarnation>,
-    /// The request, for a retry or a rerun. A create writes it; no later write changes it.
+    /// The request, for a retry or a rerun. The first write that has one keeps it; no later write changes it.
     pub request: Option<Bytes>,
     /// A client will rely on this write. If the operator asked for replicas or the disk to confirm
     /// (`store.wait_*`), the write is `Done` only with that confirmation, and in doubt without it.
@@ -199,7 +199,7 @@ pub trait Store: kv::KvStore {
     /// The record as last committed; `None` if it was never created, has expired or was lost.
     async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError>;
 
-    /// The request that the create wrote.
+    /// The request that was written first.
     async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError>;
 
     /// Writes a result that is too large for the record, before the commit that names it.

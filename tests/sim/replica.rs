@@ -123,6 +123,7 @@ impl Surroundings {
             shared_clock: None,
             reach: Reach::Shared,
             sealer: Some(Sealer::new("sim", &[7; 32], &[])),
+            keeps_requests: false,
             has_subscriptions: false,
             notify: NotifyRules::default(),
         };

@@ -123,6 +123,34 @@ pub(crate) async fn the_request_is_written_with_create_and_stays(rig: &Rig) {
     assert!(rig.store.load_request(without.id).await.unwrap().is_none());
 }
 
+pub(crate) async fn a_request_may_come_with_a_later_write_and_stays(rig: &Rig) {
+    let create = rig.create();
+    done(rig.store.commit(&create).await.unwrap());
+    let first = Write {
+        request: Some(Bytes::from(vec![b'r'; 100_000])),
+        ..update(&create, 1, "asked")
+    };
+    done(rig.store.commit(&first).await.unwrap());
+    let again = Write {
+        request: Some(Bytes::from_static(b"another")),
+        ..update(&first, 2, "asked again")
+    };
+    done(rig.store.commit(&again).await.unwrap());
+    done(rig.store.commit(&update(&again, 3, "on")).await.unwrap());
+    let request = rig.store.load_request(create.id).await.unwrap();
+    assert_eq!(request, first.request);
+
+    let lost = rig.create();
+    done(rig.store.commit(&lost).await.unwrap());
+    done(rig.store.commit(&update(&lost, 1, "on")).await.unwrap());
+    let stale = Write {
+        request: Some(Bytes::from_static(b"stale")),
+        ..update(&lost, 1, "stale")
+    };
+    conflict(rig.store.commit(&stale).await.unwrap());
+    assert!(rig.store.load_request(lost.id).await.unwrap().is_none());
+}
+
 pub(crate) async fn results_are_kept_by_fence(rig: &Rig) {
     let (id, until) = (TaskId::random(), rig.now_ms() + 60_000);
     let (first, second) = (

@@ -67,6 +67,41 @@ async fn a_question_outlives_the_replica_that_heard_it() {
     }
 }
 
+/// The request is stored as soon as another replica may send it, and not before.
+#[tokio::test]
+async fn a_round_of_questions_outlives_its_replica_with_its_request() {
+    let shared = |config: Config| config.section("upstream", "shared = true");
+    let mut pair = Pair::with(Era::Modern, "", shared).await;
+    pair.at_a().call("held", json!({})).await.into_task();
+    pair.upstream.until_started("held").await;
+    assert_eq!(stored_requests(&pair).await, 0);
+    let task = pair.at_a().call("ask_twice", json!({})).await.into_task();
+    pair.at_a().until(&task, "input_required").await;
+    assert_eq!(stored_requests(&pair).await, 1);
+    pair.a.kill();
+    let client = pair.at_b();
+    for name in ["ann", "bob"] {
+        let asked = client.until(&task, "input_required").await;
+        let answer = json!({(key(&asked)): accept(name)});
+        client.update(&task, answer).await.assert_acknowledged();
+        let next = client.until_it(&task, "going on", |state| {
+            state["status"] == "completed"
+                || (state["inputRequests"].is_object() && key(state) != key(&asked))
+        });
+        next.await;
+    }
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], "ann and bob");
+}
+
+async fn stored_requests(pair: &Pair) -> usize {
+    let mut find = redis::cmd("KEYS");
+    find.arg("*:q:*");
+    let found = find.query_async(&mut pair.connect().await).await;
+    let keys: Vec<String> = found.unwrap();
+    keys.len()
+}
+
 fn key(state: &Value) -> String {
     let requests = state["inputRequests"].as_object().unwrap();
     requests.keys().next().unwrap().clone()

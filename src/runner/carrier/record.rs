@@ -50,14 +50,15 @@ impl Carrier {
             let decided = step(&task, TaskEvent::Owner(task.fence, event), task.created_ms);
             task = decided.map_or(task, |Step { task, .. }| task);
         }
-        // A modern server wants the request again with the answers in it, and another replica may send a
-        // request that waits.
+        // Another replica may send a request that waits, or send it again. A modern server that asked wants the request
+        // again with the answers in it.
         let may_repeat = task.on_owner_lost == OnOwnerLost::Rerun || task.leg == Leg::Queued;
-        let request = match self.server.era {
-            Era::Modern => Some(leg::store(&self.server.outgoing)?),
-            Era::Legacy if may_repeat => Some(leg::store(&self.server.outgoing)?),
-            Era::Legacy => None,
-        };
+        let is_modern = self.server.era == Era::Modern;
+        let is_shown = is_modern && self.runner.settings.keeps_requests;
+        let is_kept = may_repeat || task.round > 0 || is_shown;
+        let request = is_kept
+            .then(|| leg::store(&self.server.outgoing))
+            .transpose()?;
         let runner = Arc::clone(&self.runner);
         let custody = Custody::of(&runner, &task);
         let loaded = match runner.ledger.create(task, request).await {
@@ -78,7 +79,9 @@ impl Carrier {
         self.timers.disarm(Timer::GraceWindow);
         self.timers.disarm(Timer::Gather);
         let pin = self.server.outgoing.pin.as_ref();
-        self.stage = CallStage::Recorded(Box::new(RecordedCall::new(loaded, custody, pin)));
+        let mut recorded = RecordedCall::new(loaded, custody, pin);
+        recorded.lacks_request = is_modern && !is_kept;
+        self.stage = CallStage::Recorded(Box::new(recorded));
         self.announce();
         if let CallStage::Recorded(recorded) = &self.stage {
             runner.subscribe_late(&recorded.loaded);

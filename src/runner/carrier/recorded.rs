@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -148,13 +149,24 @@ impl Carrier {
     }
 
     pub(super) async fn apply(&mut self, event: OwnerEvent) -> Result<Option<Effect>, NotApplied> {
+        self.apply_with(event, None).await
+    }
+
+    pub(super) async fn apply_with(
+        &mut self,
+        event: OwnerEvent,
+        request: Option<Bytes>,
+    ) -> Result<Option<Effect>, NotApplied> {
         let Some(recorded) = self.stage.recorded_mut() else {
             return Err(NotApplied::Gone);
         };
         let event = TaskEvent::Owner(recorded.fence, event);
         let ledger = &self.runner.ledger;
-        let (loaded, effect) = ledger.apply(&recorded.loaded, event).await?;
+        let brings_request = request.is_some();
+        let applied = ledger.apply_with(&recorded.loaded, event, request);
+        let (loaded, effect) = applied.await?;
         recorded.changed(loaded);
+        recorded.lacks_request &= !brings_request;
         Ok(effect)
     }
 }

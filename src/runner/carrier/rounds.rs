@@ -37,15 +37,18 @@ impl Carrier {
         }
     }
 
-    /// Commits a round. Like a result, a round exists nowhere else, so a store that is away is asked again as
-    /// long as there is room in memory.
+    /// Commits a round, and with the first round the request: who answers sends the call again. Like a result, a round
+    /// exists nowhere else, so a store that is away is asked again as long as there is room in memory.
     async fn keep_round(&mut self, asked: input::Requests) -> Result<Option<Effect>, NotApplied> {
         let bytes = length(&asked);
         let round = OwnerEvent::RoundAsked {
             requests: asked.requests,
             request_state: asked.request_state,
         };
-        let away = match self.apply(round.clone()).await {
+        let lacks_request = self.stage.recorded().is_some_and(|it| it.lacks_request);
+        let request = lacks_request.then(|| leg::store(&self.server.outgoing));
+        let request = request.transpose()?;
+        let away = match self.apply_with(round.clone(), request.clone()).await {
             Err(NotApplied::Store(away)) => away,
             applied => return applied,
         };
@@ -58,7 +61,7 @@ impl Carrier {
         let mut attempts = runner.attempts(recorded.task());
         let mut away = away;
         while attempts.wait_for_next().await {
-            match self.apply(round.clone()).await {
+            match self.apply_with(round.clone(), request.clone()).await {
                 Err(NotApplied::Store(still)) => away = still,
                 applied => return applied,
             }

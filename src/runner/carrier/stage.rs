@@ -41,6 +41,9 @@ pub(super) struct RecordedCall {
     /// The leg that this carrier carries.
     pub(super) leg: Leg,
     pub(super) custody: Custody,
+    /// The store has no request of the call. The first round of questions brings it along: who answers them sends the
+    /// call again.
+    pub(super) lacks_request: bool,
     /// Keeps the client's own session alive, which outlives its client's DELETE.
     _session: Option<TaskTrackerToken>,
 }
@@ -116,6 +119,7 @@ impl RecordedCall {
             fence,
             leg,
             custody,
+            lacks_request: false,
             _session: pin.and_then(Pin::keep),
         }
     }

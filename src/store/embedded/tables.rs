@@ -240,17 +240,17 @@ impl<'t> Tables<'t> {
             write.record.as_ref(),
         );
         self.records.open()?.insert(id, row)?;
-        if old.is_none() {
-            if let Some(request) = &write.request {
-                let place = self.kv.pieces.put(&of_request(write.id), 0, request)?;
-                self.requests.open()?.insert(id, place)?;
-            }
-            if let Some(list) = &write.listed {
-                let list = list.as_bytes();
-                self.lists.open()?.insert((list, id), write.expires_ms)?;
-                if list != write.caller.as_bytes() {
-                    self.lists.open()?.insert((id, list), write.expires_ms)?;
-                }
+        if let Some(request) = &write.request
+            && (old.is_none() || self.requests.open()?.get(id)?.is_none())
+        {
+            let place = self.kv.pieces.put(&of_request(write.id), 0, request)?;
+            self.requests.open()?.insert(id, place)?;
+        }
+        if let Some(list) = write.listed.as_ref().filter(|_| old.is_none()) {
+            let list = list.as_bytes();
+            self.lists.open()?.insert((list, id), write.expires_ms)?;
+            if list != write.caller.as_bytes() {
+                self.lists.open()?.insert((id, list), write.expires_ms)?;
             }
         }
         self.move_expiry(id, old.map(|old| old.expires_ms), write.expires_ms)?;

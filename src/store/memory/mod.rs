@@ -267,7 +267,7 @@ impl MemoryState {
 
     fn apply(&mut self, write: &Write, revision: Revision) {
         let (request, listed) = match self.remove_record(write.id) {
-            Some(old) => (old.request, old.listed),
+            Some(old) => (old.request.or_else(|| write.request.clone()), old.listed),
             None => (write.request.clone(), write.listed),
         };
         if let Some(due_ms) = write.due_ms {

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::streams::{StreamRangeReply, StreamReadReply};
+use redis::Value;
+use redis::streams::StreamRangeReply;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 use tracing::warn;
@@ -19,6 +20,7 @@ use super::super::error::StoreError;
 use super::keys::Keys;
 use super::link::Link;
 use super::log::{self, COUNT, Edge, LogPosition};
+use super::replies::UNREADABLE;
 
 /// The follower of all logs.
 pub(super) struct Buckets {
@@ -212,8 +214,8 @@ async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<ChangeEvent>, M
         .arg("STREAMS")
         .arg(log)
         .arg(from.to_string());
-    let reply: Option<StreamReadReply> = link.query(log, &command).await?;
-    let (seen, last) = log::entries(reply, from);
+    let reply: Value = link.query(log, &command).await?;
+    let (seen, last) = log::entries(&reply, from).ok_or(UNREADABLE)?;
     // The answer was full, so the log may have been trimmed past our position.
     let unsure = (seen.len() >= COUNT).then_some(from);
     told.extend(seen);

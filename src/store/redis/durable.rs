@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::error::StoreError;
@@ -66,21 +68,18 @@ impl Durable {
     }
 
     /// Runs a script by its digest, or by its text if the server does not know the digest.
-    pub(super) async fn call(
+    pub(super) async fn call<T: FromRedisValue>(
         &self,
         script: &Script,
         key: &str,
         fill: impl Fn(&mut Cmd),
-    ) -> Result<Vec<Value>, StoreError> {
+    ) -> Result<T, StoreError> {
         let answered = match self.send(key, script.by_digest(&fill)).await {
             Err(error) if is_unknown(&error) => self.send(key, script.by_text(&fill)).await,
             answered => answered,
         };
-        if let Value::Array(values) = answered.map_err(fault)? {
-            Ok(values)
-        } else {
-            Err(StoreError::Corrupt("an answer of another shape"))
-        }
+        let read = answered.and_then(|value| Ok(redis::from_redis_value(value)?));
+        read.map_err(fault)
     }
 
     /// Sends a write once. After any error that the server did not return, the write is in doubt.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::streams::{StreamRangeReply, StreamReadReply};
-use redis::{AsyncConnectionConfig, Client, RedisResult};
+use redis::streams::StreamRangeReply;
+use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisResult, Value};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tracing::warn;
@@ -99,7 +99,7 @@ impl Follower {
 
     /// Waits for entries after the last entry seen, and publishes them.
     async fn read(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<usize> {
-        let reply: Option<StreamReadReply> = redis::cmd("XREAD")
+        let reply: Value = redis::cmd("XREAD")
             .arg("COUNT")
             .arg(COUNT)
             .arg("BLOCK")
@@ -109,7 +109,10 @@ impl Follower {
             .arg(self.last.to_string())
             .query_async(connection)
             .await?;
-        let (seen, last) = log::entries(reply, self.last);
+        let Some((seen, last)) = log::entries(&reply, self.last) else {
+            let text = "an answer of another shape";
+            return Err((ErrorKind::UnexpectedReturnType, text).into());
+        };
         self.last = last;
         let count = seen.len();
         for seen in seen {

@@ -1,7 +1,7 @@
 //! The change log of one bucket: the position of a follower, and whether it missed entries.
 
-use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
-use redis::{Cmd, from_redis_value_ref};
+use redis::streams::StreamRangeReply;
+use redis::{Cmd, Value};
 
 use super::super::{ChangeEvent, ChangedTask, LOG_LENGTH};
 use crate::task::id::{Revision, TaskId};
@@ -80,28 +80,57 @@ pub(super) fn check_gap(
     }
 }
 
-/// The changes in an answer to XREAD, and the position of the last one.
-pub(super) fn entries(
-    reply: Option<StreamReadReply>,
-    last: LogPosition,
-) -> (Vec<ChangeEvent>, LogPosition) {
+/// The changes in an answer to XREAD of one log, and the position of the last one. `None`: the answer has another shape.
+///
+/// Read as it came, because the library's own reading copies each entry twice, and every commit of every replica passes
+/// here.
+pub(super) fn entries(reply: &Value, last: LogPosition) -> Option<(Vec<ChangeEvent>, LogPosition)> {
+    let entries = if *reply == Value::Nil {
+        &[]
+    } else if let Value::Map(logs) = reply {
+        // Where the operator asked for RESP3.
+        let (_, entries) = logs.first()?;
+        list(entries)?
+    } else {
+        let log = list(reply)?.first()?;
+        list(list(log)?.get(1)?)?
+    };
     let mut last = last;
-    let entries = reply
-        .into_iter()
-        .flat_map(|reply| reply.keys)
-        .flat_map(|key| key.ids);
-    let seen = entries.map(|entry| {
-        last = LogPosition::parse(&entry.id).unwrap_or(last);
+    let seen = entries.iter().map(|entry| {
+        let entry = list(entry).unwrap_or_default();
+        let position = entry.first().and_then(text).and_then(LogPosition::parse);
+        last = position.unwrap_or(last);
         // An unreadable entry tells that something changed, but not what.
-        change(&entry).map_or(ChangeEvent::Missed, ChangeEvent::Changed)
+        let change = entry.get(1).and_then(change);
+        change.map_or(ChangeEvent::Missed, ChangeEvent::Changed)
     });
-    (seen.collect(), last)
+    Some((seen.collect(), last))
 }
 
-fn change(entry: &StreamId) -> Option<ChangedTask> {
-    let field = |name| from_redis_value_ref::<String>(entry.map.get(name)?).ok();
+fn list(value: &Value) -> Option<&[Value]> {
+    if let Value::Array(values) = value {
+        Some(values)
+    } else {
+        None
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    if let Value::BulkString(bytes) = value {
+        std::str::from_utf8(bytes).ok()
+    } else {
+        None
+    }
+}
+
+fn change(fields: &Value) -> Option<ChangedTask> {
+    let (pairs, _) = list(fields)?.as_chunks::<2>();
+    let field = |name| {
+        let pair = pairs.iter().find(|[key, _]| text(key) == Some(name));
+        pair.and_then(|[_, value]| text(value))
+    };
     Some(ChangedTask {
-        id: TaskId::parse(&field("i")?)?,
+        id: TaskId::parse(field("i")?)?,
         revision: Revision(field("r")?.parse().ok()?),
     })
 }
@@ -142,5 +171,38 @@ mod tests {
             check_gap(Some((at(1), at(3))), at(5), at(5)),
             verdict(true, at(3))
         );
+    }
+
+    fn entry(position: &str, fields: &[&str]) -> Value {
+        let bulk = |text: &str| Value::BulkString(text.into());
+        let fields = fields.iter().map(|field| bulk(field)).collect();
+        Value::Array(vec![bulk(position), Value::Array(fields)])
+    }
+
+    #[test]
+    fn entries_are_read_in_both_protocols() {
+        let id = TaskId::random();
+        let told = id.to_string();
+        let told_entries = Value::Array(vec![
+            entry("5-0", &["i", &told, "r", "7"]),
+            entry("5-1", &["i", "no id", "r", "7"]),
+            entry("6-0", &["later", "x", "r", "8", "i", &told]),
+        ]);
+        let changed = |revision| {
+            let revision = Revision(revision);
+            ChangeEvent::Changed(ChangedTask { id, revision })
+        };
+        let expected = vec![changed(7), ChangeEvent::Missed, changed(8)];
+        let log = Value::BulkString("log".into());
+        let second = Value::Array(vec![Value::Array(vec![log.clone(), told_entries.clone()])]);
+        for reply in [second, Value::Map(vec![(log.clone(), told_entries)])] {
+            let read = entries(&reply, LogPosition(1, 0));
+            assert_eq!(read, Some((expected.clone(), LogPosition(6, 0))));
+        }
+        let at = LogPosition(5, 3);
+        assert_eq!(entries(&Value::Nil, at), Some((Vec::new(), at)));
+        assert_eq!(entries(&Value::Okay, at), None);
+        let two = Value::Array(vec![log.clone(), log]);
+        assert_eq!(entries(&two, at), None);
     }
 }

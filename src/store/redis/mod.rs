@@ -197,7 +197,7 @@ impl Store for Redis {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
         let key = self.keys.task(write.id);
         let fill = |command: &mut redis::Cmd| self.fill_commit(command, write);
-        let reply: Vec<Value> = match self.durable.as_ref().filter(|_| write.durable) {
+        let reply: Value = match self.durable.as_ref().filter(|_| write.durable) {
             Some(durable) => durable.call(&self.commit, &key, fill).await?,
             None => self.link.call(&self.commit, &key, fill).await?,
         };

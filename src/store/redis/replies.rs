@@ -11,11 +11,13 @@ use crate::task::id::{Caller, Revision, TaskId};
 pub(super) const UNREADABLE: StoreError =
     StoreError::Corrupt("fields that raincheck does not write");
 
-/// The commit script's answer.
-pub(super) fn outcome(reply: Vec<Value>) -> Option<Commit> {
+/// The commit script's answer: the new revision, or a list that says why nothing was written.
+pub(super) fn outcome(reply: Value) -> Option<Commit> {
+    let Value::Array(reply) = reply else {
+        return revision(reply).map(Commit::Done);
+    };
     let mut reply = reply.into_iter();
     match bytes(reply.next()?)?.as_slice() {
-        b"done" => Some(Commit::Done(revision(reply.next()?)?)),
         b"conflict" => Some(Commit::Conflict(stored(reply)?)),
         b"gone" => Some(Commit::Gone),
         _ => None,

@@ -10,17 +10,32 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::members::{Members, members};
 pub use super::scan::Fault;
 
 /// A JSON object as the list of its members, duplicates and order kept, values unread.
 #[derive(Debug, Clone, Default)]
 pub struct Object<'a> {
-    members: Vec<(Cow<'a, str>, &'a RawValue)>,
+    members: Members<'a>,
 }
 
 impl<'a> Object<'a> {
     pub fn parse(text: &'a str) -> Result<Self, Fault> {
-        serde_json::from_str(text).map_err(|_| Fault::Syntax)
+        match Self::read_plain(text, []) {
+            Some((object, [])) => Ok(object),
+            None => serde_json::from_str(text).map_err(|_| Fault::Syntax),
+        }
+    }
+
+    /// The object, if it is what nearly all messages are: then [`scan`](super::scan::scan) finds no fault in it. `None` says
+    /// nothing about the text. The path names objects that are read on the way, each a member of the one before.
+    pub fn read_plain<const N: usize>(
+        text: &'a str,
+        path: [&str; N],
+    ) -> Option<(Self, [Option<Self>; N])> {
+        let (members, inner) = members(text, path)?;
+        let object = |members| Self { members };
+        Some((object(members), inner.map(|it| it.map(object))))
     }
 
     /// The value of the first member of that name.
@@ -89,8 +104,8 @@ impl<'a> Object<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
+        struct MembersReader;
+        impl<'de> Visitor<'de> for MembersReader {
             type Value = Object<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -103,7 +118,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                 Ok(Object { members })
             }
         }
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(MembersReader)
     }
 }
 

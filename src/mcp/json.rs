@@ -10,7 +10,7 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::members::{Members, members};
+use super::members::{Members, ends_of_plain, members};
 pub use super::scan::Fault;
 
 /// A JSON object as the list of its members, duplicates and order kept, values unread.
@@ -209,12 +209,28 @@ fn is_escaped(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
+/// Whether a string of JSON has these bytes as they are.
+fn is_plain(bytes: &[u8]) -> bool {
+    let is_plain = |word: &[u8; 8]| ends_of_plain(u64::from_le_bytes(*word)) == 0;
+    if let Some(last) = bytes.last_chunk() {
+        return is_plain(last) && bytes.as_chunks().0.iter().all(is_plain);
+    }
+    let spaces = u64::from_le_bytes([b' '; 8]);
+    let put = |word, byte: &u8| (word << 8) | u64::from(*byte);
+    ends_of_plain(bytes.iter().fold(spaces, put)) == 0
+}
+
 fn quote_into(out: &mut String, text: &str) {
     out.push('"');
-    // Nearly all texts. Without an early exit the compiler looks at many bytes at once.
-    if !text.bytes().fold(false, |any, byte| any | is_escaped(byte)) {
+    escape_into(out, text);
+    out.push('"');
+}
+
+/// A string as JSON, without its quotes.
+fn escape_into(out: &mut String, text: &str) {
+    // Nearly all texts.
+    if is_plain(text.as_bytes()) {
         out.push_str(text);
-        out.push('"');
         return;
     }
     let mut plain_from = 0;
@@ -236,7 +252,6 @@ fn quote_into(out: &mut String, text: &str) {
         }
     }
     out.push_str(text.get(plain_from..).unwrap_or_default());
-    out.push('"');
 }
 
 /// Writes one object, member by member, from raw parts.
@@ -259,24 +274,30 @@ impl Writer {
 
     /// A member whose value is already JSON.
     pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
-        if !self.empty {
-            self.out.push(',');
-        }
-        self.empty = false;
-        quote_into(&mut self.out, key);
-        self.out.push(':');
+        self.name(key, "\":");
         self.out.push_str(json);
         self
     }
 
     pub fn str(&mut self, key: &str, text: &str) -> &mut Self {
-        self.raw(key, "");
-        quote_into(&mut self.out, text);
+        self.name(key, "\":\"");
+        escape_into(&mut self.out, text);
+        self.out.push('"');
         self
     }
 
     pub fn number(&mut self, key: &str, number: impl fmt::Display) -> &mut Self {
-        self.raw(key, &number.to_string())
+        self.name(key, "\":");
+        let _ = write!(self.out, "{number}");
+        self
+    }
+
+    /// The name of the next member, and what follows it up to the value. Two writes around the name cost less than four.
+    fn name(&mut self, key: &str, then: &str) {
+        self.out.push_str(if self.empty { "\"" } else { ",\"" });
+        self.empty = false;
+        escape_into(&mut self.out, key);
+        self.out.push_str(then);
     }
 
     pub fn end(mut self) -> String {

@@ -286,7 +286,7 @@ fn is_space(byte: u8) -> bool {
 
 /// The highest bit of the first byte that is a quote, a backslash or a control character; what it says of later bytes may be
 /// wrong. 0: there is none. Eight bytes at once cost as much as two of them one by one.
-fn ends_of_plain(word: u64) -> u64 {
+pub(super) fn ends_of_plain(word: u64) -> u64 {
     const EACH: u64 = u64::MAX / 255;
     // This exchanges the quote with the space, which is the first after the control characters.
     let control_or_quote = (word ^ (EACH * 0x02)).wrapping_sub(EACH * 0x21);

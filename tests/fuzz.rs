@@ -39,6 +39,7 @@ fn envelope() {
         }
         if let Ok(text) = std::str::from_utf8(bytes) {
             mended(text);
+            read_in_one_pass(text);
         }
         let Ok(text) = scanned else { return };
         let by_serde = serde_json::from_str::<Value>(text);
@@ -63,6 +64,30 @@ fn envelope() {
             let _ = (request.name(), request.has_id());
         }
     });
+}
+
+/// What is read in one pass has no fault, and is what `serde_json` reads.
+fn read_in_one_pass(text: &str) {
+    let Some((object, inner)) = Object::read_plain(text, ["params", "_meta"]) else {
+        return;
+    };
+    assert_eq!(scan(text.as_bytes()), Ok(text));
+    let by_serde: Object<'_> = serde_json::from_str(text).expect("JSON");
+    let params = inside(Some(&by_serde), "params");
+    let [found_params, found_meta] = &inner;
+    assert_eq!(shown(Some(&object)), shown(Some(&by_serde)));
+    assert_eq!(shown(found_params.as_ref()), shown(params.as_ref()));
+    let meta = inside(params.as_ref(), "_meta");
+    assert_eq!(shown(found_meta.as_ref()), shown(meta.as_ref()));
+}
+
+/// The member as `serde_json` reads it.
+fn inside<'a>(outer: Option<&Object<'a>>, name: &str) -> Option<Object<'a>> {
+    serde_json::from_str(outer?.get(name)?.get()).ok()
+}
+
+fn shown<'a>(object: Option<&'a Object<'a>>) -> Option<Vec<(&'a str, &'a str)>> {
+    object.map(|it| it.iter().map(|(name, value)| (name, value.get())).collect())
 }
 
 /// What is mended is what was there, but for halves of surrogate pairs, and all parsers read it.

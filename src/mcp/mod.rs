@@ -11,6 +11,7 @@ pub mod headers;
 pub mod hex;
 pub mod input;
 pub mod json;
+mod members;
 pub mod meta;
 pub mod params;
 pub mod request;

@@ -3,6 +3,8 @@
 //! A newer format only adds fields, so that an older program still reads the fields that it knows. While
 //! replicas of several versions live, all of them write the format that the oldest of them reads.
 
+use std::io;
+
 use bytes::Bytes;
 
 use super::error::StoreError;
@@ -41,11 +43,35 @@ pub fn encode(task: &Task, format: u32) -> Result<Bytes, StoreError> {
     } else {
         format.min(WITHOUT_LOG)
     };
-    let mut out = Vec::with_capacity(512);
-    out.extend_from_slice(format.to_string().as_bytes());
-    out.push(b' ');
-    serde_json::to_writer(&mut out, task).map_err(|_| StoreError::Corrupt("task record"))?;
-    Ok(out.into())
+    let mut out = Record(Vec::with_capacity(512));
+    out.0.extend_from_slice(format.to_string().as_bytes());
+    out.0.push(b' ');
+    serde_json::to_writer(&mut out, task).map_err(|_| UNREADABLE)?;
+    Ok(out.0.into())
+}
+
+/// A record that is being written.
+struct Record(Vec<u8>);
+
+impl io::Write for Record {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match bytes {
+            // Most writes of serde_json: quotes, colons, commas.
+            [byte] => self.0.push(*byte),
+            _ => self.0.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 pub fn decode(record: &[u8]) -> Result<Decoded, StoreError> {
@@ -57,8 +83,11 @@ pub fn decode(record: &[u8]) -> Result<Decoded, StoreError> {
         .filter(|format| *format >= OLDEST)
         .ok_or(UNREADABLE)?;
     let newer = format > FORMAT;
-    let task = serde_json::from_slice(json)
-        .map_err(|_| if newer { StoreError::Newer } else { UNREADABLE })?;
+    // Once for all strings of the record.
+    let task = std::str::from_utf8(json)
+        .ok()
+        .and_then(|json| serde_json::from_str(json).ok())
+        .ok_or(if newer { StoreError::Newer } else { UNREADABLE })?;
     Ok(Decoded { task, newer })
 }
 

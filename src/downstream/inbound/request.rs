@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::envelope;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
-use crate::mcp::meta::{Meta, PROTOCOL_VERSION};
+use crate::mcp::meta::{META, Meta, PROTOCOL_VERSION};
 use crate::mcp::request::{ClientMessage, Refused, Request, check_on_session, no_object};
 use crate::mcp::scan::{Fault, scan};
 use crate::mcp::version::Era;
@@ -26,20 +26,29 @@ pub(in crate::downstream) struct Inbound<'a> {
     members: Option<Object<'a>>,
     /// The members of its params.
     params: Option<Object<'a>>,
+    /// The members of the `_meta` of its params.
+    meta: Option<Object<'a>>,
 }
 
 impl<'a> Inbound<'a> {
     pub(in crate::downstream) fn read(body: &'a [u8]) -> Self {
-        let (text, fault) = match scan(body) {
-            Ok(text) => (text, None),
-            // The era of such a message still decides how it is refused.
-            Err(fault) => (std::str::from_utf8(body).unwrap_or_default(), Some(fault)),
-        };
+        // No text is right where it is not UTF-8. The era of such a message still decides how it is refused.
+        let text = std::str::from_utf8(body).unwrap_or_default();
+        if let Some((members, [params, meta])) = Object::read_plain(text, ["params", META]) {
+            return Self {
+                text,
+                fault: None,
+                members: Some(members),
+                params,
+                meta,
+            };
+        }
         let members = Object::parse(text).ok();
         let params = members.as_ref().and_then(|it| it.get_object("params"));
         Self {
             text,
-            fault,
+            fault: scan(body).err(),
+            meta: params.as_ref().and_then(|it| it.get_object(META)),
             members,
             params,
         }
@@ -47,7 +56,7 @@ impl<'a> Inbound<'a> {
 
     /// The era that the message speaks of: modern where `_meta` names a protocol version.
     pub(in crate::downstream) fn era(&self) -> Era {
-        let meta = self.params.as_ref().and_then(|it| it.get_object("_meta"));
+        let meta = self.meta.as_ref();
         if meta.is_some_and(|meta| meta.contains(PROTOCOL_VERSION)) {
             Era::Modern
         } else {
@@ -86,7 +95,7 @@ impl<'a> Inbound<'a> {
         let ClientMessage::Request(request) = ClientMessage::of(members, params)? else {
             return Ok(ModernMessage::Notification);
         };
-        match envelope::check(&request, headers) {
+        match envelope::check(&request, self.meta.as_ref(), headers) {
             Ok(meta) => Ok(ModernMessage::Request(Box::new(Modern {
                 request,
                 meta,

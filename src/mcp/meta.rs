@@ -55,11 +55,10 @@ pub struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Reads `params._meta`. A missing required field is the error -32602.
-    pub fn of(params: &Object<'a>) -> Result<Self, RpcError> {
-        let meta = params
-            .get_object(META)
-            .ok_or_else(|| RpcError::invalid_params("Invalid params: _meta is missing"))?;
+    /// Reads the members of `params._meta`. A missing required field is the error -32602.
+    pub fn of(members: Option<Object<'a>>) -> Result<Self, RpcError> {
+        let meta =
+            members.ok_or_else(|| RpcError::invalid_params("Invalid params: _meta is missing"))?;
         if meta.is_ambiguous(&RESERVED) {
             return Err(RpcError::invalid_request(
                 "Invalid request: ambiguous _meta",

@@ -10,7 +10,7 @@ use hyper::header::{HeaderName, HeaderValue};
 
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::headers;
-use crate::mcp::json::Writer;
+use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::Meta;
 use crate::mcp::request::Request;
 use crate::mcp::version::{Era, MODERN, era_of};
@@ -28,9 +28,13 @@ pub(in crate::downstream) fn era_by_headers(headers: &HeaderMap) -> Option<Era> 
     }
 }
 
-/// Checks a request's envelope against its headers.
-pub(super) fn check<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, RpcError> {
-    let meta = Meta::of(&request.params)?;
+/// Checks a request's envelope against its headers. `meta`: the members of `_meta` of its params.
+pub(super) fn check<'a>(
+    request: &Request<'a>,
+    meta: Option<Object<'a>>,
+    headers: &HeaderMap,
+) -> Result<Meta<'a>, RpcError> {
+    let meta = Meta::of(meta)?;
     let version =
         single(headers, headers::PROTOCOL_VERSION, "MCP-Protocol-Version")?.ok_or_else(|| {
             RpcError::header_mismatch("Header mismatch: MCP-Protocol-Version is missing")

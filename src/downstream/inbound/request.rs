@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::envelope;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
-use crate::mcp::meta::{Meta, PROTOCOL_VERSION};
+use crate::mcp::meta::{META, Meta, PROTOCOL_VERSION};
 use crate::mcp::request::{ClientMessage, Refused, Request, check_on_session, no_object};
 use crate::mcp::scan::{Fault, scan};
 use crate::mcp::version::Era;
@@ -26,6 +26,8 @@ pub(in crate::downstream) struct Inbound<'a> {
     members: Option<Object<'a>>,
     /// The members of its params.
     params: Option<Object<'a>>,
+    /// The members of `_meta` of its params.
+    meta: Option<Object<'a>>,
 }
 
 impl<'a> Inbound<'a> {
@@ -37,22 +39,28 @@ impl<'a> Inbound<'a> {
         };
         let members = Object::parse(text).ok();
         let params = members.as_ref().and_then(|it| it.get_object("params"));
+        let meta = params.as_ref().and_then(|it| it.get_object(META));
         Self {
             text,
             fault,
             members,
             params,
+            meta,
         }
     }
 
     /// The era that the message speaks of: modern where `_meta` names a protocol version.
     pub(in crate::downstream) fn era(&self) -> Era {
-        let meta = self.params.as_ref().and_then(|it| it.get_object("_meta"));
-        if meta.is_some_and(|meta| meta.contains(PROTOCOL_VERSION)) {
+        if self.meta().is_some_and(|it| it.contains(PROTOCOL_VERSION)) {
             Era::Modern
         } else {
             Era::Legacy
         }
+    }
+
+    /// The members of `_meta` of the params.
+    pub(in crate::downstream) fn meta(&self) -> Option<&Object<'a>> {
+        self.meta.as_ref()
     }
 
     /// The whole message, where its members are known.
@@ -81,12 +89,12 @@ impl<'a> Inbound<'a> {
         mut self,
         headers: &'a HeaderMap,
     ) -> Result<ModernMessage<'a>, Refused> {
-        let params = self.params.take();
+        let (params, meta) = (self.params.take(), self.meta.take());
         let members = self.object().map_err(|error| Refused { id: None, error })?;
         let ClientMessage::Request(request) = ClientMessage::of(members, params)? else {
             return Ok(ModernMessage::Notification);
         };
-        match envelope::check(&request, headers) {
+        match envelope::check(&request, meta, headers) {
             Ok(meta) => Ok(ModernMessage::Request(Box::new(Modern {
                 request,
                 meta,

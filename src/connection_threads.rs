@@ -20,7 +20,7 @@ use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 
 /// The most connection threads of a process.
-const THREADS_MAX: usize = 64;
+pub const THREADS_MAX: usize = 64;
 
 /// The most threads of each runtime for work that blocks.
 const BLOCKING_MAX: usize = 64;

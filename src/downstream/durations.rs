@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
@@ -37,16 +37,11 @@ impl Asked {
         era: Era,
         span: Option<SpanGuard>,
     ) -> Option<Self> {
-        if span.is_none() && !operations::are_measured() {
-            return None;
-        }
-        let method = message.members()?.get_str("method")?;
-        let tool = message.params().and_then(|params| params.get_str("name"));
-        let version = version(parts, era);
-        let is_piped = parts.extensions.get::<Piped>().is_some();
-        let transport = if is_piped { "pipe" } else { "tcp" };
-        let tool = tool.as_deref();
-        let operation = Operation::begin(Side::Server, &method, tool, version, transport);
+        let operation = if operations::are_measured() {
+            operation(parts, message, era)
+        } else {
+            None
+        };
         let is_any = operation.is_some() || span.is_some();
         is_any.then(|| Self(Arc::new(Measured { operation, span })))
     }
@@ -71,21 +66,30 @@ impl Asked {
         let is_ours = !matches!(response.body(), Body::Passed { .. } | Body::Empty);
         // The server's own bytes are read where somebody asked for a trace: a tool that fails must not look well.
         let is_read = is_ours || span.is_some();
-        let kind = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .map(HeaderValue::as_bytes);
-        let is_events = kind.is_some_and(|kind| kind.starts_with(b"text/event-stream"));
+        let says_events = || {
+            let kind = response.headers().get(CONTENT_TYPE);
+            kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+        };
         Some(MeasuredAnswer {
             operation,
             span,
             status,
-            is_stream: matches!(response.body(), Body::Events(_)) || (!is_ours && is_events),
+            is_stream: matches!(response.body(), Body::Events(_))
+                || (!is_ours && is_read && says_events()),
             is_ours,
             is_read,
             ending: None,
         })
     }
+}
+
+fn operation(parts: &Parts, message: &Inbound<'_>, era: Era) -> Option<Operation> {
+    let method = message.members()?.get_str("method")?;
+    let tool = message.params().and_then(|params| params.get_str("name"));
+    let version = version(parts, era);
+    let is_piped = parts.extensions.get::<Piped>().is_some();
+    let transport = if is_piped { "pipe" } else { "tcp" };
+    Operation::begin(Side::Server, &method, tool.as_deref(), version, transport)
 }
 
 /// An answer on its way. Dropped, it is counted.
@@ -94,6 +98,7 @@ pub(super) struct MeasuredAnswer {
     operation: Option<Operation>,
     span: Option<SpanGuard>,
     status: StatusCode,
+    /// Whether it is known to be a stream. What is not read need not be known.
     is_stream: bool,
     /// Whether the bytes are raincheck's own.
     is_ours: bool,

@@ -11,7 +11,7 @@ use super::inbound::requester::Piped;
 use super::related::forget_length;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::string;
-use crate::mcp::trace_context::{TraceContext, may_name_trace};
+use crate::mcp::trace_context::TraceContext;
 use crate::mcp::version::{Era, MODERN};
 use crate::telemetry::traces::{RequestSpan, RequestTerms, Tracing};
 
@@ -29,15 +29,7 @@ pub(super) struct Traced {
 
 /// Begins the span of a request, and tells the server of its trace. A message that is no request has none.
 pub(super) fn begin(parts: &mut Parts, era: Era, message: &Inbound<'_>) -> Traced {
-    // Nearly all params name no trace. They are searched once for it.
-    let params = message.params();
-    let (naming, plain) = if may_name_trace(params) {
-        (params, None)
-    } else {
-        (None, params)
-    };
-    let parent = |parts: &Parts| TraceContext::of(naming, &parts.headers);
-    let (span, context) = match tracing(parts, era, message, parent) {
+    let (span, context) = match tracing(parts, era, message) {
         None => return Traced::default(),
         Some(RequestTracing::LeftOut(context)) => (None, context),
         Some(RequestTracing::Recorded(span)) => {
@@ -45,10 +37,12 @@ pub(super) fn begin(parts: &mut Parts, era: Era, message: &Inbound<'_>) -> Trace
             (Some(span), context)
         }
     };
-    context.set_headers(&mut parts.headers);
-    // Where the params are no object, the headers say enough.
-    let edited = context.in_read_message(message.text(), plain);
-    let edited = edited.ok().map(Bytes::from);
+    let edited = context.put(
+        &mut parts.headers,
+        message.text(),
+        message.params(),
+        message.meta(),
+    );
     if edited.is_some() {
         forget_length(&mut parts.headers);
     }
@@ -62,15 +56,10 @@ enum RequestTracing {
 }
 
 /// `None`: the message stays as it is.
-fn tracing(
-    parts: &Parts,
-    era: Era,
-    message: &Inbound<'_>,
-    parent: impl FnOnce(&Parts) -> Option<TraceContext>,
-) -> Option<RequestTracing> {
+fn tracing(parts: &Parts, era: Era, message: &Inbound<'_>) -> Option<RequestTracing> {
     let members = message.members().filter(|it| !it.is_ambiguous(&READ))?;
     let (method, id) = (members.get_str("method")?, members.get("id")?);
-    let parent = parent(parts);
+    let parent = TraceContext::of(message.meta(), &parts.headers);
     let trace = match Tracing::of(parent.as_ref(), &method) {
         Tracing::Untouched => return None,
         Tracing::LeftOut(context) => return Some(RequestTracing::LeftOut(context)),

@@ -3,12 +3,13 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::hex;
-use super::json::{Fault, Object, Writer, is_object, place_of, prepend, quote, set_in};
+use super::json::{Fault, Object, Writer, place_of, prepend, quote, set_in};
 
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -60,25 +61,36 @@ impl<const N: usize> HexId<N> {
 }
 
 impl<const N: usize> HexId<N> {
-    /// Writes the digits. Each request of a trace has several ids, and `{:02x}` takes thirty times as long.
-    fn write_to(&self, out: &mut Vec<u8>) {
-        // A loop, because `map` within `map` is not inlined in a release build: it takes six times as many instructions.
-        let mut digits = [[0; 2]; N];
-        for (two, byte) in digits.iter_mut().zip(self.0) {
-            *two = [digit(byte >> 4), digit(byte & 15)];
+    /// Writes the digits, two for each byte. Each request has two ids, so `{:02x}` is too slow here.
+    fn write_to(&self, out: &mut [u8]) {
+        const { assert!(N.is_multiple_of(4)) };
+        let (bytes, _none) = self.0.as_chunks::<4>();
+        let (places, _none) = out.as_chunks_mut::<8>();
+        for (place, bytes) in places.iter_mut().zip(bytes) {
+            *place = eight_digits(*bytes);
         }
-        out.extend_from_slice(digits.as_flattened());
     }
 }
 
-fn digit(value: u8) -> u8 {
-    let begin = if value < 10 { b'0' } else { b'a' - 10 };
-    begin.wrapping_add(value)
+/// The hexadecimal digits of four bytes, all at once.
+fn eight_digits(bytes: [u8; 4]) -> [u8; 8] {
+    let mut halves = u64::from(u32::from_be_bytes(bytes));
+    // A byte for each half of a byte.
+    for (shift, mask) in [
+        (16, 0x0000_ffff_0000_ffff),
+        (8, 0x00ff_00ff_00ff_00ff),
+        (4, 0x0f0f_0f0f_0f0f_0f0f),
+    ] {
+        halves = (halves | halves << shift) & mask;
+    }
+    let are_letters = ((halves + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
+    let to_letters = u64::from(b'a' - b'0' - 10);
+    (halves + 0x3030_3030_3030_3030 + are_letters * to_letters).to_be_bytes()
 }
 
 impl<const N: usize> fmt::Display for HexId<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = Vec::with_capacity(2 * N);
+        let mut text = vec![0; 2 * N];
         self.write_to(&mut text);
         f.write_str(&String::from_utf8_lossy(&text))
     }
@@ -115,17 +127,17 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The context of a request. What its params say counts before its headers: a header may be of the
+    /// The context of a request. What `_meta` of its params says counts before its headers: a header may be of the
     /// connection only.
-    pub fn of(params: Option<&Object<'_>>, headers: &HeaderMap) -> Option<Self> {
-        let meta = params.and_then(|params| params.get("_meta"));
-        let meta = meta.filter(|meta| may_be_in(meta.get()));
+    pub fn of(meta: Option<&Object<'_>>, headers: &HeaderMap) -> Option<Self> {
         let in_meta = meta.and_then(|meta| {
-            let meta = Object::parse(meta.get()).ok()?;
             let parent = meta.get_str(PARENT)?;
             Self::read(&parent, meta.get_str(STATE).as_deref())
         });
         in_meta.or_else(|| {
+            if !are_in(headers) {
+                return None;
+            }
             let parent = only(headers, &TRACEPARENT)?;
             Self::read(parent, only(headers, &TRACESTATE))
         })
@@ -168,28 +180,56 @@ impl TraceContext {
     }
 
     pub fn parent(&self) -> String {
-        let mut text = Vec::with_capacity(PARENT_BYTES);
-        text.extend_from_slice(b"00-");
-        self.trace.write_to(&mut text);
-        text.push(b'-');
-        self.span.write_to(&mut text);
-        text.extend_from_slice(if self.is_sampled { b"-01" } else { b"-00" });
-        // Digits and hyphens are text.
-        String::from_utf8(text).unwrap_or_default()
+        String::from_utf8_lossy(&self.parent_bytes()).into_owned()
     }
 
-    /// Puts the context into headers, in place of another.
-    pub fn set_headers(&self, headers: &mut HeaderMap) {
-        headers.remove(&TRACESTATE);
-        for (name, value) in self.headers() {
+    fn parent_bytes(&self) -> [u8; PARENT_BYTES] {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        let (_version, rest) = text.split_at_mut("00-".len());
+        let (trace, rest) = rest.split_at_mut(2 * size_of::<TraceId>());
+        let (_hyphen, rest) = rest.split_at_mut("-".len());
+        let (span, flags) = rest.split_at_mut(2 * size_of::<SpanId>());
+        self.trace.write_to(trace);
+        self.span.write_to(span);
+        flags.copy_from_slice(if self.is_sampled { b"-01" } else { b"-00" });
+        text
+    }
+
+    /// Puts the context into a request, in place of another: into its headers, and into its message. Gives the message;
+    /// where its params are no object, the headers say enough. `meta`: the members of `_meta` of these params.
+    pub fn put(
+        &self,
+        headers: &mut HeaderMap,
+        message: &str,
+        params: Option<&Object<'_>>,
+        meta: Option<&Object<'_>>,
+    ) -> Option<Bytes> {
+        let parent = self.parent_bytes();
+        let message = match params.zip(meta.filter(|meta| !is_named(meta))) {
+            // Nearly all.
+            Some((params, meta)) => self.in_meta_of(message, params, meta, &parent),
+            None => self.in_message(message).ok().map(String::into_bytes),
+        };
+        if are_in(headers) {
+            headers.remove(&TRACESTATE);
+        }
+        for (name, value) in self.headers_of(&parent) {
             headers.insert(name, value);
         }
+        message.map(Bytes::from)
     }
 
     pub fn headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+        self.headers_of(&self.parent_bytes())
+    }
+
+    fn headers_of(
+        &self,
+        parent: &[u8; PARENT_BYTES],
+    ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
         let state = self.state.as_deref().map(HeaderValue::from_str);
         let state = state.and_then(Result::ok).map(|state| (TRACESTATE, state));
-        let parent = HeaderValue::try_from(self.parent()).ok();
+        let parent = HeaderValue::from_bytes(parent).ok();
         parent
             .map(|parent| (TRACEPARENT, parent))
             .into_iter()
@@ -215,38 +255,29 @@ impl TraceContext {
         set_in(message, &members, "params", &self.in_params(params.get())?)
     }
 
-    /// As [`Self::in_message`], for a caller that has read the params of the message. `params`: only where they name no
-    /// trace, see [`may_name_trace`].
-    pub fn in_read_message(
+    /// The message of these params with the context as the first members of their `_meta`, whose members name no trace.
+    fn in_meta_of(
         &self,
         message: &str,
-        params: Option<&Object<'_>>,
-    ) -> Result<String, Fault> {
-        let meta = params.and_then(|params| params.get("_meta"));
-        // Nearly all.
-        let meta = meta.filter(|meta| is_object(meta));
-        let place = meta.and_then(|meta| place_of(message, meta));
-        let parts = place.and_then(|place| message.split_at_checked(place.start + 1));
-        let Some((before, after)) = parts else {
-            return self.in_message(message);
-        };
-        let parent = self.parent();
+        params: &Object<'_>,
+        meta: &Object<'_>,
+        parent: &[u8; PARENT_BYTES],
+    ) -> Option<Vec<u8>> {
+        let begin = place_of(message, params.get("_meta")?)?.start + "{".len();
+        let (before, after) = message.as_bytes().split_at_checked(begin)?;
         let state = self.state.as_deref().map(quote);
-        let state = state.as_deref().map_or(["", ""], |it| [STATE_MEMBER, it]);
-        let has_more = !after.trim_start().starts_with('}');
-        let comma = if has_more { "," } else { "" };
-        let [name, state] = state;
-        Ok([
+        let state = state.map_or_else(String::new, |state| [STATE_MEMBER, &state].concat());
+        let comma: &[u8] = if meta.is_empty() { b"" } else { b"," };
+        let parts: [&[u8]; 7] = [
             before,
-            PARENT_MEMBER,
-            &parent,
-            "\"",
-            name,
-            state,
+            PARENT_MEMBER.as_bytes(),
+            parent,
+            b"\"",
+            state.as_bytes(),
             comma,
             after,
-        ]
-        .concat())
+        ];
+        Some(parts.concat())
     }
 
     fn in_meta(&self, meta: &Object<'_>) -> String {
@@ -264,21 +295,15 @@ impl TraceContext {
     }
 }
 
-/// Whether `_meta` of the params may name a trace, in whichever spelling.
-pub fn may_name_trace(params: Option<&Object<'_>>) -> bool {
-    let meta = params.and_then(|params| params.get("_meta"));
-    meta.is_some_and(|meta| may_be_in(meta.get()))
+/// Whether members name a trace.
+fn is_named(members: &Object<'_>) -> bool {
+    members.contains(PARENT) || members.contains(STATE)
 }
 
-/// Whether a member of the object may be one of ours.
-fn may_be_in(object: &str) -> bool {
-    // Without an early exit the compiler looks at many bytes at once.
-    let bytes = object.as_bytes();
-    let is_escape = |byte: u8| byte == b'\\';
-    let is_named = |[a, b, c, d]: [u8; 4]| (a ^ b't') | (b ^ b'r') | (c ^ b'a') | (d ^ b'c') == 0;
-    let has_escape = bytes.iter().fold(false, |any, byte| any | is_escape(*byte));
-    let windows = bytes.array_windows::<4>();
-    has_escape || windows.fold(false, |any, letters| any | is_named(*letters))
+/// Whether headers name a trace. Nearly none do, and a look at their names takes less than a search for one.
+fn are_in(headers: &HeaderMap) -> bool {
+    let (parent, state) = (TRACEPARENT, TRACESTATE);
+    headers.keys().any(|name| *name == parent || *name == state)
 }
 
 /// The value of a header that occurs once.
@@ -335,7 +360,10 @@ mod tests {
         headers.insert(TRACEPARENT, other.parse().unwrap());
         let params = format!(r#"{{"_meta":{{"traceparent":"{PARENT_TEXT}"}}}}"#);
         let params = Object::parse(&params).unwrap();
-        let of = |params, headers: &HeaderMap| TraceContext::of(params, headers);
+        let of = |params: Option<&Object<'_>>, headers: &HeaderMap| {
+            let meta = params.and_then(|params| params.get_object("_meta"));
+            TraceContext::of(meta.as_ref(), headers)
+        };
         let span = |context: Option<TraceContext>| context.unwrap().span.to_string();
         assert_eq!(span(of(Some(&params), &headers)), "b7ad6b7169203331");
         assert_eq!(span(of(None, &headers)), "a1ad6b7169203331");
@@ -377,18 +405,26 @@ mod tests {
         ] {
             assert_eq!(context.in_message(message).unwrap(), after);
             let params = Object::parse(message).unwrap().get_object("params");
-            let params = params.filter(|params| !may_name_trace(Some(params)));
-            let after_read = context.in_read_message(message, params.as_ref()).unwrap();
+            let meta = params.as_ref().and_then(|it| it.get_object("_meta"));
+            let mut headers = HeaderMap::new();
+            headers.insert(TRACESTATE, HeaderValue::from_static("b=2"));
+            let put = context.put(&mut headers, message, params.as_ref(), meta.as_ref());
+            let put = put.unwrap();
             // Spaces stay where they were.
-            assert_eq!(after_read.replace(' ', ""), after.replace(' ', ""));
+            let put = String::from_utf8(put.to_vec()).unwrap();
+            assert_eq!(put.replace(' ', ""), after.replace(' ', ""));
+            assert_eq!(headers[TRACEPARENT], PARENT_TEXT);
+            assert_eq!(headers[TRACESTATE], "a=1");
         }
         for odd in [r#"{"params":[1]}"#, r#"{"params":{"_meta":1}}"#, "[]"] {
             assert!(context.in_message(odd).is_err(), "{odd}");
             let params = Object::parse(odd)
                 .ok()
                 .and_then(|it| it.get_object("params"));
-            let edited = context.in_read_message(odd, params.as_ref());
-            assert!(edited.is_err(), "{odd}");
+            let mut headers = HeaderMap::new();
+            let put = context.put(&mut headers, odd, params.as_ref(), None);
+            assert_eq!(put, None, "{odd}");
+            assert_eq!(headers[TRACEPARENT], PARENT_TEXT);
         }
     }
 

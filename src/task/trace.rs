@@ -1,5 +1,7 @@
 //! What a record keeps of the trace of its call, so that the replica that ends the task can tell the whole call.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::mcp::trace_context::{SpanId, TraceContext, TraceId};
@@ -20,7 +22,7 @@ pub struct TaskTrace {
     /// The id of the client's request.
     pub request: Box<str>,
     /// The revision that the client speaks.
-    pub version: Box<str>,
+    pub version: Cow<'static, str>,
     /// When the call went to the server, if that was before its record was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_ms: Option<u64>,

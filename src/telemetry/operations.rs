@@ -1,9 +1,12 @@
 //! How long requests of clients and requests to the server take, as OpenTelemetry's conventions for MCP want it.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use memchr::memmem::Finder;
 use prometheus::Histogram;
 use tokio::time::Instant;
 
@@ -170,8 +173,10 @@ impl OperationEnding {
     /// How a JSON-RPC message ends its request; `None` if the message is no answer.
     pub fn of_message(message: &str) -> Option<Self> {
         // Few answers have one of the words, and a search for them is far quicker than a parser.
-        let words = ["\"error\"", "\"method\""];
-        if !words.iter().any(|word| message.contains(word)) && !may_be_tool_error(message) {
+        let has_word = WORDS
+            .iter()
+            .any(|word| word.find(message.as_bytes()).is_some());
+        if !has_word && !may_be_tool_error(message) {
             return Some(Self::Good);
         }
         let message = Object::parse(message).ok()?;
@@ -204,9 +209,16 @@ impl OperationEnding {
     }
 }
 
+/// What an answer has that is no good result. The search is prepared once, and not for each answer.
+static WORDS: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| ["\"error\"", "\"method\""].map(Finder::new));
+
+static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("isError"));
+
 /// Whether the message has an `isError` that is not plainly `false`.
 fn may_be_tool_error(message: &str) -> bool {
-    message.split("isError").skip(1).any(|after| {
+    IS_ERROR.find_iter(message.as_bytes()).any(|at| {
+        let after = message.get(at + "isError".len()..).unwrap_or_default();
         let value = after.strip_prefix('"').map(str::trim_start);
         let value = value.and_then(|rest| rest.strip_prefix(':'));
         !value.is_some_and(|value| value.trim_start().starts_with("false"))
@@ -221,12 +233,13 @@ fn is_bounded(code: i64) -> bool {
 /// What the conventions write where a value has no name of its own.
 const OTHER: &str = "_OTHER";
 
+/// The most frequent one is first.
 const VERSIONS: [&str; 5] = [
-    "2024-11-05",
-    "2025-03-26",
-    "2025-06-18",
-    "2025-11-25",
     "2026-07-28",
+    "2025-11-25",
+    "2025-06-18",
+    "2025-03-26",
+    "2024-11-05",
 ];
 
 /// The methods of clients, requests and notifications. The most frequent one is first.
@@ -258,6 +271,20 @@ const METHODS: [&str; 23] = [
 
 fn known(names: &[&'static str], name: &str) -> Option<&'static str> {
     names.iter().find(|known| **known == name).copied()
+}
+
+/// The name of a method, which takes no memory where the method is known.
+pub(super) fn known_method(name: &str) -> Cow<'static, str> {
+    without_memory(&METHODS, name)
+}
+
+/// The name of a revision, which takes no memory where the revision is known.
+pub(super) fn known_version(name: &str) -> Cow<'static, str> {
+    without_memory(&VERSIONS, name)
+}
+
+fn without_memory(names: &[&'static str], name: &str) -> Cow<'static, str> {
+    known(names, name).map_or_else(|| Cow::Owned(name.to_owned()), Cow::Borrowed)
 }
 
 #[cfg(test)]

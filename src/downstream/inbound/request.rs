@@ -45,23 +45,28 @@ impl<'a> Inbound<'a> {
         }
         let members = Object::parse(text).ok();
         let params = members.as_ref().and_then(|it| it.get_object("params"));
+        let meta = params.as_ref().and_then(|it| it.get_object(META));
         Self {
             text,
             fault: scan(body).err(),
-            meta: params.as_ref().and_then(|it| it.get_object(META)),
             members,
             params,
+            meta,
         }
     }
 
     /// The era that the message speaks of: modern where `_meta` names a protocol version.
     pub(in crate::downstream) fn era(&self) -> Era {
-        let meta = self.meta.as_ref();
-        if meta.is_some_and(|meta| meta.contains(PROTOCOL_VERSION)) {
+        if self.meta().is_some_and(|it| it.contains(PROTOCOL_VERSION)) {
             Era::Modern
         } else {
             Era::Legacy
         }
+    }
+
+    /// The members of `_meta` of the params.
+    pub(in crate::downstream) fn meta(&self) -> Option<&Object<'a>> {
+        self.meta.as_ref()
     }
 
     /// The whole message, where its members are known.

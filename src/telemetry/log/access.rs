@@ -1,25 +1,22 @@
 //! The line of a request in the access log. It costs each request so little only because it is written without
 //! the machinery of events; its layout is that of all other lines.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
-use super::fields::{name, quoted};
+use super::fields::quoted;
 use super::form::LineForm;
 use super::in_use::LOG;
+use super::output::gathered::GatheredLines;
 use crate::clock::wall_ns;
 use crate::mcp::json::quote;
 use crate::task::view::digits;
 
 /// What a filter knows the lines by.
 const TARGET: &str = "raincheck::downstream::access_log";
-
-/// Room for a usual line.
-const USUAL_BYTES: usize = 192;
 
 /// Whether the log's filter lets the lines through. Read for each request.
 static PASSES: AtomicBool = AtomicBool::new(false);
@@ -30,123 +27,131 @@ pub(super) fn ask(filter: &Targets) {
     PASSES.store(passes, Ordering::Relaxed);
 }
 
-/// A line that is not complete: what comes after its time.
-#[derive(Debug)]
-pub struct AccessLine {
-    form: LineForm,
-    text: String,
+/// Whether lines of requests are written.
+pub fn are_requests_logged() -> bool {
+    PASSES.load(Ordering::Relaxed)
 }
 
-impl AccessLine {
-    /// `None`: the filter lets no such line through.
-    pub fn begin(method: &str, name: &str) -> Option<Self> {
-        let form = LOG.get()?.form;
-        let passes = PASSES.load(Ordering::Relaxed);
-        passes.then(|| Self::of(form, method, name))
-    }
+/// A message of a client whose answer begins.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessLine<'l> {
+    pub method: &'l str,
+    /// The tool.
+    pub name: &'l str,
+    pub status: u16,
+    /// How long the client waited.
+    pub took: Duration,
+    /// The label of a client that is known.
+    pub client: &'l str,
+}
 
-    /// Completes and writes the line. `client`: the label of a client that is known.
-    pub fn end(mut self, status: u16, took: Duration, client: &str) {
-        self.complete(status, took, client);
+impl AccessLine<'_> {
+    pub fn write(&self) {
         if let Some(log) = LOG.get() {
-            log.output
-                .say_soon(self.before_time(), wall_ns(), &self.text);
+            let now_ns = wall_ns();
+            log.output.say_soon(|out| self.add(out, log.form, now_ns));
         }
     }
 
-    fn of(form: LineForm, method: &str, name: &str) -> Self {
-        let mut line = Self {
-            form,
-            text: String::with_capacity(USUAL_BYTES),
+    fn add(&self, out: &mut GatheredLines, form: LineForm, now_ns: u64) {
+        let layout = match form {
+            LineForm::Text => &TEXT,
+            LineForm::Coloured => &COLOURED,
+            LineForm::Json => &JSON,
         };
-        for part in match form {
-            LineForm::Text => ["  INFO ", TARGET, ": request"],
-            LineForm::Coloured => [
-                "\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2m",
-                TARGET,
-                "\x1b[0m\x1b[2m:\x1b[0m request",
-            ],
-            LineForm::Json => ["\",\"level\":\"INFO\",\"message\":\"request\"", "", ""],
-        } {
-            line.text.push_str(part);
+        out.bytes.extend_from_slice(layout.time.as_bytes());
+        out.stamp(now_ns);
+        let out = &mut out.bytes;
+        let mut text = |name: &str, value: &str| {
+            out.extend_from_slice(name.as_bytes());
+            say(out, form, value);
+        };
+        text(layout.method, self.method);
+        text(layout.name, self.name);
+        out.extend_from_slice(layout.status.as_bytes());
+        number::<3>(out, self.status.into());
+        out.extend_from_slice(layout.seconds.as_bytes());
+        match self.took.as_secs() {
+            0 => out.push(b'0'),
+            seconds => out.extend_from_slice(seconds.to_string().as_bytes()),
         }
-        line.say("method", method);
-        line.say("name", name);
-        line
+        out.push(b'.');
+        number::<6>(out, self.took.subsec_micros().into());
+        out.extend_from_slice(layout.client.as_bytes());
+        say(out, form, self.client);
+        out.extend_from_slice(layout.end.as_bytes());
     }
+}
 
-    fn before_time(&self) -> &'static str {
-        match self.form {
-            LineForm::Text => "",
-            LineForm::Coloured => "\x1b[2m",
-            LineForm::Json => "{\"timestamp\":\"",
-        }
+/// What is written before each value, and at the end.
+struct Layout {
+    time: &'static str,
+    method: &'static str,
+    name: &'static str,
+    status: &'static str,
+    seconds: &'static str,
+    client: &'static str,
+    end: &'static str,
+}
+
+const TEXT: Layout = Layout {
+    time: "",
+    method: "  INFO raincheck::downstream::access_log: request method=",
+    name: " name=",
+    status: " status=",
+    seconds: " seconds=",
+    client: " client=",
+    end: "\n",
+};
+
+const COLOURED: Layout = Layout {
+    time: "\x1b[2m",
+    method: "\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2mraincheck::downstream::access_log\x1b[0m\x1b[2m:\x1b[0m request \
+             \x1b[3mmethod\x1b[0m\x1b[2m=\x1b[0m",
+    name: " \x1b[3mname\x1b[0m\x1b[2m=\x1b[0m",
+    status: " \x1b[3mstatus\x1b[0m\x1b[2m=\x1b[0m",
+    seconds: " \x1b[3mseconds\x1b[0m\x1b[2m=\x1b[0m",
+    client: " \x1b[3mclient\x1b[0m\x1b[2m=\x1b[0m",
+    end: "\n",
+};
+
+const JSON: Layout = Layout {
+    time: "{\"timestamp\":\"",
+    method: "\",\"level\":\"INFO\",\"message\":\"request\",\"method\":",
+    name: ",\"name\":",
+    status: ",\"status\":",
+    seconds: ",\"seconds\":",
+    client: ",\"client\":",
+    end: ",\"target\":\"raincheck::downstream::access_log\"}\n",
+};
+
+/// Writes a text in quotes.
+fn say(out: &mut Vec<u8>, form: LineForm, value: &str) {
+    let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    // Nearly all values.
+    if value.bytes().all(is_plain) {
+        out.push(b'"');
+        out.extend_from_slice(value.as_bytes());
+        out.push(b'"');
+        return;
     }
-
-    fn complete(&mut self, status: u16, took: Duration, client: &str) {
-        self.name("status");
-        self.number::<3>(status.into());
-        self.name("seconds");
-        match took.as_secs() {
-            0 => self.text.push('0'),
+    let text = match form {
+        LineForm::Json => quote(value),
+        LineForm::Text | LineForm::Coloured => {
+            let mut text = String::new();
             // A string takes everything.
-            seconds => write!(self.text, "{seconds}").unwrap_or_default(),
+            quoted(&mut text, value).unwrap_or_default();
+            text
         }
-        self.text.push('.');
-        self.number::<6>(took.subsec_micros().into());
-        self.say("client", client);
-        if self.form == LineForm::Json {
-            for part in [",\"target\":\"", TARGET, "\"}"] {
-                self.text.push_str(part);
-            }
-        }
-        self.text.push('\n');
-    }
+    };
+    out.extend_from_slice(text.as_bytes());
+}
 
-    /// Writes the last digits of a number.
-    fn number<const PLACES: usize>(&mut self, number: u64) {
-        let mut places = [b'0'; PLACES];
-        digits(&mut places, number);
-        // Digits are text.
-        self.text
-            .push_str(str::from_utf8(&places).unwrap_or_default());
-    }
-
-    fn say(&mut self, key: &str, value: &str) {
-        self.name(key);
-        let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-        match self.form {
-            // Nearly all values.
-            _ if value.bytes().all(is_plain) => {
-                self.text.push('"');
-                self.text.push_str(value);
-                self.text.push('"');
-            }
-            LineForm::Json => self.text.push_str(&quote(value)),
-            LineForm::Text | LineForm::Coloured => {
-                quoted(&mut self.text, value).unwrap_or_default();
-            }
-        }
-    }
-
-    fn name(&mut self, key: &str) {
-        match self.form {
-            LineForm::Json => {
-                for part in [",\"", key, "\":"] {
-                    self.text.push_str(part);
-                }
-            }
-            LineForm::Text => {
-                for part in [" ", key, "="] {
-                    self.text.push_str(part);
-                }
-            }
-            LineForm::Coloured => {
-                self.text.push(' ');
-                name(&mut self.text, key, true).unwrap_or_default();
-            }
-        }
-    }
+/// Writes the last digits of a number.
+fn number<const PLACES: usize>(out: &mut Vec<u8>, number: u64) {
+    let mut places = [b'0'; PLACES];
+    digits(&mut places, number);
+    out.extend_from_slice(&places);
 }
 
 #[cfg(test)]
@@ -168,7 +173,10 @@ mod tests {
         with_default(log, || {
             info!(target: TARGET, method = "tools/call", name, status = 200_u16, seconds = 61.000_412, client, "request");
         });
-        let line = written.text();
+        without_time(&written.text())
+    }
+
+    fn without_time(line: &str) -> (String, String) {
         let (before, rest) = line.split_at(line.find("20").unwrap());
         let (_time, after) = rest.split_at(rest.find('Z').unwrap() + 1);
         (before.to_owned(), after.to_owned())
@@ -182,10 +190,18 @@ mod tests {
             ("a\u{9b}b\n\u{301}\u{7f}", "\u{200b}"),
         ] {
             for form in [LineForm::Text, LineForm::Coloured, LineForm::Json] {
-                let mut line = AccessLine::of(form, "tools/call", name);
-                line.complete(200, Duration::from_micros(61_000_412), client);
-                let expected = as_event(form, name, client);
-                assert_eq!((line.before_time().to_owned(), line.text), expected);
+                let line = AccessLine {
+                    method: "tools/call",
+                    name,
+                    status: 200,
+                    took: Duration::from_micros(61_000_412),
+                    client,
+                };
+                let mut out = GatheredLines::default();
+                line.add(&mut out, form, 1_785_196_800_123_456_789);
+                let written = String::from_utf8(out.bytes).unwrap();
+                assert!(written.contains("2026-07-28T00:00:00.123456Z"), "{written}");
+                assert_eq!(without_time(&written), as_event(form, name, client));
             }
         }
     }

@@ -27,7 +27,7 @@ mod stamp;
 #[cfg(test)]
 mod written;
 
-pub use access::AccessLine;
+pub use access::{AccessLine, are_requests_logged};
 use form::{LineForm, layer};
 use in_use::{LOG, Log};
 pub use last_words::plain;

@@ -1,6 +1,7 @@
 //! Traces: spans of requests and of whole calls, for a collector of OpenTelemetry. Nothing is made where nobody asked
 //! for traces.
 
+mod attributes;
 mod export;
 mod otlp;
 mod queue;

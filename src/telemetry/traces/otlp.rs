@@ -3,7 +3,8 @@
 //!
 //! A span is written field by field when it ends, because messages that a library encodes take some thirty allocations each.
 
-use super::span::{Span, SpanKind, SpanValue};
+use super::attributes::text_attribute;
+use super::span::{Span, SpanKind};
 use super::wire::{bytes, fixed32, fixed64, nested, number};
 
 const STATUS_ERROR: u64 = 2;
@@ -17,7 +18,7 @@ pub(super) fn request(resource: &[(String, String)], spans: &[u8]) -> Vec<u8> {
     nested(&mut request, 1, |resource_spans| {
         nested(resource_spans, 1, |out| {
             for (key, text) in resource {
-                attribute(out, 1, key, |value| bytes(value, 1, text.as_bytes()));
+                text_attribute(out, 1, key, text);
             }
         });
         nested(resource_spans, 2, |scope_spans| {
@@ -56,12 +57,7 @@ pub(super) fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
         fixed64(out, 7, span.begin_ns);
         // A clock that was set back must not make a span of negative length.
         fixed64(out, 8, span.end_ns.max(span.begin_ns));
-        for (key, value) in &span.attributes {
-            attribute(out, 9, key, |out| match value {
-                SpanValue::Text(text) => bytes(out, 1, text.as_bytes()),
-                SpanValue::Number(value) => number(out, 3, value.cast_unsigned()),
-            });
-        }
+        out.extend_from_slice(&span.attributes);
         if let Some((trace, id)) = &span.link {
             nested(out, 13, |out| {
                 bytes(out, 1, trace.as_bytes());
@@ -72,13 +68,6 @@ pub(super) fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
             nested(out, 15, |out| number(out, 3, STATUS_ERROR));
         }
         fixed32(out, 16, SAMPLED);
-    });
-}
-
-fn attribute(out: &mut Vec<u8>, field: u8, key: &str, value: impl FnOnce(&mut Vec<u8>)) {
-    nested(out, field, |out| {
-        bytes(out, 1, key.as_bytes());
-        nested(out, 2, value);
     });
 }
 

@@ -1,6 +1,7 @@
 //! The span of a request of a client: from its first byte to the last byte of its answer, or, where the request made
 //! a record, to the end of the record.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +11,7 @@ use crate::clock::wall_ns;
 use crate::mcp::trace_context::{SpanId, TraceContext, TraceId};
 use crate::task::state::Task;
 use crate::task::trace::TaskTrace;
-use crate::telemetry::operations::OperationEnding;
+use crate::telemetry::operations::{OperationEnding, known_method, known_version};
 
 /// What is known of a request when it comes.
 #[derive(Debug)]
@@ -62,6 +63,9 @@ impl Tracing {
     }
 }
 
+/// Room for the attributes of a usual span.
+const ATTRIBUTES_BYTES: usize = 320;
+
 /// Whether clients send such a request again and again, or have it open for hours. It has a span only where its client
 /// traces.
 fn is_a_wait(method: &str) -> bool {
@@ -84,7 +88,7 @@ mod teller {
 #[derive(Debug)]
 pub struct RequestSpan {
     ids: TaskTrace,
-    method: Box<str>,
+    method: Cow<'static, str>,
     name: Box<str>,
     began_ns: u64,
     /// 0: not sent by a carrier.
@@ -108,11 +112,11 @@ impl RequestSpan {
                 sent: random(),
                 state,
                 request: cut(terms.id).into(),
-                version: cut(terms.version).into(),
+                version: known_version(cut(terms.version)),
                 sent_ms: None,
                 is_piped: terms.is_piped,
             },
-            method: cut(terms.method).into(),
+            method: known_method(cut(terms.method)),
             name: cut(terms.name.unwrap_or_default()).into(),
             began_ns: wall_ns(),
             sent_ns: AtomicU64::new(0),
@@ -197,7 +201,7 @@ impl RequestSpan {
                 ..whole(&self.ids, &self.method, &self.name, SpanKind::Client)
             };
             (sent.begin_ns, sent.end_ns) = (sent_ns, end_ns);
-            sent.ended(&*kind, &*code);
+            sent.ended(&kind, &code);
             tell(&sent);
         }
         let mut span = Span {
@@ -206,7 +210,7 @@ impl RequestSpan {
             ..whole(&self.ids, &self.method, &self.name, SpanKind::Server)
         };
         (span.begin_ns, span.end_ns) = (self.began_ns, end_ns);
-        span.ended(&*kind, &*code);
+        span.ended(&kind, &code);
         tell(&span);
     }
 }
@@ -228,7 +232,7 @@ pub(super) fn whole<'s>(
         kind,
         begin_ns: 0,
         end_ns: 0,
-        attributes: Vec::with_capacity(12),
+        attributes: Vec::with_capacity(ATTRIBUTES_BYTES),
         link: None,
         is_error: false,
     };
@@ -242,8 +246,8 @@ pub(super) fn whole<'s>(
         _ => {}
     }
     if kind == SpanKind::Server {
-        span.say("mcp.protocol.version", &*ids.version);
-        span.say("jsonrpc.request.id", &*ids.request);
+        span.say("mcp.protocol.version", &ids.version);
+        span.say("jsonrpc.request.id", &ids.request);
         span.say(
             "network.transport",
             if ids.is_piped { "pipe" } else { "tcp" },

@@ -1,7 +1,6 @@
 //! A span that has ended. What it says is borrowed: it is written at once, in the form in which it is exported.
 
-use std::borrow::Cow;
-
+use super::attributes::{write_number, write_text};
 use crate::mcp::trace_context::{SpanId, TraceId};
 
 /// Texts that clients and servers choose are cut.
@@ -17,13 +16,6 @@ pub(super) enum SpanKind {
     Client,
 }
 
-/// The value of an attribute.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SpanValue<'s> {
-    Text(Cow<'s, str>),
-    Number(i64),
-}
-
 /// A span that has ended. No part of it is an argument, a result or a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span<'s> {
@@ -36,35 +28,28 @@ pub(super) struct Span<'s> {
     pub(super) kind: SpanKind,
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
-    pub(super) attributes: Vec<(&'static str, SpanValue<'s>)>,
+    /// As they are exported.
+    pub(super) attributes: Vec<u8>,
     /// A span of another trace, or of this one, that the span is about.
     pub(super) link: Option<(TraceId, SpanId)>,
     pub(super) is_error: bool,
 }
 
-impl<'s> Span<'s> {
+impl Span<'_> {
     /// Adds an attribute, unless the text is empty.
-    pub(super) fn say(&mut self, key: &'static str, text: impl Into<Cow<'s, str>>) {
-        let text = match text.into() {
-            Cow::Borrowed(text) => Cow::Borrowed(cut(text)),
-            Cow::Owned(mut text) => {
-                text.truncate(cut(&text).len());
-                Cow::Owned(text)
-            }
-        };
+    pub(super) fn say(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
-            self.attributes.push((key, SpanValue::Text(text)));
+            write_text(&mut self.attributes, key, cut(text));
         }
     }
 
-    pub(super) fn count(&mut self, key: &'static str, number: u64) {
+    pub(super) fn count(&mut self, key: &str, number: u64) {
         let number = i64::try_from(number).unwrap_or(i64::MAX);
-        self.attributes.push((key, SpanValue::Number(number)));
+        write_number(&mut self.attributes, key, number);
     }
 
     /// Says how the operation ended: the words of the conventions, empty where all went well.
-    pub(super) fn ended(&mut self, kind: impl Into<Cow<'s, str>>, code: impl Into<Cow<'s, str>>) {
-        let kind = kind.into();
+    pub(super) fn ended(&mut self, kind: &str, code: &str) {
         self.is_error = !kind.is_empty();
         self.say("error.type", kind);
         self.say("rpc.response.status_code", code);

@@ -22,7 +22,7 @@ pub(in crate::telemetry) fn taken_over(task: &Task) {
         return;
     };
     let mut span = child(trace, "taken over", (task.updated_ms, task.updated_ms));
-    span.say("raincheck.task.id", format!("{:?}", task.id));
+    span.say("raincheck.task.id", &format!("{:?}", task.id));
     tell(&span);
 }
 
@@ -46,7 +46,7 @@ fn spans<'s>(
     let (kind, code) = error_of(task, outcome, reason);
     let mut call = whole(trace, &task.method, &task.name, SpanKind::Server);
     (call.begin_ns, call.end_ns) = (ns(began_ms), ns(ended_ms));
-    call.say("raincheck.task.id", format!("{:?}", task.id));
+    call.say("raincheck.task.id", &format!("{:?}", task.id));
     call.say("raincheck.outcome", outcome);
     call.say("raincheck.reason", reason);
     call.say("raincheck.effect", effect);
@@ -54,7 +54,7 @@ fn spans<'s>(
     if task.attempts > 0 {
         call.count("raincheck.attempts", u64::from(task.attempts));
     }
-    call.ended(kind.clone(), code.clone());
+    call.ended(&kind, &code);
     let mut told = vec![call];
     let sent_ms = trace.sent_ms.or(task.sent_ms);
     let until_sent_ms = sent_ms.unwrap_or(ended_ms);
@@ -69,7 +69,7 @@ fn spans<'s>(
             end_ns: ns(ended_ms),
             ..whole(trace, &task.method, &task.name, SpanKind::Client)
         };
-        sent.ended(kind, code);
+        sent.ended(&kind, &code);
         told.push(sent);
     }
     // The end forgets the questions that were not answered.

@@ -7,8 +7,7 @@ const FIXED32: u8 = 5;
 
 /// A string, or bytes.
 pub(super) fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
-    key(out, field, LENGTH);
-    varint(out, value.len() as u64);
+    begin(out, field, value.len());
     out.extend_from_slice(value);
 }
 
@@ -44,6 +43,18 @@ pub(super) fn nested(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u
     if let Some(place) = out.get_mut(last) {
         *place = low(length);
     }
+}
+
+/// The beginning of a message of so many bytes within a message.
+pub(super) fn begin(out: &mut Vec<u8>, field: u8, length: usize) {
+    key(out, field, LENGTH);
+    varint(out, length as u64);
+}
+
+/// The length of a message with one field, of this length.
+pub(super) fn around(length: usize) -> usize {
+    let bits = usize::BITS - (length | 1).leading_zeros();
+    1 + bits.div_ceil(7) as usize + length
 }
 
 fn key(out: &mut Vec<u8>, field: u8, kind: u8) {

@@ -2,8 +2,8 @@
 //! writes them. Lines beyond the bound are dropped and counted.
 //!
 //! A rare line is written at once, by the thread that says it, if that takes no wait: so it is out before an answer that its
-//! client may act on, and before whatever may end the process. Lines that come with every request gather, so that
-//! many of them are one write. Lines of the ends of tasks are written at once if they are rare, and gather if they are not.
+//! client may act on, and before whatever may end the process. Lines that come with every request gather at their threads, so
+//! that many of them are one write. Lines of the ends of tasks are written at once if they are rare, and gather if they are not.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -18,13 +18,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tracing::warn;
 
+use self::gathered::{ALL_GATHERED_MAX, Gathered};
 use super::super::repeats::LINES_DROPPED;
-use super::stamp::Stamp;
 use crate::lock::Mutex;
 use crate::telemetry::metrics::METRICS;
 
-/// The most bytes that wait.
-const WAITING_MAX: usize = 1 << 20;
+pub(super) mod gathered;
+mod soon;
+
+/// The most bytes that wait, beside those that threads gather: 1 MiB together.
+const WAITING_MAX: usize = (1 << 20) - ALL_GATHERED_MAX;
 
 /// So many bytes are worth a write of their own.
 const ENOUGH: usize = 64 << 10;
@@ -54,18 +57,22 @@ enum Waits {
 pub(super) struct Output {
     to: File,
     waits: Waits,
+    /// Locked before `waiting`.
+    gathered: Gathered,
     waiting: Mutex<Waiting>,
     /// There is something to write.
     comes: Condvar,
     /// Something was written.
     gone: Condvar,
-    /// Who holds the lock writes. So lines keep their order.
+    /// Who holds the lock writes. So the lines of a thread keep their order.
     writing: Mutex<Writing>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Vec<u8>,
+    /// Whether a thread may have gathered lines.
+    are_gathered: bool,
     /// Whether the lines must not wait for others.
     is_urgent: bool,
     /// Lines that were dropped, and that the log was not told of yet.
@@ -80,7 +87,6 @@ struct Waiting {
     queued: u64,
     /// Those of them that were written or lost.
     done: u64,
-    stamp: Stamp,
 }
 
 #[derive(Debug, Default)]
@@ -92,19 +98,24 @@ struct Writing {
 }
 
 impl Waiting {
-    /// Whether there is room for a line of so many bytes. The line is lost if not.
-    fn has_room(&mut self, bytes: usize) -> bool {
-        let has_room = self.lines.is_empty() || self.lines.len() + bytes <= WAITING_MAX;
-        if !has_room {
-            self.dropped += 1;
-            METRICS.process.log_lines_dropped.inc();
-        }
-        has_room
+    /// Whether the thread that writes has nothing to do.
+    fn is_nothing(&self) -> bool {
+        self.lines.is_empty() && !self.are_gathered
     }
 
-    fn push(&mut self, line: &[u8]) {
-        self.lines.extend_from_slice(line);
-        self.queued += line.len() as u64;
+    fn has_room(&self, bytes: usize) -> bool {
+        self.lines.is_empty() || self.lines.len() + bytes <= WAITING_MAX
+    }
+
+    fn push(&mut self, lines: &[u8]) {
+        self.lines.extend_from_slice(lines);
+        self.queued += lines.len() as u64;
+    }
+
+    /// Counts a line for which there is no room.
+    fn lose(&mut self) {
+        self.dropped += 1;
+        METRICS.process.log_lines_dropped.inc();
     }
 }
 
@@ -118,6 +129,7 @@ impl Output {
                 _ => Waits::Perhaps,
             },
             to,
+            gathered: Gathered::default(),
             waiting: Mutex::default(),
             comes: Condvar::new(),
             gone: Condvar::new(),
@@ -144,9 +156,10 @@ impl Output {
 
     /// Writes the line and all that waits, or lets the thread do it if that takes a wait.
     pub(super) fn say_now(&self, line: &[u8]) {
+        self.collect();
         let mut waiting = self.waiting.lock();
         if !waiting.has_room(line.len()) {
-            return;
+            return waiting.lose();
         }
         waiting.push(line);
         waiting.is_urgent = true;
@@ -166,50 +179,32 @@ impl Output {
         self.comes.notify_one();
     }
 
-    /// Writes a line with others, soon: these texts, with the time `now_ns` between them.
-    pub(super) fn say_soon(&self, before: &str, now_ns: u64, after: &str) {
-        let mut waiting = self.waiting.lock();
-        let bytes = before.len() + Stamp::BYTES + after.len();
-        if !waiting.has_room(bytes) {
-            return;
-        }
-        let Waiting { lines, stamp, .. } = &mut *waiting;
-        let had = lines.len();
-        lines.extend_from_slice(before.as_bytes());
-        stamp.write(lines, now_ns);
-        lines.extend_from_slice(after.as_bytes());
-        waiting.queued += bytes as u64;
-        self.left_to_thread(waiting, had);
-    }
-
     /// Writes a line of a kind that may come often: at once after a pause of such lines, with others soon if there was none.
     pub(super) fn say_now_if_rare(&self, line: &[u8]) {
-        let mut waiting = self.waiting.lock();
         let now = Instant::now();
-        let last = waiting.last_frequent.replace(now);
+        let last = self.waiting.lock().last_frequent.replace(now);
         if last.is_none_or(|last| now.saturating_duration_since(last) >= GATHERING) {
-            drop(waiting);
-            return self.say_now(line);
-        }
-        if waiting.has_room(line.len()) {
-            let had = waiting.lines.len();
-            waiting.push(line);
-            self.left_to_thread(waiting, had);
-        }
-    }
-
-    /// Wakes the thread if the first line came, or the one that makes a write worth while. `had`: bytes that waited before.
-    fn left_to_thread(&self, waiting: MutexGuard<'_, Waiting>, had: usize) {
-        let is_enough = had < ENOUGH && waiting.lines.len() >= ENOUGH;
-        drop(waiting);
-        if had == 0 || is_enough {
-            self.comes.notify_one();
+            self.say_now(line);
+        } else {
+            self.say_soon(|own| own.bytes.extend_from_slice(line));
         }
     }
 
     /// Waits until the lines that wait now are written or lost, but not for long. Returns whether they are.
     pub(super) fn finish(&self) -> bool {
         let until = Instant::now() + LAST_LINES;
+        loop {
+            let is_all = self.collect();
+            if !self.finish_collected(until) {
+                return false;
+            }
+            if is_all {
+                return true;
+            }
+        }
+    }
+
+    fn finish_collected(&self, until: Instant) -> bool {
         let mut waiting = self.waiting.lock();
         let last = waiting.queued;
         waiting.is_urgent = true;
@@ -252,6 +247,7 @@ impl Output {
     fn write_next(&self, tell: impl FnOnce(u64)) {
         self.gather();
         let mut writing = self.writing.lock();
+        self.collect();
         let dropped = self.waiting.lock().dropped;
         if dropped > 0 {
             tell(dropped);
@@ -267,7 +263,7 @@ impl Output {
     /// Waits until there is something to write, and until that is enough, urgent or old.
     fn gather(&self) {
         let mut waiting = self.waiting.lock();
-        while waiting.lines.is_empty() {
+        while waiting.is_nothing() {
             waiting = self
                 .comes
                 .wait(waiting)

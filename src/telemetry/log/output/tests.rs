@@ -19,11 +19,25 @@ fn read(reader: &mut PipeReader) -> String {
     String::from_utf8(bytes[..count].to_vec()).unwrap()
 }
 
+/// Says a line of a request, with the time between these texts.
+fn say_soon(output: &Output, before: &str, after: &str) {
+    output.say_soon(|own| {
+        own.bytes.extend_from_slice(before.as_bytes());
+        own.stamp(0);
+        own.bytes.extend_from_slice(after.as_bytes());
+    });
+}
+
+/// What this thread has gathered.
+fn gathered(output: &Output) -> String {
+    String::from_utf8(output.gathered.here().lock().bytes.clone()).unwrap()
+}
+
 #[test]
 fn a_rare_line_is_out_at_once_with_what_gathered_before_it() {
     let (output, mut reader) = piped();
-    output.say_soon("[", 0, "] one\n");
-    assert!(!output.waiting.lock().lines.is_empty(), "it waits");
+    say_soon(&output, "[", "] one\n");
+    assert!(!gathered(&output).is_empty(), "it waits");
     output.say_now(b"two\n");
     assert_eq!(
         read(&mut reader),
@@ -38,7 +52,7 @@ fn a_line_of_a_frequent_kind_is_out_at_once_if_it_is_rare_and_gathers_if_it_is_n
     assert_eq!(read(&mut reader), "one\n");
     output.say_now_if_rare(b"two\n");
     output.say_now_if_rare(b"three\n");
-    assert_eq!(output.waiting.lock().lines, b"two\nthree\n", "they wait");
+    assert_eq!(gathered(&output), "two\nthree\n", "they wait");
     output.write_next(telling(&output));
     assert_eq!(read(&mut reader), "two\nthree\n");
     let before = Instant::now().checked_sub(GATHERING);
@@ -50,6 +64,31 @@ fn a_line_of_a_frequent_kind_is_out_at_once_if_it_is_rare_and_gathers_if_it_is_n
 /// Tells as the thread does.
 fn telling(output: &Output) -> impl FnOnce(u64) + '_ {
     |lines| output.say_in_any_case(format!("dropped {lines}\n").as_bytes())
+}
+
+#[test]
+fn lines_of_requests_are_bounded_and_each_is_written_or_counted() {
+    let (output, mut reader) = piped();
+    let said = 2 * (1 << 20) / 64;
+    for number in 0..said {
+        say_soon(&output, &format!("{number:032}"), " x\n");
+        let waiting = output.waiting.lock().lines.len();
+        assert!(waiting + gathered(&output).len() <= 1 << 20);
+    }
+    let dropped = output.waiting.lock().dropped;
+    assert!(dropped > 0);
+    let writing = thread::spawn(move || {
+        output.write_next(telling(&output));
+        output.write_next(telling(&output));
+        assert_eq!(gathered(&output), "");
+    });
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    writing.join().unwrap();
+    let (told, lines): (Vec<_>, Vec<_>) = text.lines().partition(|it| it.starts_with("dropped"));
+    assert_eq!(told, [format!("dropped {dropped}")]);
+    assert_eq!(lines.len() as u64 + dropped, said);
+    assert!(lines.is_sorted() && lines.iter().all(|line| line.ends_with("Z x")));
 }
 
 /// Says more lines than a pipe and the buffer take. Returns how many.
@@ -155,7 +194,7 @@ fn a_line_larger_than_the_buffer_has_room_alone() {
 #[test]
 fn the_end_waits_only_for_what_was_said_before_it() {
     let (output, _reader) = piped();
-    output.say_soon("", 0, "\n");
+    say_soon(&output, "", "\n");
     thread::scope(|scope| {
         let ending = scope.spawn(|| output.finish());
         while !output.waiting.lock().is_urgent {
@@ -174,7 +213,7 @@ fn the_end_waits_only_for_what_was_said_before_it() {
 fn the_end_waits_for_the_last_lines_and_not_for_a_reader_that_is_away() {
     let (output, mut reader) = piped();
     assert!(output.finish());
-    output.say_soon("", 0, "\n");
+    say_soon(&output, "", "\n");
     let began = Instant::now();
     // Its thread does not run: nobody writes the line.
     assert!(!output.finish());
@@ -184,7 +223,10 @@ fn the_end_waits_for_the_last_lines_and_not_for_a_reader_that_is_away() {
         assert!(output.finish());
     });
     assert!(output.waiting.lock().lines.is_empty());
-    assert_eq!(read(&mut reader).len(), Stamp::BYTES + 1);
+    assert_eq!(
+        read(&mut reader).len(),
+        "1970-01-01T00:00:00.000000Z\n".len()
+    );
 }
 
 #[test]

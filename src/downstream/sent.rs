@@ -46,6 +46,10 @@ pub(super) struct Admitted {
     pub(super) share: Option<Share>,
 }
 
+type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
 /// A response body as the connection gets it.
 pub(super) struct SentBody {
     body: Body,
@@ -54,6 +58,9 @@ pub(super) struct SentBody {
     /// The rest of a piece that was too large. Over HTTP/2 only.
     rest: Bytes,
     in_pieces: bool,
+    /// The body broke, and the connection hears of it when it asks again: until then it writes what it has, which it
+    /// drops at an error.
+    broke: Option<BodyError>,
     _asked: Option<BufferShare>,
     _share: Option<Share>,
     answering: Option<MeasuredAnswer>,
@@ -89,10 +96,18 @@ impl SentBody {
             room: Arc::clone(room),
             rest: Bytes::new(),
             in_pieces,
+            broke: None,
             _asked: asked.and_then(|RequestSize(bytes)| room.count(bytes)),
             _share: admitted.share,
             answering,
         })
+    }
+
+    /// Ends the body with an error, after a pause in which the connection writes what it has.
+    fn breaks(&mut self, error: BodyError, context: &Context<'_>) -> Polled {
+        self.broke = Some(error);
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn piece(&mut self, mut bytes: Bytes) -> Bytes {
@@ -117,12 +132,9 @@ struct NoRoom;
 
 impl HttpBody for SentBody {
     type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Error = BodyError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         let this = self.get_mut();
         // The connection asks for more, and so has sent what it had.
         patient::taken();
@@ -134,6 +146,9 @@ impl HttpBody for SentBody {
             this.rest = Bytes::new();
             return Poll::Ready(None);
         }
+        if let Some(error) = this.broke.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         if !this.rest.is_empty() {
             let rest = std::mem::take(&mut this.rest);
             patient::given();
@@ -141,7 +156,8 @@ impl HttpBody for SentBody {
         }
         let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
             Some(Ok(frame)) => frame,
-            ended => return Poll::Ready(ended),
+            Some(Err(error)) => return this.breaks(error, context),
+            ended @ None => return Poll::Ready(ended),
         };
         patient::given();
         let data = match frame.into_data() {
@@ -149,13 +165,17 @@ impl HttpBody for SentBody {
             Err(other) => return Poll::Ready(Some(Ok(other))),
         };
         if let Some(answering) = &mut this.answering {
-            answering.saw(&data);
+            if this.body.was_answered_here() {
+                answering.saw_own(&data);
+            } else {
+                answering.saw(&data);
+            }
         }
         let is_event = matches!(this.body, Body::Events(_));
         let data = if is_event {
             match this.room.count_answer(data) {
                 Some(data) => data,
-                None => return Poll::Ready(Some(Err(NoRoom.into()))),
+                None => return this.breaks(NoRoom.into(), context),
             }
         } else {
             data
@@ -164,11 +184,49 @@ impl HttpBody for SentBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.broke.is_none() && self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
         // The connection asks only before the first piece.
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream::{self, StreamExt as _};
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// The second event is there at once, but too large: the client has the first all the same.
+    #[tokio::test]
+    async fn what_comes_before_a_break_is_sent() {
+        let service = service_fn(async |_: hyper::Request<hyper::body::Incoming>| {
+            let large = vec![b'x'; SMALL * 2];
+            let events = stream::iter([Bytes::from_static(b"data: 1\n\n"), large.into()]);
+            let response = Response::new(Body::Events(events.boxed()));
+            let room = BufferBudget::new(SMALL);
+            let admitted = Admitted::default();
+            let sent = SentBody::of((response, None), admitted, &room, Version::HTTP_11);
+            Ok::<_, std::convert::Infallible>(sent)
+        });
+        let (mut client, server) = tokio::io::duplex(64 * 1024);
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(server), service);
+        client
+            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .await
+            .unwrap();
+        let mut heard = Vec::new();
+        let (served, read) = tokio::join!(connection, client.read_to_end(&mut heard));
+        assert!(served.is_err(), "the stream broke");
+        read.unwrap();
+        let heard = String::from_utf8(heard).unwrap();
+        assert!(heard.contains("data: 1"), "{heard}");
+        assert!(!heard.contains("0\r\n\r\n"), "it has no end");
     }
 }

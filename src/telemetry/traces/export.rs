@@ -146,18 +146,18 @@ impl ExportState {
                 None
             }
             SendOutcome::Later(status, asked) => {
-                let pause = self.failed(format!("HTTP {status}"));
+                let pause = self.failed(&format!("HTTP {status}"));
                 // "At once", said again and again, must not be a busy loop.
                 Some(Pause::Asked(
                     asked.map_or(pause, |asked| asked.max(pause / 8)),
                 ))
             }
-            SendOutcome::Away(why) => Some(Pause::Away(self.failed(why))),
+            SendOutcome::Away(why) => Some(Pause::Away(self.failed(&why))),
         }
     }
 
     /// One line for each outage, however long it is. Returns the pause before the next attempt.
-    fn failed(&mut self, why: String) -> Duration {
+    fn failed(&mut self, why: &str) -> Duration {
         if self.failures == 0 {
             warn!(
                 why,
@@ -180,8 +180,9 @@ fn settle(outcome: &str, batch: &mut EndedSpans) {
 pub async fn probe(collector: &Collector) -> Result<(), String> {
     match collector.send(&EndedSpans::default()).await {
         SendOutcome::Taken { .. } => Ok(()),
-        SendOutcome::Refused(status) => Err(format!("HTTP {status}")),
-        SendOutcome::Later(status, _) => Err(format!("HTTP {status}")),
+        SendOutcome::Refused(status) | SendOutcome::Later(status, _) => {
+            Err(format!("HTTP {status}"))
+        }
         SendOutcome::Away(why) => Err(why),
     }
 }
@@ -230,7 +231,7 @@ mod tests {
     use super::*;
     use crate::mcp::trace_context::HexId;
 
-    const LAST: Duration = Duration::from_secs(60);
+    const LAST: Duration = Duration::from_mins(1);
     const TAKEN: &str = "200 OK";
     const LATER: &str = "503 Service Unavailable\r\nretry-after: 0";
 
@@ -327,7 +328,7 @@ mod tests {
             let refused = Instant::now();
             answer(asked(&listener).await, TAKEN).await;
             stop.cancel();
-            refused.elapsed()
+            Instant::now().saturating_duration_since(refused)
         };
         let exporting = export(collector, &queue, stop.clone(), LAST);
         let (took, ()) = tokio::join!(collecting, exporting);

@@ -50,6 +50,7 @@ use crate::downstream::Proxy;
 use crate::downstream::server::Served;
 use crate::downstream::stdio::Lines;
 use crate::room::BufferBudget;
+use crate::runner::last_words;
 use crate::store::embedded::Embedded;
 
 /// The part at the end of `drain.grace` that is reserved for answers on their way to clients: at most this
@@ -367,8 +368,15 @@ async fn first_parts(
 /// Waits for the calls and the answers of these parts, and ends those that take longer than `patience`.
 async fn end_calls(proxy: &Proxy, patience: Duration) {
     proxy.passing.close();
-    let passed = timeout(patience, proxy.passing.wait());
-    let _ = tokio::join!(proxy.runner.drain(patience), passed);
+    let passed = async {
+        let last = last_words(patience);
+        let in_time = timeout(patience.saturating_sub(last), proxy.passing.wait());
+        if in_time.await.is_err() {
+            proxy.passing_ends.cancel();
+            let _ = timeout(last, proxy.passing.wait()).await;
+        }
+    };
+    tokio::join!(proxy.runner.drain(patience), passed);
 }
 
 async fn stop_server(proxy: &Proxy, early: Option<&Proxy>) {

@@ -160,6 +160,7 @@ fn proxy(
         room,
         closing: CancellationToken::new(),
         passing: TaskTracker::new(),
+        passing_ends: CancellationToken::new(),
         calls: CallRegistry::default(),
         mailboxes: Arc::default(),
         kv: notes,

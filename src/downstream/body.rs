@@ -47,6 +47,14 @@ impl Body {
         }
     }
 
+    /// Whether raincheck ended a stream of the server's with an answer of its own.
+    pub(super) fn was_answered_here(&self) -> bool {
+        let Self::Passed { heartbeat, .. } = self else {
+            return false;
+        };
+        heartbeat.as_ref().is_some_and(|it| it.is_over())
+    }
+
     /// The bytes of a body that is ready.
     pub(super) fn bytes_mut(&mut self) -> Option<&mut Bytes> {
         match self {
@@ -84,7 +92,11 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
+        let this = self.get_mut();
+        if this.was_answered_here() {
+            return Poll::Ready(None);
+        }
+        match this {
             Self::Empty => Poll::Ready(None),
             Self::Ready {
                 bytes,
@@ -113,9 +125,6 @@ impl HttpBody for Body {
             Self::Passed {
                 body, heartbeat, ..
             } => {
-                if heartbeat.as_ref().is_some_and(|it| it.is_over()) {
-                    return Poll::Ready(None);
-                }
                 let polled = Pin::new(body).poll_frame(context);
                 match heartbeat {
                     Some(heartbeat) => heartbeat.poll_beside(polled, context),

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::calls::resumable;
+use super::calls::resumable::{self, ConnectedCall};
 use super::inbound::idempotency::{digest, hide_key};
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
@@ -80,7 +80,12 @@ pub(super) async fn pass(
         return passthrough::bytes(proxy, Box::new(parts), body).await;
     };
     let heartbeat = Keepalive::since(Instant::now(), token.to_owned());
-    resumable::pass_connected(proxy, by, sent, modern.request.id, heartbeat).await
+    let call = ConnectedCall {
+        id: modern.request.id,
+        tool: &modern.request.name().unwrap_or_default(),
+        heartbeat,
+    };
+    resumable::pass_connected(proxy, by, sent, call).await
 }
 
 /// Begins the request. The caller answers it.

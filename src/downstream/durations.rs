@@ -129,6 +129,12 @@ impl MeasuredAnswer {
         };
     }
 
+    /// Looks at an event of raincheck's own that ends a stream of the server's.
+    pub(super) fn saw_own(&mut self, event: &[u8]) {
+        self.is_read = true;
+        self.saw(event);
+    }
+
     fn ending(&self) -> OperationEnding {
         match self.ending {
             Some(OperationEnding::Good) | None if self.status.as_u16() >= 400 => {

@@ -94,6 +94,8 @@ pub struct Proxy {
     pub closing: CancellationToken,
     /// The answers that pass through now.
     pub passing: TaskTracker,
+    /// Cancelled shortly before a drain is over: the answers that still pass must end.
+    pub passing_ends: CancellationToken,
     /// The calls of legacy sessions that run here, by the clients' ids.
     pub calls: CallRegistry,
     /// raincheck's own messages for the GET streams of legacy sessions that are open here.

@@ -165,7 +165,11 @@ impl HttpBody for SentBody {
             Err(other) => return Poll::Ready(Some(Ok(other))),
         };
         if let Some(answering) = &mut this.answering {
-            answering.saw(&data);
+            if this.body.was_answered_here() {
+                answering.saw_own(&data);
+            } else {
+                answering.saw(&data);
+            }
         }
         let is_event = matches!(this.body, Body::Events(_));
         let data = if is_event {

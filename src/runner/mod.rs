@@ -73,6 +73,11 @@ pub use state::{Runner, RunnerSettings};
 /// The rest of the grace period when calls are ended: time for their last commits.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
+/// How long before the end of a drain the calls are ended that still run.
+pub fn last_words(grace: Duration) -> Duration {
+    LAST_WORDS.min(grace / 4)
+}
+
 /// The permit of a call under way, and the room of its params.
 #[derive(Debug)]
 struct CallPermit {
@@ -208,7 +213,7 @@ impl Runner {
     pub async fn drain(&self, grace: Duration) {
         self.calls.close();
         self.draining.cancel();
-        let last = LAST_WORDS.min(grace / 4);
+        let last = last_words(grace);
         // Either all calls ended, or the rest must end now.
         let _ = tokio::time::timeout(grace.saturating_sub(last), self.calls.wait()).await;
         self.halt.cancel();

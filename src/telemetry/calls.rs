@@ -92,15 +92,20 @@ pub fn answered(tool: &str, end: PlainEnd, after: Duration) {
             .observe(after.as_secs_f64());
     });
     became(tool, Fate::Plain);
-    if let PlainEnd::Failed(failure) = end {
-        let (reason, effect) = (failure.reason.word(), effect(failure.effect));
-        with_label(tool, |tool| {
-            let failed = &metrics.failed;
-            failed.with_label_values(&[tool, reason, effect]).inc();
-        });
-        let seconds = after.as_secs_f64();
-        info!(tool, reason, effect, seconds, "call failed");
+    if let PlainEnd::Failed(why) = end {
+        failed(tool, why, after);
     }
+}
+
+/// Reports that raincheck itself answered a call, with a failure.
+pub fn failed(tool: &str, failure: Failure, after: Duration) {
+    let (reason, effect) = (failure.reason.word(), effect(failure.effect));
+    with_label(tool, |tool| {
+        let failed = &METRICS.calls.failed;
+        failed.with_label_values(&[tool, reason, effect]).inc();
+    });
+    let seconds = after.as_secs_f64();
+    info!(tool, reason, effect, seconds, "call failed");
 }
 
 fn effect(effect: SideEffect) -> &'static str {

@@ -144,7 +144,7 @@ impl Upstream {
         self.pass(Box::new(parts), RequestBody::json(message)).await
     }
 
-    /// Requests the rest of a stream with the client's headers, until the server has it; the client has a
+    /// Requests the rest of a stream with the client's headers, until the server has it; the caller has a
     /// deadline. `None`: the rest cannot be had. Cancel safe: the request can be begun again from the same
     /// point.
     pub async fn relay_rest(

@@ -1,7 +1,4 @@
 //! Progress of raincheck's own on a stream that passes as the server sends it.
-//!
-//! An event that passes is copied, and not read: many events are read together, or when progress is due. Of those the
-//! newest progress counts, so most are never parsed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,41 +6,27 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Frame;
-use serde_json::value::RawValue;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tracing::debug;
 
 use super::keepalive::Keepalive;
-use crate::mcp::answer::is_answer;
-use crate::mcp::envelope;
-use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::Object;
-use crate::mcp::sse::{self, Decoder};
+use super::passed_call::PassedCall;
+use super::passed_events::{PassedEvents, Position};
+use crate::mcp::error::Reason;
+use crate::mcp::sse;
 
-/// How much is copied before it is read.
-const UNREAD_MAX: usize = 4 * 1024;
-
-/// A larger event is an answer, behind which there is no progress; or a message so large that what follows is not read
-/// either.
-const EVENT_BYTES_MAX: usize = 64 * 1024;
-
-/// How long progress that is due waits for the end of an event that has begun.
+/// How long an event of raincheck's own that is due waits for the end of an event that has begun.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Writes progress between the events of one stream while none of the server's passes.
 pub(in crate::downstream) struct PassedHeartbeat {
+    call: PassedCall,
     keepalive: Keepalive,
-    /// The id of the call.
-    id: Box<RawValue>,
     /// Fires when progress may be due. It is not set anew by each event: when it fires, it is set to when progress is due.
     timer: Pin<Box<Sleep>>,
-    /// What passed since it was last read.
-    unread: Vec<u8>,
-    /// When what passed came, and where it ends in `unread`.
-    arrivals: Vec<(Instant, usize)>,
-    /// `None`: the answer has passed, or the stream cannot be read.
-    decoder: Option<Decoder>,
-    /// Nothing follows: the stream broke, and the client was told.
+    events: PassedEvents,
+    /// Why raincheck must end the call, as soon as no event of the server's is cut in two.
+    must_end: Option<Reason>,
+    /// Nothing follows: raincheck answered the call.
     is_over: bool,
 }
 
@@ -51,19 +34,18 @@ pub(in crate::downstream) struct PassedHeartbeat {
 type Polled<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
 
 impl PassedHeartbeat {
-    pub(in crate::downstream) fn new(id: &RawValue, keepalive: Keepalive) -> Self {
+    pub(in crate::downstream) fn new(call: PassedCall, keepalive: Keepalive) -> Self {
         Self {
-            id: id.to_owned(),
+            call,
             timer: Box::pin(sleep_until(keepalive.due_at())),
             keepalive,
-            unread: Vec::new(),
-            arrivals: Vec::new(),
-            decoder: Some(Decoder::new(EVENT_BYTES_MAX)),
+            events: PassedEvents::new(),
+            must_end: None,
             is_over: false,
         }
     }
 
-    /// Whether nothing follows, whatever the server's body says.
+    /// Whether raincheck answered the call: nothing follows, whatever the server's body says.
     pub(in crate::downstream) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -79,9 +61,16 @@ impl PassedHeartbeat {
             Poll::Pending => self
                 .poll_due(context)
                 .map(|event| Some(Ok(Frame::data(event)))),
+            // Nothing can follow trailers.
+            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => {
+                let event = self.error_of_broken_stream();
+                Poll::Ready(Some(Ok(event.map_or(frame, Frame::data))))
+            }
             Poll::Ready(Some(Ok(frame))) => {
-                if let Some(data) = frame.data_ref() {
-                    self.passed(data);
+                if let Some(data) = frame.data_ref()
+                    && self.events.passed(data)
+                {
+                    self.read();
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -92,85 +81,47 @@ impl PassedHeartbeat {
         }
     }
 
+    fn read(&mut self) {
+        self.events.read(self.call.id(), &mut self.keepalive);
+    }
+
     /// The answer where the server's stream ended without one. A stream that ended within an event stays as it is,
     /// because another event would make the client read the broken one.
     fn error_of_broken_stream(&mut self) -> Option<Bytes> {
         self.read();
-        let decoder = self.decoder.take()?;
-        if !decoder.is_between_events() {
-            return None;
-        }
+        let is_whole = self.events.position() == Position::BetweenEvents;
+        is_whole.then(|| self.end(Reason::UpstreamReset))
+    }
+
+    /// The last event: raincheck's own answer.
+    fn end(&mut self, reason: Reason) -> Bytes {
+        self.events.end();
         self.is_over = true;
-        let error = Failure::new(Reason::UpstreamReset, SideEffect::Unknown).to_error();
-        debug!(reason = %error.message, "a stream that passes was answered with an error");
-        let answer = envelope::error(self.id.get(), &error.to_json());
-        Some(sse::event(&answer))
-    }
-
-    /// Notes what passes.
-    fn passed(&mut self, bytes: &[u8]) {
-        // A frame without bytes says nothing, and any number of them would fit below the bound of what is unread.
-        if self.decoder.is_none() || bytes.is_empty() {
-            return;
-        }
-        self.unread.extend_from_slice(bytes);
-        self.arrivals.push((Instant::now(), self.unread.len()));
-        if self.unread.len() >= UNREAD_MAX {
-            self.read();
-        }
-    }
-
-    /// Reads what has passed, the newest message first: what came before the newest progress says nothing more.
-    fn read(&mut self) {
-        let Some(mut decoder) = self.decoder.take() else {
-            return;
-        };
-        let (mut messages, mut begin) = (Vec::new(), 0);
-        let mut is_readable = true;
-        for (at, end) in self.arrivals.drain(..) {
-            let part = self.unread.get(begin..end).unwrap_or_default();
-            begin = end;
-            let fed = decoder.feed(part, |event| messages.push((at, event.data)));
-            is_readable = fed.is_ok();
-            if !is_readable {
-                break;
-            }
-        }
-        // A large piece leaves no room behind that is not used again.
-        self.unread.clear();
-        self.unread.shrink_to(UNREAD_MAX * 2);
-        for (at, message) in messages.iter().rev() {
-            let Ok(message) = Object::parse(message) else {
-                continue;
-            };
-            if is_answer(&message, &self.id) {
-                return;
-            }
-            if self.keepalive.saw_at(&message, *at) {
-                break;
-            }
-        }
-        self.decoder = Some(decoder).filter(|_| is_readable);
+        sse::event(&self.call.fail(reason))
     }
 
     /// The event that is due.
     fn poll_due(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+        if self.must_end.is_none()
+            && let Poll::Ready(reason) = self.call.poll_must_end(context)
+        {
+            self.must_end = Some(reason);
+            self.timer.as_mut().reset(Instant::now());
+        }
         loop {
             ready!(self.timer.as_mut().poll(context));
             self.read();
-            let Some(decoder) = &self.decoder else {
-                return Poll::Pending;
-            };
-            let now = Instant::now();
-            let due = self.keepalive.due_at();
-            if due > now {
-                self.timer.as_mut().reset(due);
-            } else if decoder.is_between_events() {
-                let event = sse::event(&self.keepalive.beat());
-                self.timer.as_mut().reset(self.keepalive.due_at());
-                return Poll::Ready(event);
-            } else {
-                self.timer.as_mut().reset(now + PAUSE);
+            let (now, due) = (Instant::now(), self.keepalive.due_at());
+            match (self.events.position(), self.must_end) {
+                (Position::Over, _) => return Poll::Pending,
+                (Position::BetweenEvents, Some(reason)) => return Poll::Ready(self.end(reason)),
+                (_, None) if due > now => self.timer.as_mut().reset(due),
+                (Position::WithinEvent, _) => self.timer.as_mut().reset(now + PAUSE),
+                (Position::BetweenEvents, None) => {
+                    let event = sse::event(&self.keepalive.beat());
+                    self.timer.as_mut().reset(self.keepalive.due_at());
+                    return Poll::Ready(event);
+                }
             }
         }
     }
@@ -181,14 +132,27 @@ mod tests {
     use std::convert::Infallible;
     use std::future::poll_fn;
 
+    use serde_json::value::RawValue;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::passed_events::EVENT_BYTES_MAX;
     use super::*;
+    use crate::mcp::sse::Decoder;
 
     /// As long as a server may be silent.
     const SILENCE: Duration = Duration::from_secs(8);
 
+    /// As long as a call may take.
+    const LONGEST: Duration = Duration::from_hours(1);
+
     fn heartbeat() -> PassedHeartbeat {
+        drained_by(CancellationToken::new())
+    }
+
+    fn drained_by(drained: CancellationToken) -> PassedHeartbeat {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        PassedHeartbeat::new(&raw("1"), Keepalive::since(Instant::now(), raw("7")))
+        let call = PassedCall::begin(&raw("1"), "tool", LONGEST, drained);
+        PassedHeartbeat::new(call, Keepalive::since(Instant::now(), raw("7")))
     }
 
     fn progress(token: u32, progress: f64) -> Bytes {
@@ -222,6 +186,13 @@ mod tests {
         assert_eq!(message["params"]["progressToken"], 7);
         let progress = message["params"]["progress"].as_f64().unwrap();
         (Instant::now() - from, progress)
+    }
+
+    /// What raincheck says while the server is silent.
+    async fn said(heartbeat: &mut PassedHeartbeat) -> String {
+        let event = poll_fn(|context| heartbeat.poll_beside::<Infallible>(Poll::Pending, context));
+        let event = event.await.unwrap().unwrap().into_data().unwrap();
+        String::from_utf8(event.to_vec()).unwrap()
     }
 
     async fn is_silent_for_good(heartbeat: &mut PassedHeartbeat) -> bool {
@@ -322,5 +293,62 @@ mod tests {
             says(&mut heartbeat, b"\n\n").await;
             assert!(is_silent_for_good(&mut heartbeat).await, "{last:.40}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_counts_that_later_progress_follows() {
+        let mut ended = heartbeat();
+        says(&mut ended, &sse::event(r#"{"id":1,"result":{}}"#)).await;
+        says(&mut ended, &progress(7, 2.0)).await;
+        assert_eq!(ends(&mut ended).await, None);
+
+        let mut silent = heartbeat();
+        says(&mut silent, &sse::event(r#"{"id":1,"result":{}}"#)).await;
+        says(&mut silent, &progress(7, 2.0)).await;
+        assert!(is_silent_for_good(&mut silent).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_comes_before_the_trailers_of_a_stream() {
+        let mut heartbeat = heartbeat();
+        says(&mut heartbeat, &progress(7, 1.0)).await;
+        let trailers = Frame::<Bytes>::trailers(hyper::HeaderMap::new());
+        let mut polled = Some(Poll::Ready(Some(Ok::<_, Infallible>(trailers))));
+        let told = poll_fn(|context| {
+            heartbeat.poll_beside(polled.take().unwrap_or(Poll::Ready(None)), context)
+        });
+        assert!(told.await.unwrap().unwrap().is_data());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_at_its_time_limit_and_between_two_events() {
+        let from = Instant::now();
+        let mut heartbeat = heartbeat();
+        tokio::time::advance(LONGEST.saturating_sub(SILENCE)).await;
+        says(&mut heartbeat, b"data: {").await;
+        let waiting = tokio::time::timeout(SILENCE * 2, silence(&mut heartbeat));
+        assert!(waiting.await.is_err());
+        says(&mut heartbeat, b"}\n\n").await;
+        let event = said(&mut heartbeat).await;
+        assert!(event.contains(r#""deadline""#), "{event}");
+        assert!(Instant::now() - from < LONGEST + SILENCE * 2);
+        assert!(heartbeat.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_with_the_drain_unless_it_was_answered() {
+        let drained = CancellationToken::new();
+        let (mut heartbeat, mut answered) =
+            (drained_by(drained.clone()), drained_by(drained.clone()));
+        says(&mut answered, &sse::event(r#"{"id":1,"result":{}}"#)).await;
+        let waiting = tokio::time::timeout(SILENCE / 2, silence(&mut heartbeat));
+        assert!(waiting.await.is_err());
+        drained.cancel();
+        let from = Instant::now();
+        let event = said(&mut heartbeat).await;
+        assert!(event.contains(r#""shutdown""#), "{event}");
+        assert_eq!(Instant::now(), from);
+        assert!(heartbeat.is_over());
+        assert!(is_silent_for_good(&mut answered).await);
     }
 }

@@ -8,7 +8,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
 use crate::downstream::body::Body;
-use crate::downstream::calls::resumable::Waiting;
+use crate::downstream::calls::resumable::{ConnectedCall, Waiting};
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
@@ -43,10 +43,12 @@ pub(super) async fn over_http(
         Waiting::Resumable(call) => resumable::post(proxy, by, *parts, body.clone(), *call).await,
         Waiting::Connected(Some(heartbeat)) => {
             let sent = (*parts, body.clone());
-            Box::pin(resumable::post_connected(
-                proxy, by, sent, asked.id, heartbeat,
-            ))
-            .await
+            let call = ConnectedCall {
+                id: asked.id,
+                tool: &asked.params.get_str("name").unwrap_or_default(),
+                heartbeat,
+            };
+            Box::pin(resumable::post_connected(proxy, by, sent, call)).await
         }
         Waiting::Connected(None) => pass_on(proxy, parts, body.clone(), edit).await,
     }

@@ -38,8 +38,8 @@ impl OperationMetrics {
                 "Seconds from a message of a client to the end of its answer (OpenTelemetry, \
                  `mcp.server.operation.duration`). `error_type` is empty for a good answer, else the JSON-RPC code, \
                  `tool_error` (the tool says `isError`), the HTTP status, or `cancelled` (the client left). Answers that \
-                 pass through are not read: of these the HTTP status counts alone. A call that became a task ends with \
-                 the task's id.",
+                 pass through are not read: of these the HTTP status counts alone, and an error by which raincheck ends \
+                 such an answer. A call that became a task ends with the task's id.",
                 LABELS,
                 SECONDS,
             ),

@@ -2,23 +2,28 @@
 //! server is silent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
+use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
 use hyper::body::Body as _;
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::call::cancel_of;
 use super::http_answer::{ReadState, Relaying, ServerAnswer};
-use super::over_http::{needs_log, passed, untouched};
+use super::item::StreamItem;
+use super::over_http::{needs_log, passed, tell, untouched};
 use super::respond::without_ids;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::keepalive::Keepalive;
+use crate::downstream::outbound::passed_call::PassedCall;
 use crate::downstream::outbound::passed_heartbeat::PassedHeartbeat;
 use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
@@ -29,18 +34,40 @@ use crate::runner::responder::CallAnswer;
 use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{Answering, Relayed};
 
+/// A call whose client waits on its connection.
+pub(in crate::downstream) struct ConnectedCall<'a> {
+    pub id: &'a RawValue,
+    pub tool: &'a str,
+    pub heartbeat: Keepalive,
+}
+
+impl ConnectedCall<'_> {
+    /// What ends the call, and its progress.
+    fn begin(self, proxy: &Proxy, by: &Requester) -> (PassedCall, Keepalive) {
+        let longest = Duration::from_millis(by.rules.for_tool(self.tool).0.max_duration_ms);
+        let drained = proxy.passing_ends.clone();
+        let call = PassedCall::begin(self.id, self.tool, longest, drained);
+        (call, self.heartbeat)
+    }
+}
+
 /// Posts a call of a legacy client. An answer that comes soon, and a stream that the server can resume, pass as they are.
 pub(in crate::downstream) async fn post_connected(
     proxy: &Arc<Proxy>,
     by: &Requester,
     sent: (Parts, Bytes),
-    id: &RawValue,
-    heartbeat: Keepalive,
+    call: ConnectedCall<'_>,
 ) -> Response<Body> {
     let passing = proxy.passing.token();
+    let id = call.id;
+    let (call, heartbeat) = call.begin(proxy, by);
+    // The end of a connection cancels nothing in the legacy protocol.
+    let stop = tell(proxy, &sent.0)(cancel_of(id));
+    let call = call.stopped_by(proxy.passing.clone(), stop);
     let (answer, mut relaying) = relay(proxy, by, sent, id);
-    let patience = by.head_patience(patience::LEGACY);
-    let state = match timeout(patience, &mut relaying).await {
+    let patience = Instant::now() + by.head_patience(patience::LEGACY);
+    let patience = patience.min(call.deadline());
+    let state = match timeout_at(patience, &mut relaying).await {
         Err(_elapsed) => ReadState::Waiting(relaying),
         Ok(Err(failure)) => return unreachable_upstream(failure),
         Ok(Ok(Relayed::Passed(response))) => {
@@ -55,7 +82,8 @@ pub(in crate::downstream) async fn post_connected(
             ReadState::Reading(answering)
         }
     };
-    read(answer.with_state(state), heartbeat, passing)
+    let answer = answer.with_state(state);
+    read(answer, (call, heartbeat), passing)
 }
 
 /// Posts a call of a modern client. Whatever begins soon passes as it is, with progress between the events of a stream.
@@ -63,20 +91,22 @@ pub(in crate::downstream) async fn pass_connected(
     proxy: &Arc<Proxy>,
     by: &Requester,
     sent: (Parts, Bytes),
-    id: &RawValue,
-    heartbeat: Keepalive,
+    call: ConnectedCall<'_>,
 ) -> Response<Body> {
     let passing = proxy.passing.token();
+    let id = call.id;
+    let (call, heartbeat) = call.begin(proxy, by);
     let (answer, mut relaying) = relay(proxy, by, sent, id);
     let patience = Instant::now() + by.head_patience(patience::MODERN);
-    match timeout_at(patience.min(heartbeat.due_at()), &mut relaying).await {
+    let patience = patience.min(heartbeat.due_at()).min(call.deadline());
+    match timeout_at(patience, &mut relaying).await {
         Err(_elapsed) => {
-            let answer = answer.with_state(ReadState::Waiting(relaying));
-            read(answer, heartbeat, passing)
+            let answer = answer.with_state(ReadState::Waiting(relaying)).of_modern();
+            read(answer, (call, heartbeat), passing)
         }
         Ok(Err(failure)) => Rpc::call_answer(id.get(), CallAnswer::Failed(failure)).into_response(),
         Ok(Ok(Relayed::Passed(response))) => response.map(|body| passed(None, body, passing)),
-        Ok(Ok(Relayed::Answer(answering))) => beating(*answering, id, heartbeat, passing),
+        Ok(Ok(Relayed::Answer(answering))) => beating(*answering, (call, heartbeat), passing),
     }
 }
 
@@ -96,8 +126,13 @@ fn relay(
 }
 
 /// A stream of what the server says, which is read message by message.
-fn read(answer: ServerAnswer, heartbeat: Keepalive, passing: TaskTrackerToken) -> Response<Body> {
-    let items = answer.items().inspect(move |_| {
+fn read(
+    answer: ServerAnswer,
+    (call, heartbeat): (PassedCall, Keepalive),
+    passing: TaskTrackerToken,
+) -> Response<Body> {
+    let ended = stream::once(call.ended().map(StreamItem::Answer));
+    let items = stream::select(answer.items(), ended).inspect(move |_| {
         // A drain waits for the answer.
         let _ = &passing;
     });
@@ -107,8 +142,7 @@ fn read(answer: ServerAnswer, heartbeat: Keepalive, passing: TaskTrackerToken) -
 /// The server's own answer. A stream has progress between its events.
 fn beating(
     answering: Answering,
-    id: &RawValue,
-    heartbeat: Keepalive,
+    (call, heartbeat): (PassedCall, Keepalive),
     passing: TaskTrackerToken,
 ) -> Response<Body> {
     let is_stream = answering.is_stream();
@@ -121,7 +155,7 @@ fn beating(
     let body = Body::Passed {
         begun: None,
         body,
-        heartbeat: Some(Box::new(PassedHeartbeat::new(id, heartbeat))),
+        heartbeat: Some(Box::new(PassedHeartbeat::new(call, heartbeat))),
         _answer: Some(passing),
     };
     Response::from_parts(head, body)

@@ -39,6 +39,8 @@ pub(super) struct ServerAnswer {
     id: Box<RawValue>,
     bytes_max: usize,
     state: ReadState,
+    /// Whether the server may keep the events of the stream. A modern stream that was cut cannot be resumed.
+    may_resume: bool,
     /// The server's last event id.
     event_id: Option<String>,
 }
@@ -57,7 +59,15 @@ impl ServerAnswer {
             id: id.to_owned(),
             bytes_max,
             state,
+            may_resume: true,
             event_id: None,
+        }
+    }
+
+    pub(super) fn of_modern(self) -> Self {
+        Self {
+            may_resume: false,
+            ..self
         }
     }
 
@@ -131,7 +141,7 @@ impl ServerAnswer {
 
     fn event(&mut self, answering: Box<Answering>, said: relay::RawMessage) -> Option<StreamItem> {
         let relay::RawMessage { text, event_id } = said;
-        if event_id.is_some() {
+        if event_id.is_some() && self.may_resume {
             self.event_id.clone_from(&event_id);
         }
         if is_answer(&text, &self.id) {

@@ -39,7 +39,7 @@ mod takeover;
 
 use call::{CallerSession, primes};
 pub(in crate::downstream) use call::{ResumableCall, Waiting};
-pub(in crate::downstream) use connected::{pass_connected, post_connected};
+pub(in crate::downstream) use connected::{ConnectedCall, pass_connected, post_connected};
 use event_id::PREFIX;
 pub(in crate::downstream) use over_http::post;
 use reader::LogReader;

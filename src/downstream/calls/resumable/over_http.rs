@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use hyper::Response;
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
@@ -39,7 +40,7 @@ pub(in crate::downstream) async fn post(
     call: ResumableCall,
 ) -> Response<Body> {
     let patience = call.head_patience(by, patience::LEGACY);
-    let call = stoppable(proxy, &parts, call);
+    let call = call.stopped_by(tell(proxy, &parts));
     let upstream = Arc::clone(&proxy.upstream);
     let bytes_max = call.bytes_max();
     let (server, state) = (&proxy.upstream, ReadState::Answered);
@@ -82,14 +83,21 @@ pub(super) fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrac
     }
 }
 
-fn stoppable(proxy: &Arc<Proxy>, parts: &Parts, call: ResumableCall) -> ResumableCall {
+/// Tells the server something, with the head of a request of the client's.
+pub(super) fn tell(
+    proxy: &Proxy,
+    parts: &Parts,
+) -> impl FnOnce(String) -> BoxFuture<'static, ()> + use<> {
     let (upstream, parts) = (Arc::clone(&proxy.upstream), parts.clone());
-    call.stopped_by(|text| async move {
-        let told = upstream.tell_as(parts, text).await;
-        if told.is_err() {
-            tracing::debug!("a server could not be told that no client waits");
-        }
-    })
+    |text| {
+        let telling = async move {
+            let told = upstream.tell_as(parts, text).await;
+            if told.is_err() {
+                tracing::debug!("a server could not be told that no client waits");
+            }
+        };
+        telling.boxed()
+    }
 }
 
 /// The server's own stream, with a `retry` of at least a second: clients come back only a few times, and would

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::super::http::{self, Body, Said};
+use super::resumable::Streams;
 use super::tools::{self, Call, End, Side};
 use super::{Shared, own, own_events};
 use crate::support::Era;
@@ -136,6 +137,17 @@ async fn call(shared: &Arc<Shared>, params: &Value, id: Value) -> Response<Body>
                 _ => 200,
             };
             http::json(status, text)
+        }
+        first if shared.keeps_events.load(Ordering::Relaxed) => {
+            let (out, all) = mpsc::channel(16);
+            tokio::spawn(async move {
+                let mut next = first;
+                while let Some(said_next) = next {
+                    let _ = out.send(said_next).await;
+                    next = said.recv().await;
+                }
+            });
+            Streams::default().open(all)
         }
         first => http::events(first, said),
     }

@@ -1,0 +1,144 @@
+//! What has passed of a stream so far.
+//!
+//! An event that passes is copied, and not read: many events are read together, or when somebody asks. Of those the
+//! newest progress counts, so most are never parsed.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::keepalive::Keepalive;
+use crate::mcp::answer::is_answer;
+use crate::mcp::json::Object;
+use crate::mcp::sse::Decoder;
+
+/// How much is copied before it is read.
+const UNREAD_MAX: usize = 4 * 1024;
+
+/// A larger event is an answer, behind which there is no progress; or a message so large that what follows is not read
+/// either.
+pub(super) const EVENT_BYTES_MAX: usize = 64 * 1024;
+
+/// What comes sooner after other bytes counts as having come with them.
+const TOGETHER: Duration = Duration::from_millis(50);
+
+/// Where a stream is, as far as was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Position {
+    BetweenEvents,
+    WithinEvent,
+    /// The answer has passed, or the stream cannot be read.
+    Over,
+}
+
+/// The events that passed.
+pub(super) struct PassedEvents {
+    /// What passed since it was last read.
+    unread: Vec<u8>,
+    /// When what passed came, and where it ends in `unread`.
+    arrivals: Vec<(Instant, usize)>,
+    /// `None`: see [`Position::Over`].
+    decoder: Option<Decoder>,
+}
+
+impl PassedEvents {
+    pub(super) fn new() -> Self {
+        Self {
+            unread: Vec::new(),
+            arrivals: Vec::new(),
+            decoder: Some(Decoder::new(EVENT_BYTES_MAX)),
+        }
+    }
+
+    /// Nothing counts that passes from now on.
+    pub(super) fn end(&mut self) {
+        self.decoder = None;
+    }
+
+    pub(super) fn position(&self) -> Position {
+        match &self.decoder {
+            None => Position::Over,
+            Some(decoder) if decoder.is_between_events() => Position::BetweenEvents,
+            Some(_) => Position::WithinEvent,
+        }
+    }
+
+    /// Notes what passes. Gives whether so much has passed that it must be read.
+    #[must_use]
+    pub(super) fn passed(&mut self, bytes: &[u8]) -> bool {
+        // A frame without bytes says nothing, and any number of them would fit below the bound of what is unread.
+        if self.decoder.is_none() || bytes.is_empty() {
+            return false;
+        }
+        self.unread.extend_from_slice(bytes);
+        let (now, end) = (Instant::now(), self.unread.len());
+        match self.arrivals.last_mut() {
+            Some((at, last)) if now.saturating_duration_since(*at) < TOGETHER => *last = end,
+            _ => self.arrivals.push((now, end)),
+        }
+        self.unread.len() >= UNREAD_MAX
+    }
+
+    /// Reads what has passed of the call with that id, the newest message first. Of what came before the newest progress
+    /// only an answer counts.
+    pub(super) fn read(&mut self, id: &RawValue, keepalive: &mut Keepalive) {
+        let Some(mut decoder) = self.decoder.take() else {
+            return;
+        };
+        let (mut messages, mut begin) = (Vec::new(), 0);
+        let mut is_readable = true;
+        for (at, end) in self.arrivals.drain(..) {
+            let part = self.unread.get(begin..end).unwrap_or_default();
+            begin = end;
+            let fed = decoder.feed(part, |event| messages.push((at, event.data)));
+            is_readable = fed.is_ok();
+            if !is_readable {
+                break;
+            }
+        }
+        // A large piece leaves no room behind that is not used again.
+        self.unread.clear();
+        self.unread.shrink_to(UNREAD_MAX * 2);
+        let mut saw_progress = false;
+        for (at, message) in messages.iter().rev() {
+            if saw_progress && !may_be_answer(message) {
+                continue;
+            }
+            let Ok(message) = Object::parse(message) else {
+                continue;
+            };
+            if is_answer(&message, id) {
+                return;
+            }
+            saw_progress = saw_progress || keepalive.saw_at(&message, *at);
+        }
+        self.decoder = Some(decoder).filter(|_| is_readable);
+    }
+}
+
+/// A look that costs less than to parse the message.
+fn may_be_answer(message: &str) -> bool {
+    message.contains("\"result\"") || message.contains("\"error\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn many_small_pieces_leave_little() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let mut keepalive = Keepalive::since(Instant::now(), raw("7"));
+        let mut events = PassedEvents::new();
+        for _ in 0..UNREAD_MAX * 2 {
+            if events.passed(b"\n") {
+                events.read(&raw("1"), &mut keepalive);
+            }
+        }
+        let bytes = events.arrivals.capacity() * size_of::<(Instant, usize)>();
+        assert!(bytes <= UNREAD_MAX * 2, "{bytes}");
+        assert!(events.unread.capacity() <= UNREAD_MAX * 2);
+        assert_eq!(events.position(), Position::BetweenEvents);
+    }
+}

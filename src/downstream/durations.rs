@@ -28,6 +28,15 @@ struct Measured {
     span: Option<SpanGuard>,
 }
 
+impl Drop for Measured {
+    /// Counts a request whose client left before its answer began. A span ends by itself.
+    fn drop(&mut self) {
+        if let Some(operation) = self.operation.take() {
+            operation.end(OperationEnding::Cancelled);
+        }
+    }
+}
+
 impl Asked {
     /// `None`: nobody reads the durations, or the message is an answer of the client's. `span`: the span of the
     /// request, where its trace is recorded.
@@ -61,7 +70,8 @@ impl Asked {
     /// The measurement of this response, whose body goes out from now on.
     pub(super) fn answered(self, response: &Response<Body>) -> Option<MeasuredAnswer> {
         let Self(measured) = self;
-        let Measured { operation, span } = Arc::into_inner(measured)?;
+        let mut measured = Arc::into_inner(measured)?;
+        let (operation, span) = (measured.operation.take(), measured.span.take());
         let status = response.status();
         let is_ours = !matches!(response.body(), Body::Passed { .. } | Body::Empty);
         // The server's own bytes are read where somebody asked for a trace: a tool that fails must not look well.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hyper::StatusCode;
 use serde_json::json;
 
+use crate::counted::until_at;
 use crate::redis_server::RedisServer;
 use crate::support::pair::Pair;
 use crate::support::session::accept;
@@ -134,6 +135,17 @@ async fn a_call_that_gets_its_answer_is_counted_without_a_task(era: Era) {
             .keys()
             .any(|name| name.starts_with("raincheck_tasks_ended"))
     );
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_before_its_answer_is_measured() {
+    let rig = Rig::start(Era::Modern, with_operators(Config::never())).await;
+    let call = rig.client().calling("held", json!({"nonce": "a"}));
+    let call = tokio::spawn(async move { call.send().await });
+    rig.upstream.until_started("a").await;
+    call.abort();
+    let left = r#"mcp_server_operation_duration_seconds_count{error_type="cancelled",gen_ai_tool_name="held",mcp_method_name="tools/call",mcp_protocol_version="2026-07-28",network_transport="tcp",rpc_response_status_code=""}"#;
+    until_at(&rig.proxy, left, 1.0).await;
 }
 
 /// The samples of a histogram's count, by the labels that matter here.

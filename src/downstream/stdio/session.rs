@@ -16,7 +16,7 @@ use super::answer::answer_to;
 use super::message::{StdioMessage, parts, plain_headers};
 use crate::downstream::body::Body;
 use crate::downstream::dispatch;
-use crate::downstream::durations::Answered;
+use crate::downstream::durations::{Answered, Asked};
 use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::request::Inbound;
 use crate::downstream::inbound::requester::OwnConnection;
@@ -203,7 +203,8 @@ pub(super) fn answered((response, asked): Answered) -> Response<Body> {
 /// Opens a session. `None`: the server did not agree, which it may say with status 200.
 async fn open(proxy: &Arc<Proxy>, initialize: Bytes) -> Option<HeaderValue> {
     let request = StdioMessage::read(&initialize)?.id?;
-    let response = post(proxy, parts(Method::POST, plain_headers()), &initialize).await;
+    let mut response = post(proxy, parts(Method::POST, plain_headers()), &initialize).await;
+    let _measured = Asked::of(&mut response);
     let id = response.headers().get(SESSION_ID).cloned()?;
     let answer = answer_to(response, &request).await?;
     // The client knows the answer from the first time: only whether the server agrees counts.

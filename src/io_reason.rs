@@ -30,7 +30,7 @@ pub fn with_causes(error: &dyn Error) -> String {
     let mut text = io_reason(error);
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = io_reason(cause);
+        let cause_text = one_line(&io_reason(cause));
         if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
@@ -38,6 +38,12 @@ pub fn with_causes(error: &dyn Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// Some libraries have a line for each thing that they missed.
+fn one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

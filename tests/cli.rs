@@ -1,7 +1,11 @@
 //! The program from outside: exit codes, what it says, and that the demo is true.
 
+use std::ffi::OsStr;
+#[cfg(target_os = "linux")]
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, PipeWriter, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,7 +37,7 @@ fn raincheck(arguments: &[&str]) -> Output {
 
 #[test]
 fn mistakes_are_one_line_and_exit_with_2() {
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
         (
             &["run"],
             "raincheck: upstream.url: not set; say which server to wrap: --upstream \
@@ -43,6 +47,10 @@ fn mistakes_are_one_line_and_exit_with_2() {
             &["run", "--upstream", "ftp://x/"],
             "raincheck: --upstream: not a URL that can be wrapped; write \
              \"http://127.0.0.1:8000/mcp\" or \"unix:/run/mcp.sock\"\n",
+        ),
+        (
+            &["run", "--upstream", "http://127.0.0.1:99999/mcp"],
+            "raincheck: --upstream: has a port that there is not; write one from 1 to 65535\n",
         ),
         (
             &["run", "--upstraem", "x"],
@@ -66,6 +74,49 @@ fn mistakes_are_one_line_and_exit_with_2() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
         assert_eq!(output.status.code(), Some(2));
         assert!(output.stdout.is_empty());
+    }
+}
+
+/// Left out, a token would leave its listener open.
+#[test]
+fn a_setting_that_is_not_unicode_is_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["check", "--upstream", "http://127.0.0.1:1/mcp"])
+        .env_clear()
+        .env("RAINCHECK_ADMIN__LISTEN", "127.0.0.1:0")
+        .env(
+            "RAINCHECK_ADMIN__TOKEN",
+            OsStr::from_bytes(b"abcdefghijklmnop\xff"),
+        )
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        complaint,
+        "raincheck: RAINCHECK_ADMIN__TOKEN: is not UTF-8\n"
+    );
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_printed_is_told() {
+    for arguments in [
+        &["config", "example"][..],
+        &["check", "--client", "mcpc"],
+        &["completions", "bash"],
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+            .args(arguments)
+            .stdout(full)
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            "raincheck: standard output cannot be written: No space left on device\n"
+        );
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
     }
 }
 

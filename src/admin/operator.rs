@@ -229,7 +229,7 @@ fn admit(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Box<Response<
     if bearer(headers).is_some_and(|said| token.is(said)) {
         return Ok(());
     }
-    let text = "name admin.token in Authorization: Bearer";
+    let text = "Authorization must be Bearer and admin.token";
     let mut refusal = error(StatusCode::UNAUTHORIZED, text);
     let headers = refusal.headers_mut();
     headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

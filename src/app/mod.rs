@@ -49,6 +49,7 @@ use crate::connection_threads::ConnectionThreads;
 use crate::downstream::Proxy;
 use crate::downstream::server::Served;
 use crate::downstream::stdio::Lines;
+use crate::io_reason::io_reason;
 use crate::room::BufferBudget;
 use crate::runner::last_words;
 use crate::store::embedded::Embedded;
@@ -332,8 +333,8 @@ fn connection_threads(config: &Config) -> Result<Arc<ConnectionThreads>, AppErro
         return Ok(Arc::default());
     }
     let started = ConnectionThreads::start();
-    let threads =
-        started.map_err(|error| AppError(format!("no threads for connections: {error}")))?;
+    let threads = started
+        .map_err(|error| AppError(format!("no threads for connections: {}", io_reason(&error))))?;
     Ok(Arc::new(threads))
 }
 

@@ -23,6 +23,7 @@ use crate::store::redis::{
 use crate::store::seal::{Sealer, fingerprint};
 use crate::store::sealed::Sealed;
 use crate::store::{Store, StoreError};
+use crate::tls;
 
 /// Why the store is not open.
 #[derive(Debug)]
@@ -298,8 +299,18 @@ fn options(config: &Config, url: &Secret, namespace: &str) -> Result<RedisOption
     })
 }
 
-/// Reads the TLS files for Redis. The store checks their content.
+/// Reads the TLS files for Redis.
 fn certificates(files: &config::ClientTlsFiles) -> Result<RedisTls, AppError> {
+    if *files != config::ClientTlsFiles::default() {
+        // The library for Redis ignores what is no certificate, and says less of a wrong key.
+        let identity = files.identity.as_ref();
+        let checked = tls::client::client(tls::client::Files {
+            roots: files.roots.clone(),
+            identity: identity.map(|files| (files.certificate.clone(), files.key.clone())),
+            http2: false,
+        });
+        checked.map_err(|error| AppError(format!("store.tls: {error}")))?;
+    }
     let read = |setting: &str, path: &std::path::Path| {
         std::fs::read(path).map_err(|error| {
             let (path, why) = (path.display(), io_reason(&error));

@@ -2,6 +2,7 @@
 //!
 //! The sentence holds no secret: no query of a URL, no value of a header, no argument.
 
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -19,7 +20,13 @@ use crate::upstream::{Obstacle, UpstreamError};
 /// Says what is wrong, from the error of the request and the obstacle that the transport met.
 pub(super) fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
     let failure = match error {
-        DiscoverError::Unauthorized(error) => return unauthorized(error.status, config),
+        DiscoverError::Unauthorized(error) => {
+            let credentials = unauthorized(error.status, config);
+            return match error.status {
+                403 => format!("{}; or {credentials}", forbidden(error)),
+                _ => credentials,
+            };
+        }
         DiscoverError::Refused(error) => return answered(error),
         DiscoverError::Failed(failure) => failure,
     };
@@ -82,6 +89,16 @@ fn unauthorized(status: u16, config: &Config) -> String {
              set upstream.headers.authorization"
         ),
     }
+}
+
+/// What a 403 says. Servers also refuse a Host or an Origin so, and no credentials help then.
+pub(super) fn forbidden(error: &UpstreamError) -> String {
+    let message = result::error_message(&error.error).unwrap_or_default();
+    format!(
+        "it refuses the request (HTTP {}): {}",
+        error.status,
+        printable(&message)
+    )
 }
 
 /// The server answered with a JSON-RPC error.
@@ -201,12 +218,27 @@ fn not_run(status: ExitStatus, words: &str, command: &WrappedCommand) -> Option<
     let start = format!("raincheck: {} cannot be run: ", command.program);
     let why = without_number(words.strip_prefix(&start)?);
     let advice = match status.code()? {
+        127 if command.program.contains('/') && Path::new(&command.program).exists() => {
+            "; it is there, but not what its first line (#!) names; does that line end as on Windows?"
+        }
+        127 if command.program.contains(char::is_whitespace) => {
+            "; is that the program and its arguments? Write them as words of their own"
+        }
+        127 if is_setting(&command.program) => {
+            "; is that a variable? It belongs into upstream.env, or before raincheck"
+        }
         127 if command.program.contains('/') => "",
         127 => "; is it on the PATH?",
         126 => "; is it a program, and yours to run?",
         _ => return None,
     };
     Some(format!("it cannot be run: {why}{advice}"))
+}
+
+/// Whether a shell would take this word for a variable, as in `KEY=value program`.
+fn is_setting(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name);
+    name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
 }
 
 fn without_number(error: &str) -> String {
@@ -312,6 +344,51 @@ mod tests {
                 said(url, &ours),
                 "it refused the credentials of upstream.headers (HTTP 401)"
             );
+        }
+    }
+
+    #[test]
+    fn a_403_is_told_in_its_own_words_because_no_credentials_may_help() {
+        let error = UpstreamError {
+            error: RpcError::invalid_request("Invalid Host header").to_raw(),
+            status: 403,
+            www_authenticate: None,
+        };
+        let error = DiscoverError::Unauthorized(error);
+        assert_eq!(
+            diagnose(&error, None, &config("http://127.0.0.1:1/mcp", &[])),
+            "it refuses the request (HTTP 403): Invalid Host header; or it wants credentials (HTTP 403), and check \
+             has none; clients send their own"
+        );
+    }
+
+    #[test]
+    fn what_a_shell_would_have_taken_apart_is_told() {
+        for (word, expected) in [
+            (
+                "npx -y @x/server",
+                "; is that the program and its arguments?",
+            ),
+            ("TOKEN=x", "; is that a variable?"),
+            (
+                env!("CARGO_MANIFEST_DIR"),
+                "; it is there, but not what its first line (#!) names",
+            ),
+        ] {
+            let program = program(&[word]);
+            let seen = Obstacle::Ended {
+                status: ExitStatus::from_raw(127 << 8),
+                lived: Duration::from_millis(3),
+                words: format!(
+                    "raincheck: {word} cannot be run: No such file or directory (os error 2)"
+                ),
+            };
+            let error = failed(Reason::UpstreamUnreachable);
+            let said = diagnose(&error, Some(&seen), &program);
+            let said = said
+                .strip_prefix("it cannot be run: No such file or directory")
+                .unwrap();
+            assert!(said.starts_with(expected), "{word}: {said}");
         }
     }
 

@@ -28,6 +28,7 @@ mod progress_bar;
 mod run;
 mod sighup;
 mod stdio;
+mod stdout;
 mod store;
 mod table;
 mod wrap;
@@ -319,7 +320,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Completions { shell } => {
             let mut out = Vec::new();
             generate(shell, &mut CommandLine::command(), "raincheck", &mut out);
-            config::print(&out);
+            stdout::print(&out)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Man { directory } => man(&directory),
@@ -334,7 +335,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         }
         Command::Config(args) => {
             match args.what {
-                ConfigWhat::Example => config::example(),
+                ConfigWhat::Example => config::example()?,
                 ConfigWhat::Schema => config::schema()?,
                 ConfigWhat::Show(settings) => config::show(&settings.flags())?,
             }

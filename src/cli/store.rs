@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::config::print;
 use super::failure::CommandFailure;
 use super::process::runtime;
+use super::stdout::print;
 use crate::app::{StoreMoved, move_store};
 use crate::config::Config;
 
@@ -38,7 +38,7 @@ pub(super) fn move_to(
     } else {
         format!("{sentence}\n")
     };
-    print(text.as_bytes());
+    print(text)?;
     Ok(ExitCode::from(u8::from(!is_done)))
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use hyper::Uri;
 
+use super::port::has_right_port;
 use super::problem::Problem;
 use super::settings::{AuthSettings, JwtSettings, ListenSettings};
 use super::{credentials, file_auth};
@@ -117,7 +118,9 @@ fn issuer_of_tokens(
 fn keys_url(text: &str) -> Result<Uri, String> {
     let url = text.parse::<Uri>().ok().filter(|url| {
         let authority = url.authority().map_or("", |authority| authority.as_str());
-        url.host().is_some_and(|host| !host.is_empty()) && !authority.contains('@')
+        url.host().is_some_and(|host| !host.is_empty())
+            && !authority.contains('@')
+            && has_right_port(url)
     });
     let host = url.as_ref().and_then(Uri::host).unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');

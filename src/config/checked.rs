@@ -96,7 +96,9 @@ impl TryFrom<file::Listen> for ListenSettings {
             )
         })?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
-        if !file.path.starts_with('/') || !file.path.chars().all(plain) {
+        // Clients take such parts out of a URL before they send it.
+        let has_dots = file.path.split('/').any(|part| part == "." || part == "..");
+        if !file.path.starts_with('/') || !file.path.chars().all(plain) || has_dots {
             let text = format!("{:?} is not a plain path; write \"/mcp\"", file.path);
             return Err(refused("path", text));
         }
@@ -106,7 +108,8 @@ impl TryFrom<file::Listen> for ListenSettings {
         }
         for host in &file.allowed_hosts {
             // The port is not compared: a browser cannot be made to lie about only that.
-            let is_name = host.parse::<IpAddr>().is_ok() || !host.contains([':', '/', '*', '@']);
+            let is_name = host.parse::<IpAddr>().is_ok()
+                || !host.contains(|c: char| c.is_whitespace() || ":/*@".contains(c));
             if host.is_empty() || !is_name {
                 let text = format!(
                     "{host:?} is not a host name; write \"tools.example.com\", without a port"

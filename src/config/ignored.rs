@@ -5,12 +5,13 @@ use super::otel::Variables;
 use super::problem::ENVIRONMENT_PREFIX;
 
 /// The sections, as variables name them.
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 12] = [
     "LISTEN",
     "UPSTREAM",
     "STORE",
     "TASKS",
     "TOOLS",
+    "EVENTS",
     "REPLICA",
     "DRAIN",
     "ADMIN",
@@ -36,7 +37,11 @@ pub(super) fn variables(environment: &[(String, String)]) -> Vec<(String, String
     let mut found: Vec<_> = environment
         .iter()
         .filter_map(|(name, _)| {
-            let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
+            let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
+                let capitals = name.to_ascii_uppercase();
+                let is_meant = capitals.starts_with(ENVIRONMENT_PREFIX);
+                return is_meant.then(|| (name.clone(), format!("not read; write {capitals}")));
+            };
             Some((name.clone(), advice(rest)?))
         })
         .collect();
@@ -52,11 +57,16 @@ fn advice(rest: &str) -> Option<String> {
             "[[tools]] has another form in the environment: RAINCHECK_TASKS__RULES, a text in TOML";
         return Some(text.into());
     }
+    if rest == "NOTIFY" || rest.starts_with("NOTIFY_") {
+        return Some("[[notify]] has no form in the environment: write it in the file".into());
+    }
     if rest == "CONFIG" {
         return Some("name the file with --config".into());
     }
     if rest.contains("__") {
-        return None;
+        let is_whole = rest.split("__").all(|part| !part.is_empty());
+        let text = "not read: a section or a setting is missing in the name";
+        return (!is_whole).then(|| text.into());
     }
     if let Some((_, meant)) = MEANT.iter().find(|(written, _)| *written == rest) {
         return Some(format!("not read; write {ENVIRONMENT_PREFIX}{meant}"));
@@ -93,16 +103,25 @@ mod tests {
         assert_eq!(
             told(&[
                 "RAINCHECK_STORE_URL",
+                "RAINCHECK_STORE__",
+                "RAINCHECK_EVENTS_ENABLED",
+                "RAINCHECK_NOTIFY_URL",
+                "raincheck_store__url",
                 "RAINCHECK_LOG",
                 "RAINCHECK_TOOLS",
                 "OTEL_EXPORTER_OTLP_TIMEOUT",
             ]),
             [
                 "OTEL_EXPORTER_OTLP_TIMEOUT: not read: raincheck has no such setting for its traces",
+                "RAINCHECK_EVENTS_ENABLED: not read: two underscores join a section and its setting; write \
+                 RAINCHECK_EVENTS__ENABLED",
                 "RAINCHECK_LOG: not read; write RAINCHECK_TELEMETRY__LOG",
+                "RAINCHECK_NOTIFY_URL: [[notify]] has no form in the environment: write it in the file",
                 "RAINCHECK_STORE_URL: not read: two underscores join a section and its setting; write \
                  RAINCHECK_STORE__URL",
+                "RAINCHECK_STORE__: not read: a section or a setting is missing in the name",
                 "RAINCHECK_TOOLS: [[tools]] has another form in the environment: RAINCHECK_TASKS__RULES, a text in TOML",
+                "raincheck_store__url: not read; write RAINCHECK_STORE__URL",
             ]
         );
     }

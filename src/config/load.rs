@@ -25,10 +25,20 @@ pub fn reload(source: &Source) -> Result<Config, ConfigError> {
     load(source.flags(), &environment())
 }
 
-/// The process's environment. Variables that are not Unicode are left out, because no setting is one.
+/// The process's environment. Variables that are not Unicode are left out, but a setting is not: without its token, a listener
+/// would be open. Its value then has the character that stands for what cannot be read, and is refused.
 pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let value = match value.into_string() {
+                Err(value) if name.starts_with(ENVIRONMENT_PREFIX) => {
+                    value.to_string_lossy().into()
+                }
+                value => value.ok()?,
+            };
+            Some((name, value))
+        })
         .collect()
 }
 
@@ -161,7 +171,7 @@ fn layers(flags: &Flags, environment: &[(String, String)]) -> Result<Vec<Layer>,
         .as_deref()
         .map(|path| Layer::of_file(path, "--config"));
     let file = file.transpose()?;
-    let others = [environment_layer(environment), flag_layer(flags)];
+    let others = [environment_layer(environment)?, flag_layer(flags)];
     Ok(file.into_iter().chain(others).collect())
 }
 
@@ -207,7 +217,7 @@ pub fn allowed_variables(path: &Path) -> Result<Vec<String>, ConfigError> {
 
 /// `RAINCHECK_STORE__URL` is `store.url`. Only names with `__` count: a Kubernetes Service called
 /// raincheck puts `RAINCHECK_PORT` and the like into every pod.
-fn environment_layer(environment: &[(String, String)]) -> Layer {
+fn environment_layer(environment: &[(String, String)]) -> Result<Layer, ConfigError> {
     let mut settings = Dict::new();
     for (name, value) in environment {
         let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
@@ -215,13 +225,16 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
         };
         let path = header_name(setting(key));
         if path.len() > 1 && path.iter().all(|part| !part.is_empty()) {
+            if value.contains(char::REPLACEMENT_CHARACTER) {
+                return Err(ConfigError::new(format!("{name}: is not UTF-8")));
+            }
             insert(&mut settings, &path, &Value::from(value.as_str()));
         }
     }
-    Layer {
+    Ok(Layer {
         name: ENVIRONMENT.into(),
         settings,
-    }
+    })
 }
 
 /// Turns underscores in a header's name into dashes. Shells allow no dash in a variable, and headers use no underscore.

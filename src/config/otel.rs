@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
 
+use super::port::has_right_port;
 use super::ratio::Ratio;
 use super::scalar::FromText as _;
 use super::secret::Secret;
@@ -113,6 +114,10 @@ impl<'e> Variables<'e> {
             "OTEL_METRICS_EXPORTER" | "OTEL_LOGS_EXPORTER" if value != "none" => Some(
                 "raincheck exports traces only; metrics are served at admin.listen, and the log goes to stderr",
             ),
+            // Only "true" counts (Environment Variable Specification, Boolean value).
+            "OTEL_SDK_DISABLED" if !["true", "false"].contains(&&*value.to_ascii_lowercase()) => {
+                Some("does not count: it is neither true nor false")
+            }
             "OTEL_TRACES_EXPORTER" if !["otlp", "none"].contains(&value) => {
                 Some("raincheck knows \"otlp\" and \"none\"")
             }
@@ -152,7 +157,7 @@ pub(super) fn uri(text: &str) -> Option<Uri> {
     let uri: Uri = text.parse().ok()?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority()?.as_str();
-    (is_http && !authority.contains('@')).then_some(uri)
+    (is_http && !authority.contains('@') && has_right_port(&uri)).then_some(uri)
 }
 
 /// `name=value,name=value`, the values percent-encoded. A part that is none of these is left out.
@@ -192,6 +197,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
             ("OTEL_LOGS_EXPORTER", "none"),
             ("OTEL_METRICS_EXPORTER", "otlp"),
+            ("OTEL_SDK_DISABLED", "yes"),
             ("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "x"),
             ("OTEL_SERVICE_NAME", "x"),
             ("OTEL_TRACES_SAMPLER", "always_on"),
@@ -205,6 +211,7 @@ mod tests {
                 "OTEL_EXPORTER_OTLP_HEADERS",
                 "OTEL_EXPORTER_OTLP_TIMEOUT",
                 "OTEL_METRICS_EXPORTER",
+                "OTEL_SDK_DISABLED",
                 "OTEL_TRACES_SAMPLER",
             ]
         );

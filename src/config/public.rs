@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use hyper::Uri;
 
+use super::port::has_right_port;
 use super::problem::Problem;
 use crate::auth::public::PublicAddress;
 
@@ -27,7 +28,11 @@ pub(super) fn address(written: &str) -> Result<(PublicAddress, String), Problem>
         .and_then(|rest| rest.strip_prefix("://"))
         .and_then(|rest| rest.strip_prefix(authority))
         .ok_or_else(malformed)?;
-    if host.is_empty() || authority.contains('@') || !path.chars().all(plain) {
+    if host.is_empty()
+        || authority.contains('@')
+        || !has_right_port(&url)
+        || !path.chars().all(plain)
+    {
         return Err(malformed());
     }
     let ip = host.parse::<IpAddr>().map(|ip| ip.to_canonical());

@@ -70,6 +70,11 @@ fn globs(names: &[String], key: &str) -> Result<Vec<Glob>, Problem> {
                 .into(),
         ));
     }
+    let is_padded = |name: &&String| name.is_empty() || name.trim().len() < name.len();
+    if let Some(name) = names.iter().find(is_padded) {
+        let text = format!("{name:?} names no tool: it is empty, or has a space around it");
+        return Err(refused(text));
+    }
     let parsed = names.iter().map(|name| {
         Glob::parse(name).map_err(|error| refused(format!("{name:?} is not a glob: {error}")))
     });

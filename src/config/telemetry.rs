@@ -20,6 +20,13 @@ pub(super) fn telemetry(
         );
         return Err(Problem::new("telemetry.log", text));
     }
+    if !file.log.split(',').any(|part| is_of_ours(part.trim())) {
+        let text = format!(
+            "{:?} would log nothing of raincheck itself; write \"info,{}\"",
+            file.log, file.log
+        );
+        return Err(Problem::new("telemetry.log", text));
+    }
     Ok(TelemetrySettings {
         log: file.log,
         format: file.format,
@@ -34,4 +41,10 @@ fn is_log_filter(part: &str) -> bool {
     let is_path = |c: char| c.is_ascii_alphanumeric() || "_:-".contains(c);
     let names_module = !module.is_empty() && module.chars().all(is_path);
     names_module && !level.is_empty() && level.parse::<LevelFilter>().is_ok()
+}
+
+/// Whether this part of a filter says something of raincheck's own modules.
+fn is_of_ours(part: &str) -> bool {
+    part.split_once('=')
+        .is_none_or(|(module, _)| module.starts_with("raincheck"))
 }

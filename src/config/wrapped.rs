@@ -6,6 +6,7 @@ use hyper::Uri;
 
 use super::common::{PERMITS_MAX, positive, tls};
 use super::headers::{self, forwarded};
+use super::port::has_right_port;
 use super::problem::Problem;
 use super::secret::Secret;
 use super::server::{Wrapped, WrappedCommand};
@@ -131,6 +132,12 @@ fn url(text: &str) -> Result<Uri, Problem> {
         return Err(refused(
             "url",
             "credentials in the URL are not used; take them out, clients send their own",
+        ));
+    }
+    if !has_right_port(&url) {
+        return Err(refused(
+            "url",
+            "has a port that there is not; write one from 1 to 65535",
         ));
     }
     Ok(url)

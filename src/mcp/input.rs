@@ -138,17 +138,18 @@ pub fn responses_of(raw: &RawValue) -> Option<InputResponses> {
 }
 
 /// Whether an answer has the shape that its request asks for: an object, and for an elicitation
-/// one of the three actions.
+/// one of the three actions, with fields if it has a content.
 pub fn answers(request: &RawValue, answer: &RawValue) -> bool {
     let Ok(answer) = Object::parse(answer.get()) else {
         return false;
     };
     match InputKind::of_request(request) {
         Some(InputKind::Elicitation) => {
-            matches!(
-                answer.get_str("action").as_deref(),
-                Some("accept" | "decline" | "cancel")
-            )
+            let content = answer.get("content");
+            let has_fields =
+                content.is_none_or(|it| it.get() == "null" || it.get().starts_with('{'));
+            let action = answer.get_str("action");
+            has_fields && matches!(action.as_deref(), Some("accept" | "decline" | "cancel"))
         }
         Some(InputKind::Sampling | InputKind::Roots) | None => true,
     }

@@ -135,6 +135,36 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
              \"tools.example.com\", without a port",
     ),
     (
+        "[listen]\nallowed_hosts = [' tools ']",
+        "config.toml: listen.allowed_hosts: \" tools \" is not a host name; write \
+             \"tools.example.com\", without a port",
+    ),
+    (
+        "[listen]\npath = '/a/../mcp'",
+        r#"config.toml: listen.path: "/a/../mcp" is not a plain path; write "/mcp""#,
+    ),
+    (
+        "[[tools]]\nname = ['a', ' b']",
+        r#"config.toml: [[tools]] #1: name: " b" names no tool: it is empty, or has a space around it"#,
+    ),
+    (
+        "[[tools]]\nname = ''",
+        r#"config.toml: [[tools]] #1: name: "" names no tool: it is empty, or has a space around it"#,
+    ),
+    (
+        "[telemetry]\nlog = 'hyper=debug'",
+        r#"config.toml: telemetry.log: "hyper=debug" would log nothing of raincheck itself; write "info,hyper=debug""#,
+    ),
+    (
+        "[telemetry.traces]\nendpoint = 'http://127.0.0.1:99999/v1/traces'",
+        r#"config.toml: telemetry.traces.endpoint: is not where a collector is; write "http://127.0.0.1:4318/v1/traces""#,
+    ),
+    (
+        "[listen]\npublic_url = 'https://tools.example.com:99999/mcp'",
+        "config.toml: listen.public_url: \"https://tools.example.com:99999/mcp\" is not a plain address; \
+             write \"https://tools.example.com/mcp\"",
+    ),
+    (
         "[listen]\npath = 'mcp'",
         r#"config.toml: listen.path: "mcp" is not a plain path; write "/mcp""#,
     ),

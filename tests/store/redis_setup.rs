@@ -8,6 +8,8 @@ use raincheck::store::redis::{
 };
 use raincheck::store::{Store as _, StoreHealth};
 use raincheck::task::id::Incarnation;
+use redis::InfoDict;
+use redis::aio::MultiplexedConnection;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -62,6 +64,84 @@ async fn a_server_that_denies_config_and_info_is_used() {
     let options = options(&format!("{}&user=tight&pass=pw", server.url()));
     let store = open(&options).await.unwrap();
     done(store.commit(&create_until(hour())).await.unwrap());
+}
+
+/// Redis 6 does not tell it.
+#[tokio::test]
+async fn a_command_that_the_user_may_not_run_is_named_at_the_start() {
+    let server = RedisServer::start();
+    let mut raw = raw(&server).await;
+    let refused = async |raw: &mut MultiplexedConnection, rights: &[&str]| {
+        let mut user = redis::cmd("ACL");
+        user.arg(&["SETUSER", "tight", "reset", "on", ">pw"])
+            .arg(rights);
+        user.exec_async(raw).await.unwrap();
+        let options = options(&format!("{}&user=tight&pass=pw", server.url()));
+        open(&options).await.unwrap_err()
+    };
+    let denied = refused(&mut raw, &["~{ns:*", "+@all", "-hset", "-xrevrange"]).await;
+    let is_of_7 = redis_version(&mut raw).await >= 7;
+    if is_of_7 {
+        assert!(
+            denied.to_string().contains("give it +hset +xrevrange ("),
+            "{denied}"
+        );
+        assert!(!denied.is_away());
+    }
+    // The keys are what is missing, and not the commands.
+    let denied = refused(&mut raw, &["~other:*", "+@all"]).await;
+    assert!(
+        matches!(denied, RedisOpenError::Unreachable { .. }),
+        "{denied}"
+    );
+}
+
+async fn redis_version(raw: &mut MultiplexedConnection) -> u32 {
+    let info: InfoDict = redis::cmd("INFO").query_async(raw).await.unwrap();
+    let version: String = info.get("redis_version").unwrap();
+    version.split('.').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_probably_wrong_with_the_url_is_told() {
+    let server = RedisServer::with(&["--requirepass", "right"]);
+    let refused = open(&options(&server.url())).await.unwrap_err();
+    assert!(
+        refused.to_string().ends_with("redis://:PASSWORD@HOST)"),
+        "{refused}"
+    );
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let web = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        tokio::io::AsyncWriteExt::write_all(&mut stream, answer)
+            .await
+            .unwrap();
+        stream
+    });
+    let refused = open(&options(&format!("redis://127.0.0.1:{port}")))
+        .await
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .ends_with("(what answers there is no Redis)"),
+        "{refused}"
+    );
+    drop(web);
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let refused = open(&options(&format!("rediss://127.0.0.1:{port}")))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, RedisOpenError::NoTls { .. }),
+        "{refused:?}"
+    );
+    assert!(refused.is_away());
 }
 
 #[tokio::test]

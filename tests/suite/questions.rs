@@ -184,6 +184,8 @@ async fn a_misshapen_answer_is_refused_and_nothing_applied(era: Era) {
         json!({}),
         json!({"action": 1}),
         json!({"action": "maybe"}),
+        json!({"action": "accept", "content": "Ada"}),
+        json!({"action": "accept", "content": ["Ada"]}),
     ];
     for wrong in misshapen {
         let answers = json!({&both[0]: accept("one"), &both[1]: wrong});

@@ -50,6 +50,24 @@ fn roots_that_did_not_sign_are_told_in_one_line() {
     assert!(!told.contains('\n'), "{told}");
 }
 
+/// The library for Redis would ignore a file without a certificate, and blame the server's.
+#[test]
+fn a_file_of_roots_without_a_certificate_is_named() {
+    let files = TempDir::new();
+    let (_, key) = Authority::new().issue();
+    let roots = write(&files, "our-key", &key);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["run", "--upstream", "http://127.0.0.1:9/mcp"])
+        .args(["--listen", "127.0.0.1:0", "--store", "rediss://127.0.0.1:9"])
+        .env("RAINCHECK_STORE__NAMESPACE", "suite")
+        .env("RAINCHECK_STORE__TLS__ROOTS", &roots)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    let expected = format!("raincheck: store.tls: {roots}: holds no certificate; ");
+    assert!(told.contains(&expected), "{told}");
+}
+
 /// The path of a new file.
 fn write(files: &TempDir, name: &str, text: &str) -> String {
     let path = files.path().join(name);

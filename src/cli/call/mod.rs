@@ -19,6 +19,7 @@ use self::screen::Screen;
 use self::server::{CalledServer, ServerArgs, arguments, call_request, capabilities};
 use super::failure::{CommandFailure, complain};
 use super::process::runtime;
+use super::stdout;
 use crate::io_reason::io_reason;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
@@ -244,11 +245,8 @@ fn print(told: &Told, output: Option<Output>) -> Result<(), CommandFailure> {
             CommandFailure::runtime(format!("--output {path}: {}", io_reason(&error)))
         });
     }
-    let mut out = io::stdout().lock();
-    if !out.is_terminal() {
-        // A reader that went away (`| head`) is no reason to fail.
-        let _ = out.write_all(&told.out);
-        return Ok(());
+    if !io::stdout().is_terminal() {
+        return stdout::print(&told.out);
     }
     let Ok(text) = std::str::from_utf8(&told.out) else {
         let bytes = told.out.len();
@@ -258,6 +256,5 @@ fn print(told: &Told, output: Option<Output>) -> Result<(), CommandFailure> {
     };
     // A server cannot write to the terminal what is no text.
     let is_unsafe = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    let _ = out.write_all(text.replace(is_unsafe, "\u{fffd}").as_bytes());
-    Ok(())
+    stdout::print(text.replace(is_unsafe, "\u{fffd}"))
 }

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use crate::app::upstream_settings;
-use crate::cli::diagnose::{ENVIRONMENT, diagnose};
+use crate::cli::diagnose::{ENVIRONMENT, diagnose, forbidden};
 use crate::cli::failure::CommandFailure;
 use crate::cli::operate::reachable;
-use crate::config::Config;
 use crate::config::load::{Flags, environment, load, public_address};
+use crate::config::{Config, has_right_port};
 use crate::io_reason::io_reason;
 use crate::mcp::json::Writer;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION, TASKS_EXTENSION};
@@ -104,9 +104,13 @@ impl CalledServer {
     fn unreachable(&self, error: &DiscoverError) -> CommandFailure {
         let server = &self.config.upstream.server;
         CommandFailure::runtime(match error {
-            DiscoverError::Unauthorized(error) => format!(
+            DiscoverError::Unauthorized(error) if error.status == 401 => format!(
                 "{server} wants credentials (HTTP {}): --header 'Authorization: Bearer TOKEN', or --header @FILE",
                 error.status
+            ),
+            DiscoverError::Unauthorized(error) => format!(
+                "{server}: {}; if it wants credentials: --header 'Authorization: Bearer TOKEN', or --header @FILE",
+                forbidden(error)
             ),
             DiscoverError::Refused(_) | DiscoverError::Failed(_) => {
                 let why = diagnose(error, self.upstream.obstacle().as_ref(), &self.config);
@@ -211,7 +215,8 @@ fn checked(url: String) -> Result<String, CommandFailure> {
         return Ok(url);
     }
     let parsed = url.parse::<Uri>().ok();
-    let parsed = parsed.filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
+    let parsed = parsed
+        .filter(|url| matches!(url.scheme_str(), Some("http" | "https")) && has_right_port(url));
     let has_host = parsed.is_some_and(|url| url.host().is_some_and(|host| !host.is_empty()));
     if has_host {
         Ok(url)

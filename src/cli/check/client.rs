@@ -1,12 +1,12 @@
 //! `raincheck check --client NAME[@VERSION]`: what one client gets for calls that take long, and why.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
 use super::large_results;
 use crate::cli::failure::CommandFailure;
+use crate::cli::stdout::print;
 use crate::cli::table::{printable, table};
 use crate::config::warnings::name;
 use crate::config::{CompanionUse, Config, duration_text};
@@ -30,8 +30,7 @@ pub(in crate::cli) fn client(
     } else {
         report.text()
     };
-    // A reader that went away (`| head`) is no reason to fail.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+    print(text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,7 +1,6 @@
 //! `raincheck check`: what the configuration means, whether the wrapped server answers, and which
 //! rule each of its tools gets.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use self::webhooks::told;
 use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
+use super::stdout::print;
 use super::table::{printable, table};
 use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, check_traces, tls_files};
 use crate::config::warnings::{name, warnings, without_tools};
@@ -51,13 +51,12 @@ pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandF
         store.map_err(|e| e.to_string()),
         inspection.as_ref().map_err(String::as_str),
     );
-    // A reader that went away (`| head`) is no reason to fail.
     let text = if as_json {
         format!("{}\n", report.json)
     } else {
         report.text
     };
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+    print(text)?;
     Ok(ExitCode::from(u8::from(!report.good)))
 }
 

@@ -6,9 +6,10 @@ use clap::Args;
 use hyper::Method;
 
 use super::ask::{AdminAnswer, ask};
-use super::reach::{ReachArgs, not_reached, print, reachable};
+use super::reach::{ReachArgs, not_reached, reachable};
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
+use crate::cli::stdout::print;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct HealthArgs {
@@ -32,6 +33,6 @@ pub(in crate::cli) fn health(args: &HealthArgs) -> Result<ExitCode, CommandFailu
     let path = if args.live { "/livez" } else { "/readyz" };
     let asked = runtime()?.block_on(ask(&address, token, Method::GET, path, None));
     let AdminAnswer { status, text } = asked.map_err(|why| not_reached(&address, &why))?;
-    print(&format!("{}\n", text.trim_end()));
+    print(format!("{}\n", text.trim_end()))?;
     Ok(ExitCode::from(u8::from(status != 200)))
 }

@@ -1,8 +1,6 @@
 //! How the commands reach a running raincheck: its admin listener, and the token for it.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
@@ -72,6 +70,11 @@ impl ReachArgs {
             str::to_owned,
         );
         Err(CommandFailure::runtime(match status {
+            401 if access.token.is_some() => {
+                format!(
+                    "{why}, and the token in RAINCHECK_ADMIN__TOKEN or in --config is another one"
+                )
+            }
             401 => format!(
                 "{why}: set RAINCHECK_ADMIN__TOKEN, or name the settings file with --config"
             ),
@@ -97,12 +100,6 @@ pub(in crate::cli) fn reachable(address: &str) -> String {
         Some(("[::]", port)) => format!("[::1]:{port}"),
         Some(_) | None => address.to_owned(),
     }
-}
-
-/// Prints to stdout. A reader that went away (`| head`) is no reason to fail.
-pub(super) fn print(text: &str) -> ExitCode {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
-    ExitCode::SUCCESS
 }
 
 #[cfg(test)]

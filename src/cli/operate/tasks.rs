@@ -7,10 +7,11 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::reach::{ReachArgs, print};
+use super::reach::ReachArgs;
 use super::shown::{at, is_now, listed, members, one_line, question_text, questions, shown, text};
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
+use crate::cli::stdout::print;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TasksArgs {
@@ -100,37 +101,37 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
     match &args.what {
         What::List(list) => {
             let page = reach.json(Method::GET, &list.path(), None)?;
-            Ok(print(&said(args.json, &page, listed)))
+            printed(&said(args.json, &page, listed))
         }
         What::Show { id } => {
             let task = reach.json(Method::GET, &path_of(id, TREE), None)?;
-            Ok(print(&said(args.json, &task, shown)))
+            printed(&said(args.json, &task, shown))
         }
         What::Watch { id } => watch(reach, id, args.json),
         What::Cancel(CancelArgs { id, tree: false }) => {
             let task = reach.json(Method::POST, &path_of(id, "/cancel"), None)?;
-            Ok(print(&said(args.json, &task, is_now)))
+            printed(&said(args.json, &task, is_now))
         }
         What::Cancel(CancelArgs { id, tree: true }) => {
             let path = path_of(id, &format!("/cancel{TREE}"));
             let ended = reach.json(Method::POST, &path, None)?;
-            let printed = print(&said(args.json, &ended, |ended| {
+            print(said(args.json, &ended, |ended| {
                 members(ended, "tasks").iter().map(is_now).collect()
-            }));
+            }))?;
             if at(&ended, "partial") == true {
                 let why = "not all of them are cancelled, or there may be more: ask again";
                 return Err(CommandFailure::runtime(why.to_owned()));
             }
-            Ok(printed)
+            Ok(ExitCode::SUCCESS)
         }
         What::Answer(answer) => {
             let task = reach.json(Method::GET, &path_of(&answer.id, ""), None)?;
             let body = answer.body(&task)?;
             let path = path_of(text(&task, "id"), "/answer");
             let task = reach.json(Method::POST, &path, Some(&body))?;
-            Ok(print(&said(args.json, &task, |task| {
+            printed(&said(args.json, &task, |task| {
                 format!("answered; {}", is_now(task))
-            })))
+            }))
         }
     }
 }
@@ -203,6 +204,10 @@ impl AnswerArgs {
     }
 }
 
+fn printed(text: &str) -> Result<ExitCode, CommandFailure> {
+    print(text).map(|()| ExitCode::SUCCESS)
+}
+
 fn watch(reach: &ReachArgs, id: &str, as_json: bool) -> Result<ExitCode, CommandFailure> {
     let mut last = Value::Null;
     loop {
@@ -215,9 +220,7 @@ fn watch(reach: &ReachArgs, id: &str, as_json: bool) -> Result<ExitCode, Command
         ]);
         if now != last {
             last = now;
-            print(&said(as_json, &task, |task| {
-                format!("{}\n", one_line(task))
-            }));
+            print(said(as_json, &task, |task| format!("{}\n", one_line(task))))?;
         }
         match text(&task, "state") {
             "completed" => return Ok(ExitCode::SUCCESS),

@@ -91,7 +91,15 @@ impl ServerEntry {
     /// Edits the entry so that raincheck is launched, and returns what to tell the user.
     pub(super) fn wrap(&self, server: &ServerSpec, launch: &Launch) -> Result<Vec<String>, String> {
         match server {
-            ServerSpec::Program { command, .. } => Ok(self.wrap_program(command, launch)),
+            ServerSpec::Program { command, .. } => {
+                let args = member(&self.0, "args");
+                if args.is_some_and(|args| args.array_value().is_none()) {
+                    return Err(
+                        "has args that are no list; write \"args\": [\"one\", \"two\"]".into(),
+                    );
+                }
+                Ok(self.wrap_program(command, launch))
+            }
             ServerSpec::Address { url } => self.wrap_address(url, launch),
         }
     }

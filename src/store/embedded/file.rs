@@ -101,7 +101,10 @@ pub(super) fn exposed(found: &Metadata) -> Option<&'static str> {
         return Some("it belongs to another user; have it made by the one that raincheck runs as");
     }
     let is_open = found.mode() & 0o007 != 0;
-    is_open.then_some("every user of this machine may open it; close it with chmod 600")
+    is_open.then_some(
+        "every user of this machine may open it; if raincheck made it, close it with chmod 600, else \
+         name another file",
+    )
 }
 
 /// Refuses an existing file that is [`exposed`].

@@ -10,7 +10,8 @@ use crate::store::error::StoreError;
 pub enum RedisOpenError {
     #[error(
         "the Redis URL is not valid: write redis://host, redis+unix:///path, \
-         redis-sentinel://host,host/name or redis-cluster://host,host (with rediss for TLS)"
+         redis-sentinel://host,host/name or redis-cluster://host,host (with rediss for TLS); a \
+         database is a number, and a password has %2F for /, %23 for # and %40 for @"
     )]
     Url,
     #[error("no Sentinel can be reached that knows the primary {primary}")]
@@ -30,8 +31,17 @@ pub enum RedisOpenError {
     NoSlots,
     #[error("the certificates for Redis cannot be used")]
     Certificates(#[source] RedisError),
-    #[error("Redis at {server} cannot be reached or refuses us")]
+    #[error("Redis at {server} cannot be reached or refuses us{}", hint(.cause))]
     Unreachable {
+        server: String,
+        #[source]
+        cause: RedisError,
+    },
+    #[error(
+        "Redis at {server} does not answer over TLS in time: if it speaks none, write redis:// in \
+         place of rediss://"
+    )]
+    NoTls {
         server: String,
         #[source]
         cause: RedisError,
@@ -68,8 +78,13 @@ pub enum RedisOpenError {
         cause: RedisError,
     },
     #[error(
+        "Redis at {server} does not let its user run every command that tasks need: give it {missing} \
+         (docs/operations.md, Redis, has them all)"
+    )]
+    Denied { server: String, missing: String },
+    #[error(
         "Redis at {server} may evict tasks: its maxmemory-policy is {policy}, set noeviction (or \
-         allow eviction and lose tasks)"
+         store.allow_eviction = true, and lose tasks)"
     )]
     Eviction { server: String, policy: String },
     #[error(
@@ -100,6 +115,7 @@ impl RedisOpenError {
     pub fn is_away(&self) -> bool {
         if let Self::Sentinels { cause, .. }
         | Self::Nodes { cause }
+        | Self::NoTls { cause, .. }
         | Self::Unreachable { cause, .. } = self
         {
             return is_passing(cause);
@@ -111,6 +127,19 @@ impl RedisOpenError {
             self,
             Self::NoSlots | Self::Replica { .. } | Self::WaitReplicas { .. }
         )
+    }
+}
+
+/// What is probably wrong with the URL.
+fn hint(cause: &RedisError) -> &'static str {
+    if cause.code() == Some("NOAUTH") {
+        " (a password stands behind a colon: redis://:PASSWORD@HOST)"
+    } else if cause.kind() == ErrorKind::Parse {
+        " (what answers there is no Redis)"
+    } else if cause.is_connection_dropped() && !cause.is_connection_refusal() {
+        " (if it speaks TLS, write rediss://)"
+    } else {
+        ""
     }
 }
 

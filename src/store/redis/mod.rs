@@ -64,6 +64,7 @@ mod map;
 mod moving;
 mod open;
 mod replies;
+mod rights;
 mod scripts;
 mod sentinel;
 mod topology;

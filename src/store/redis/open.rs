@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind};
+use redis::{ConnectionAddr, ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind};
 use tracing::warn;
 
 use super::address::Target;
@@ -14,6 +14,7 @@ use super::error::RedisOpenError;
 use super::health::{POLICY, SAFE};
 use super::keys::{BUCKETS, Keys, Namespace, slot_of};
 use super::map::RedisServer;
+use super::rights::try_commands;
 use super::topology::Topology;
 
 /// Where the store is, and what it must provide.
@@ -101,6 +102,7 @@ pub(super) async fn examine_servers(
         )
         .await?;
         try_scripts(&mut connection, &server.name).await?;
+        try_commands(&mut connection, &server.name, keys.meta()).await?;
         if let Some(wait) = options.wait {
             try_wait(&mut connection, &server.name, wait).await?;
         }
@@ -117,9 +119,14 @@ pub(super) async fn connect(
     connector: &RedisConnector,
     server: &RedisServer,
 ) -> Result<MultiplexedConnection, RedisOpenError> {
-    let unreachable = |cause| RedisOpenError::Unreachable {
-        server: server.name.clone(),
-        cause,
+    let address = server.client.get_connection_info().addr();
+    let is_tls = matches!(address, ConnectionAddr::TcpTls { .. });
+    let unreachable = |cause: RedisError| {
+        let server = server.name.clone();
+        if is_tls && cause.is_timeout() {
+            return RedisOpenError::NoTls { server, cause };
+        }
+        RedisOpenError::Unreachable { server, cause }
     };
     let mut connection = connector
         .connect(&server.client)

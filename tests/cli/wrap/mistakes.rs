@@ -3,6 +3,26 @@
 use super::*;
 
 #[test]
+fn a_file_that_cannot_be_edited_without_a_loss_is_refused() {
+    let args = r#"{"servers": {"a": {"command": "node", "args": "x.js"}}}"#;
+    let cases = [
+        (
+            format!("\u{feff}{SETTINGS}"),
+            "time",
+            "begins with a byte order mark, which is no JSON; save it without one",
+        ),
+        (
+            args.into(),
+            "a",
+            "\"a\": has args that are no list; write \"args\": [\"one\", \"two\"]",
+        ),
+    ];
+    for (text, name, expected) in cases {
+        assert_eq!(Settings::new(&text).refused(&[name, "--yes"]), expected);
+    }
+}
+
+#[test]
 fn mistakes_are_one_line() {
     let twice = r#"{"servers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#;
     let entry = |entry: &str| format!(r#"{{"servers": {{"a": {entry}}}}}"#);

@@ -147,6 +147,7 @@ impl MeasuredAnswer {
     /// Looks at an event of raincheck's own that ends a stream of the server's.
     pub(super) fn saw_own(&mut self, event: &[u8]) {
         self.is_read = true;
+        self.is_stream = true;
         self.saw(event);
     }
 

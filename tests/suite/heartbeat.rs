@@ -161,7 +161,7 @@ async fn a_call_that_passes_fails_before_a_drain_is_over() {
 async fn a_late_stream_that_breaks_off_is_not_asked_for_again() {
     let config = Config::never().tool("steps", "heartbeat = true");
     let rig = Rig::start(Era::Modern, config).await;
-    rig.upstream.keep_events();
+    rig.upstream.number_events();
     let arguments = json!({"n": 0, "nonce": "steps", "tick": 8_500, "then": "break"});
     let call = rig.client().without_tasks().calling("steps", arguments);
     let call = call.edit(|message| message["params"]["_meta"]["progressToken"] = json!("mine"));

@@ -97,6 +97,7 @@ pub(crate) struct Shared {
     /// The HTTP status that calls end with, without a body. 0: their results.
     call_status: AtomicU16,
     keeps_events: AtomicBool,
+    numbers_events: AtomicBool,
     tells_late: AtomicBool,
     answers_json: AtomicBool,
     takes_sessions: AtomicBool,
@@ -170,6 +171,7 @@ impl Upstream {
             forbids: AtomicBool::new(false),
             call_status: AtomicU16::new(0),
             keeps_events: AtomicBool::new(false),
+            numbers_events: AtomicBool::new(false),
             tells_late: AtomicBool::new(false),
             answers_json: AtomicBool::new(false),
             takes_sessions: AtomicBool::new(false),
@@ -196,6 +198,11 @@ impl Upstream {
     /// From now on the streams of a legacy server can be come back to.
     pub(crate) fn keep_events(&self) {
         self.shared.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives the events of modern streams ids, although nothing of such a stream can be asked for again.
+    pub(crate) fn number_events(&self) {
+        self.shared.numbers_events.store(true, Ordering::Relaxed);
     }
 
     /// The same, but a call's stream tells of it with its second event only.

@@ -138,7 +138,7 @@ async fn call(shared: &Arc<Shared>, params: &Value, id: Value) -> Response<Body>
             };
             http::json(status, text)
         }
-        first if shared.keeps_events.load(Ordering::Relaxed) => {
+        first if shared.numbers_events.load(Ordering::Relaxed) => {
             let (out, all) = mpsc::channel(16);
             tokio::spawn(async move {
                 let mut next = first;

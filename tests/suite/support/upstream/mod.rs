@@ -200,11 +200,6 @@ impl Upstream {
         self.shared.keeps_events.store(true, Ordering::Relaxed);
     }
 
-    /// Gives the events of modern streams ids, although nothing of such a stream can be asked for again.
-    pub(crate) fn number_events(&self) {
-        self.shared.numbers_events.store(true, Ordering::Relaxed);
-    }
-
     /// The same, but a call's stream tells of it with its second event only.
     pub(crate) fn keep_events_and_tell_late(&self) {
         self.shared.tells_late.store(true, Ordering::Relaxed);

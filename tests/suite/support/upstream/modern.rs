@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::super::http::{self, Body, Said};
 use super::resumable::Streams;
 use super::tools::{self, Call, End, Side};
-use super::{Shared, own, own_events};
+use super::{Shared, Upstream, own, own_events};
 use crate::support::Era;
 
 const META: &str = "io.modelcontextprotocol/";
@@ -234,4 +234,11 @@ pub(super) fn result(id: &Value, text: &str) -> String {
 
 pub(super) fn error(id: &Value, text: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{text}}}"#)
+}
+
+impl Upstream {
+    /// Gives the events of modern streams ids, although nothing of such a stream can be asked for again.
+    pub(crate) fn number_events(&self) {
+        self.shared.numbers_events.store(true, Ordering::Relaxed);
+    }
 }

@@ -14,6 +14,8 @@
 
 #[path = "sim/abandoned.rs"]
 mod abandoned;
+#[path = "sim/away.rs"]
+mod away;
 #[path = "sim/dice.rs"]
 mod dice;
 #[path = "sim/joined.rs"]

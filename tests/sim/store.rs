@@ -1,6 +1,7 @@
 //! The store as one replica reaches it, and the watch over what is committed.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,9 +37,38 @@ pub(crate) struct CommitWatch {
     /// The logs of calls, as they are in the store.
     logs: Mutex<HashMap<Name, EventLog>>,
     wrongs: Mutex<Vec<String>>,
+    /// The commits that wait for their answers.
+    under_way: AtomicUsize,
+    /// The most that did so at the same time.
+    most_under_way: AtomicUsize,
+}
+
+/// A commit under way.
+struct UnderWay<'a>(&'a CommitWatch);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl CommitWatch {
+    fn begin(&self) -> UnderWay<'_> {
+        let now = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_under_way.fetch_max(now, Ordering::Relaxed);
+        UnderWay(self)
+    }
+
+    /// The most commits that were under way at the same time since the last look.
+    pub(crate) fn most_under_way(&self) -> usize {
+        self.most_under_way.swap(0, Ordering::Relaxed)
+    }
+
+    /// The tasks that were committed, as they are now.
+    pub(crate) fn all(&self) -> Vec<Task> {
+        self.tasks.lock().unwrap().values().cloned().collect()
+    }
+
     pub(crate) fn wrong(&self, what: String) {
         self.wrongs.lock().unwrap().push(what);
     }
@@ -192,6 +222,7 @@ fn broken() -> StoreError {
 #[async_trait]
 impl Store for LinkedStore {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
+        let _under_way = self.book.begin();
         self.through(self.store(write)).await
     }
 

@@ -1,0 +1,55 @@
+//! Many calls that end while the store is away.
+
+use std::time::Duration;
+
+use raincheck::mcp::version::Era;
+use raincheck::task::plan::Plan;
+use raincheck::task::policy::InputWhen;
+use raincheck::task::state::Outcome;
+use tokio::time::sleep;
+
+use crate::dice::Dice;
+use crate::link::End;
+use crate::replica::{Surroundings, call_spec};
+use crate::server::Script;
+use crate::under_paused_time;
+
+/// As many as a replica of the simulation takes.
+const CALLS: usize = 100;
+
+/// When all are tried again at the same time, a store that is back answers none of them in time.
+#[test]
+fn ends_that_wait_for_the_store_are_tried_again_a_few_at_a_time() {
+    under_paused_time(async {
+        let all = Surroundings::new(Dice::new(1), Era::Modern, None);
+        let replica = all.start(0).await;
+        replica.link.heal();
+        for number in 0..CALLS {
+            let key = format!("call-{number}");
+            let script = Script {
+                runs_for: Duration::from_secs(10),
+                asks: false,
+                resumable: false,
+            };
+            all.server.enter(&key, script);
+            let input = InputWhen::InTask;
+            let call = call_spec(Era::Modern, &key, Plan::Always { input });
+            let mut client = replica.runner.call(call).unwrap();
+            client.next().await.unwrap();
+            client.into_guard().announce();
+        }
+        assert_eq!(all.book.all().len(), CALLS);
+        replica.link.cut(End::Store, Duration::from_secs(40), true);
+        // The first attempts are over.
+        sleep(Duration::from_secs(20)).await;
+        all.book.most_under_way();
+        sleep(Duration::from_secs(15)).await;
+        let most = all.book.most_under_way();
+        assert!((1..CALLS).contains(&most), "{most} at the same time");
+        sleep(Duration::from_secs(15)).await;
+        for task in all.book.all() {
+            let is_completed = matches!(task.outcome, Some(Outcome::Completed(_)));
+            assert!(is_completed, "{}: {:?}", task.id, task.outcome);
+        }
+    });
+}

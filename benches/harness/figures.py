@@ -12,21 +12,36 @@ LESS_PERCENT = 3
 
 
 class Figures:
-    """Counts by name, and the compiler, the C library and the processor that they are of."""
+    """Counts by name, and the compiler, the C library and the processor that they are of. The file has the counts of several, because
+    a change is judged on whatever machine it is tested."""
 
     def __init__(self, surroundings, counts):
         self.surroundings = surroundings
         self.counts = counts
 
     @classmethod
-    def read(cls, path):
-        lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-        counts = {name: int(count) for name, count in (line.split() for line in lines[1:])}
-        return cls(lines[0], counts)
+    def read(cls, path, surroundings):
+        """The counts of these surroundings, or of the first that the file has."""
+        written = cls.read_all(path)
+        return next((figures for figures in written if figures.surroundings == surroundings), written[0])
+
+    @classmethod
+    def read_all(cls, path):
+        written = []
+        for part in path.read_text().split("\n\n"):
+            surroundings, *lines = [line for line in part.splitlines() if line and not line.startswith("#")]
+            written.append(cls(surroundings, {name: int(count) for name, count in map(str.split, lines)}))
+        return written
+
+    def write(self, path):
+        """Writes these counts in place of those of the same surroundings. Those of others stay."""
+        written = self.read_all(path) if path.exists() else []
+        others = [figures for figures in written if figures.surroundings != self.surroundings]
+        head = "# Instructions of one piece of work each, counted by valgrind. Renew with benches/instructions --renew.\n"
+        path.write_text(head + "\n".join(figures.text() for figures in [self, *others]))
 
     def text(self):
-        head = "# Instructions of one piece of work each, counted by valgrind. Renew with benches/instructions --renew.\n"
-        return head + "\n".join([self.surroundings, *(f"{name:<20} {count:>9}" for name, count in self.counts.items())]) + "\n"
+        return "\n".join([self.surroundings, *(f"{name:<20} {count:>9}" for name, count in self.counts.items())]) + "\n"
 
 
 def judge(found, committed):

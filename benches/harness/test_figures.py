@@ -42,9 +42,11 @@ class Judging(unittest.TestCase):
     def test_what_is_written_can_be_read(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "instructions.txt"
-            file.write_text(self.committed.text())
-            read = Figures.read(file)
-        self.assertEqual((read.surroundings, read.counts), (self.committed.surroundings, self.committed.counts))
+            self.committed.write(file)
+            Figures("gcc 12, processor of 2 GHz", {"route": 300}).write(file)
+            Figures("rustc 1", {"route": 100}).write(file)
+            read = [Figures.read(file, surroundings) for surroundings in ["gcc 12, processor of 2 GHz", "rustc 1", "rustc 2"]]
+        self.assertEqual([figures.counts for figures in read], [{"route": 300}, {"route": 100}, {"route": 100}])
 
 
 if __name__ == "__main__":

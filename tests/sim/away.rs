@@ -38,7 +38,7 @@ fn ends_that_wait_for_the_store_are_tried_again_a_few_at_a_time() {
             client.next().await.unwrap();
             client.into_guard().announce();
         }
-        // A slow link refuses one or the other.
+        // A create over a slow link may come too late, and is refused.
         let kept = all.book.all().len();
         assert!(kept > CALLS * 9 / 10, "{kept} tasks");
         replica.link.cut(End::Store, Duration::from_secs(40), true);

@@ -296,7 +296,7 @@ mod tests {
         };
         let exporting = export(collector, &queue, stop.clone(), LAST);
         let both = async { tokio::join!(exporting, collecting) };
-        // What is sent again finds nobody who answers.
+        // A batch that is sent again gets no answer.
         let is_over = timeout(Duration::from_secs(5), both).await.is_ok();
         assert!(is_over && !is_asked_again(&listener).await);
     }

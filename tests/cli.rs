@@ -50,7 +50,7 @@ fn mistakes_are_one_line_and_exit_with_2() {
         ),
         (
             &["run", "--upstream", "http://127.0.0.1:99999/mcp"],
-            "raincheck: --upstream: has a port that there is not; write one from 1 to 65535\n",
+            "raincheck: --upstream: its port is not a number from 1 to 65535\n",
         ),
         (
             &["run", "--upstraem", "x"],

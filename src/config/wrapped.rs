@@ -135,10 +135,7 @@ fn url(text: &str) -> Result<Uri, Problem> {
         ));
     }
     if !has_right_port(&url) {
-        return Err(refused(
-            "url",
-            "has a port that there is not; write one from 1 to 65535",
-        ));
+        return Err(refused("url", "its port is not a number from 1 to 65535"));
     }
     Ok(url)
 }

@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// The second event is there at once, but too large: the client has the first all the same.
+    /// The stream breaks at its second event, which is too large. The client still gets the first event.
     #[tokio::test]
     async fn what_comes_before_a_break_is_sent() {
         let service = service_fn(async |_: hyper::Request<hyper::body::Incoming>| {

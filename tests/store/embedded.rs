@@ -361,7 +361,7 @@ async fn everything_large_is_there_after_files_were_merged() {
     assert!(result.unwrap() == large);
     assert!(store.entries(log, 0).await.unwrap()[0].1 == large);
     drop(store);
-    // Nothing stays behind, where nobody would ever remove it.
+    // The other file is empty: no sweep would ever remove what stays there.
     let database = redb::Database::open(&earlier).unwrap();
     let reading = redb::ReadableDatabase::begin_read(&database).unwrap();
     let left: Vec<_> = reading.list_tables().unwrap().collect();

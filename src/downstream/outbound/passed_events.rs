@@ -1,7 +1,7 @@
 //! What has passed of a stream so far.
 //!
-//! An event that passes is copied, and not read: many events are read together, or when somebody asks. Of those the
-//! newest progress counts, so most are never parsed.
+//! An event that passes is only copied at first. Many events are read together, at the latest when the position in the stream
+//! is asked for. Of several progress messages the newest counts, so most events are never parsed.
 
 use std::time::Duration;
 

@@ -100,8 +100,14 @@ async fn upstream_unreachable(reason: &str) {
     let task = client.call("slow", json!({})).await.into_task();
     client.until(&task, "completed").await;
     drop(upstream);
-    let task = client.call("echo", json!({})).await.into_task();
-    client.until(&task, "failed").await;
+    // Until no connection is left that could break under a call, which is another reason.
+    let failed = async || {
+        let task = client.call("echo", json!({})).await.into_task();
+        let state = client.until(&task, "failed").await;
+        let unreachable = state["error"]["data"]["io.raincheck/reason"] == reason;
+        unreachable.then_some(()).ok_or(state)
+    };
+    eventually(PATIENCE, "the server cannot be reached", failed).await;
     counted_at(&proxy, "echo", reason, "none").await;
 }
 

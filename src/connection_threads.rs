@@ -25,6 +25,13 @@ pub const THREADS_MAX: usize = 64;
 /// The most threads of each runtime for work that blocks.
 const BLOCKING_MAX: usize = 64;
 
+/// The next end of a timer of each thread is never further away.
+///
+/// tokio sets the end of its wait when it begins to wait. A timer that ends before that interrupts the wait by a system
+/// call, also if the thread does not wait but sets the timer itself (tokio's issue 5207). The timers of a request are
+/// longer than this, so none of them costs that call.
+const NEXT_TIMER: Duration = Duration::from_secs(1);
+
 /// How long the end of the process waits for what runs on the threads to be dropped.
 const LAST: Duration = Duration::from_secs(1);
 
@@ -128,6 +135,11 @@ impl ConnectionThread {
             .max_blocking_threads(BLOCKING_MAX)
             .build()?;
         let handle = runtime.handle().clone();
+        handle.spawn(async {
+            loop {
+                tokio::time::sleep(NEXT_TIMER).await;
+            }
+        });
         let (running, end) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("connections-{number}"));
         thread.spawn(move || {
@@ -201,7 +213,10 @@ impl<T: Default> Default for PerThread<T> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::pin::pin;
+    use std::task::Poll;
 
+    use futures_util::poll;
     use tokio::net::TcpListener;
     use tokio::sync::Semaphore;
 
@@ -282,6 +297,33 @@ mod tests {
         assert!(hears.await.is_err());
         tracker.close();
         tracker.wait().await;
+    }
+
+    /// The `write` calls of this thread so far.
+    #[cfg(target_os = "linux")]
+    fn writes() -> u64 {
+        let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        let line = io.lines().find_map(|line| line.strip_prefix("syscw: "));
+        line.unwrap().parse().unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_timer_costs_no_system_call() {
+        let (threads, tracker) = (ConnectionThreads::start().unwrap(), TaskTracker::new());
+        let (says, heard) = oneshot::channel();
+        threads.spawn(&tracker, stream().await, |_| async {
+            // The thread looks for events, and so for its next timer.
+            tokio::task::yield_now().await;
+            let before = writes();
+            for _ in 0..100 {
+                let ends = pin!(tokio::time::sleep(Duration::from_mins(1)));
+                assert_eq!(poll!(ends), Poll::Pending);
+            }
+            says.send(writes() - before).unwrap();
+        });
+        let written = heard.await.unwrap();
+        assert!(written < 10, "{written} writes for 100 timers");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

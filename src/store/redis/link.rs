@@ -106,7 +106,7 @@ impl Link {
     }
 
     async fn raw<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> RedisResult<T> {
-        // The manager's own timeout counts from sending; this one also covers a reconnect.
+        // It covers a reconnect, too.
         let sent = tokio::time::timeout(self.timeout, self.send(slot_of(key), command)).await;
         let answered = sent.unwrap_or_else(|_| Err(timed_out()));
         answered.inspect_err(|error| self.topology.doubt(error))
@@ -158,7 +158,7 @@ impl Link {
         }
         let map = self.topology.map();
         managers.retain(|kept| map.servers.iter().any(|server| kept.is_of(server)));
-        let made = manager(&server.client, self.timeout)?;
+        let made = manager(&server.client)?;
         managers.push(KeptManager {
             name: server.name.clone(),
             generation: server.generation,
@@ -192,10 +192,10 @@ impl Link {
     }
 }
 
-fn manager(client: &Client, timeout: Duration) -> RedisResult<ConnectionManager> {
-    // Both timeouts are set here, because the library's defaults may change.
+fn manager(client: &Client) -> RedisResult<ConnectionManager> {
+    // Each command has a timeout of ours already, and a timer for each of both would cost.
     let config = ConnectionManagerConfig::new()
-        .set_response_timeout(Some(timeout))
+        .set_response_timeout(None)
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_min_delay(Duration::from_millis(20))
         .set_max_delay(Duration::from_millis(250))

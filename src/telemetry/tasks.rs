@@ -3,7 +3,7 @@
 use tracing::{debug, info, warn};
 
 use super::events;
-use super::log::TASK_ENDED;
+use super::log::TaskEndLine;
 use super::metrics::METRICS;
 use super::seconds::seconds;
 use super::tool::with_label;
@@ -93,10 +93,8 @@ fn ended(before: Option<&Task>, task: &Task) {
     traces::tasks::ended(before, task, [word, reason, effect]);
     // The metric counts the life of the task, which its clients poll; the line says how long the call took.
     let life = seconds(task.updated_ms.saturating_sub(task.created_ms));
-    let took = seconds(task.call_took_ms(task.updated_ms));
     let sent_ms = task.sent_ms.unwrap_or(task.updated_ms);
-    let queue_seconds = seconds(sent_ms.saturating_sub(task.created_ms));
-    let input_seconds = seconds(task.input_wait_ms);
+    let queue_ms = sent_ms.saturating_sub(task.created_ms);
     // A record that no client heard of is a call that its client waited for.
     if task.announced {
         super::polls::ended(task);
@@ -110,31 +108,30 @@ fn ended(before: Option<&Task>, task: &Task) {
             metrics
                 .queue
                 .with_label_values(&[tool])
-                .observe(queue_seconds);
+                .observe(seconds(queue_ms));
             if task.input_wait_ms > 0 {
                 metrics
                     .input
                     .with_label_values(&[tool])
-                    .observe(input_seconds);
+                    .observe(seconds(task.input_wait_ms));
             }
         });
     }
     let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
-    info!(
-        name: TASK_ENDED,
-        task = ?task.id,
-        tool = %task.name,
-        outcome = word,
+    let line = TaskEndLine {
+        task: task.id,
+        tool: &task.name,
+        outcome: word,
         reason,
         effect,
-        seconds = took,
-        queue_seconds,
-        input_seconds,
+        took_ms: task.call_took_ms(task.updated_ms),
+        queue_ms,
+        input_ms: task.input_wait_ms,
         replica,
-        caller = task.label.as_deref().unwrap_or_default(),
-        announced = task.announced,
-        "task ended"
-    );
+        caller: task.label.as_deref().unwrap_or_default(),
+        announced: task.announced,
+    };
+    line.write();
 }
 
 /// The outcome, and the reason and the effect where raincheck itself failed the task.

@@ -126,7 +126,7 @@ const JSON: Layout = Layout {
 };
 
 /// Writes a text in quotes.
-fn say(out: &mut Vec<u8>, form: LineForm, value: &str) {
+pub(super) fn say(out: &mut Vec<u8>, form: LineForm, value: &str) {
     let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     // Nearly all values.
     if value.bytes().all(is_plain) {
@@ -162,7 +162,7 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::super::form::layer;
-    use super::super::written::Written;
+    use super::super::written::{Written, without_time};
     use super::*;
 
     /// The line without its time, as an event of the same fields is written.
@@ -174,12 +174,6 @@ mod tests {
             info!(target: TARGET, method = "tools/call", name, status = 200_u16, seconds = 61.000_412, client, "request");
         });
         without_time(&written.text())
-    }
-
-    fn without_time(line: &str) -> (String, String) {
-        let (before, rest) = line.split_at(line.find("20").unwrap());
-        let (_time, after) = rest.split_at(rest.find('Z').unwrap() + 1);
-        (before.to_owned(), after.to_owned())
     }
 
     #[test]

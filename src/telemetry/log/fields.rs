@@ -38,7 +38,7 @@ pub(super) fn quoted(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
 }
 
 /// Writes control characters as their escapes.
-struct Escaped<'w, W>(&'w mut W);
+pub(super) struct Escaped<'w, W>(pub(super) &'w mut W);
 
 impl<W: fmt::Write> fmt::Write for Escaped<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {

@@ -24,6 +24,7 @@ mod in_use;
 mod last_words;
 mod output;
 mod stamp;
+mod task_end;
 #[cfg(test)]
 mod written;
 
@@ -32,6 +33,7 @@ use form::{LineForm, layer};
 use in_use::{LOG, Log};
 pub use last_words::plain;
 use output::{Output, standard_error};
+pub use task_end::TaskEndLine;
 
 /// What to log and how.
 #[derive(Debug, Clone)]
@@ -47,7 +49,7 @@ pub struct LogSettings {
 /// Starts logging. Call it once and first: earlier events are lost.
 pub fn init(settings: &LogSettings) -> Result<(), String> {
     let filter = parse(&settings.filter)?;
-    access::ask(&filter);
+    ask(&filter);
     let (filter, handle) = reload::Layer::new(filter);
     let output = standard_error()
         .map_err(|error| format!("no log can be written: {}", io_reason(&error)))?;
@@ -76,9 +78,6 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
 
 const TWICE: &str = "logging was set up twice";
 
-/// The name of the event that a task ended. It comes as often as tasks do.
-pub(super) const TASK_ENDED: &str = "task ended";
-
 /// The way of events to stderr.
 struct Lines(&'static Output);
 
@@ -97,7 +96,6 @@ impl<'w> MakeWriter<'w> for Lines {
             output: self.0,
             say: match metadata.name() {
                 LINES_DROPPED => Output::say_in_any_case,
-                TASK_ENDED => Output::say_now_if_rare,
                 _ => Output::say_now,
             },
         }
@@ -165,9 +163,15 @@ pub fn set_filter(text: &str) -> Result<(), String> {
     let log = LOG.get().ok_or("logging has not begun")?;
     let changed = log.handle.reload(filter.clone());
     changed.map_err(|error| error.to_string())?;
-    access::ask(&filter);
+    ask(&filter);
     text.clone_into(&mut log.text.lock());
     Ok(())
+}
+
+/// Tells the lines that are no events of the filter that is used from now on.
+fn ask(filter: &Targets) {
+    access::ask(filter);
+    task_end::ask(filter);
 }
 
 fn parse(text: &str) -> Result<Targets, String> {

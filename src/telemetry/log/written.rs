@@ -24,3 +24,10 @@ impl io::Write for Written {
         Ok(())
     }
 }
+
+/// What stands before the time of a line, and what stands after it.
+pub(super) fn without_time(line: &str) -> (String, String) {
+    let (before, rest) = line.split_at(line.find("20").unwrap());
+    let (_time, after) = rest.split_at(rest.find('Z').unwrap() + 1);
+    (before.to_owned(), after.to_owned())
+}

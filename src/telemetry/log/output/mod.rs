@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tracing::warn;
 
-use self::gathered::{ALL_GATHERED_MAX, Gathered};
+use self::gathered::{ALL_GATHERED_MAX, Gathered, GatheredLines};
 use super::super::repeats::LINES_DROPPED;
 use crate::lock::Mutex;
 use crate::telemetry::metrics::METRICS;
@@ -162,8 +162,13 @@ impl Output {
             return waiting.lose();
         }
         waiting.push(line);
-        waiting.is_urgent = true;
         drop(waiting);
+        self.write_now();
+    }
+
+    /// Writes all that waits, or lets the thread do it if that takes a wait.
+    fn write_now(&self) {
+        self.waiting.lock().is_urgent = true;
         if !self.write_without_wait() {
             self.comes.notify_one();
         }
@@ -180,13 +185,13 @@ impl Output {
     }
 
     /// Writes a line of a kind that may come often: at once after a pause of such lines, with others soon if there was none.
-    pub(super) fn say_now_if_rare(&self, line: &[u8]) {
+    pub(super) fn say_now_if_rare(&self, write: impl FnOnce(&mut GatheredLines)) {
         let now = Instant::now();
         let last = self.waiting.lock().last_frequent.replace(now);
+        self.say_soon(write);
         if last.is_none_or(|last| now.saturating_duration_since(last) >= GATHERING) {
-            self.say_now(line);
-        } else {
-            self.say_soon(|own| own.bytes.extend_from_slice(line));
+            self.collect();
+            self.write_now();
         }
     }
 

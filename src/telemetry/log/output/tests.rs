@@ -28,6 +28,11 @@ fn say_soon(output: &Output, before: &str, after: &str) {
     });
 }
 
+/// Says a line of a kind that may come often.
+fn say_if_rare(output: &Output, line: &[u8]) {
+    output.say_now_if_rare(|own| own.bytes.extend_from_slice(line));
+}
+
 /// What this thread has gathered.
 fn gathered(output: &Output) -> String {
     String::from_utf8(output.gathered.here().lock().bytes.clone()).unwrap()
@@ -48,16 +53,16 @@ fn a_rare_line_is_out_at_once_with_what_gathered_before_it() {
 #[test]
 fn a_line_of_a_frequent_kind_is_out_at_once_if_it_is_rare_and_gathers_if_it_is_not() {
     let (output, mut reader) = piped();
-    output.say_now_if_rare(b"one\n");
+    say_if_rare(&output, b"one\n");
     assert_eq!(read(&mut reader), "one\n");
-    output.say_now_if_rare(b"two\n");
-    output.say_now_if_rare(b"three\n");
+    say_if_rare(&output, b"two\n");
+    say_if_rare(&output, b"three\n");
     assert_eq!(gathered(&output), "two\nthree\n", "they wait");
     output.write_next(telling(&output));
     assert_eq!(read(&mut reader), "two\nthree\n");
     let before = Instant::now().checked_sub(GATHERING);
     output.waiting.lock().last_frequent = before;
-    output.say_now_if_rare(b"four\n");
+    say_if_rare(&output, b"four\n");
     assert_eq!(read(&mut reader), "four\n");
 }
 

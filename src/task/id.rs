@@ -42,7 +42,9 @@ impl TaskId {
 
     /// The beginning of the id, which is all that operators and receivers of webhooks see of it.
     pub fn short(&self) -> String {
-        format!("{:08x}", self.0.as_fields().0)
+        let mut buffer = Self::text_buffer();
+        let first = self.text(&mut buffer).split('-').next();
+        first.unwrap_or_default().to_owned()
     }
 
     pub fn as_bytes(&self) -> &[u8; 16] {

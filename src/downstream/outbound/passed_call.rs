@@ -1,11 +1,13 @@
 //! A call that raincheck sends progress of its own, and what ends the call if its server does not: such progress must keep
 //! no client waiting for good.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +26,9 @@ pub(in crate::downstream) struct PassedCall {
     tool: Box<str>,
     began: Instant,
     deadline: Instant,
-    must_end: BoxFuture<'static, Reason>,
+    /// One future, which is polled only if it was woken: each event that passes asks for it, and what it waits for is
+    /// shared by all threads.
+    must_end: FuturesUnordered<BoxFuture<'static, Reason>>,
     /// How the server is told that no client waits, and what runs that.
     stop: Option<(TaskTracker, BoxFuture<'static, ()>)>,
 }
@@ -50,7 +54,7 @@ impl PassedCall {
             tool: tool.into(),
             began,
             deadline,
-            must_end: must_end.boxed(),
+            must_end: FuturesUnordered::from_iter([must_end.boxed()]),
             stop: None,
         }
     }
@@ -75,12 +79,15 @@ impl PassedCall {
 
     /// Resolves once: raincheck ends the call, and why. Not polled again after that.
     pub(super) fn poll_must_end(&mut self, context: &mut Context<'_>) -> Poll<Reason> {
-        self.must_end.as_mut().poll(context)
+        match self.must_end.poll_next_unpin(context) {
+            Poll::Ready(Some(reason)) => Poll::Ready(reason),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
     }
 
     /// Resolves to the answer when raincheck ends the call.
     pub(in crate::downstream) async fn ended(mut self) -> String {
-        let reason = self.must_end.as_mut().await;
+        let reason = poll_fn(|context| self.poll_must_end(context)).await;
         self.fail(reason)
     }
 

@@ -15,6 +15,7 @@ use super::output::gathered::GatheredLines;
 use crate::clock::wall_ns;
 use crate::mcp::json::quote;
 use crate::task::id::TaskId;
+use crate::task::view::digits;
 
 /// What a filter knows the lines by.
 const TARGET: &str = "raincheck::telemetry::tasks";
@@ -79,7 +80,7 @@ impl TaskEndLine<'_> {
             out: &mut out.bytes,
             form,
         };
-        fields.bare("task", &format!("{:?}", self.task));
+        fields.bare("task", &(self.task.short() + ".."));
         fields.bare("tool", self.tool);
         fields.quoted("outcome", self.outcome);
         fields.quoted("reason", self.reason);
@@ -137,12 +138,19 @@ impl Fields<'_> {
     /// As few digits as the milliseconds need, and one at least.
     fn seconds(&mut self, name: &str, ms: u64) {
         self.name(name);
-        let text = format!("{}.{:03}", ms / 1000, ms % 1000);
-        let short = text.trim_end_matches('0');
-        self.out.extend_from_slice(short.as_bytes());
-        if short.ends_with('.') {
-            self.out.push(b'0');
+        match ms / 1000 {
+            0 => self.out.push(b'0'),
+            seconds => self.out.extend_from_slice(seconds.to_string().as_bytes()),
         }
+        let mut places = [b'0'; 3];
+        digits(&mut places, ms % 1000);
+        let needed = match places {
+            [_, b'0', b'0'] => 1,
+            [_, _, b'0'] => 2,
+            _ => 3,
+        };
+        self.out.push(b'.');
+        self.out.extend(places.iter().take(needed));
     }
 
     fn flag(&mut self, name: &str, is_set: bool) {
@@ -218,7 +226,7 @@ mod tests {
             tool: "a \"b\\c\n\x1b[2J\u{9b}\u{e4}",
             reason: "deadline",
             took_ms: 2_000,
-            queue_ms: 86_400_123,
+            queue_ms: 86_400_120,
             caller: "agent \u{e4}\n\u{200b}",
             announced: false,
             ..plain

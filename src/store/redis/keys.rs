@@ -153,6 +153,11 @@ impl Keys {
         &self.live
     }
 
+    /// A key that is never left behind.
+    pub(super) fn never(&self) -> String {
+        format!("{}:never", self.meta)
+    }
+
     /// The permanent facts of the namespace: the only key without an expiry.
     pub(super) fn meta(&self) -> &str {
         &self.meta

@@ -102,7 +102,7 @@ pub(super) async fn examine_servers(
         )
         .await?;
         try_scripts(&mut connection, &server.name).await?;
-        try_commands(&mut connection, &server.name, keys.meta()).await?;
+        try_commands(&mut connection, &server.name, &keys.never()).await?;
         if let Some(wait) = options.wait {
             try_wait(&mut connection, &server.name, wait).await?;
         }
@@ -218,7 +218,7 @@ async fn try_scripts(
     server: &str,
 ) -> Result<(), RedisOpenError> {
     let mut command = redis::cmd("EVAL");
-    command.arg("return redis.call('TIME')").arg(0);
+    command.arg("return 1").arg(0);
     command
         .exec_async(connection)
         .await
@@ -245,6 +245,15 @@ async fn try_wait(
     }
     if wait.replicas == 0 {
         return Ok(());
+    }
+    // Of no replica there is nothing to wait for.
+    let mut command = redis::cmd("WAIT");
+    command.arg(0).arg(1);
+    if let Err(cause) = command.exec_async(connection).await
+        && denied(&cause)
+    {
+        let missing = "+wait".to_owned();
+        return Err(RedisOpenError::Denied { server, missing });
     }
     let mut command = redis::cmd("INFO");
     let info: RedisResult<InfoDict> = command.arg("replication").query_async(connection).await;
@@ -346,7 +355,7 @@ async fn setting(connection: &mut MultiplexedConnection, name: &str) -> Option<S
     asked.ok()?.into_iter().nth(1)
 }
 
-fn denied(error: &RedisError) -> bool {
+pub(super) fn denied(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 

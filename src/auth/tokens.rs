@@ -88,6 +88,8 @@ fn read(path: &Path, callers: &Callers) -> Result<KnownTokens, TokensError> {
 fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
     let mut known = KnownTokens::default();
     let mut names = Vec::new();
+    // Editors of Windows begin a file with this character.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (place, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() {
@@ -96,7 +98,7 @@ fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
         let at = place.saturating_add(1);
         let (name, rest) = line
             .split_once(':')
-            .ok_or_else(|| format!("line {at} is not \"name: sha256\""))?;
+            .ok_or_else(|| format!("line {at} is not \"name: sha256\"{}", without_name(line)))?;
         let (name, mut words) = (name.trim(), rest.split_whitespace());
         if name.is_empty() || name.contains(char::is_whitespace) {
             return Err(format!(
@@ -112,6 +114,9 @@ fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
         let hash = words.next().and_then(hex::decode).ok_or_else(|| {
             format!("line {at} has no SHA-256 of 64 hex digits (printf %s TOKEN | sha256sum)")
         })?;
+        if let Some(wrong) = wrong_scopes(rest) {
+            return Err(format!("line {at} {wrong}"));
+        }
         let identity = Identity {
             caller: callers.of_client("token", &[name]),
             name: name_of(&[name]),
@@ -134,6 +139,32 @@ fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
     Ok(known)
 }
 
+/// Advice for a line that begins with a hash.
+fn without_name(line: &str) -> &'static str {
+    let hash = line.split_whitespace().next().and_then(hex::decode::<32>);
+    hash.map_or(
+        "",
+        |_| ": write who has the token and a colon before the hash",
+    )
+}
+
+/// What is wrong with the words after the hash, which are scopes. A file name or a list with commas would be a scope that no
+/// rule asks for, and the client would miss the scopes that were meant.
+fn wrong_scopes(rest: &str) -> Option<&'static str> {
+    let (_, scopes) = rest.trim_start().split_once(char::is_whitespace)?;
+    // sha256sum writes a space, a space or an asterisk, and the name of the file or a dash.
+    let name = scopes.strip_prefix([' ', '*']);
+    let is_output = name.is_some_and(|name| !name.contains(char::is_whitespace));
+    if is_output || scopes.trim() == "-" {
+        return Some(
+            "has the output of sha256sum, with the name of its file: write the hash alone, or after one space the scopes \
+             of the client",
+        );
+    }
+    let text = "has a comma after the hash: write spaces between scopes";
+    scopes.contains(',').then_some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +180,7 @@ mod tests {
     #[test]
     fn each_line_is_a_client() {
         let text = format!(
-            "# ours\n\nalice: {ALICE}\nbob : {} run read # his\n",
+            "\u{feff}# ours\n\nalice: {ALICE}\nbob : {} run  read # his\n",
             BOB.to_uppercase()
         );
         let known = parsed(&text).unwrap();
@@ -174,6 +205,15 @@ mod tests {
             ("alice".to_owned(), "line 1 is not"),
             ("\nalice: hunter2".to_owned(), "line 2 has no SHA-256"),
             (format!("alice: {}", &ALICE[1..]), "line 1 has no SHA-256"),
+            (format!("{ALICE}  -"), "write who has the token"),
+            (format!("a: {ALICE}  -"), "has the output of sha256sum"),
+            (format!("a: {ALICE} -"), "has the output of sha256sum"),
+            (format!("a: {ALICE}  a.txt"), "has the output of sha256sum"),
+            (format!("a: {ALICE} *a.txt"), "has the output of sha256sum"),
+            (
+                format!("b: {BOB} run\na: {ALICE} run,read"),
+                "line 2 has a comma",
+            ),
             (format!(": {ALICE}"), "line 1 has no name"),
             (format!("a b: {ALICE}"), "line 1 has no name"),
             (format!("a: {ALICE}\na: {BOB}"), "an earlier line names"),
@@ -184,7 +224,7 @@ mod tests {
         ] {
             let wrong = parsed(&text).unwrap_err();
             assert!(wrong.contains(said), "{text}: {wrong}");
-            assert!(!wrong.contains("hunter2"));
+            assert!(!wrong.contains("hunter2") && !wrong.contains(ALICE));
         }
     }
 }

@@ -50,6 +50,25 @@ async fn sweeps_that_fail_are_told_of_although_polls_fail_too() {
     rig.proxy.until_said("sweeps work again", 1).await;
 }
 
+/// No record holds the question, so the server hears that nobody answers it.
+#[tokio::test]
+async fn a_question_that_the_store_does_not_take_is_told_with_the_cause() {
+    let (server, rig) = as_a_user().await;
+    let arguments = json!({"n": 1, "nonce": "q", "then": "ask"});
+    let task = rig.client().call("steps", arguments).await.into_task();
+    rig.upstream.until_started("q").await;
+    user(&mut server.connect(), &["-hset"]);
+    rig.upstream.release("q");
+    let told = "a question of the server was refused, because the store did not take it";
+    rig.proxy.until_said(told, 1).await;
+    let log = rig.proxy.log();
+    let line = log.lines().find(|line| line.contains(told)).unwrap();
+    assert!(line.contains("can't run this command"), "{line}");
+    user(&mut server.connect(), &["+hset"]);
+    let ended = |state: &serde_json::Value| state["status"] != "working";
+    rig.client().until_it(&task, "ended", ended).await;
+}
+
 #[tokio::test]
 async fn the_right_to_the_change_log_is_taken_away() {
     an_acl_changes("-xread", "+xread", "NOPERM").await;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
+use tracing::warn;
 
 use super::super::responder::RelayedAnswer;
 use super::stage::asked;
@@ -102,7 +103,8 @@ impl Carrier {
                 self.act_on(*latest).await
             }
             Err(NotApplied::Gone) => self.on_record_gone().await,
-            Err(NotApplied::Store(_)) => {
+            Err(NotApplied::Store(error)) => {
+                warn!(%error, "a question of the server was refused, because the store did not take it");
                 self.refuse(&question).await;
                 Flow::Continue
             }
@@ -188,7 +190,10 @@ impl Carrier {
             Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
             // The question stays open in the task, so that the client can answer it there.
-            Err(NotApplied::Store(_)) => Flow::Continue,
+            Err(NotApplied::Store(error)) => {
+                warn!(%error, "the store did not take an answer; its client can give it in the task");
+                Flow::Continue
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! a word.
 
 use super::otel::Variables;
-use super::problem::ENVIRONMENT_PREFIX;
+use super::problem::{ENVIRONMENT_PREFIX, distance};
 
 /// The sections, as variables name them.
 const SECTIONS: [&str; 12] = [
@@ -39,8 +39,12 @@ pub(super) fn variables(environment: &[(String, String)]) -> Vec<(String, String
         .filter_map(|(name, _)| {
             let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
                 let capitals = name.to_ascii_uppercase();
-                let is_meant = capitals.starts_with(ENVIRONMENT_PREFIX);
-                return is_meant.then(|| (name.clone(), format!("not read; write {capitals}")));
+                let meant = if capitals.starts_with(ENVIRONMENT_PREFIX) {
+                    Some(capitals)
+                } else {
+                    with_right_prefix(&capitals)
+                };
+                return meant.map(|meant| (name.clone(), format!("not read; write {meant}")));
             };
             Some((name.clone(), advice(rest)?))
         })
@@ -48,6 +52,17 @@ pub(super) fn variables(environment: &[(String, String)]) -> Vec<(String, String
     found.extend(Variables::new(environment).ignored());
     found.sort_unstable();
     found
+}
+
+/// The variable that is meant by one whose prefix is misspelt, such as `RAINCHEK_STORE__URL`. Two underscores behind the name
+/// of a section are in no variable of other programs by chance.
+fn with_right_prefix(name: &str) -> Option<String> {
+    let (sections, _) = name.split_once("__")?;
+    let (prefix, section) = sections.rsplit_once('_')?;
+    let setting = name.strip_prefix(prefix)?.strip_prefix('_')?;
+    let right = ENVIRONMENT_PREFIX.trim_end_matches('_');
+    let is_meant = SECTIONS.contains(&section) && distance(prefix, right) <= 2;
+    is_meant.then(|| format!("{ENVIRONMENT_PREFIX}{setting}"))
 }
 
 /// What to write in place of a variable without `__`. `None`: the variable is a setting, or none of ours.
@@ -107,6 +122,9 @@ mod tests {
                 "RAINCHECK_EVENTS_ENABLED",
                 "RAINCHECK_NOTIFY_URL",
                 "raincheck_store__url",
+                "RAINCHEK_STORE__URL",
+                "RAIN_CHECK_UPSTREAM__ENV__A_B",
+                "Raincheck_Admin__Token",
                 "RAINCHECK_LOG",
                 "RAINCHECK_TOOLS",
                 "OTEL_EXPORTER_OTLP_TIMEOUT",
@@ -121,6 +139,9 @@ mod tests {
                  RAINCHECK_STORE__URL",
                 "RAINCHECK_STORE__: not read: a section or a setting is missing in the name",
                 "RAINCHECK_TOOLS: [[tools]] has another form in the environment: RAINCHECK_TASKS__RULES, a text in TOML",
+                "RAINCHEK_STORE__URL: not read; write RAINCHECK_STORE__URL",
+                "RAIN_CHECK_UPSTREAM__ENV__A_B: not read; write RAINCHECK_UPSTREAM__ENV__A_B",
+                "Raincheck_Admin__Token: not read; write RAINCHECK_ADMIN__TOKEN",
                 "raincheck_store__url: not read; write RAINCHECK_STORE__URL",
             ]
         );
@@ -136,6 +157,9 @@ mod tests {
             "RAINCHECK_STORE_PORT_6379_TCP",
             "RAINCHECK_STORE__URL",
             "RAINCHECK_UPSTREAM__ENV__A_B",
+            "RANCHER_STORE__URL",
+            "RAINCHEK_STORE_URL",
+            "AIRFLOW__LOGGING__LEVEL",
             "PATH",
         ];
         assert_eq!(told(&others), [""; 0]);

@@ -56,6 +56,9 @@ pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, C
     Ok(config)
 }
 
+/// OpenTelemetry's variables are no cause of a setting that is missing.
+const OTHERS_PREFIX: &str = "OTEL_";
+
 /// Checks the settings, and reads the secrets that they have in files.
 fn checked(
     mut file: File,
@@ -75,7 +78,7 @@ fn with_ignored(error: &ConfigError, environment: &[(String, String)]) -> Config
     let ignored = ignored::variables(environment);
     let ignored = ignored
         .iter()
-        .filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX));
+        .filter(|(name, _)| !name.starts_with(OTHERS_PREFIX));
     let told = ignored.map(|(name, why)| format!("; {name}: {why}"));
     ConfigError::new(format!("{error}{}", told.collect::<String>()))
 }

@@ -223,7 +223,7 @@ fn noun(actual: &Actual) -> &'static str {
 }
 
 /// Levenshtein's distance: how many keystrokes away a known spelling is.
-fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
         let mut diagonal = i;

@@ -98,7 +98,7 @@ fn both(file_key: String, key: &str) -> Problem {
     Problem::new(file_key, text)
 }
 
-/// The text of the file without the line end that editors and `echo` leave.
+/// The text of the file without the byte order mark and the line end that editors and `echo` leave.
 fn secret(key: &str, path: &str) -> Result<Secret, Problem> {
     let refused = |text: String| Problem::new(key, text);
     let mut text = String::new();
@@ -110,7 +110,9 @@ fn secret(key: &str, path: &str) -> Result<Secret, Problem> {
             "{path} is larger than 64 KiB: it is no secret"
         )));
     }
-    let text = text.strip_suffix('\n').unwrap_or(&text);
+    // Editors of Windows begin a file with this character.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() {
         return Err(refused(format!("{path} is empty")));

@@ -52,6 +52,23 @@ pub(super) struct WrapArgs {
     options: LaunchOptions,
 }
 
+impl WrapArgs {
+    /// An option that is only for a change of one server.
+    fn flag_of_a_change(&self) -> Option<&'static str> {
+        let options = &self.options;
+        let flags = [
+            ("--undo", self.undo),
+            ("--yes", self.yes),
+            ("--dry-run", self.dry_run),
+            ("--store", options.store.is_some()),
+            ("--namespace", options.namespace.is_some()),
+            ("--config", options.config.is_some()),
+        ];
+        let given = flags.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag)
+    }
+}
+
 pub(super) fn wrap(line: &WrapArgs) -> Result<ExitCode, CommandFailure> {
     let file = SettingsFile::read(&line.file).map_err(|why| located(&line.file, &why))?;
     if let Some(kind) = line.file.extension().filter(|kind| !is_json(kind)) {
@@ -64,8 +81,11 @@ pub(super) fn wrap(line: &WrapArgs) -> Result<ExitCode, CommandFailure> {
     let project = line.project.as_deref().map(absolute);
     let project = project.as_deref();
     let Some(name) = &line.name else {
-        if line.undo {
-            return Err(CommandFailure::usage("--undo needs the name of a server"));
+        if let Some(flag) = line.flag_of_a_change() {
+            let names = names(&file, project);
+            return Err(CommandFailure::usage(format!(
+                "{flag} needs the name of a server{names}"
+            )));
         }
         return list(&file, project).map_err(|why| located(&line.file, &why));
     };
@@ -203,11 +223,26 @@ fn agreed(file: &Path) -> Result<bool, CommandFailure> {
         let text = "not changed: there is no terminal to ask on, and no --yes";
         return Err(CommandFailure::usage(format!("{}: {text}", file.display())));
     }
-    say(&format!("FileChange {}? [y/N] ", file.display()));
+    say(&format!("Change {}? [y/N] ", file.display()));
     let mut answer = String::new();
     // If the input ends, the answer counts as no.
     let _ = stdin.take(ANSWER_MAX).read_line(&mut answer);
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// The servers that could have been named. Nothing if the file has none or cannot be read.
+fn names(file: &SettingsFile, project: Option<&str>) -> String {
+    let document = Document::parse(&file.text);
+    let entries = document.and_then(|document| document.entries(project));
+    let names: Vec<String> = entries
+        .iter()
+        .flatten()
+        .map(|(name, _)| shown(name))
+        .collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(": {}", names.join(", "))
 }
 
 fn list(file: &SettingsFile, project: Option<&str>) -> Result<ExitCode, String> {

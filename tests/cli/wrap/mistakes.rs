@@ -123,6 +123,17 @@ fn a_server_of_a_project_is_found_for_who_does_not_name_it() {
 }
 
 #[test]
+fn a_change_without_the_name_of_a_server_is_refused() {
+    let two = r#"{"servers": {"a": {"command": "x"}, "b c": {"command": "y"}}}"#;
+    let settings = Settings::new(two);
+    for flag in ["--yes", "--dry-run", "--undo", "--namespace=n"] {
+        let flag_name = flag.split('=').next().unwrap();
+        let expected = format!("{flag_name} needs the name of a server: \"a\", \"b c\"");
+        assert_eq!(settings.refused(&[flag]), format!("raincheck: {expected}"));
+    }
+}
+
+#[test]
 fn other_kinds_of_settings_are_named() {
     let settings = Settings::new(SETTINGS);
     let file = settings.folder.join("config.toml");

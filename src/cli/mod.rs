@@ -291,12 +291,13 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Child(_) => Ok(ExitCode::SUCCESS),
         Command::Wrap(line) => wrap::wrap(&line),
         Command::Run(settings) => {
+            let process = run::ServerProcess::new()?;
             let file = settings.common.config.clone();
             let config = logged(settings.load())?;
             config.refuse_exposure()?;
             config.refuse_circle()?;
             first_line(&config, file.as_deref());
-            run::run(config)
+            run::run(process, config)
         }
         Command::Stdio(settings) => {
             let file = settings.common.config.clone();

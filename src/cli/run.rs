@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -11,17 +12,44 @@ use super::failure::CommandFailure;
 use super::process::runtime;
 use super::sighup::Sighup;
 use crate::app::App;
-use crate::config::Config;
+use crate::config::{Config, LimitSettings};
 use crate::io_reason::io_reason;
 
-pub(super) fn run(config: Config) -> Result<ExitCode, CommandFailure> {
+/// The threads of a server and the signals that they handle. It is made before the settings are read: until then a signal
+/// ends the process, also one that asks for a reload.
+pub(super) struct ServerProcess {
+    runtime: Runtime,
+    stop: StopSignals,
+    sighup: Sighup,
+}
+
+impl ServerProcess {
+    pub(super) fn new() -> Result<Self, CommandFailure> {
+        let runtime = runtime()?;
+        let entered = runtime.enter();
+        let signals = StopSignals::new().and_then(|stop| Ok((stop, Sighup::new()?)));
+        drop(entered);
+        let (stop, sighup) = signals
+            .map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
+        Ok(Self {
+            runtime,
+            stop,
+            sighup,
+        })
+    }
+}
+
+pub(super) fn run(process: ServerProcess, config: Config) -> Result<ExitCode, CommandFailure> {
     #[cfg(feature = "failpoints")]
     crate::failpoint::arm().map_err(CommandFailure::usage)?;
     let open_files = raise_file_limit();
-    runtime()?.block_on(async {
-        // The handlers come first, because the default handler of a signal would kill the process.
-        let mut stop = StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
-        let mut sighup = Sighup::new().map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
+    warn_of_few_files(&config.limits);
+    let ServerProcess {
+        runtime,
+        mut stop,
+        mut sighup,
+    } = process;
+    runtime.block_on(async {
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
@@ -79,6 +107,31 @@ pub(super) fn raise_file_limit() -> Option<u64> {
     }
     before
 }
+
+/// Warns if the limit of open files is reached before the limits of the settings are. Then neither clients nor the server can
+/// be connected to, and no answer says why.
+fn warn_of_few_files(limits: &LimitSettings) {
+    let needed = open_files_needed(limits);
+    if let Some(limit) = getrlimit(Resource::Nofile).current
+        && limit < needed
+    {
+        warn!(
+            limit,
+            needed,
+            "the limit of open files is low: limits.connections and limits.calls need more; raise it (ulimit -n, or \
+             LimitNOFILE of systemd), or lower those settings"
+        );
+    }
+}
+
+/// The sockets of all clients, one to the server for each call, and what raincheck opens for itself.
+fn open_files_needed(limits: &LimitSettings) -> u64 {
+    let sockets = limits.connections.saturating_add(limits.calls);
+    u64::try_from(sockets.saturating_add(FILES_OF_OURS)).unwrap_or(u64::MAX)
+}
+
+/// Listeners, the store, keys, the collector of traces, standard streams and the runtime.
+const FILES_OF_OURS: usize = 64;
 
 /// The signals that stop the process: TERM from an orchestrator, INT from a person.
 pub(super) struct StopSignals {

@@ -65,6 +65,7 @@ mod deadline;
 mod dialect;
 mod discover;
 mod drain;
+mod early;
 mod excerpts;
 mod excerpts_kept;
 mod facade;

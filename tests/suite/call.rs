@@ -103,15 +103,13 @@ async fn a_task_is_left_and_taken_up_again(era: Era) {
     assert_eq!(nobody.code, 5, "{nobody:?}");
     assert!(nobody.complaint.contains("--attach"), "{nobody:?}");
 
-    let answered = script(&[
-        "--attach",
-        id,
-        "--url",
-        &url,
-        "--answer",
-        r#"{"name":"Bo"}"#,
-    ])
-    .await;
+    let answering =
+        async |answer| script(&["--attach", id, "--url", &url, "--answer", answer]).await;
+    let misspelt = answering(r#"{"nme":"Bo"}"#).await;
+    assert_eq!((misspelt.code, &*misspelt.out), (2, ""), "{misspelt:?}");
+    let why = "--answer has \"nme\", which is no field of the form: name; it was not sent; the task waits";
+    assert!(misspelt.complaint.contains(why), "{misspelt:?}");
+    let answered = answering(r#"{"name":"Bo"}"#).await;
     assert_eq!((answered.code, &*answered.out), (0, "Bo\n"), "{answered:?}");
     let screen = terminal.until_shown("exit code 0").await;
     assert!(screen.contains("Bo"), "answered elsewhere: {screen}");
@@ -229,7 +227,13 @@ async fn a_server_without_raincheck_is_called(era: Era) {
     let asked = script(&["ask", "--url", &url, "--answer", r#"{"name":"Ada"}"#]).await;
     assert_eq!((asked.code, &*asked.out), (0, "Ada\n"), "{asked:?}");
 
-    let terminal = Terminal::run(&["call", "ask", "--url", &url]);
+    let misspelt = script(&["ask", "--url", &url, "--answer", r#"{"nme":"Ada"}"#]).await;
+    assert_eq!((misspelt.code, &*misspelt.out), (2, ""), "{misspelt:?}");
+    assert!(misspelt.complaint.contains("form: name"), "{misspelt:?}");
+
+    let misspelt = r#"{"nme":"Ada"}"#;
+    let terminal = Terminal::run(&["call", "ask", "--url", &url, "--answer", misspelt]);
+    terminal.until_shown("no field of the form: name").await;
     terminal.until_shown("name (text):").await;
     terminal.type_line("/decline");
     terminal.until_shown("exit code 0").await;
@@ -272,6 +276,21 @@ async fn a_program_is_called() {
         called.status.success(),
         "its user's environment: {called:?}"
     );
+}
+
+/// Programs of Windows write a byte order mark before a text.
+#[tokio::test]
+async fn arguments_come_from_standard_input() {
+    let upstream = Upstream::start(Era::Modern).await;
+    upstream.make_tasks();
+    let files = TempDir::new();
+    let input = files.file("input", "\u{feff}{\"text\":\"hi\"}\r\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
+    command.args(["call", "echo", "-", "--url", &upstream.url()]);
+    command.stdin(std::fs::File::open(input).unwrap());
+    let called = command.output().await.unwrap();
+    assert!(called.status.success(), "{called:?}");
+    assert!(called.stdout.starts_with(b"hi"), "{called:?}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tokio::time::{interval, timeout};
 
 use super::ending::{Ending, id_of};
 use super::interrupt::Interrupts;
-use super::person::{Person, message};
+use super::person::{NoAnswer, Person};
 use super::rest::{interrupted, read_whole, whole_of};
 use super::screen::{Screen, TICK};
 use super::server::task_request;
@@ -49,8 +49,7 @@ enum Last {
     Failed(Failure),
     /// A person pressed Ctrl-C.
     Interrupted,
-    /// The question that nobody can answer.
-    Unanswered(String),
+    Unanswered(NoAnswer),
 }
 
 impl Dialogue<'_> {
@@ -63,13 +62,10 @@ impl Dialogue<'_> {
                 Last::Error(error) => return Ending::Error(error.error),
                 Last::Failed(failure) => return Ending::Failed(failure.sentence().to_owned()),
                 Last::Interrupted => return self.cancel(exchange).await,
-                Last::Unanswered(question) => {
+                Last::Unanswered(why) => {
                     // Without the answer the server would work on for nobody.
                     self.cancel(exchange).await;
-                    return Ending::Unanswered {
-                        question,
-                        task: None,
-                    };
+                    return Ending::Unanswered { why, task: None };
                 }
             };
             let kind = result_type(&result).unwrap_or(ResultType::Complete);
@@ -118,8 +114,8 @@ impl Dialogue<'_> {
         match self.hear(&mut exchange).await {
             Last::Result(result) => Ending::Result(result),
             Last::Error(error) => Ending::Error(error.error),
-            Last::Unanswered(question) => Ending::Unanswered {
-                question,
+            Last::Unanswered(why) => Ending::Unanswered {
+                why,
                 task: Some(id),
             },
             // The stream does not say how the task was lost, and the server may know it.
@@ -210,8 +206,8 @@ impl Dialogue<'_> {
             let params = question.params.as_deref().unwrap_or(&none);
             tokio::select! {
                 answer = self.person.answer(params, &self.screen) => match answer {
-                    Some(answer) => Answer::Result(answer.to_string().into()),
-                    None => return Some(Last::Unanswered(message(params))),
+                    Ok(answer) => Answer::Result(answer.to_string().into()),
+                    Err(why) => return Some(Last::Unanswered(why)),
                 },
                 last = answered(&mut exchange.events, asked) => return Some(last),
                 () = self.interrupts.next() => return Some(Last::Interrupted),
@@ -246,10 +242,7 @@ impl Dialogue<'_> {
                 answer = self.person.answer(params, &self.screen) => answer,
                 () = self.interrupts.next() => return Err(Ending::Interrupted("cancelled".into())),
             };
-            let answer = answer.ok_or_else(|| Ending::Unanswered {
-                question: message(params),
-                task: None,
-            })?;
+            let answer = answer.map_err(|why| Ending::Unanswered { why, task: None })?;
             responses.raw(&key, &answer.to_string());
         }
         Ok(Retry {

@@ -6,9 +6,12 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::person::NoAnswer;
 use crate::cli::table::cleaned;
 use crate::mcp::{base64, result};
 
+/// `--answer` does not fit the question: a mistake in the command.
+const WRONG_ANSWER: u8 = 2;
 /// The tool says in its result that it failed.
 pub(super) const TOOL_FAILED: u8 = 3;
 /// Somebody else cancelled the task.
@@ -40,10 +43,7 @@ pub(super) enum Ending {
     /// Ctrl-C, with what became of the call.
     Interrupted(Cow<'static, str>),
     /// The question that nobody here can answer, and the task that waits.
-    Unanswered {
-        question: String,
-        task: Option<String>,
-    },
+    Unanswered { why: NoAnswer, task: Option<String> },
 }
 
 /// What the command says.
@@ -108,16 +108,10 @@ impl Ending {
                 Told::complains(CANCELLED, "the task was cancelled").with(as_json, &out)
             }
             Self::Interrupted(became) => Told::complains(INTERRUPTED, became),
-            Self::Unanswered { question, task } => {
-                let advice = match task {
-                    Some(id) => format!(
-                        "the task waits: answer with raincheck call --attach {id}, in a terminal or with --answer"
-                    ),
-                    None => "answer with --answer, or in a terminal".to_owned(),
-                };
+            Self::Unanswered { why, task } => {
+                let question = &why.question;
                 let out = json!({"taskId": task, "status": "input_required", "question": question});
-                let complaint = format!("nobody here can answer the server's question; {advice}");
-                Told::complains(UNANSWERED, &complaint).with(as_json, &out)
+                unanswered(why.wrong.as_deref(), task.as_deref()).with(as_json, &out)
             }
         }
     }
@@ -139,6 +133,24 @@ impl Told {
         }
         self
     }
+}
+
+/// What is said of a question without an answer.
+fn unanswered(wrong: Option<&str>, task: Option<&str>) -> Told {
+    let (code, trouble) = match wrong {
+        Some(wrong) => (WRONG_ANSWER, format!("--answer {wrong}; it was not sent")),
+        None => (
+            UNANSWERED,
+            "nobody here can answer the server's question".to_owned(),
+        ),
+    };
+    let advice = match task {
+        Some(id) => format!(
+            "the task waits: answer with raincheck call --attach {id}, in a terminal or with --answer"
+        ),
+        None => "answer with --answer, or in a terminal".to_owned(),
+    };
+    Told::complains(code, &format!("{trouble}; {advice}"))
 }
 
 /// The id in a `CreateTaskResult`.
@@ -212,6 +224,15 @@ mod tests {
         (String::from_utf8(told.out).unwrap(), told.code)
     }
 
+    fn unanswered(task: &str, wrong: Option<&str>) -> Ending {
+        let why = NoAnswer {
+            question: "?".into(),
+            wrong: wrong.map(str::to_owned),
+        };
+        let task = Some(task.to_owned());
+        Ending::Unanswered { why, task }
+    }
+
     #[test]
     fn a_result_is_its_content() {
         let text = |text: &str| json!({"type": "text", "text": text});
@@ -253,13 +274,8 @@ mod tests {
             (Ending::Failed("gone".into()), 1),
             (Ending::Detached(created), 0),
             (Ending::Cancelled("t".into()), CANCELLED),
-            (
-                Ending::Unanswered {
-                    question: "?".into(),
-                    task: Some("t".into()),
-                },
-                UNANSWERED,
-            ),
+            (unanswered("t", None), UNANSWERED),
+            (unanswered("t", Some("lacks \"name\"")), WRONG_ANSWER),
         ];
         for (ending, code) in endings {
             let told = ending.told(true);
@@ -275,16 +291,13 @@ mod tests {
     #[test]
     fn a_server_cannot_write_to_the_terminal_with_an_error() {
         let error = || raw(&json!({"code": -32602, "message": "a\u{1b}[2Jb\nc"}));
-        let unanswered = Ending::Unanswered {
-            question: "?".into(),
-            task: Some("t\u{1b}[2J".into()),
-        };
         for ending in [
             Ending::Error(error()),
             Ending::NoTask(error()),
             Ending::Failed("\u{1b}[2J".into()),
             Ending::Interrupted("\u{9b}2J".into()),
-            unanswered,
+            unanswered("t\u{1b}[2J", None),
+            unanswered("t", Some("\u{1b}[2J")),
         ] {
             let complaint = ending.told(false).complaint.unwrap();
             assert!(!complaint.contains(char::is_control), "{complaint:?}");

@@ -124,7 +124,8 @@ async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
         })?,
         text => text.to_owned(),
     };
-    let given = arguments(&given)?;
+    // Programs of Windows begin a text with this character.
+    let given = arguments(given.trim_start_matches('\u{feff}'))?;
     let jobs = TaskTracker::new();
     let mut interrupts = Interrupts::new(&jobs)
         .map_err(|error| CommandFailure::runtime(format!("no signals: {}", io_reason(&error))))?;

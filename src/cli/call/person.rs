@@ -11,6 +11,7 @@ use super::form::{Form, accepted, yes_or_no};
 use super::screen::Screen;
 use crate::cli::failure::CommandFailure;
 use crate::cli::table::cleaned;
+use crate::mcp::elicitation::wrong_name;
 
 /// What a person types in place of an answer.
 const DECLINE: &str = "/decline";
@@ -23,6 +24,14 @@ pub(super) struct Person {
     is_at_terminal: bool,
     /// Lines of standard input, once somebody was asked.
     lines: Option<mpsc::Receiver<String>>,
+}
+
+/// A question that stays without an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoAnswer {
+    pub(super) question: String,
+    /// What is wrong with the fields of `--answer`. `None`: there is nobody to ask.
+    pub(super) wrong: Option<String>,
 }
 
 impl Person {
@@ -41,17 +50,36 @@ impl Person {
         self.is_at_terminal || !self.prepared.is_empty()
     }
 
-    /// The answer to an elicitation with these `params`; `None` if there is nobody to ask.
+    /// The answer to an elicitation with these `params`.
     ///
     /// Dropping this loses no line that was not read yet.
-    pub(super) async fn answer(&mut self, params: &RawValue, screen: &Screen) -> Option<Value> {
-        screen.say(&format!("The server asks: {}", message(params)));
+    pub(super) async fn answer(
+        &mut self,
+        params: &RawValue,
+        screen: &Screen,
+    ) -> Result<Value, NoAnswer> {
+        let question = message(params);
+        screen.say(&format!("The server asks: {question}"));
+        let mut wrong = None;
         if let Some(prepared) = self.prepared.pop_front() {
-            return Some(prepared);
+            wrong = wrong_field(params, &prepared);
+            let Some(why) = &wrong else {
+                return Ok(prepared);
+            };
+            if self.is_at_terminal {
+                screen.say(&cleaned(&format!("  --answer {why}")));
+            }
         }
-        if !self.is_at_terminal {
-            return None;
-        }
+        let typed = if self.is_at_terminal {
+            self.typed_answer(params, screen).await
+        } else {
+            None
+        };
+        typed.ok_or(NoAnswer { question, wrong })
+    }
+
+    /// The answer that the person types. `None`: nobody is there any more.
+    async fn typed_answer(&mut self, params: &RawValue, screen: &Screen) -> Option<Value> {
         match Form::of(params) {
             Form::Consent => self.consent("  Agree? (y or n): ", screen).await,
             Form::Visit(address) => {
@@ -103,8 +131,14 @@ impl Person {
     }
 }
 
+/// A misspelt field of `--answer`. The server cannot tell the person who wrote it which fields there are.
+fn wrong_field(params: &RawValue, prepared: &Value) -> Option<String> {
+    let params: Value = serde_json::from_str(params.get()).ok()?;
+    wrong_name(&params, prepared.get("content")?)
+}
+
 /// What a question is about, safe to print.
-pub(super) fn message(params: &RawValue) -> String {
+fn message(params: &RawValue) -> String {
     let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
     let message = params.get("message").and_then(Value::as_str);
     cleaned(message.unwrap_or("(without words)"))
@@ -168,8 +202,27 @@ mod tests {
         let params = RawValue::from_string(r#"{"message":"Sure?"}"#.into()).unwrap();
         let screen = Screen::new();
         assert!(person.answers());
-        assert_eq!(person.answer(&params, &screen).await, Some(declined()));
+        assert_eq!(person.answer(&params, &screen).await, Ok(declined()));
         assert!(!person.answers());
-        assert_eq!(person.answer(&params, &screen).await, None);
+        let nobody = NoAnswer {
+            question: "Sure?".into(),
+            wrong: None,
+        };
+        assert_eq!(person.answer(&params, &screen).await, Err(nobody));
+    }
+
+    #[tokio::test]
+    async fn a_misspelt_field_is_no_answer() {
+        let mut person = Person {
+            prepared: [accepted(json!({"nme": "Ada"}).as_object().unwrap())].into(),
+            is_at_terminal: false,
+            lines: None,
+        };
+        let params =
+            r#"{"message":"?","requestedSchema":{"properties":{"name":{"type":"string"}}}}"#;
+        let params = RawValue::from_string(params.into()).unwrap();
+        let refused = person.answer(&params, &Screen::new()).await.unwrap_err();
+        let wrong = "has \"nme\", which is no field of the form: name";
+        assert_eq!(refused.wrong.as_deref(), Some(wrong));
     }
 }

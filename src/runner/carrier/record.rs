@@ -58,7 +58,8 @@ impl Carrier {
         let is_kept = may_repeat || task.round > 0 || is_shown;
         let request = is_kept
             .then(|| leg::store(&self.server.outgoing))
-            .transpose()?;
+            .transpose()
+            .inspect_err(|_| self.not_recorded())?;
         let runner = Arc::clone(&self.runner);
         let custody = Custody::of(&runner, &task);
         let loaded = match runner.ledger.create(task, request).await {

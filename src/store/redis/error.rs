@@ -130,6 +130,11 @@ impl RedisOpenError {
     }
 }
 
+/// Whether the user of Redis has no right to that.
+pub(super) fn denied(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
+}
+
 /// What is probably wrong with the URL.
 fn hint(cause: &RedisError) -> &'static str {
     if cause.code() == Some("NOAUTH") {

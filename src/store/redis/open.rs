@@ -4,13 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{ConnectionAddr, ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind};
+use redis::{ConnectionAddr, InfoDict, RedisError, RedisResult};
 use tracing::warn;
 
 use super::address::Target;
 use super::connector::{RedisConnector, RedisTls};
 use super::durable::Wait;
-use super::error::RedisOpenError;
+use super::error::{RedisOpenError, denied};
 use super::health::{POLICY, SAFE};
 use super::keys::{BUCKETS, Keys, Namespace, slot_of};
 use super::map::RedisServer;
@@ -353,10 +353,6 @@ async fn setting(connection: &mut MultiplexedConnection, name: &str) -> Option<S
     let asked: RedisResult<Vec<String>> =
         command.arg("GET").arg(name).query_async(connection).await;
     asked.ok()?.into_iter().nth(1)
-}
-
-pub(super) fn denied(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
 fn new_enough(version: &str) -> bool {

@@ -3,8 +3,7 @@
 
 use redis::aio::MultiplexedConnection;
 
-use super::error::RedisOpenError;
-use super::open::denied;
+use super::error::{RedisOpenError, denied};
 
 /// The commands within scripts and beside them, each in a form that changes nothing: Redis looks at the rights of the user
 /// first, and at the arguments and the key later. `KEY` is a key of the namespace that never exists.

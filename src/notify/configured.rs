@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::body::body;
 use super::delivery::Teller;
@@ -16,6 +16,8 @@ pub struct ConfiguredReceiver {
     receiver: Receiver,
     /// The receiver said that it is gone for good.
     is_gone: AtomicBool,
+    /// The last message was not taken.
+    is_failing: AtomicBool,
 }
 
 impl ConfiguredReceiver {
@@ -23,6 +25,37 @@ impl ConfiguredReceiver {
         Self {
             receiver,
             is_gone: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
+        }
+    }
+
+    /// Logs the beginning and the end of failures. Each attempt between them is counted only, because a receiver that is
+    /// away must not fill the log.
+    fn log(&self, attempt: &Attempt) {
+        let host = &*self.receiver.host;
+        match attempt {
+            Attempt::Gone => {
+                self.is_gone.store(true, Ordering::Relaxed);
+                warn!(
+                    host,
+                    "a receiver of webhooks is gone (HTTP 410): it is told nothing more until raincheck starts again"
+                );
+            }
+            Attempt::Refused { why } => warn!(host, why, "a webhook was not sent"),
+            Attempt::Failed { why, .. } => {
+                if !self.is_failing.swap(true, Ordering::Relaxed) {
+                    warn!(
+                        host,
+                        why, "a receiver did not take a webhook; it is tried again"
+                    );
+                }
+            }
+            Attempt::Delivered => {
+                if self.is_failing.swap(false, Ordering::Relaxed) {
+                    info!(host, "a receiver takes webhooks again");
+                }
+            }
+            Attempt::Rejected | Attempt::Unheard | Attempt::Outdated | Attempt::Busy => {}
         }
     }
 }
@@ -46,17 +79,7 @@ impl Teller for ConfiguredReceiver {
             body: body(task, notice),
         };
         let attempt = self.receiver.send(message).await;
-        if attempt == Attempt::Gone {
-            self.is_gone.store(true, Ordering::Relaxed);
-            let host = &*self.receiver.host;
-            warn!(
-                host,
-                "a receiver of webhooks is gone (HTTP 410): it is told nothing more until raincheck starts again"
-            );
-        }
-        if let Attempt::Refused { why } = &attempt {
-            warn!(host = &*self.receiver.host, why, "a webhook was not sent");
-        }
+        self.log(&attempt);
         Some(attempt)
     }
 

@@ -106,6 +106,13 @@ async fn a_receiver_that_fails_or_redirects_is_told_again_and_in_order() {
     assert!(elsewhere.got().is_empty(), "a redirect is not followed");
     until_counted(&rig, "delivered", 2).await;
     assert_eq!(counted(&rig, "retried").await, 2);
+    rig.proxy
+        .until_said("a receiver takes webhooks again", 1)
+        .await;
+    let log = rig.proxy.log();
+    let told = "a receiver did not take a webhook; it is tried again";
+    assert_eq!(log.matches(told).count(), 1, "once for two attempts: {log}");
+    assert!(log.contains("HTTP 500"), "{log}");
 }
 
 #[tokio::test]

@@ -2,19 +2,23 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use tracing::warn;
 
 pub mod client;
 pub mod client_name;
+mod dates;
 mod error;
 pub mod kept;
 
+use crate::clock::{Clock as _, System};
 use crate::io_reason::io_reason;
 use kept::Kept;
 
@@ -61,7 +65,22 @@ pub fn server_config(files: &ServerFiles) -> Result<Arc<ServerConfig>, TlsError>
 
 /// Makes the server's configuration so that its files can be read anew while the listener serves.
 pub fn server(files: ServerFiles) -> Result<Arc<Kept<ServerConfig>>, TlsError> {
-    Kept::new(move || server_config(&files).map(Arc::unwrap_or_clone))
+    Kept::new(move || {
+        let config = server_config(&files)?;
+        // The file may be renewed while the listener serves, so it is no reason to end.
+        if let Err(error) = check_dates(&files) {
+            warn!(%error, "clients refuse the certificate of listen.tls");
+        }
+        Ok(Arc::unwrap_or_clone(config))
+    })
+}
+
+/// Fails if the certificate has expired or is not valid yet.
+pub fn check_dates(files: &ServerFiles) -> Result<(), TlsError> {
+    let now = UnixTime::since_unix_epoch(Duration::from_millis(System.now_ms()));
+    let chain = certificates(&files.certificate)?;
+    let outdated = chain.first().and_then(|own| dates::outdated(own, now));
+    outdated.map_or(Ok(()), |why| Err(TlsError::new(&files.certificate, why)))
 }
 
 /// A client without a certificate may have a token.

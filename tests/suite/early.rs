@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use tokio::net::unix::pipe::OpenOptions;
 use tokio::process::Child;
 
+use crate::authority::Authority;
 use crate::support::{PATIENCE, TempDir, eventually};
 
 /// A start whose log is a file.
@@ -90,4 +91,20 @@ async fn a_limit_of_open_files_below_the_limits_of_the_settings_is_told() {
     let enough = Starting::run(TempDir::new(), "ulimit -n 84; ", few);
     enough.until_said("serving").await;
     assert!(!enough.log().contains("is low"), "{}", enough.log());
+}
+
+/// Clients refuse it, and raincheck hears nothing of that.
+#[tokio::test]
+async fn a_certificate_that_has_expired_is_told() {
+    let files = TempDir::new();
+    let (certificate, key) = Authority::new().issue_until(2020);
+    let certificate = files.file("c.pem", &certificate);
+    let key = files.file("k.pem", &key);
+    let settings = format!("tls.certificate = {certificate:?}\ntls.key = {key:?}\n");
+    let process = Starting::run(files, "", &settings);
+    process.until_said("serving").await;
+    let log = process.log();
+    let told = "clients refuse the certificate of listen.tls";
+    let line = log.lines().find(|line| line.contains(told));
+    assert!(line.unwrap().contains("c.pem: expired "), "{log}");
 }

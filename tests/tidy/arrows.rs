@@ -19,7 +19,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("clock", &["lock"]),
     ("connection_threads", &["io_reason", "lock"]),
-    ("tls", &["io_reason", "lock"]),
+    ("tls", &["clock", "io_reason", "lock"]),
     ("drain", &[]),
     ("failpoint", &[]),
     ("io_reason", &[]),

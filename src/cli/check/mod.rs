@@ -41,7 +41,7 @@ pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandF
     runtime.shutdown_background();
     let certificate = tls_files(config).map(|files| {
         tls::server_config(&files)
-            .map(|_| ())
+            .and_then(|_| tls::check_dates(&files))
             .map_err(|e| e.to_string())
     });
     let report = report(

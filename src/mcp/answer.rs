@@ -7,9 +7,12 @@ use super::json::Object;
 
 /// Whether a message is the response to the request with that id.
 pub fn is_answer(message: &Object<'_>, id: &RawValue) -> bool {
-    !message.contains("method")
-        && (message.contains("result") || message.contains("error"))
-        && message.get("id").is_some_and(|other| is_same(other, id))
+    is_any_answer(message) && message.get("id").is_some_and(|other| is_same(other, id))
+}
+
+/// Whether a message is the response to some request.
+pub fn is_any_answer(message: &Object<'_>) -> bool {
+    !message.contains("method") && (message.contains("result") || message.contains("error"))
 }
 
 /// Servers may write an id in their own way: `7` for `7.0`, a character for its escape.

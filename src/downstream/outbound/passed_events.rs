@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::keepalive::Keepalive;
-use crate::mcp::answer::is_answer;
+use crate::mcp::answer::{is_answer, is_any_answer};
 use crate::mcp::json::Object;
 use crate::mcp::sse::Decoder;
 
@@ -40,6 +40,8 @@ pub(super) struct PassedEvents {
     arrivals: Vec<(Instant, usize)>,
     /// `None`: see [`Position::Over`].
     decoder: Option<Decoder>,
+    /// An answer with the id of no request of this stream has passed.
+    had_stray_answer: bool,
 }
 
 impl PassedEvents {
@@ -48,7 +50,12 @@ impl PassedEvents {
             unread: Vec::new(),
             arrivals: Vec::new(),
             decoder: Some(Decoder::new(EVENT_BYTES_MAX)),
+            had_stray_answer: false,
         }
+    }
+
+    pub(super) fn had_stray_answer(&self) -> bool {
+        self.had_stray_answer
     }
 
     /// Nothing counts that passes from now on.
@@ -111,6 +118,7 @@ impl PassedEvents {
             if is_answer(&message, id) {
                 return;
             }
+            self.had_stray_answer |= is_any_answer(&message);
             saw_progress = saw_progress || keepalive.saw_at(&message, *at);
         }
         self.decoder = Some(decoder).filter(|_| is_readable);

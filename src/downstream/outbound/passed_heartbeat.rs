@@ -90,7 +90,13 @@ impl PassedHeartbeat {
     fn error_of_broken_stream(&mut self) -> Option<Bytes> {
         self.read();
         let is_whole = self.events.position() == Position::BetweenEvents;
-        is_whole.then(|| self.end(Reason::UpstreamReset))
+        // The server has answered, but not this request.
+        let reason = if self.events.had_stray_answer() {
+            Reason::UpstreamInvalid
+        } else {
+            Reason::UpstreamReset
+        };
+        is_whole.then(|| self.end(reason))
     }
 
     /// The last event: raincheck's own answer.
@@ -255,6 +261,15 @@ mod tests {
         );
         assert!(broken.is_over());
         assert_eq!(ends(&mut broken).await, None, "told once");
+
+        let mut answered_another = heartbeat();
+        says(
+            &mut answered_another,
+            &sse::event(r#"{"id":2,"result":{}}"#),
+        )
+        .await;
+        let told = ends(&mut answered_another).await.unwrap();
+        assert!(told.contains("upstream_invalid"), "{told}");
 
         let mut within_an_event = heartbeat();
         says(&mut within_an_event, b"data: {").await;

@@ -87,6 +87,10 @@ fn what_the_chart_cannot_do_it_refuses_with_words() {
             "drain.grace=9s",
             "additional properties 'grace' not allowed",
         ),
+        (
+            "networkPolicy.enable=true",
+            "additional properties 'enable' not allowed",
+        ),
     ] {
         let values = "helm/raincheck/ci/minimal.yaml";
         let refused = run(

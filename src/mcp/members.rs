@@ -11,6 +11,7 @@ use serde::de::{DeserializeSeed, IntoDeserializer as _, MapAccess};
 use serde_json::value::RawValue;
 
 use super::scan::DEPTH_MAX;
+use super::words::ends_of_plain;
 
 /// The names and values of the members of an object, in their order.
 pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
@@ -282,16 +283,6 @@ impl<'a> Reader<'a> {
 fn is_space(byte: u8) -> bool {
     // Nearly all bytes are beyond all spaces.
     byte <= b' ' && matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
-}
-
-/// The highest bit of the first byte that is a quote, a backslash or a control character; what it says of later bytes may be
-/// wrong. 0: there is none. Eight bytes at once cost as much as two of them one by one.
-pub(super) fn ends_of_plain(word: u64) -> u64 {
-    const EACH: u64 = u64::MAX / 255;
-    // This exchanges the quote with the space, which is the first after the control characters.
-    let control_or_quote = (word ^ (EACH * 0x02)).wrapping_sub(EACH * 0x21);
-    let backslash = (word ^ (EACH * 0x5c)).wrapping_sub(EACH);
-    (control_or_quote | backslash) & !word & (EACH * 0x80)
 }
 
 /// A text that was read as a value, without a second look.

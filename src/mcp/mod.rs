@@ -24,3 +24,4 @@ pub mod tool_list;
 pub mod tools;
 pub mod trace_context;
 pub mod version;
+pub mod words;

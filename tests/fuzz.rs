@@ -19,7 +19,7 @@ mod reference;
 use bytes::Bytes;
 use raincheck::config::load::{Flags, load};
 use raincheck::mcp::json::{Fault, Object};
-use raincheck::mcp::request::ClientMessage;
+use raincheck::mcp::request::{ClientMessage, Envelope};
 use raincheck::mcp::scan::{mend, scan};
 use raincheck::mcp::sse::{Decoder, SseEvent, encode};
 use raincheck::mcp::{base64, headers};
@@ -58,7 +58,9 @@ fn envelope() {
             assert!(object.iter().all(|(key, _)| members.contains_key(key)));
         }
         let params = object.get_object("params");
-        if let Ok(ClientMessage::Request(request)) = ClientMessage::of(&object, params) {
+        let envelope = Envelope::of(object);
+        if let Ok(ClientMessage::Request(request)) = ClientMessage::of(&envelope, params) {
+            let object = &envelope.members;
             assert_eq!(object.iter().filter(|(key, _)| *key == "id").count(), 1);
             assert_eq!(object.get_str("method").unwrap(), request.method);
             let _ = (request.name(), request.has_id());

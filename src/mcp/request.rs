@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use super::json::{Object, is_object, string};
+use super::json::{Object, is_object};
 
 const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 const RESERVED_PARAMS: [&str; 9] = [
@@ -20,6 +20,26 @@ const RESERVED_PARAMS: [&str; 9] = [
     "requestState",
     "notifications",
 ];
+
+/// The members of a message, with what every reader of it asks.
+#[derive(Debug)]
+pub struct Envelope<'a> {
+    pub members: Object<'a>,
+    /// The method, where it is a string.
+    pub method: Option<Cow<'a, str>>,
+    /// Whether two readers could see different messages in the members.
+    pub is_ambiguous: bool,
+}
+
+impl<'a> Envelope<'a> {
+    pub fn of(members: Object<'a>) -> Self {
+        Self {
+            method: members.get_str("method"),
+            is_ambiguous: members.is_ambiguous(&RESERVED),
+            members,
+        }
+    }
+}
 
 /// A client's message.
 #[derive(Debug)]
@@ -46,15 +66,16 @@ pub struct Refused {
 }
 
 impl<'a> ClientMessage<'a> {
-    /// Reads one JSON-RPC message from its members; `params` are the members of its params.
-    pub fn of(object: &Object<'a>, params: Option<Object<'a>>) -> Result<Self, Refused> {
+    /// Reads one JSON-RPC message; `params` are the members of its params.
+    pub fn of(envelope: &Envelope<'a>, params: Option<Object<'a>>) -> Result<Self, Refused> {
+        let object = &envelope.members;
         let anonymous = |error| Refused { id: None, error };
         let id = object.get("id").filter(|id| is_request_id(id));
         let refused = |message| Refused {
             id: id.map(ToOwned::to_owned),
             error: RpcError::invalid_request(message),
         };
-        if object.is_ambiguous(&RESERVED) {
+        if envelope.is_ambiguous {
             return Err(anonymous(RpcError::invalid_request(
                 "Invalid request: ambiguous members",
             )));
@@ -67,8 +88,9 @@ impl<'a> ClientMessage<'a> {
                 "Invalid request: clients send requests and notifications only",
             ));
         }
-        let method = object
-            .get_str("method")
+        let method = envelope
+            .method
+            .clone()
             .ok_or_else(|| refused("Invalid request: method must be a string"))?;
         let params_text = match object.get("params") {
             None => "{}",
@@ -121,21 +143,27 @@ pub fn no_object(text: &str) -> RpcError {
 /// Checks a message of a legacy session that is passed on as it is. If a rule may refuse calls, it must be
 /// certain whether the message is a call, and of which tool. A batch is refused, because the rules decide
 /// about one call. The server reports all other mistakes.
-pub fn check_on_session(object: &Object<'_>, params: Option<&Object<'_>>) -> Result<(), RpcError> {
-    if object.is_ambiguous(&RESERVED) {
+pub fn check_on_session(
+    envelope: &Envelope<'_>,
+    params: Option<&Object<'_>>,
+) -> Result<(), RpcError> {
+    let object = &envelope.members;
+    if envelope.is_ambiguous {
         return Err(RpcError::invalid_request(
             "Invalid request: ambiguous members",
         ));
     }
-    let Some(method) = object.get("method") else {
+    if !object.contains("method") {
         if object.contains("result") || object.contains("error") {
             return Ok(());
         }
         return Err(RpcError::invalid_request(
             "Invalid request: neither a request nor an answer",
         ));
-    };
-    let method = string(method)
+    }
+    let method = envelope
+        .method
+        .as_deref()
         .ok_or_else(|| RpcError::invalid_request("Invalid request: method must be a string"))?;
     if method != "tools/call" {
         return Ok(());
@@ -182,7 +210,8 @@ mod tests {
         let Ok(object) = Object::parse(text) else {
             return no_object(text).code;
         };
-        let read = ClientMessage::of(&object, object.get_object("params"));
+        let params = object.get_object("params");
+        let read = ClientMessage::of(&Envelope::of(object), params);
         read.map_or_else(|refused| refused.error.code, |_| 0)
     }
 
@@ -229,7 +258,8 @@ mod tests {
             let Ok(object) = Object::parse(text) else {
                 return no_object(text).code;
             };
-            let checked = check_on_session(&object, object.get_object("params").as_ref());
+            let params = object.get_object("params");
+            let checked = check_on_session(&Envelope::of(object), params.as_ref());
             checked.map_or_else(|error| error.code, |()| 0)
         };
         for clear in [

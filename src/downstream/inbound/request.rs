@@ -9,12 +9,9 @@ use super::envelope;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
 use crate::mcp::meta::{META, Meta, PROTOCOL_VERSION};
-use crate::mcp::request::{ClientMessage, Refused, Request, check_on_session, no_object};
+use crate::mcp::request::{ClientMessage, Envelope, Refused, Request, check_on_session, no_object};
 use crate::mcp::scan::{Fault, scan};
 use crate::mcp::version::Era;
-
-/// The members of an envelope. The server refuses a legacy message that has one of them twice.
-const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 /// A client's message, before the era is known by whose rules it is read.
 pub(in crate::downstream) struct Inbound<'a> {
@@ -23,7 +20,7 @@ pub(in crate::downstream) struct Inbound<'a> {
     /// Why parsers could read the message differently.
     fault: Option<Fault>,
     /// `None`: the message is no JSON object.
-    members: Option<Object<'a>>,
+    envelope: Option<Envelope<'a>>,
     /// The members of its params.
     params: Option<Object<'a>>,
     /// The members of the `_meta` of its params.
@@ -38,7 +35,7 @@ impl<'a> Inbound<'a> {
             return Self {
                 text,
                 fault: None,
-                members: Some(members),
+                envelope: Some(Envelope::of(members)),
                 params,
                 meta,
             };
@@ -49,7 +46,7 @@ impl<'a> Inbound<'a> {
         Self {
             text,
             fault: scan(body).err(),
-            members,
+            envelope: members.map(Envelope::of),
             params,
             meta,
         }
@@ -76,7 +73,22 @@ impl<'a> Inbound<'a> {
 
     /// The members of the message. `None`: no certain reading of it is a message.
     pub(in crate::downstream) fn members(&self) -> Option<&Object<'a>> {
-        self.members.as_ref().filter(|_| self.fault.is_none())
+        self.envelope().map(|it| &it.members)
+    }
+
+    /// The members of the message, where no other reader could see another message in them.
+    pub(in crate::downstream) fn certain_members(&self) -> Option<&Object<'a>> {
+        let envelope = self.envelope().filter(|it| !it.is_ambiguous);
+        envelope.map(|it| &it.members)
+    }
+
+    /// The method of the message.
+    pub(in crate::downstream) fn method(&self) -> Option<&Cow<'a, str>> {
+        self.envelope()?.method.as_ref()
+    }
+
+    fn envelope(&self) -> Option<&Envelope<'a>> {
+        self.envelope.as_ref().filter(|_| self.fault.is_none())
     }
 
     /// The members of the params.
@@ -86,8 +98,7 @@ impl<'a> Inbound<'a> {
 
     /// Checks that every parser reads the same call in the message of a legacy session, or none.
     pub(in crate::downstream) fn check_on_session(&self) -> Result<(), RpcError> {
-        let members = self.object()?;
-        check_on_session(members, self.params.as_ref())
+        check_on_session(self.object()?, self.params.as_ref())
     }
 
     /// The message by the rules of revision 2026-07-28.
@@ -96,8 +107,8 @@ impl<'a> Inbound<'a> {
         headers: &'a HeaderMap,
     ) -> Result<ModernMessage<'a>, Refused> {
         let params = self.params.take();
-        let members = self.object().map_err(|error| Refused { id: None, error })?;
-        let ClientMessage::Request(request) = ClientMessage::of(members, params)? else {
+        let envelope = self.object().map_err(|error| Refused { id: None, error })?;
+        let ClientMessage::Request(request) = ClientMessage::of(envelope, params)? else {
             return Ok(ModernMessage::Notification);
         };
         match envelope::check(&request, self.meta.as_ref(), headers) {
@@ -119,10 +130,11 @@ impl<'a> Inbound<'a> {
         if self.fault.is_some() {
             return LegacyMessage::Unclear(Unclear::Json);
         }
-        let Some(members) = self.members.filter(|it| !it.is_ambiguous(&RESERVED)) else {
+        let Some(envelope) = self.envelope.filter(|it| !it.is_ambiguous) else {
             return LegacyMessage::Unclear(Unclear::Envelope);
         };
-        match (members.get_str("method"), members.get("id")) {
+        let members = envelope.members;
+        match (envelope.method, members.get("id")) {
             (Some(method), Some(id)) => LegacyMessage::Request(Request {
                 id,
                 method,
@@ -139,12 +151,12 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    fn object(&self) -> Result<&Object<'a>, RpcError> {
+    fn object(&self) -> Result<&Envelope<'a>, RpcError> {
         if let Some(fault) = self.fault {
             let message = format!("Parse error: {fault}");
             return Err(RpcError::new(code::PARSE, message));
         }
-        self.members.as_ref().ok_or_else(|| no_object(self.text))
+        self.envelope.as_ref().ok_or_else(|| no_object(self.text))
     }
 }
 

@@ -35,7 +35,7 @@ impl StdioMessage {
     pub(super) fn read(text: &Bytes) -> Option<Self> {
         let message = Inbound::read(text);
         let object = message.members()?;
-        let method = object.get_str("method").map(Box::from);
+        let method = message.method().map(|it| Box::from(&**it));
         let id = object.get("id").map(|id| Box::from(id.get()));
         let cancels = (method.as_deref() == Some("notifications/cancelled"))
             .then(|| message.params()?.get("requestId"))

@@ -11,12 +11,9 @@ use super::inbound::requester::Piped;
 use super::related::forget_length;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::string;
-use crate::mcp::trace_context::TraceContext;
+use crate::mcp::trace_context::{ToldTrace, TraceContext};
 use crate::mcp::version::{Era, MODERN};
 use crate::telemetry::traces::{RequestSpan, RequestTerms, Tracing};
-
-/// What another reader could read differently. The message of such a request stays as it is.
-const READ: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 
 /// What becomes of a message whose trace is known.
 #[derive(Default)]
@@ -29,7 +26,8 @@ pub(super) struct Traced {
 
 /// Begins the span of a request, and tells the server of its trace. A message that is no request has none.
 pub(super) fn begin(parts: &mut Parts, era: Era, message: &Inbound<'_>) -> Traced {
-    let (span, context) = match tracing(parts, era, message) {
+    let told = ToldTrace::of(message.meta(), &parts.headers);
+    let (span, context) = match tracing(parts, era, message, told.context.as_ref()) {
         None => return Traced::default(),
         Some(RequestTracing::LeftOut(context)) => (None, context),
         Some(RequestTracing::Recorded(span)) => {
@@ -37,12 +35,8 @@ pub(super) fn begin(parts: &mut Parts, era: Era, message: &Inbound<'_>) -> Trace
             (Some(span), context)
         }
     };
-    let edited = context.put(
-        &mut parts.headers,
-        message.text(),
-        message.params(),
-        message.meta(),
-    );
+    let params = message.params().zip(message.meta());
+    let edited = context.put(&told, &mut parts.headers, message.text(), params);
     if edited.is_some() {
         forget_length(&mut parts.headers);
     }
@@ -56,22 +50,27 @@ enum RequestTracing {
 }
 
 /// `None`: the message stays as it is.
-fn tracing(parts: &Parts, era: Era, message: &Inbound<'_>) -> Option<RequestTracing> {
-    let members = message.members().filter(|it| !it.is_ambiguous(&READ))?;
-    let (method, id) = (members.get_str("method")?, members.get("id")?);
-    let parent = TraceContext::of(message.meta(), &parts.headers);
-    let trace = match Tracing::of(parent.as_ref(), &method) {
+fn tracing(
+    parts: &Parts,
+    era: Era,
+    message: &Inbound<'_>,
+    parent: Option<&TraceContext>,
+) -> Option<RequestTracing> {
+    // A message that another reader could read differently stays as it is.
+    let id = message.certain_members()?.get("id")?;
+    let method = message.method()?;
+    let trace = match Tracing::of(parent, method) {
         Tracing::Untouched => return None,
         Tracing::LeftOut(context) => return Some(RequestTracing::LeftOut(context)),
         Tracing::Recorded(trace) => trace,
     };
     let name = message
         .params()
-        .filter(|_| matches!(&*method, "tools/call" | "prompts/get"))
+        .filter(|_| matches!(&**method, "tools/call" | "prompts/get"))
         .and_then(|params| params.get_str("name"));
     let terms = RequestTerms {
         parent,
-        method: &method,
+        method,
         name: name.as_deref(),
         id: &string(id).unwrap_or_else(|| RawValue::get(id).into()),
         version: version(parts, era),

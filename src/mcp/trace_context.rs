@@ -62,17 +62,21 @@ impl<const N: usize> HexId<N> {
 
 impl<const N: usize> HexId<N> {
     /// Writes the digits, two for each byte. Each request has two ids, so `{:02x}` is too slow here.
-    fn write_to(&self, out: &mut [u8]) {
+    #[inline]
+    fn write_to(&self, mut out: &mut [u8]) {
         const { assert!(N.is_multiple_of(4)) };
-        let (bytes, _none) = self.0.as_chunks::<4>();
-        let (places, _none) = out.as_chunks_mut::<8>();
-        for (place, bytes) in places.iter_mut().zip(bytes) {
+        let mut left = self.0.as_slice();
+        while let Some((bytes, bytes_after)) = left.split_first_chunk()
+            && let Some((place, places_after)) = out.split_first_chunk_mut()
+        {
             *place = eight_digits(*bytes);
+            (left, out) = (bytes_after, places_after);
         }
     }
 }
 
 /// The hexadecimal digits of four bytes, all at once.
+#[inline]
 fn eight_digits(bytes: [u8; 4]) -> [u8; 8] {
     let mut halves = u64::from(u32::from_be_bytes(bytes));
     // A byte for each half of a byte.
@@ -115,6 +119,37 @@ impl<'de, const N: usize> Deserialize<'de> for HexId<N> {
     }
 }
 
+/// What a request says of its trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldTrace {
+    /// Where the request is in its trace. What `_meta` of its params says counts before its headers: a header may be of
+    /// the connection only.
+    pub context: Option<TraceContext>,
+    /// Whether `_meta` names a trace, and whether headers do, of whatever form.
+    in_meta: bool,
+    in_headers: bool,
+}
+
+impl ToldTrace {
+    pub fn of(meta: Option<&Object<'_>>, headers: &HeaderMap) -> Self {
+        let in_meta = meta.is_some_and(is_named);
+        let in_headers = are_in(headers);
+        let by_meta = meta.filter(|_| in_meta).and_then(|meta| {
+            let parent = meta.get_str(PARENT)?;
+            TraceContext::read(&parent, meta.get_str(STATE).as_deref())
+        });
+        let by_headers = || {
+            let parent = only(headers, &TRACEPARENT)?;
+            TraceContext::read(parent, only(headers, &TRACESTATE))
+        };
+        Self {
+            context: by_meta.or_else(|| if in_headers { by_headers() } else { None }),
+            in_meta,
+            in_headers,
+        }
+    }
+}
+
 /// A place in a trace: the span whose children what follows is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
@@ -127,22 +162,6 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The context of a request. What `_meta` of its params says counts before its headers: a header may be of the
-    /// connection only.
-    pub fn of(meta: Option<&Object<'_>>, headers: &HeaderMap) -> Option<Self> {
-        let in_meta = meta.and_then(|meta| {
-            let parent = meta.get_str(PARENT)?;
-            Self::read(&parent, meta.get_str(STATE).as_deref())
-        });
-        in_meta.or_else(|| {
-            if !are_in(headers) {
-                return None;
-            }
-            let parent = only(headers, &TRACEPARENT)?;
-            Self::read(parent, only(headers, &TRACESTATE))
-        })
-    }
-
     fn read(parent: &str, state: Option<&str>) -> Option<Self> {
         let mut parts = parent.split('-');
         let (version, trace) = (parts.next()?, TraceId::parse(parts.next()?)?);
@@ -195,45 +214,44 @@ impl TraceContext {
         text
     }
 
-    /// Puts the context into a request, in place of another: into its headers, and into its message. Gives the message;
-    /// where its params are no object, the headers say enough. `meta`: the members of `_meta` of these params.
+    /// Puts the context into a request, in place of what it told: into its headers, and into its message. Gives the
+    /// message; where its params are no object, the headers say enough. `params`: the members of its params, and those of
+    /// `_meta` there.
     pub fn put(
         &self,
+        told: &ToldTrace,
         headers: &mut HeaderMap,
         message: &str,
-        params: Option<&Object<'_>>,
-        meta: Option<&Object<'_>>,
+        params: Option<(&Object<'_>, &Object<'_>)>,
     ) -> Option<Bytes> {
         let parent = self.parent_bytes();
-        let message = match params.zip(meta.filter(|meta| !is_named(meta))) {
+        let message = match params {
             // Nearly all.
-            Some((params, meta)) => self.in_meta_of(message, params, meta, &parent),
-            None => self.in_message(message).ok().map(String::into_bytes),
+            Some((params, meta)) if !told.in_meta => {
+                self.in_meta_of(message, params, meta, &parent)
+            }
+            _ => self.in_message(message).ok().map(String::into_bytes),
         };
-        if are_in(headers) {
+        if told.in_headers {
             headers.remove(&TRACESTATE);
         }
-        for (name, value) in self.headers_of(&parent) {
-            headers.insert(name, value);
+        if let Some(parent) = header_value(&parent) {
+            headers.insert(TRACEPARENT, parent);
+        }
+        if let Some(state) = self.state_value() {
+            headers.insert(TRACESTATE, state);
         }
         message.map(Bytes::from)
     }
 
     pub fn headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
-        self.headers_of(&self.parent_bytes())
+        let parent = header_value(&self.parent_bytes()).map(|parent| (TRACEPARENT, parent));
+        let state = self.state_value().map(|state| (TRACESTATE, state));
+        parent.into_iter().chain(state)
     }
 
-    fn headers_of(
-        &self,
-        parent: &[u8; PARENT_BYTES],
-    ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
-        let state = self.state.as_deref().map(HeaderValue::from_str);
-        let state = state.and_then(Result::ok).map(|state| (TRACESTATE, state));
-        let parent = HeaderValue::from_bytes(parent).ok();
-        parent
-            .map(|parent| (TRACEPARENT, parent))
-            .into_iter()
-            .chain(state)
+    fn state_value(&self) -> Option<HeaderValue> {
+        header_value(self.state.as_deref()?.as_bytes())
     }
 
     /// The params with the context in `_meta`, in place of another. Every other member keeps its bytes.
@@ -267,17 +285,20 @@ impl TraceContext {
         let (before, after) = message.as_bytes().split_at_checked(begin)?;
         let state = self.state.as_deref().map(quote);
         let state = state.map_or_else(String::new, |state| [STATE_MEMBER, &state].concat());
-        let comma: &[u8] = if meta.is_empty() { b"" } else { b"," };
-        let parts: [&[u8]; 7] = [
-            before,
-            PARENT_MEMBER.as_bytes(),
-            parent,
-            b"\"",
-            state.as_bytes(),
-            comma,
-            after,
-        ];
-        Some(parts.concat())
+        let comma = if meta.is_empty() { "" } else { "," };
+        let own = PARENT_MEMBER.len() + PARENT_BYTES + "\"".len() + state.len() + comma.len();
+        let mut out = Vec::with_capacity(message.len() + own);
+        out.extend_from_slice(before);
+        out.extend_from_slice(PARENT_MEMBER.as_bytes());
+        out.extend_from_slice(parent);
+        out.push(b'"');
+        // Nearly all have no state.
+        if !state.is_empty() {
+            out.extend_from_slice(state.as_bytes());
+        }
+        out.extend_from_slice(comma.as_bytes());
+        out.extend_from_slice(after);
+        Some(out)
     }
 
     fn in_meta(&self, meta: &Object<'_>) -> String {
@@ -295,9 +316,15 @@ impl TraceContext {
     }
 }
 
+fn header_value(bytes: &[u8]) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(bytes).ok()
+}
+
 /// Whether members name a trace.
 fn is_named(members: &Object<'_>) -> bool {
-    members.contains(PARENT) || members.contains(STATE)
+    members
+        .iter()
+        .any(|(name, _)| matches!(name, PARENT | STATE))
 }
 
 /// Whether headers name a trace. Nearly none do, and a look at their names takes less than a search for one.
@@ -362,7 +389,7 @@ mod tests {
         let params = Object::parse(&params).unwrap();
         let of = |params: Option<&Object<'_>>, headers: &HeaderMap| {
             let meta = params.and_then(|params| params.get_object("_meta"));
-            TraceContext::of(meta.as_ref(), headers)
+            ToldTrace::of(meta.as_ref(), headers).context
         };
         let span = |context: Option<TraceContext>| context.unwrap().span.to_string();
         assert_eq!(span(of(Some(&params), &headers)), "b7ad6b7169203331");
@@ -408,7 +435,9 @@ mod tests {
             let meta = params.as_ref().and_then(|it| it.get_object("_meta"));
             let mut headers = HeaderMap::new();
             headers.insert(TRACESTATE, HeaderValue::from_static("b=2"));
-            let put = context.put(&mut headers, message, params.as_ref(), meta.as_ref());
+            let told = ToldTrace::of(meta.as_ref(), &headers);
+            let params = params.as_ref().zip(meta.as_ref());
+            let put = context.put(&told, &mut headers, message, params);
             let put = put.unwrap();
             // Spaces stay where they were.
             let put = String::from_utf8(put.to_vec()).unwrap();
@@ -418,11 +447,9 @@ mod tests {
         }
         for odd in [r#"{"params":[1]}"#, r#"{"params":{"_meta":1}}"#, "[]"] {
             assert!(context.in_message(odd).is_err(), "{odd}");
-            let params = Object::parse(odd)
-                .ok()
-                .and_then(|it| it.get_object("params"));
             let mut headers = HeaderMap::new();
-            let put = context.put(&mut headers, odd, params.as_ref(), None);
+            let told = ToldTrace::of(None, &headers);
+            let put = context.put(&told, &mut headers, odd, None);
             assert_eq!(put, None, "{odd}");
             assert_eq!(headers[TRACEPARENT], PARENT_TEXT);
         }

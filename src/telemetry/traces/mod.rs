@@ -3,6 +3,7 @@
 
 mod attributes;
 mod export;
+mod keys;
 mod otlp;
 mod queue;
 mod rejected;

@@ -5,7 +5,9 @@
 
 use super::attributes::text_attribute;
 use super::span::{Span, SpanKind};
-use super::wire::{bytes, fixed32, fixed64, nested, number};
+use super::wire::{
+    bytes, fixed32, fixed64_key, length_key, nested, nested_long, number, number_key,
+};
 
 const STATUS_ERROR: u64 = 2;
 
@@ -34,9 +36,8 @@ pub(super) fn request(resource: &[(String, String)], spans: &[u8]) -> Vec<u8> {
 
 /// Writes a span as one of the spans of a `ScopeSpans`.
 pub(super) fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
-    nested(out, 2, |out| {
-        bytes(out, 1, span.trace.as_bytes());
-        bytes(out, 2, span.id.as_bytes());
+    nested_long(out, 2, |out| {
+        out.extend_from_slice(&ids(span));
         if let Some(state) = span.state {
             bytes(out, 3, state.as_bytes());
         }
@@ -48,15 +49,7 @@ pub(super) fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
                 out.extend_from_slice(part.as_bytes());
             }
         });
-        let kind = match span.kind {
-            SpanKind::Internal => 1,
-            SpanKind::Server => 2,
-            SpanKind::Client => 3,
-        };
-        number(out, 6, kind);
-        fixed64(out, 7, span.begin_ns);
-        // A clock that was set back must not make a span of negative length.
-        fixed64(out, 8, span.end_ns.max(span.begin_ns));
+        out.extend_from_slice(&kind_and_times(span));
         out.extend_from_slice(&span.attributes);
         if let Some((trace, id)) = &span.link {
             nested(out, 13, |out| {
@@ -71,10 +64,40 @@ pub(super) fn write_span(out: &mut Vec<u8>, span: &Span<'_>) {
     });
 }
 
+// Fields that every span has are written at once: each write looks whether there is room.
+
+/// The fields `trace_id` and `span_id`.
+fn ids(span: &Span<'_>) -> [u8; 28] {
+    let mut fields = [0; 28];
+    fields[0..2].copy_from_slice(&[length_key(1), 16]);
+    fields[2..18].copy_from_slice(span.trace.as_bytes());
+    fields[18..20].copy_from_slice(&[length_key(2), 8]);
+    fields[20..28].copy_from_slice(span.id.as_bytes());
+    fields
+}
+
+/// The fields `kind`, `start_time_unix_nano` and `end_time_unix_nano`.
+fn kind_and_times(span: &Span<'_>) -> [u8; 20] {
+    let kind = match span.kind {
+        SpanKind::Internal => 1,
+        SpanKind::Server => 2,
+        SpanKind::Client => 3,
+    };
+    // A clock that was set back must not make a span of negative length.
+    let end_ns = span.end_ns.max(span.begin_ns);
+    let mut fields = [0; 20];
+    fields[0..3].copy_from_slice(&[number_key(6), kind, fixed64_key(7)]);
+    fields[3..11].copy_from_slice(&span.begin_ns.to_le_bytes());
+    fields[11..12].copy_from_slice(&[fixed64_key(8)]);
+    fields[12..20].copy_from_slice(&end_ns.to_le_bytes());
+    fields
+}
+
 #[cfg(test)]
 mod tests {
     use prost::Message;
 
+    use super::super::attributes::Key;
     use super::*;
     use crate::mcp::trace_context::HexId;
 
@@ -218,7 +241,8 @@ mod tests {
             link: Some((HexId::from_bytes([4; 16]), HexId::from_bytes([5; 8]))),
             ..span()
         };
-        whole.say("a.text", "b");
+        whole.say(&Key::new("a.text"), "b");
+        whole.say(&Key::new("a.long.text"), &long);
         whole.count("a.number", 300);
         whole.count("none", 0);
         whole.ended("tool_error", "-32603");
@@ -248,6 +272,7 @@ mod tests {
                             end_time_unix_nano: u64::MAX,
                             attributes: vec![
                                 text("a.text", "b"),
+                                text("a.long.text", &"x".repeat(128)),
                                 attribute("a.number", AttributeValue::Number(300)),
                                 attribute("none", AttributeValue::Number(0)),
                                 text("error.type", "tool_error"),

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::span::{Span, SpanKind, cut};
+use super::keys;
+use super::span::{Span, SpanKind, cut, room};
 use super::tracer::{are_on, is_sampled, random, tell};
 use crate::clock::wall_ns;
 use crate::mcp::trace_context::{SpanId, TraceContext, TraceId};
@@ -17,7 +18,7 @@ use crate::telemetry::operations::{OperationEnding, known_method, known_version}
 #[derive(Debug)]
 pub struct RequestTerms<'r> {
     /// The place in the client's trace.
-    pub parent: Option<TraceContext>,
+    pub parent: Option<&'r TraceContext>,
     pub method: &'r str,
     /// The tool or the prompt.
     pub name: Option<&'r str>,
@@ -63,9 +64,6 @@ impl Tracing {
     }
 }
 
-/// Room for the attributes of a usual span.
-const ATTRIBUTES_BYTES: usize = 320;
-
 /// Whether clients send such a request again and again, or have it open for hours. It has a span only where its client
 /// traces.
 fn is_a_wait(method: &str) -> bool {
@@ -101,7 +99,7 @@ impl RequestSpan {
     /// Begins the span.
     pub fn new(trace: TraceId, terms: RequestTerms<'_>) -> Self {
         let (parent, state) = match terms.parent {
-            Some(parent) => (Some(parent.span), parent.state),
+            Some(parent) => (Some(parent.span), parent.state.clone()),
             None => (None, None),
         };
         Self {
@@ -202,7 +200,7 @@ impl RequestSpan {
             };
             (sent.begin_ns, sent.end_ns) = (sent_ns, end_ns);
             sent.ended(&kind, &code);
-            tell(&sent);
+            tell(sent);
         }
         let mut span = Span {
             id,
@@ -211,7 +209,7 @@ impl RequestSpan {
         };
         (span.begin_ns, span.end_ns) = (self.began_ns, end_ns);
         span.ended(&kind, &code);
-        tell(&span);
+        tell(span);
     }
 }
 
@@ -232,26 +230,23 @@ pub(super) fn whole<'s>(
         kind,
         begin_ns: 0,
         end_ns: 0,
-        attributes: Vec::with_capacity(ATTRIBUTES_BYTES),
+        attributes: room(),
         link: None,
         is_error: false,
     };
-    span.say("mcp.method.name", method);
+    span.say(&keys::METHOD, method);
     match method {
         "tools/call" => {
-            span.say("gen_ai.operation.name", "execute_tool");
-            span.say("gen_ai.tool.name", name);
+            span.say(&keys::OPERATION, "execute_tool");
+            span.say(&keys::TOOL, name);
         }
-        "prompts/get" => span.say("gen_ai.prompt.name", name),
+        "prompts/get" => span.say(&keys::PROMPT, name),
         _ => {}
     }
     if kind == SpanKind::Server {
-        span.say("mcp.protocol.version", &ids.version);
-        span.say("jsonrpc.request.id", &ids.request);
-        span.say(
-            "network.transport",
-            if ids.is_piped { "pipe" } else { "tcp" },
-        );
+        span.say(&keys::VERSION, &ids.version);
+        span.say(&keys::REQUEST_ID, &ids.request);
+        span.say(&keys::TRANSPORT, if ids.is_piped { "pipe" } else { "tcp" });
     }
     span
 }

@@ -1,6 +1,9 @@
 //! A span that has ended. What it says is borrowed: it is written at once, in the form in which it is exported.
 
-use super::attributes::{write_number, write_text};
+use std::cell::Cell;
+
+use super::attributes::{Key, write_number};
+use super::keys;
 use crate::mcp::trace_context::{SpanId, TraceId};
 
 /// Texts that clients and servers choose are cut.
@@ -37,9 +40,10 @@ pub(super) struct Span<'s> {
 
 impl Span<'_> {
     /// Adds an attribute, unless the text is empty.
-    pub(super) fn say(&mut self, key: &str, text: &str) {
+    #[inline]
+    pub(super) fn say(&mut self, key: &Key, text: &str) {
         if !text.is_empty() {
-            write_text(&mut self.attributes, key, cut(text));
+            key.write(&mut self.attributes, cut(text));
         }
     }
 
@@ -48,14 +52,42 @@ impl Span<'_> {
         write_number(&mut self.attributes, key, number);
     }
 
+    /// Leaves the room of the attributes to the next span.
+    pub(super) fn leave_room(self) {
+        let mut room = self.attributes;
+        if (ATTRIBUTES_BYTES..=KEPT_BYTES_MAX).contains(&room.capacity()) {
+            room.clear();
+            ROOM.set(room);
+        }
+    }
+
     /// Says how the operation ended: the words of the conventions, empty where all went well.
     pub(super) fn ended(&mut self, kind: &str, code: &str) {
         self.is_error = !kind.is_empty();
-        self.say("error.type", kind);
-        self.say("rpc.response.status_code", code);
+        self.say(&keys::ERROR, kind);
+        self.say(&keys::CODE, code);
     }
 }
 
+/// Room for the attributes of a usual span.
+const ATTRIBUTES_BYTES: usize = 320;
+
+/// Room that is larger is not kept.
+const KEPT_BYTES_MAX: usize = 4 << 10;
+
+thread_local! {
+    /// The room that the last span of this thread left, so that not each span needs memory of its own.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Room for the attributes of a span.
+pub(super) fn room() -> Vec<u8> {
+    let mut room = ROOM.take();
+    room.reserve(ATTRIBUTES_BYTES);
+    room
+}
+
+#[inline]
 pub(super) fn cut(text: &str) -> &str {
     // Nearly all texts.
     if text.len() <= CHARS_MAX {

@@ -1,6 +1,7 @@
 //! The spans of a task, from the times in its record: told by the replica that committed the end, whichever began the
 //! call.
 
+use super::keys;
 use super::request::whole;
 use super::span::{Span, SpanKind};
 use super::tracer::{are_on, random, tell};
@@ -22,8 +23,8 @@ pub(in crate::telemetry) fn taken_over(task: &Task) {
         return;
     };
     let mut span = child(trace, "taken over", (task.updated_ms, task.updated_ms));
-    span.say("raincheck.task.id", &format!("{:?}", task.id));
-    tell(&span);
+    span.say(&keys::TASK, &format!("{:?}", task.id));
+    tell(span);
 }
 
 /// The task has ended by a commit of this replica. `words`: its outcome, the reason and the effect.
@@ -32,7 +33,7 @@ pub(in crate::telemetry) fn ended(before: Option<&Task>, task: &Task, words: [&'
         return;
     };
     for span in spans(before, task, trace, words) {
-        tell(&span);
+        tell(span);
     }
 }
 
@@ -46,10 +47,10 @@ fn spans<'s>(
     let (kind, code) = error_of(task, outcome, reason);
     let mut call = whole(trace, &task.method, &task.name, SpanKind::Server);
     (call.begin_ns, call.end_ns) = (ns(began_ms), ns(ended_ms));
-    call.say("raincheck.task.id", &format!("{:?}", task.id));
-    call.say("raincheck.outcome", outcome);
-    call.say("raincheck.reason", reason);
-    call.say("raincheck.effect", effect);
+    call.say(&keys::TASK, &format!("{:?}", task.id));
+    call.say(&keys::OUTCOME, outcome);
+    call.say(&keys::REASON, reason);
+    call.say(&keys::EFFECT, effect);
     call.count("raincheck.owners", task.fence.0);
     if task.attempts > 0 {
         call.count("raincheck.attempts", u64::from(task.attempts));

@@ -36,10 +36,11 @@ pub fn are_on() -> bool {
 }
 
 /// Gives the span to the exporter, and never waits.
-pub(super) fn tell(span: &Span<'_>) {
+pub(super) fn tell(span: Span<'_>) {
     if let Some(tracer) = TRACER.get() {
-        tracer.queue.tell(span);
+        tracer.queue.tell(&span);
     }
+    span.leave_room();
 }
 
 /// Whether a trace that begins here is recorded. All replicas decide alike, as OpenTelemetry's ratio sampler does.

@@ -94,12 +94,12 @@ impl Asked {
 }
 
 fn operation(parts: &Parts, message: &Inbound<'_>, era: Era) -> Option<Operation> {
-    let method = message.members()?.get_str("method")?;
+    let method = message.method()?;
     let tool = message.params().and_then(|params| params.get_str("name"));
     let version = version(parts, era);
     let is_piped = parts.extensions.get::<Piped>().is_some();
     let transport = if is_piped { "pipe" } else { "tcp" };
-    Operation::begin(Side::Server, &method, tool.as_deref(), version, transport)
+    Operation::begin(Side::Server, method, tool.as_deref(), version, transport)
 }
 
 /// An answer on its way. Dropped, it is counted.
@@ -119,7 +119,9 @@ pub(super) struct MeasuredAnswer {
 impl MeasuredAnswer {
     /// Looks at the answer of a client that reads messages, and not bytes.
     pub(super) fn saw_answer(&mut self, answer: &str) {
-        self.ending = self.ending.or_else(|| OperationEnding::of_message(answer));
+        self.ending = self
+            .ending
+            .or_else(|| OperationEnding::of_message(answer.as_bytes()));
     }
 
     /// Looks at bytes of the answer: a whole one, or an event.
@@ -127,21 +129,21 @@ impl MeasuredAnswer {
         if !self.is_read || self.ending.is_some() {
             return;
         }
+        if !self.is_stream {
+            self.ending = OperationEnding::of_answer(bytes);
+            return;
+        }
         let Ok(text) = std::str::from_utf8(bytes) else {
             return;
         };
-        self.ending = if self.is_stream {
-            let data: String = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("data: "))
-                .collect();
-            // A comment, or the id that a stream begins with.
-            (!data.is_empty())
-                .then(|| OperationEnding::of_message(&data))
-                .flatten()
-        } else {
-            OperationEnding::of_message(text)
-        };
+        let data: String = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .collect();
+        // A comment, or the id that a stream begins with.
+        if !data.is_empty() {
+            self.ending = OperationEnding::of_message(data.as_bytes());
+        }
     }
 
     /// Looks at an event of raincheck's own that ends a stream of the server's.

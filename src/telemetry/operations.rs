@@ -171,14 +171,12 @@ pub enum OperationEnding {
 
 impl OperationEnding {
     /// How a JSON-RPC message ends its request; `None` if the message is no answer.
-    pub fn of_message(message: &str) -> Option<Self> {
+    pub fn of_message(message: &[u8]) -> Option<Self> {
         // Few answers have one of the words, and a search for them is far quicker than a parser.
-        let has_word = WORDS
-            .iter()
-            .any(|word| word.find(message.as_bytes()).is_some());
-        if !has_word && !may_be_tool_error(message) {
+        if !may_have_error(message) && METHOD.find(message).is_none() {
             return Some(Self::Good);
         }
+        let message = std::str::from_utf8(message).ok()?;
         let message = Object::parse(message).ok()?;
         if message.contains("method") {
             return None;
@@ -192,6 +190,15 @@ impl OperationEnding {
         } else {
             Self::Good
         })
+    }
+
+    /// The same of a message that came alone, which is an answer.
+    pub fn of_answer(message: &[u8]) -> Option<Self> {
+        if may_have_error(message) {
+            Self::of_message(message)
+        } else {
+            Some(Self::Good)
+        }
     }
 
     /// `error_type` and `rpc_response_status_code`.
@@ -210,19 +217,27 @@ impl OperationEnding {
 }
 
 /// What an answer has that is no good result. The search is prepared once, and not for each answer.
-static WORDS: LazyLock<[Finder<'static>; 2]> =
-    LazyLock::new(|| ["\"error\"", "\"method\""].map(Finder::new));
+static METHOD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"method\""));
 
-static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("isError"));
+/// The end of two names: `"error"` and `"isError"`. One search finds both.
+static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("rror\""));
 
-/// Whether the message has an `isError` that is not plainly `false`.
-fn may_be_tool_error(message: &str) -> bool {
-    IS_ERROR.find_iter(message.as_bytes()).any(|at| {
-        let after = message.get(at + "isError".len()..).unwrap_or_default();
-        let value = after.strip_prefix('"').map(str::trim_start);
-        let value = value.and_then(|rest| rest.strip_prefix(':'));
-        !value.is_some_and(|value| value.trim_start().starts_with("false"))
-    })
+/// Whether the message has an `error`, or an `isError` that is not plainly `false`.
+fn may_have_error(message: &[u8]) -> bool {
+    let is_bad = |at: usize| match message.split_at_checked(at) {
+        Some((before, _)) if before.ends_with(b"\"e") => true,
+        Some((before, name)) if before.ends_with(b"\"isE") => {
+            !says_false(name.get(ERROR.needle().len()..).unwrap_or_default())
+        }
+        _ => false,
+    };
+    ERROR.find_iter(message).any(is_bad)
+}
+
+/// Whether the name of a member is followed by `false`.
+fn says_false(after: &[u8]) -> bool {
+    let value = after.trim_ascii_start().strip_prefix(b":");
+    value.is_some_and(|value| value.trim_ascii_start().starts_with(b"false"))
 }
 
 /// The codes that JSON-RPC defines and reserves for servers. Any other would be a label that the server chooses.
@@ -329,7 +344,11 @@ mod tests {
             ),
             (r#"{"method":"x","params":{"data":"isError"}}"#, None),
         ] {
-            assert_eq!(OperationEnding::of_message(message), ending, "{message}");
+            assert_eq!(
+                OperationEnding::of_message(message.as_bytes()),
+                ending,
+                "{message}"
+            );
         }
     }
 

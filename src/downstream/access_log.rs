@@ -6,7 +6,6 @@ use std::sync::Arc;
 use hyper::Response;
 use tokio::time::Instant;
 
-use super::inbound::access::printable_text;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
 use super::proxy::Proxy;
@@ -32,11 +31,11 @@ impl<'m> Accessed<'m> {
         if !proxy.live.has_access_log() || !are_requests_logged() {
             return None;
         }
-        let method = message.members().and_then(|it| it.get_str("method"));
+        let method = message.method().cloned();
         let name = message.params().and_then(|it| it.get_str("name"));
         Some(Self {
-            method: printable_text(method.unwrap_or_default()),
-            name: printable_text(name.unwrap_or_default()),
+            method: method.unwrap_or_default(),
+            name: name.unwrap_or_default(),
             client: by.identity.clone(),
             began: Instant::now(),
             status: CLIENT_WENT_AWAY,

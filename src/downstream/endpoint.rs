@@ -15,6 +15,7 @@ use super::inbound::access::{self, Endpoint};
 use super::outbound::response;
 use super::proxy::Proxy;
 use crate::mcp::error::{RpcError, code};
+use crate::telemetry::log::printable;
 
 /// The endpoint that a request came to. `Err`: the refusal.
 pub(super) fn open(
@@ -70,7 +71,7 @@ fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {
 /// Refuses an unknown path, and names the path of the endpoint: most such requests come from a client whose URL
 /// is nearly right.
 fn not_here(served: &str, parts: &Parts) -> Box<Response<Body>> {
-    let path = access::printable(parts.uri.path().as_bytes());
+    let path = printable(parts.uri.path().as_bytes());
     debug!(method = %parts.method, path = &*path, served, "a request was refused for its path");
     // Clients ask these paths by themselves, to find out how to sign in.
     let is_probe = path.starts_with("/.well-known/") || path == "/register";

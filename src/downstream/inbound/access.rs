@@ -1,11 +1,12 @@
 //! Which endpoint a request came to, and whether it may: path, Host and Origin. Pure.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use hyper::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::Uri;
 use hyper::{HeaderMap, Method};
+
+use crate::telemetry::log::printable;
 
 /// The endpoints of the public listener. Every other path is 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,9 +121,6 @@ impl Names {
     }
 }
 
-/// The length to which names are cut in the log.
-const TOLD_MAX: usize = 120;
-
 /// The host that a request names, safe to be logged: short, and without control characters.
 pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> String {
     let value = headers.get(HOST).map(HeaderValue::as_bytes);
@@ -130,24 +128,6 @@ pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> 
         .authority()
         .map(|authority| authority.as_str().as_bytes());
     printable(value.or(authority).unwrap_or_default()).into_owned()
-}
-
-/// A text of a client, safe to be logged: short, and without control characters.
-pub(in crate::downstream) fn printable(text: &[u8]) -> Cow<'_, str> {
-    printable_text(String::from_utf8_lossy(text))
-}
-
-/// The same of a text that is UTF-8.
-pub(in crate::downstream) fn printable_text(text: Cow<'_, str>) -> Cow<'_, str> {
-    let is_plain = |byte| matches!(byte, b' '..=b'~');
-    // Nearly all texts.
-    if text.len() <= TOLD_MAX && text.bytes().all(is_plain) {
-        return text;
-    }
-    let told = text
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c });
-    told.take(TOLD_MAX).collect::<String>().into()
 }
 
 /// The host of a valid authority, without port and brackets.
@@ -244,7 +224,7 @@ mod tests {
         };
         assert_eq!(told(b"tools.example:1"), "tools.example:1");
         assert_eq!(told(b"a\tb\xff"), "a\u{fffd}b\u{fffd}");
-        assert_eq!(told(&[b'x'; 1000]).len(), TOLD_MAX);
+        assert_eq!(told(&[b'x'; 1000]).len(), 120);
         let over_http2 = Uri::from_static("http://evil.example/mcp");
         assert_eq!(
             host_as_written(&over_http2, &HeaderMap::new()),

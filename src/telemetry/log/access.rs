@@ -11,6 +11,7 @@ use super::fields::quoted;
 use super::form::LineForm;
 use super::in_use::LOG;
 use super::output::gathered::GatheredLines;
+use super::printable::{is_plain, is_short_and_plain, printable_text};
 use crate::clock::wall_ns;
 use crate::mcp::json::quote;
 use crate::task::view::digits;
@@ -35,6 +36,7 @@ pub fn are_requests_logged() -> bool {
 /// A message of a client whose answer begins.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessLine<'l> {
+    /// As the client wrote it, and so is the name.
     pub method: &'l str,
     /// The tool.
     pub name: &'l str,
@@ -54,33 +56,59 @@ impl AccessLine<'_> {
     }
 
     fn add(&self, out: &mut GatheredLines, form: LineForm, now_ns: u64) {
-        let layout = match form {
-            LineForm::Text => &TEXT,
-            LineForm::Coloured => &COLOURED,
-            LineForm::Json => &JSON,
-        };
-        out.bytes.extend_from_slice(layout.time.as_bytes());
+        match form {
+            LineForm::Text => self.add_as::<Text>(out, now_ns),
+            LineForm::Coloured => self.add_as::<Coloured>(out, now_ns),
+            LineForm::Json => self.add_as::<Json>(out, now_ns),
+        }
+    }
+
+    fn add_as<F: Form>(&self, out: &mut GatheredLines, now_ns: u64) {
+        out.bytes.extend_from_slice(F::LAYOUT.time.as_bytes());
         out.stamp(now_ns);
         let out = &mut out.bytes;
-        let mut text = |name: &str, value: &str| {
-            out.extend_from_slice(name.as_bytes());
-            say(out, form, value);
-        };
-        text(layout.method, self.method);
-        text(layout.name, self.name);
-        out.extend_from_slice(layout.status.as_bytes());
+        out.extend_from_slice(F::LAYOUT.method.as_bytes());
+        say_told(out, F::FORM, self.method);
+        out.extend_from_slice(F::LAYOUT.name.as_bytes());
+        say_told(out, F::FORM, self.name);
+        out.extend_from_slice(F::LAYOUT.status.as_bytes());
         number::<3>(out, self.status.into());
-        out.extend_from_slice(layout.seconds.as_bytes());
+        out.extend_from_slice(F::LAYOUT.seconds.as_bytes());
         match self.took.as_secs() {
             0 => out.push(b'0'),
             seconds => out.extend_from_slice(seconds.to_string().as_bytes()),
         }
         out.push(b'.');
         number::<6>(out, self.took.subsec_micros().into());
-        out.extend_from_slice(layout.client.as_bytes());
-        say(out, form, self.client);
-        out.extend_from_slice(layout.end.as_bytes());
+        out.extend_from_slice(F::LAYOUT.client.as_bytes());
+        say(out, F::FORM, self.client);
+        out.extend_from_slice(F::LAYOUT.end.as_bytes());
     }
+}
+
+/// A form of lines. A type for each, so that the lengths of what is always written are known when this is compiled.
+trait Form {
+    const FORM: LineForm;
+    const LAYOUT: Layout;
+}
+
+struct Text;
+struct Coloured;
+struct Json;
+
+impl Form for Text {
+    const FORM: LineForm = LineForm::Text;
+    const LAYOUT: Layout = TEXT;
+}
+
+impl Form for Coloured {
+    const FORM: LineForm = LineForm::Coloured;
+    const LAYOUT: Layout = COLOURED;
+}
+
+impl Form for Json {
+    const FORM: LineForm = LineForm::Json;
+    const LAYOUT: Layout = JSON;
 }
 
 /// What is written before each value, and at the end.
@@ -125,15 +153,21 @@ const JSON: Layout = Layout {
     end: ",\"target\":\"raincheck::downstream::access_log\"}\n",
 };
 
+/// Writes a text of a client in quotes, as it may be told.
+fn say_told(out: &mut Vec<u8>, form: LineForm, told: &str) {
+    // One look at nearly all texts.
+    if is_short_and_plain(told) {
+        say_plain(out, told);
+    } else {
+        say(out, form, &printable_text(told));
+    }
+}
+
 /// Writes a text in quotes.
 pub(super) fn say(out: &mut Vec<u8>, form: LineForm, value: &str) {
-    let is_plain = |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     // Nearly all values.
-    if value.bytes().all(is_plain) {
-        out.push(b'"');
-        out.extend_from_slice(value.as_bytes());
-        out.push(b'"');
-        return;
+    if is_plain(value) {
+        return say_plain(out, value);
     }
     let text = match form {
         LineForm::Json => quote(value),
@@ -145,6 +179,12 @@ pub(super) fn say(out: &mut Vec<u8>, form: LineForm, value: &str) {
         }
     };
     out.extend_from_slice(text.as_bytes());
+}
+
+fn say_plain(out: &mut Vec<u8>, value: &str) {
+    out.push(b'"');
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'"');
 }
 
 /// Writes the last digits of a number.
@@ -181,7 +221,7 @@ mod tests {
         for (name, client) in [
             ("echo", ""),
             ("a\"b\\c'd", "agent \u{e4}"),
-            ("a\u{9b}b\n\u{301}\u{7f}", "\u{200b}"),
+            ("a\u{9b}b\n\u{301}\u{7f}", "a\u{9b}b\n\u{301}\u{7f}\u{200b}"),
         ] {
             for form in [LineForm::Text, LineForm::Coloured, LineForm::Json] {
                 let line = AccessLine {
@@ -195,7 +235,10 @@ mod tests {
                 line.add(&mut out, form, 1_785_196_800_123_456_789);
                 let written = String::from_utf8(out.bytes).unwrap();
                 assert!(written.contains("2026-07-28T00:00:00.123456Z"), "{written}");
-                assert_eq!(without_time(&written), as_event(form, name, client));
+                assert_eq!(
+                    without_time(&written),
+                    as_event(form, &printable_text(name), client)
+                );
             }
         }
     }

@@ -17,9 +17,8 @@ pub(super) fn line(form: LineForm, text: &str, now_ns: u64) -> String {
     match form {
         LineForm::Text | LineForm::Coloured => plain(text),
         LineForm::Json => {
-            let mut time = Vec::with_capacity(Stamp::BYTES);
-            Stamp::default().write(&mut time, now_ns);
-            let (time, text) = (String::from_utf8_lossy(&time), quote(text));
+            let mut stamp = Stamp::default();
+            let (time, text) = (String::from_utf8_lossy(stamp.of(now_ns)), quote(text));
             format!(
                 "{{\"timestamp\":\"{time}\",\"level\":\"ERROR\",\"message\":{text},\"target\":\"{TARGET}\"}}\n"
             )

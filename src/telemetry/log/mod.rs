@@ -23,6 +23,7 @@ mod form;
 mod in_use;
 mod last_words;
 mod output;
+mod printable;
 mod stamp;
 mod task_end;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use form::{LineForm, layer};
 use in_use::{LOG, Log};
 pub use last_words::plain;
 use output::{Output, standard_error};
+pub use printable::printable;
 pub use task_end::TaskEndLine;
 
 /// What to log and how.

@@ -4,34 +4,42 @@ use crate::task::view::{digits, rfc3339};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The date and the time of day of one second, as text.
-#[derive(Debug, Default)]
+/// The last time that was written.
+#[derive(Debug)]
 pub(super) struct Stamp {
     second: u64,
-    /// Empty: no second was written yet.
-    text: String,
+    text: [u8; Self::BYTES],
+}
+
+impl Default for Stamp {
+    fn default() -> Self {
+        Self {
+            second: 0,
+            text: *b"1970-01-01T00:00:00.000000Z",
+        }
+    }
 }
 
 impl Stamp {
-    /// The length of `2026-07-28T00:00:00.000000Z`.
-    pub(super) const BYTES: usize = Self::SECOND_BYTES + 8;
+    pub(super) const BYTES: usize = "2026-07-28T00:00:00.000000Z".len();
 
-    const SECOND_BYTES: usize = 19;
+    const SECOND_BYTES: usize = "2026-07-28T00:00:00".len();
 
-    /// Writes Unix nanoseconds as RFC 3339 in UTC, with microseconds, as the other lines of the log have it.
-    pub(super) fn write(&mut self, out: &mut Vec<u8>, now_ns: u64) {
+    /// Unix nanoseconds as RFC 3339 in UTC, with microseconds, as the other lines of the log have it.
+    pub(super) fn of(&mut self, now_ns: u64) -> &[u8; Self::BYTES] {
+        let (date, fraction) = self.text.split_at_mut(Self::SECOND_BYTES);
         let second = now_ns / SECOND_NS;
-        if second != self.second || self.text.is_empty() {
+        if second != self.second {
             self.second = second;
-            self.text = rfc3339(second.saturating_mul(1000));
-            self.text.truncate(Self::SECOND_BYTES);
+            let text = rfc3339(second.saturating_mul(1000));
+            for (place, byte) in date.iter_mut().zip(text.bytes()) {
+                *place = byte;
+            }
         }
-        out.extend_from_slice(self.text.as_bytes());
-        let mut micros = *b"000000";
-        digits(&mut micros, now_ns % SECOND_NS / 1000);
-        out.push(b'.');
-        out.extend_from_slice(&micros);
-        out.push(b'Z');
+        if let [b'.', micros @ .., b'Z'] = fraction {
+            digits(micros, now_ns % SECOND_NS / 1000);
+        }
+        &self.text
     }
 }
 
@@ -49,10 +57,8 @@ mod tests {
             (1_785_196_801_000_001_000, "2026-07-28T00:00:01.000001Z"),
             (1_785_196_800_999_999_999, "2026-07-28T00:00:00.999999Z"),
         ] {
-            let mut out = Vec::new();
-            stamp.write(&mut out, now_ns);
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
-            assert_eq!(expected.len(), Stamp::BYTES);
+            let text = stamp.of(now_ns).to_vec();
+            assert_eq!(String::from_utf8(text).unwrap(), expected);
         }
     }
 }

@@ -24,6 +24,6 @@ pub(in crate::telemetry::log) struct GatheredLines {
 impl GatheredLines {
     /// Adds the time `now_ns` to the line that is being written.
     pub(in crate::telemetry::log) fn stamp(&mut self, now_ns: u64) {
-        self.stamp.write(&mut self.bytes, now_ns);
+        self.bytes.extend_from_slice(self.stamp.of(now_ns));
     }
 }

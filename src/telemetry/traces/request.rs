@@ -15,7 +15,7 @@ use crate::task::trace::TaskTrace;
 use crate::telemetry::operations::{OperationEnding, known_method, known_version};
 
 /// What is known of a request when it comes.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct RequestTerms<'r> {
     /// The place in the client's trace.
     pub parent: Option<&'r TraceContext>,

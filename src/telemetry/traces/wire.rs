@@ -134,20 +134,22 @@ pub(super) const fn low(value: u64) -> u8 {
 mod tests {
     use super::*;
 
-    type Nested = fn(&mut Vec<u8>, u8, fn(&mut Vec<u8>));
+    type Write = fn(&mut Vec<u8>);
+    type Nested = fn(&mut Vec<u8>, u8, Write);
+
+    fn bytes_of<const LENGTH: usize>(out: &mut Vec<u8>) {
+        out.resize(out.len() + LENGTH, b'x');
+    }
 
     #[test]
     fn a_length_has_the_bytes_it_needs_whatever_room_was_left() {
-        fn of<const LENGTH: usize>(out: &mut Vec<u8>) {
-            out.resize(out.len() + LENGTH, b'x');
-        }
-        let messages: [(usize, fn(&mut Vec<u8>)); 6] = [
-            (0, of::<0>),
-            (0x7f, of::<0x7f>),
-            (0x80, of::<0x80>),
-            (0x3fff, of::<0x3fff>),
-            (0x4000, of::<0x4000>),
-            (0x20_0000, of::<0x20_0000>),
+        let messages: [(usize, Write); 6] = [
+            (0, bytes_of::<0>),
+            (0x7f, bytes_of::<0x7f>),
+            (0x80, bytes_of::<0x80>),
+            (0x3fff, bytes_of::<0x3fff>),
+            (0x4000, bytes_of::<0x4000>),
+            (0x20_0000, bytes_of::<0x20_0000>),
         ];
         for write in [nested as Nested, nested_long] {
             for (length, message) in messages {

@@ -108,10 +108,10 @@ pub(super) fn raise_file_limit() -> Option<u64> {
     before
 }
 
-/// Warns if the limit of open files is reached before the limits of the settings are. Then neither clients nor the server can
-/// be connected to, and no answer says why.
+/// Warns if the limit of open files is far below the limits of the settings. Where it is reached, neither clients nor the server
+/// can be connected to, and no answer says why.
 fn warn_of_few_files(limits: &LimitSettings) {
-    let needed = open_files_needed(limits);
+    let needed = open_files_needed(limits).min(FEW_FILES);
     if let Some(limit) = getrlimit(Resource::Nofile).current
         && limit < needed
     {
@@ -132,6 +132,9 @@ fn open_files_needed(limits: &LimitSettings) -> u64 {
 
 /// Listeners, the store, keys, the collector of traces, standard streams and the runtime.
 const FILES_OF_OURS: usize = 64;
+
+/// What nearly every system allows. With as many raincheck serves some hundred calls, which most need no more than.
+const FEW_FILES: u64 = 1024;
 
 /// The signals that stop the process: TERM from an orchestrator, INT from a person.
 pub(super) struct StopSignals {

@@ -27,29 +27,25 @@ if listed == YES then last = last + 1 list = KEYS[last] end
 if asked == YES then last = last + 1 request = KEYS[last] end
 
 -- A full Redis refuses the first write of a script or none. The end of a task begins with a write that
--- is always allowed, so that cancel and expiry work there. All else begins with the growing write.
+-- is always allowed, so that cancel and expiry work there. All else begins with a growing write.
 if ends == YES then redis.call('ZREM', KEYS[2], ARGV[8]) end
+-- What is left by this server's clock; below 1 when it expires at once. Most ends need not know it.
+local left = 1
 if r then
   -- The expiry was fixed with create and stays.
   redis.call('HSET', KEYS[1], 'd', ARGV[5], 'r', ARGV[3], 'w', ARGV[4])
   redis.call('XADD', KEYS[3], 'MAXLEN', '~', '4096', '*', 'i', ARGV[8], 'r', ARGV[3])
   -- Followers read an entry within seconds: the log stays for half an hour at least after each.
   if redis.call('PTTL', KEYS[3]) < 1800000 then redis.call('PEXPIRE', KEYS[3], '3600000') end
+  if ARGV[7] ~= '' or index or request then left = redis.call('PTTL', KEYS[1]) end
 else
-  -- A script that fails half-way is not rolled back: a key of another type must fail here, before
-  -- the first write of the first commit that needs it.
-  redis.call('ZCARD', KEYS[2])
+  -- A script that fails half-way is not rolled back. A log of another type must fail here, because the
+  -- next commit needs it. Every other key of another type fails where it is written, and the record,
+  -- without which nothing else counts, is written last.
   redis.call('XLEN', KEYS[3])
-  if left_index then redis.call('SCARD', left_index) end
-  if index then redis.call('SCARD', index) end
-  if list then redis.call('ZCARD', list) end
-  redis.call('HSET', KEYS[1], 'd', ARGV[5], 'r', ARGV[3], 'w', ARGV[4], 'c', ARGV[10])
-  redis.call('PEXPIREAT', KEYS[1], ARGV[6])
+  local now = redis.call('TIME')
+  left = ARGV[6] - (now[1] * 1000 + math.floor(now[2] / 1000))
 end
-
--- What is left by this server's clock; below 1 when it expires at once. Most ends need not know it.
-local left = 1
-if ARGV[7] ~= '' or index or list or request then left = redis.call('PTTL', KEYS[1]) end
 
 -- A shared key lives as long as the longest of its tasks. Compared as what is left, because GT
 -- came with Redis 7 and takes a key without expiry as infinite.
@@ -57,13 +53,10 @@ local function outlives(key)
   if redis.call('PTTL', key) < left then redis.call('PEXPIRE', key, left) end
 end
 
--- A request that stands already stays.
-if request and left > 0 then redis.call('SET', request, ARGV[11], 'PXAT', ARGV[6], 'NX') end
-
 if ARGV[7] ~= '' and left > 0 then
   redis.call('ZADD', KEYS[2], ARGV[7], ARGV[8])
   outlives(KEYS[2])
-elseif ends ~= YES then
+elseif ends ~= YES and r then
   redis.call('ZREM', KEYS[2], ARGV[8])
 end
 
@@ -78,5 +71,13 @@ if list and left > 0 then
   local now = string.format('%.0f', tonumber(ARGV[6]) - left)
   local gone = redis.call('ZRANGEBYSCORE', list, '-inf', now, 'LIMIT', 0, 64)
   if #gone > 0 then redis.call('ZREM', list, unpack(gone)) end
+end
+
+-- A request that stands already stays.
+if request and left > 0 then redis.call('SET', request, ARGV[11], 'PXAT', ARGV[6], 'NX') end
+
+if not r then
+  redis.call('HSET', KEYS[1], 'd', ARGV[5], 'r', ARGV[3], 'w', ARGV[4], 'c', ARGV[10])
+  redis.call('PEXPIREAT', KEYS[1], ARGV[6])
 end
 return ARGV[3]

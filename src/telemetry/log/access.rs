@@ -7,14 +7,12 @@ use std::time::Duration;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
-use super::fields::quoted;
 use super::form::LineForm;
 use super::in_use::LOG;
 use super::output::gathered::GatheredLines;
-use super::printable::{is_plain, is_short_and_plain, printable_text};
+use super::printable::{is_short_and_plain, printable_text};
+use super::values::{last_digits, say, say_plain, whole};
 use crate::clock::wall_ns;
-use crate::mcp::json::quote;
-use crate::task::view::digits;
 
 /// What a filter knows the lines by.
 const TARGET: &str = "raincheck::downstream::access_log";
@@ -72,14 +70,11 @@ impl AccessLine<'_> {
         out.extend_from_slice(F::LAYOUT.name.as_bytes());
         say_told(out, F::FORM, self.name);
         out.extend_from_slice(F::LAYOUT.status.as_bytes());
-        number::<3>(out, self.status.into());
+        last_digits::<3>(out, self.status.into());
         out.extend_from_slice(F::LAYOUT.seconds.as_bytes());
-        match self.took.as_secs() {
-            0 => out.push(b'0'),
-            seconds => out.extend_from_slice(seconds.to_string().as_bytes()),
-        }
+        whole(out, self.took.as_secs());
         out.push(b'.');
-        number::<6>(out, self.took.subsec_micros().into());
+        last_digits::<6>(out, self.took.subsec_micros().into());
         out.extend_from_slice(F::LAYOUT.client.as_bytes());
         say(out, F::FORM, self.client);
         out.extend_from_slice(F::LAYOUT.end.as_bytes());
@@ -161,37 +156,6 @@ fn say_told(out: &mut Vec<u8>, form: LineForm, told: &str) {
     } else {
         say(out, form, &printable_text(told));
     }
-}
-
-/// Writes a text in quotes.
-pub(super) fn say(out: &mut Vec<u8>, form: LineForm, value: &str) {
-    // Nearly all values.
-    if is_plain(value) {
-        return say_plain(out, value);
-    }
-    let text = match form {
-        LineForm::Json => quote(value),
-        LineForm::Text | LineForm::Coloured => {
-            let mut text = String::new();
-            // A string takes everything.
-            quoted(&mut text, value).unwrap_or_default();
-            text
-        }
-    };
-    out.extend_from_slice(text.as_bytes());
-}
-
-fn say_plain(out: &mut Vec<u8>, value: &str) {
-    out.push(b'"');
-    out.extend_from_slice(value.as_bytes());
-    out.push(b'"');
-}
-
-/// Writes the last digits of a number.
-fn number<const PLACES: usize>(out: &mut Vec<u8>, number: u64) {
-    let mut places = [b'0'; PLACES];
-    digits(&mut places, number);
-    out.extend_from_slice(&places);
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod output;
 mod printable;
 mod stamp;
 mod task_end;
+mod values;
 #[cfg(test)]
 mod written;
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
-use super::access::say;
 use super::fields::{Escaped, name};
 use super::form::LineForm;
 use super::in_use::LOG;
 use super::output::gathered::GatheredLines;
+use super::values::{say, whole};
 use crate::clock::wall_ns;
 use crate::mcp::json::quote;
 use crate::task::id::TaskId;
@@ -138,10 +138,7 @@ impl Fields<'_> {
     /// As few digits as the milliseconds need, and one at least.
     fn seconds(&mut self, name: &str, ms: u64) {
         self.name(name);
-        match ms / 1000 {
-            0 => self.out.push(b'0'),
-            seconds => self.out.extend_from_slice(seconds.to_string().as_bytes()),
-        }
+        whole(self.out, ms / 1000);
         let mut places = [b'0'; 3];
         digits(&mut places, ms % 1000);
         let needed = match places {

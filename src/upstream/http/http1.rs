@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hyper::client::conn::http1::SendRequest;
@@ -18,6 +19,10 @@ pub(super) const IDLE: Duration = Duration::from_secs(4);
 /// How many idle connections each thread keeps. Others are closed after use.
 const IDLE_MAX: usize = 256;
 
+/// How many connections of other threads a thread takes in a row. Each call over such a connection wakes its thread twice, so
+/// the last of them is closed after its use, and the thread makes one of its own.
+const OF_OTHERS_MAX: u32 = 16;
+
 /// The pools of all threads.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionPools(PerThread<ConnectionPool>);
@@ -27,6 +32,8 @@ pub(super) struct ConnectionPools(PerThread<ConnectionPool>);
 pub(super) struct PooledConnection {
     pub(super) sender: SendRequest<RequestBody>,
     pool: Arc<ConnectionPool>,
+    /// Whether it is closed after this use.
+    is_last_use: bool,
 }
 
 impl ConnectionPools {
@@ -35,26 +42,40 @@ impl ConnectionPools {
     pub(super) async fn take(&self) -> Option<PooledConnection> {
         let here = self.0.here();
         if let Some(sender) = here.take().await {
-            let pool = Arc::clone(here);
-            return Some(PooledConnection { sender, pool });
+            here.of_others.store(0, Ordering::Relaxed);
+            return Some(PooledConnection::new(sender, here));
         }
         let mut pools = self.0.all();
-        pools.find_map(|pool| {
-            let (sender, pool) = (pool.take_ready()?, Arc::clone(pool));
-            Some(PooledConnection { sender, pool })
+        let (sender, pool) = pools.find_map(|pool| Some((pool.take_ready()?, pool)))?;
+        let is_last_use = here.of_others.fetch_add(1, Ordering::Relaxed) + 1 >= OF_OTHERS_MAX;
+        if is_last_use {
+            here.of_others.store(0, Ordering::Relaxed);
+        }
+        Some(PooledConnection {
+            is_last_use,
+            ..PooledConnection::new(sender, pool)
         })
     }
 
     /// A connection that this thread has made.
     pub(super) fn made(&self, sender: SendRequest<RequestBody>) -> PooledConnection {
-        let pool = Arc::clone(self.0.here());
-        PooledConnection { sender, pool }
+        PooledConnection::new(sender, self.0.here())
     }
 }
 
 impl PooledConnection {
+    fn new(sender: SendRequest<RequestBody>, pool: &Arc<ConnectionPool>) -> Self {
+        Self {
+            sender,
+            pool: Arc::clone(pool),
+            is_last_use: false,
+        }
+    }
+
     pub(super) fn give_back(self) {
-        self.pool.give_back(self.sender);
+        if !self.is_last_use {
+            self.pool.give_back(self.sender);
+        }
     }
 }
 
@@ -62,6 +83,8 @@ impl PooledConnection {
 struct ConnectionPool {
     /// The idle connections, the newest last.
     idle: Mutex<VecDeque<(SendRequest<RequestBody>, Instant)>>,
+    /// How many connections of other threads this thread has taken since it took one of its own.
+    of_others: AtomicU32,
 }
 
 impl ConnectionPool {
@@ -111,5 +134,49 @@ impl ConnectionPool {
         if idle.len() < IDLE_MAX {
             idle.push_back((sender, now));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::client::conn::http1::handshake;
+    use hyper_util::rt::TokioIo;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::oneshot;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::connection_threads::ConnectionThreads;
+
+    async fn connected(to: &TcpListener) -> SendRequest<RequestBody> {
+        let stream = TcpStream::connect(to.local_addr().unwrap()).await.unwrap();
+        let (mut sender, driver) = handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(driver);
+        sender.ready().await.unwrap();
+        sender
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_thread_comes_to_a_connection_of_its_own() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let pools = Arc::new(ConnectionPools::default());
+        // As a probe leaves it, which no connection thread has made.
+        pools.made(connected(&server).await).give_back();
+        let stream = TcpStream::connect(server.local_addr().unwrap()).await;
+        let (threads, tracker) = (ConnectionThreads::start().unwrap(), TaskTracker::new());
+        let (says, heard) = oneshot::channel();
+        threads.spawn(&tracker, stream.unwrap(), |_| async move {
+            let mut uses = 0;
+            while let Some(connection) = pools.take().await {
+                connection.give_back();
+                uses += 1;
+            }
+            pools.made(connected(&server).await).give_back();
+            for _ in 0..2 * OF_OTHERS_MAX {
+                pools.take().await.unwrap().give_back();
+            }
+            says.send(uses).unwrap();
+        });
+        assert_eq!(heard.await.unwrap(), OF_OTHERS_MAX);
     }
 }

@@ -31,9 +31,8 @@ pub(super) struct ConnectionPools(PerThread<ConnectionPool>);
 #[derive(Debug)]
 pub(super) struct PooledConnection {
     pub(super) sender: SendRequest<RequestBody>,
-    pool: Arc<ConnectionPool>,
-    /// Whether it is closed after this use.
-    is_last_use: bool,
+    /// `None`: it is closed after this use.
+    pool: Option<Arc<ConnectionPool>>,
 }
 
 impl ConnectionPools {
@@ -43,38 +42,32 @@ impl ConnectionPools {
         let here = self.0.here();
         if let Some(sender) = here.take().await {
             here.of_others.store(0, Ordering::Relaxed);
-            return Some(PooledConnection::new(sender, here));
+            return Some(PooledConnection::of(here, sender));
         }
         let mut pools = self.0.all();
         let (sender, pool) = pools.find_map(|pool| Some((pool.take_ready()?, pool)))?;
-        let is_last_use = here.of_others.fetch_add(1, Ordering::Relaxed) + 1 >= OF_OTHERS_MAX;
-        if is_last_use {
-            here.of_others.store(0, Ordering::Relaxed);
+        if here.of_others.fetch_add(1, Ordering::Relaxed) + 1 < OF_OTHERS_MAX {
+            return Some(PooledConnection::of(pool, sender));
         }
-        Some(PooledConnection {
-            is_last_use,
-            ..PooledConnection::new(sender, pool)
-        })
+        here.of_others.store(0, Ordering::Relaxed);
+        Some(PooledConnection { sender, pool: None })
     }
 
     /// A connection that this thread has made.
     pub(super) fn made(&self, sender: SendRequest<RequestBody>) -> PooledConnection {
-        PooledConnection::new(sender, self.0.here())
+        PooledConnection::of(self.0.here(), sender)
     }
 }
 
 impl PooledConnection {
-    fn new(sender: SendRequest<RequestBody>, pool: &Arc<ConnectionPool>) -> Self {
-        Self {
-            sender,
-            pool: Arc::clone(pool),
-            is_last_use: false,
-        }
+    fn of(pool: &Arc<ConnectionPool>, sender: SendRequest<RequestBody>) -> Self {
+        let pool = Some(Arc::clone(pool));
+        Self { sender, pool }
     }
 
     pub(super) fn give_back(self) {
-        if !self.is_last_use {
-            self.pool.give_back(self.sender);
+        if let Some(pool) = self.pool {
+            pool.give_back(self.sender);
         }
     }
 }
@@ -148,10 +141,10 @@ mod tests {
     use super::*;
     use crate::connection_threads::ConnectionThreads;
 
-    async fn connected(to: &TcpListener) -> SendRequest<RequestBody> {
+    async fn connected(to: &TcpListener, drivers: &TaskTracker) -> SendRequest<RequestBody> {
         let stream = TcpStream::connect(to.local_addr().unwrap()).await.unwrap();
         let (mut sender, driver) = handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(driver);
+        drivers.spawn(driver);
         sender.ready().await.unwrap();
         sender
     }
@@ -160,10 +153,12 @@ mod tests {
     async fn a_thread_comes_to_a_connection_of_its_own() {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let pools = Arc::new(ConnectionPools::default());
-        // As a probe leaves it, which no connection thread has made.
-        pools.made(connected(&server).await).give_back();
-        let stream = TcpStream::connect(server.local_addr().unwrap()).await;
         let (threads, tracker) = (ConnectionThreads::start().unwrap(), TaskTracker::new());
+        // As a probe leaves it, which no connection thread has made.
+        let made = connected(&server, &tracker).await;
+        pools.made(made).give_back();
+        let stream = TcpStream::connect(server.local_addr().unwrap()).await;
+        let drivers = tracker.clone();
         let (says, heard) = oneshot::channel();
         threads.spawn(&tracker, stream.unwrap(), |_| async move {
             let mut uses = 0;
@@ -171,7 +166,8 @@ mod tests {
                 connection.give_back();
                 uses += 1;
             }
-            pools.made(connected(&server).await).give_back();
+            let made = connected(&server, &drivers).await;
+            pools.made(made).give_back();
             for _ in 0..2 * OF_OTHERS_MAX {
                 pools.take().await.unwrap().give_back();
             }

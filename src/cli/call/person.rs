@@ -30,7 +30,7 @@ pub(super) struct Person {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoAnswer {
     pub(super) question: String,
-    /// What is wrong with the fields of `--answer`. `None`: there is nobody to ask.
+    /// What is wrong with the fields of `--answer`. `None`: no `--answer` is left, and there is no terminal to ask on.
     pub(super) wrong: Option<String>,
 }
 
@@ -78,7 +78,7 @@ impl Person {
         typed.ok_or(NoAnswer { question, wrong })
     }
 
-    /// The answer that the person types. `None`: nobody is there any more.
+    /// The answer that the person types. `None`: the terminal's input has ended.
     async fn typed_answer(&mut self, params: &RawValue, screen: &Screen) -> Option<Value> {
         match Form::of(params) {
             Form::Consent => self.consent("  Agree? (y or n): ", screen).await,
@@ -123,7 +123,7 @@ impl Person {
         let lines = self.lines.get_or_insert_with(typed);
         let line = lines.recv().await;
         if line.is_none() {
-            // Ctrl-D: nobody is there any more, also for the next question.
+            // Ctrl-D ends the terminal's input, also for the next question.
             self.is_at_terminal = false;
             screen.say("");
         }

@@ -25,6 +25,7 @@ mod open;
 mod outbound;
 mod passthrough;
 mod patient;
+mod plaintext;
 mod proxy;
 mod related;
 mod request_body;

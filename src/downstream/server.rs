@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,6 +26,7 @@ use super::inbound::connection_polls::ConnectionPolls;
 use super::lingering::{Lingering, UnreadBody};
 use super::open::{CountedBody, OpenRequests};
 use super::patient::{Patient, Streams};
+use super::plaintext;
 use super::proxy::Proxy;
 use super::sent::SentBody;
 use crate::auth::identity::Identity;
@@ -219,21 +221,44 @@ impl Connection {
         // What the kernel takes for a client that does not read counts nowhere.
         #[cfg(target_os = "linux")]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
-        let unread_body = UnreadBody::default();
-        let stream = Patient::new(stream, Arc::clone(&self.proxy.room));
-        let stream = Lingering::new(stream, unread_body.clone());
-        let Some(tls) = self.settings.tls.clone() else {
-            return self.speak(stream, unread_body, None).await;
+        if let Some(tls) = self.settings.tls.clone() {
+            return Box::pin(self.serve_tls(stream, &tls)).await;
+        }
+        let (stream, unread_body) = self.unhurried(stream);
+        self.speak(stream, unread_body, None).await;
+    }
+
+    async fn serve_tls(self, stream: TcpStream, tls: &Kept<rustls::ServerConfig>) {
+        let header_timeout = self.settings.limits.header_timeout();
+        let deadline = Instant::now() + header_timeout;
+        let is_plain = match timeout_at(deadline, plaintext::speaks_http(&stream)).await {
+            Ok(Ok(is_plain)) => is_plain,
+            Ok(Err(error)) => {
+                return debug!(error = %io_reason(&error), "a connection ended before its TLS handshake");
+            }
+            Err(_elapsed) => return debug!("a TLS handshake did not begin in time"),
         };
+        let (stream, unread_body) = self.unhurried(stream);
+        if is_plain {
+            unread_body.set();
+            return plaintext::refuse(stream, header_timeout).await;
+        }
         let handshake = TlsAcceptor::from(tls.current()).accept(stream);
-        match tokio::time::timeout(self.settings.limits.header_timeout(), handshake).await {
+        match timeout_at(deadline, handshake).await {
             Ok(Ok(stream)) => {
                 let client = self.client(stream.get_ref().1);
-                Box::pin(self.speak(stream, unread_body, client)).await;
+                self.speak(stream, unread_body, client).await;
             }
             Ok(Err(error)) => debug!(error = %io_reason(&error), "a TLS handshake failed"),
             Err(_elapsed) => debug!("a TLS handshake took too long"),
         }
+    }
+
+    /// The stream, with patience for a client that reads slowly or is still sending a body that raincheck refused.
+    fn unhurried(&self, stream: TcpStream) -> (Lingering<Patient<TcpStream>>, UnreadBody) {
+        let unread_body = UnreadBody::default();
+        let stream = Patient::new(stream, Arc::clone(&self.proxy.room));
+        (Lingering::new(stream, unread_body.clone()), unread_body)
     }
 
     /// The client that the certificate of this connection names.

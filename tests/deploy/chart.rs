@@ -88,6 +88,10 @@ fn what_the_chart_cannot_do_it_refuses_with_words() {
             "additional properties 'grace' not allowed",
         ),
         (
+            "server.comand[0]=serve",
+            "additional properties 'comand' not allowed",
+        ),
+        (
             "networkPolicy.enable=true",
             "additional properties 'enable' not allowed",
         ),

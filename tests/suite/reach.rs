@@ -286,24 +286,47 @@ async fn a_call_under_our_own_credentials_is_carried_on() {
 async fn the_listeners_certificate_is_read_anew() {
     let (old, new) = (Authority::new(), Authority::new());
     let files = TempDir::new();
-    let file = |name: &str| files.path().join(name);
-    let put = |(certificate, key): (String, String)| {
-        std::fs::write(file("certificate"), certificate).unwrap();
-        std::fs::write(file("key"), key).unwrap();
-    };
-    put(old.issue());
-    let lines = format!(
-        "certificate = {:?}\nkey = {:?}",
-        file("certificate"),
-        file("key")
-    );
-    let config = Config::always().section("listen.tls", &lines);
-    let proxy = config.start("http://127.0.0.1:9/mcp").await;
+    let proxy = over_tls(&files, &old).start(NOWHERE).await;
     assert!(is_trusted(&proxy, &old).await && !is_trusted(&proxy, &new).await);
-    put(new.issue());
+    shown(&files, &new);
     proxy.hang_up();
     proxy.until_said("read anew", 1).await;
     assert!(is_trusted(&proxy, &new).await && !is_trusted(&proxy, &old).await);
+}
+
+#[tokio::test]
+async fn a_client_without_tls_is_told_to_speak_https() {
+    let (authority, files) = (Authority::new(), TempDir::new());
+    let proxy = over_tls(&files, &authority).start(NOWHERE).await;
+    let client = Client::of(proxy.address()).named("Bearer s3cret-token");
+    // A body that the kernel cannot keep: the client reads the answer although nobody reads the body.
+    for body in ["{}".to_owned(), "x".repeat(4 << 20)] {
+        let refused = client.post(body).send().await;
+        assert_eq!(refused.status, 400);
+        assert!(refused.text.contains("begin the URL with https://"));
+    }
+    assert!(is_trusted(&proxy, &authority).await);
+    proxy.until_said("came without TLS", 1).await;
+    let log = proxy.log();
+    assert_eq!(log.matches("came without TLS").count(), 1, "{log}");
+    assert!(!log.contains("s3cret-token"), "{log}");
+}
+
+/// A server that nobody asks.
+const NOWHERE: &str = "http://127.0.0.1:9/mcp";
+
+/// A listener that shows a certificate of this authority, from these files.
+fn over_tls(files: &TempDir, authority: &Authority) -> Config {
+    shown(files, authority);
+    let folder = files.path().display();
+    let lines = format!("certificate = \"{folder}/certificate\"\nkey = \"{folder}/key\"");
+    Config::always().section("listen.tls", &lines)
+}
+
+fn shown(files: &TempDir, authority: &Authority) {
+    let (certificate, key) = authority.issue();
+    std::fs::write(files.path().join("certificate"), certificate).unwrap();
+    std::fs::write(files.path().join("key"), key).unwrap();
 }
 
 /// Whether the proxy shows a certificate that this authority signed.

@@ -156,6 +156,23 @@ async fn a_call_is_made_in_modern_words_and_answered_in_legacy_ones() {
     assert_eq!(gone["error"]["code"], -32601, "{gone}");
 }
 
+/// Such as the raincheck of a laptop in front of one that runs beside the server.
+#[tokio::test]
+async fn a_session_of_the_raincheck_behind_passes_through_the_one_before() {
+    let behind = rig().await;
+    let url = format!("http://{}/mcp", behind.proxy.address());
+    let before = Config::always().start(&url).await;
+    let session = Session::open(Client::of(before.address())).await;
+    assert!(session.name.starts_with("raincheck-"), "{}", session.name);
+    let echoed = session.calling(1, "echo", json!({"text": "x"}));
+    assert_eq!(text(&answered(&echoed.send().await)), "x");
+    assert_eq!(session.end().await, 200);
+    assert_eq!(
+        session.calling(2, "echo", json!({})).send().await.status,
+        404
+    );
+}
+
 #[tokio::test]
 async fn what_a_session_knows_of_itself_is_answered_here() {
     let rig = rig().await;

@@ -56,11 +56,16 @@ const URIS_MAX: usize = 256;
 const URI_BYTES_MAX: usize = 2048;
 
 /// Whether this part answers a legacy client's request: the request names a session of raincheck's own, or the server
-/// is known to have no sessions.
+/// is known to have no sessions. Where the server is behind another raincheck, sessions of that one have the same prefix.
 pub(super) async fn serves(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> bool {
     let id = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
-    if id.is_some_and(|id| id.starts_with(PREFIX)) {
-        return true;
+    if let Some(id) = id.filter(|id| id.starts_with(PREFIX)) {
+        let is_ours = proxy.upstream.is_known_to_refuse_sessions()
+            // A store that does not answer is told to the client where the session is read.
+            || !matches!(Session::load(proxy, id, by.caller).await, Ok(None));
+        if is_ours {
+            return true;
+        }
     }
     proxy
         .upstream

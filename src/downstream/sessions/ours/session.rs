@@ -181,7 +181,7 @@ impl Session {
         Self::load(proxy, &self.id, self.caller).await
     }
 
-    async fn load(
+    pub(super) async fn load(
         proxy: &Arc<Proxy>,
         id: &str,
         caller: Caller,

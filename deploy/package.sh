@@ -7,8 +7,8 @@
 #   raincheck-SYSTEM-MACHINE-VERSION.tgz     for npm: the program
 #   raincheck-VERSION-py3-none-TAG.whl       for PyPI: the program, for `uvx raincheck`
 #
-# What is shipped is built with `cargo auditable build --profile dist --locked` (cargo-auditable), so that the program carries
-# the list of its crates, and on the oldest glibc that it shall run on: the tag of the wheel says that of the machine it was built on.
+# What is shipped is built by deploy/build.sh, with cargo-auditable installed, so that the program carries the list of its
+# crates, and on the oldest glibc that it shall run on: the tag of the wheel says that of the machine it was built on.
 set -euo pipefail
 [ $# -eq 2 ] || { echo "usage: deploy/package.sh BINARY OUT" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,7 +22,7 @@ python3 - "$binary" <<'PY'
 import sys
 import binary
 if not binary.read(sys.argv[1]).is_auditable:
-    print("!!! THE PROGRAM DOES NOT CARRY THE LIST OF ITS CRATES: build it with `cargo auditable build`", file=sys.stderr)
+    print("!!! THE PROGRAM DOES NOT CARRY THE LIST OF ITS CRATES: install cargo-auditable and build it with deploy/build.sh", file=sys.stderr)
 PY
 sbom=$out/raincheck-$version.cdx.json
 python3 -m sbom "$binary" "$sbom" "$version"

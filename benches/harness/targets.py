@@ -90,7 +90,7 @@ class Targets:
     def start(self, name):
         """Starts a target, or raises NotInstalled."""
         if name == "direct":
-            return Target(name, self._url(self.upstream), self.direct)
+            return Target(name, self.url(self.upstream), self.direct)
         port = free_port()
         if name in HYPER_LIMITS:
             process = self._hyper_limit(name, port)
@@ -100,7 +100,7 @@ class Targets:
             process = self._fastmcp(port)
         else:
             process = self._configured(name, port)
-        return Target(name, self._url(port), process)
+        return Target(name, self.url(port), process)
 
     def end(self, target):
         if target.process is not self.direct:
@@ -139,7 +139,7 @@ class Targets:
         command, env = self._raincheck_command(name, port, admin)
         process = self.processes.start(name, command, port, env)
         header = f"Authorization: Bearer {self.issuer.token}" if "token" in RAINCHECKS[name] else ""
-        return Target(name, self._url(port), process, header, admin)
+        return Target(name, self.url(port), process, header, admin)
 
     def _raincheck_command(self, name, port, admin=0):
         settings = dict(RAINCHECKS[name])
@@ -154,8 +154,9 @@ class Targets:
         namespace = f"{name}-{hashlib.sha256(str(port).encode()).hexdigest()[:8]}"
         return self.raincheck_command(name, port, namespace, settings, config)
 
-    def raincheck_command(self, name, port, namespace, settings, config=""):
-        """How a raincheck of this name starts, whose tasks are in this namespace, and its environment."""
+    def raincheck_command(self, name, port, namespace, settings, config="", upstream=()):
+        """How a raincheck of this name starts, whose tasks are in this namespace, and its environment. `upstream`: the words that
+        name the server, if it is another than the usual one."""
         file = self.folder / f"{name}.toml"
         file.write_text(config)
         env = {key: value for key, value in os.environ.items() if not key.startswith("RAINCHECK_")}
@@ -166,8 +167,8 @@ class Targets:
             env["RAINCHECK_" + setting.upper().replace(".", "__")] = value
         if env["RAINCHECK_STORE__URL"].startswith("redb:"):
             del env["RAINCHECK_STORE__NAMESPACE"]
-        local = ["--listen", f"127.0.0.1:{port}", "--upstream", self._url(self.upstream)]
-        return [self.raincheck_path, "run", "--config", file, *local], env
+        upstream = upstream or ["--upstream", self.url(self.upstream)]
+        return [self.raincheck_path, "run", "--config", file, "--listen", f"127.0.0.1:{port}", *upstream], env
 
     def _collector(self):
         """Where spans go: a process of its own, so that it is no part of the upstream's work."""
@@ -202,7 +203,7 @@ class Targets:
         return self.processes.start("fastmcp", [self.peers, script, port, self.redis], port)
 
     @staticmethod
-    def _url(port):
+    def url(port):
         return f"http://127.0.0.1:{port}/mcp"
 
 

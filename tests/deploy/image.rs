@@ -98,7 +98,7 @@ impl Image {
             panic!("{copied:?}");
         };
         let (built, target) = copied.split_once(' ').unwrap();
-        assert!(built.ends_with("/target/dist/raincheck"), "{built}");
+        assert!(built.ends_with("/target/shipped/raincheck"), "{built}");
         let program = Path::new(env!("CARGO_BIN_EXE_raincheck"));
         let image = Self {
             user: all(&instructions, "USER")[0].to_owned(),

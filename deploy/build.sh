@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# deploy/build.sh: build what is shipped, and print where it is. Two builds and a minute of calls between them, so that the
+# compiler knows what runs often: that is made fast, and the rest is made small (profile-guided optimisation).
+#
+# Needs rustup, a C compiler, make, Python 3.9, redis-server and openssl. With cargo-auditable the program carries the list of its crates.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+target=$(realpath -m -- "${CARGO_TARGET_DIR:-target}")
+machine=$(rustc -vV | sed -n 's/^host: //p')
+merge=$(rustc --print sysroot)/lib/rustlib/$machine/bin/llvm-profdata
+profile=$target/shipped/raincheck.profdata
+records=$target/shipped/records
+
+# build FOLDER FLAG: with --target, so that the flag is for the program only, and not for what runs while it is built.
+build() {
+  local command=(build)
+  ! cargo auditable --version >/dev/null 2>&1 || command=(auditable build)
+  CARGO_TARGET_DIR=$target/shipped/$1 RUSTFLAGS="${RUSTFLAGS:-} $2" \
+    cargo "${command[@]}" --profile dist --locked --bin raincheck --target "$machine" >&2
+}
+
+cargo auditable --version >/dev/null 2>&1 \
+  || echo "!!! THE PROGRAM WILL NOT CARRY THE LIST OF ITS CRATES: cargo install --locked cargo-auditable" >&2
+[ -x "$merge" ] || rustup component add llvm-tools >&2
+rm -rf "$records"
+mkdir -p "$records"
+build recorded "-Cprofile-generate=$records"
+LLVM_PROFILE_FILE=$records/%m-%p.profraw benches/train "$target/shipped/recorded/$machine/dist/raincheck" >&2
+"$merge" merge --output "$profile" "$records"/*.profraw
+build guided "-Cprofile-use=$profile"
+cp "$target/shipped/guided/$machine/dist/raincheck" "$target/shipped/raincheck"
+echo "$target/shipped/raincheck"

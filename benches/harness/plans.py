@@ -76,7 +76,7 @@ PLANS = [
         [
             Part(
                 "passthrough",
-                ["raincheck", "raincheck-metrics", "raincheck-telemetry", "raincheck-traces", "raincheck-traces-all"],
+                ["raincheck", "raincheck-metrics", "raincheck-telemetry", "raincheck-traces", "raincheck-watched", "raincheck-traces-all"],
                 [1, 32, 64],
             )
         ],

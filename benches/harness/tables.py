@@ -13,6 +13,7 @@ SHOWN = {
     "raincheck-metrics": "raincheck, metrics",
     "raincheck-telemetry": "raincheck, access log and metrics",
     "raincheck-traces": "raincheck, traces of 1 in 100 calls",
+    "raincheck-watched": "raincheck, all three of these",
     "raincheck-traces-all": "raincheck, traces of all calls",
     "direct": "no proxy",
     "inspect-tpc": "hyper-inspect, a thread a core",

@@ -29,6 +29,12 @@ RAINCHECKS = {
     "raincheck-metrics": {"admin.listen": "127.0.0.1:{admin}"},
     "raincheck-telemetry": {"telemetry.access_log": "true", "admin.listen": "127.0.0.1:{admin}"},
     "raincheck-traces": {"telemetry.traces.endpoint": "{collector}", "telemetry.traces.ratio": "0.01"},
+    "raincheck-watched": {
+        "telemetry.access_log": "true",
+        "admin.listen": "127.0.0.1:{admin}",
+        "telemetry.traces.endpoint": "{collector}",
+        "telemetry.traces.ratio": "0.01",
+    },
     "raincheck-traces-all": {"telemetry.traces.endpoint": "{collector}", "telemetry.traces.ratio": "1.0"},
 }
 

@@ -18,6 +18,9 @@ use super::outbound::response;
 use crate::io_reason::io_reason;
 use crate::mcp::error::RpcError;
 
+/// The largest request head that is read before the refusal.
+const HEAD_MAX: usize = 8 * 1024;
+
 /// Whether the client's first byte begins a request of HTTP. A client that speaks TLS begins with the byte 22 (RFC 8446,
 /// section 5.1). Waits for that byte and leaves it unread, so this may be dropped at any time.
 pub(super) async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
@@ -41,6 +44,7 @@ where
         async move { Ok::<_, Infallible>(refusal) }
     });
     let served = http1::Builder::new()
+        .max_buf_size(HEAD_MAX)
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout)
         .keep_alive(false)

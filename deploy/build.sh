@@ -5,7 +5,10 @@
 # Needs rustup, a C compiler, make, Python 3.9, redis-server and openssl. With cargo-auditable the program carries the list of its crates.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-target=$(realpath -m -- "${CARGO_TARGET_DIR:-target}")
+mkdir -p -- "${CARGO_TARGET_DIR:-target}"
+target=$(cd -- "${CARGO_TARGET_DIR:-target}" && pwd)
+# Whatever folder cargo is called in.
+[ -z "${CARGO_TARGET_DIR:-}" ] || export CARGO_TARGET_DIR=$target
 machine=$(rustc -vV | sed -n 's/^host: //p')
 merge=$(rustc --print sysroot)/lib/rustlib/$machine/bin/llvm-profdata
 profile=$target/shipped/raincheck.profdata
@@ -21,7 +24,8 @@ build() {
 
 cargo auditable --version >/dev/null 2>&1 \
   || echo "!!! THE PROGRAM WILL NOT CARRY THE LIST OF ITS CRATES: cargo install --locked cargo-auditable" >&2
-[ -x "$merge" ] || rustup component add llvm-tools >&2
+[ -x "$merge" ] || rustup component add llvm-tools >&2 \
+  || { echo "error: llvm-profdata is missing: it is in the component llvm-tools of rustup" >&2; exit 1; }
 rm -rf "$records"
 mkdir -p "$records"
 build recorded "-Cprofile-generate=$records"

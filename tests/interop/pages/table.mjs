@@ -28,6 +28,7 @@ export const TABLE = [
   { page: "benches/README.md", begins: "python3 -m venv", why: MEASURES },
   { page: "benches/README.md", begins: "benches/instructions", why: "CI counts instructions, as a step of its own" },
   { page: "benches/README.md", begins: "benches/scale --quick", why: MEASURES },
+  { page: "benches/README.md", begins: "benches/train", why: "CI runs this command, as a step of its own" },
   { page: "deploy/package.md", begins: "raincheck demo", with: ["server"], serves: "serving" },
   {
     page: "docs/clients.md", begins: "raincheck call build", with: ["builds"], lines: true, says: ["built all", "built all", "hi"],

@@ -22,6 +22,10 @@ build() {
     cargo "${command[@]}" --profile dist --locked --bin raincheck --target "$machine" >&2
 }
 
+# Before the first build, which takes minutes.
+for program in python3 redis-server openssl; do
+  command -v "$program" >/dev/null || { echo "error: $program is missing: the calls between the builds need it; install it" >&2; exit 1; }
+done
 cargo auditable --version >/dev/null 2>&1 \
   || echo "!!! THE PROGRAM WILL NOT CARRY THE LIST OF ITS CRATES: cargo install --locked cargo-auditable" >&2
 [ -x "$merge" ] || rustup component add llvm-tools >&2 \

@@ -299,7 +299,7 @@ async fn a_client_without_tls_is_told_to_speak_https() {
     let (authority, files) = (Authority::new(), TempDir::new());
     let proxy = over_tls(&files, &authority).start(NOWHERE).await;
     let client = Client::of(proxy.address()).named("Bearer s3cret-token");
-    // A body that the kernel cannot keep: the client reads the answer although nobody reads the body.
+    // The second body is larger than the kernel's buffers: the client gets the refusal while raincheck reads no body.
     for body in ["{}".to_owned(), "x".repeat(4 << 20)] {
         let refused = client.post(body).send().await;
         assert_eq!(refused.status, 400);
@@ -312,7 +312,7 @@ async fn a_client_without_tls_is_told_to_speak_https() {
     assert!(!log.contains("s3cret-token"), "{log}");
 }
 
-/// A server that nobody asks.
+/// The URL of a server that gets no request in these tests.
 const NOWHERE: &str = "http://127.0.0.1:9/mcp";
 
 /// A listener that shows a certificate of this authority, from these files.

@@ -25,10 +25,12 @@ node_path() {
 # raincheck as the tests run it: the development build, unless RAINCHECK_BIN names another.
 raincheck_path() { printf '%s\n' "${RAINCHECK_BIN:-${CARGO_TARGET_DIR:-$ROOT/target}/debug/raincheck}"; }
 
-# Below the kernel's ephemeral range: an outgoing connection cannot take the port between this look and the server's bind.
+# A port that nothing listens on and that this run gave to nobody else: servers take seconds to listen, and a client would
+# take the first that does for its own. Below the kernel's ephemeral range, so that no outgoing connection takes the port
+# either. tests/interop/processes.mjs does the same.
 free_port() {
   python3 - <<'PY'
-import random, socket
+import os, random, socket
 while True:
     port = random.randrange(20000, 30000)
     with socket.socket() as s:
@@ -36,6 +38,10 @@ while True:
             s.bind(("127.0.0.1", port))
         except OSError:
             continue
+    try:
+        os.mkdir(f"{os.environ['GIVEN_PORTS']}/{port}")
+    except FileExistsError:
+        continue
     print(port)
     break
 PY
@@ -50,6 +56,11 @@ OWNED=
 scratch() {
   OWNED=$(mktemp -d "${TMPDIR:-/tmp}/raincheck-tests.XXXXXX")
   SCRATCH=$OWNED
+  # A script that another one calls adds to the other's.
+  if [ -z "${GIVEN_PORTS:-}" ]; then
+    export GIVEN_PORTS=$OWNED/ports
+    mkdir "$GIVEN_PORTS"
+  fi
   # What raincheck remembers of servers between runs stays in this run.
   export XDG_STATE_HOME=$OWNED/state
   [ -z "${KEEP_LOGS:-}" ] || say "logs: $SCRATCH"

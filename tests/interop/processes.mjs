@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process";
 import { createWriteStream } from "node:fs";
 import { once } from "node:events";
+import { mkdir } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -10,6 +11,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 const START_MS = 30_000;
 /** After SIGTERM; then nothing is asked any more. */
 const END_MS = 10_000;
+
+/** The ports that this run has given away; by hand the folder of the logs. */
+const GIVEN_PORTS = process.env.GIVEN_PORTS ?? process.env.SCRATCH;
 
 const running = new Set();
 
@@ -51,7 +55,7 @@ export async function end(child) {
   running.delete(child);
 }
 
-/** A port below the kernel's ephemeral range: no outgoing connection takes it before the server does. */
+/** A port that nothing else has or was given, as `free_port` in tests/lib.sh. */
 export async function freePort() {
   for (;;) {
     const port = 20_000 + Math.floor(Math.random() * 10_000);
@@ -63,6 +67,12 @@ export async function freePort() {
     }
     server.close();
     await once(server, "close");
+    try {
+      await mkdir(`${GIVEN_PORTS}/${port}`);
+    } catch (error) {
+      if (error.code === "EEXIST") continue;
+      throw error;
+    }
     return port;
   }
 }

@@ -2,7 +2,7 @@
 // called as tasks by a client with Tasks; where the server can ask, it asks in the task and is answered.
 
 import assert from "node:assert/strict";
-import { mkdir } from "node:fs/promises";
+import { mkdir, rm } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { end, freePort, listening, start } from "./processes.mjs";
 import { ROWS } from "./rows.mjs";
@@ -38,6 +38,8 @@ async function serve(name, row) {
   } finally {
     for (const child of started.reverse()) await end(child);
   }
+  // What is left are the logs of the rows that failed.
+  if (!process.env.KEEP_LOGS) await rm(dir, { recursive: true });
 }
 
 /** The row's server with raincheck in front of it; returns raincheck's address. */
@@ -98,7 +100,10 @@ async function exercise({ calls, slow, asks }, dir, session) {
 
 async function task(session, tool, args, says, drive = (_session, execution) => settle(execution)) {
   const execution = await session.callTool(tool, args);
-  assert.equal(execution.kind, "task");
+  if (execution.kind !== "task") {
+    const { outcome } = await settle(execution);
+    assert.fail(`${tool} is no task for a ${session.client.getProtocolEra()} client: ${JSON.stringify(outcome)}`);
+  }
   const { outcome, seen } = await drive(session, execution);
   assert.equal(outcome.status, "completed", JSON.stringify(outcome));
   assert.match(text(outcome), says);

@@ -61,14 +61,42 @@ fn the_image_runs_as_a_number_and_not_through_a_shell() {
     assert_eq!(sidecar["securityContext"]["runAsUser"].as_i64(), Some(uid));
 }
 
+/// What the image's build copies of this folder.
+fn copied(instructions: &[(String, String)]) -> Vec<&str> {
+    let copies = all(instructions, "COPY").into_iter();
+    let ours = copies.filter(|files| !files.starts_with("--from"));
+    ours.flat_map(|files| files.rsplit_once(' ').unwrap().0.split(' '))
+        .collect()
+}
+
+/// A target of the manifest whose file cargo looks for, and that is not copied, would end the build at once.
+#[test]
+fn what_is_copied_is_enough_for_cargo() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let name = format!("rc-build-{}", uuid::Uuid::new_v4().simple());
+    let folder = std::env::temp_dir().join(name);
+    let instructions = instructions();
+    for copied in copied(&instructions) {
+        let link = folder.join(copied);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(root.join(copied), link).unwrap();
+    }
+    for manifest in ["Cargo.toml", "benches/Cargo.toml"] {
+        let read = std::process::Command::new(env!("CARGO"))
+            .args(["metadata", "--no-deps", "--offline", "--locked"])
+            .args(["--format-version", "1", "--manifest-path"])
+            .arg(folder.join(manifest))
+            .output()
+            .unwrap();
+        assert!(read.status.success(), "{manifest}: {read:?}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn what_is_copied_is_sent_and_nothing_else() {
     let instructions = instructions();
-    let mut copied: Vec<&str> = all(&instructions, "COPY")
-        .into_iter()
-        .filter(|files| !files.starts_with("--from"))
-        .flat_map(|files| files.rsplit_once(' ').unwrap().0.split(' '))
-        .collect();
+    let mut copied = copied(&instructions);
     copied.sort_unstable();
     let ignored = text("Dockerfile.dockerignore");
     let lines = ignored.lines().filter(|line| !line.starts_with('#'));

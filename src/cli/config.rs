@@ -2,10 +2,8 @@
 
 use super::failure::CommandFailure;
 use super::stdout::print;
-use crate::config::load::{Flags, effective, environment};
+use crate::config::load::{EXAMPLE, Flags, effective, environment};
 use crate::config::schema;
-
-const EXAMPLE: &str = include_str!("../../config.example.toml");
 
 /// Every setting at its default, with its meaning.
 pub(super) fn example() -> Result<(), CommandFailure> {

@@ -6,7 +6,7 @@ use figment::providers::{Format, Toml};
 use figment::value::Dict;
 use serde_json::Value;
 
-use super::show::DEFAULTS;
+use super::load::EXAMPLE;
 
 /// What the example says.
 pub(super) struct DescribedSettings {
@@ -17,9 +17,9 @@ pub(super) struct DescribedSettings {
 
 impl DescribedSettings {
     pub(super) fn example() -> Self {
-        let defaults: Dict = Toml::from_str(DEFAULTS).unwrap_or_default();
+        let defaults: Dict = Toml::from_str(EXAMPLE).unwrap_or_default();
         Self {
-            meanings: meanings(DEFAULTS),
+            meanings: meanings(EXAMPLE),
             defaults: serde_json::to_value(defaults).unwrap_or_default(),
         }
     }

@@ -20,6 +20,9 @@ use super::settings::Config;
 pub use super::source::{Flags, Source};
 use super::{ignored, rules_file, secret_files, show};
 
+/// The example file, which has every setting at its default.
+pub const EXAMPLE: &str = include_str!("../../config.example.toml");
+
 /// Loads the settings again.
 pub fn reload(source: &Source) -> Result<Config, ConfigError> {
     load(source.flags(), &environment())
@@ -96,7 +99,7 @@ fn written(
     flags: &Flags,
     environment: &[(String, String)],
 ) -> Result<serde_json::Value, ConfigError> {
-    let mut defaults = Toml::from_str(show::DEFAULTS)
+    let mut defaults = Toml::from_str(EXAMPLE)
         .map_err(|_| ConfigError::new("the settings of the example cannot be read"))?;
     show::forget_example_server(&mut defaults);
     let mut all = vec![Layer {

@@ -84,9 +84,6 @@ fn without_credentials(url: &str) -> String {
     shown + query
 }
 
-/// The example file, which has every setting at its default.
-pub(super) const DEFAULTS: &str = include_str!("../../config.example.toml");
-
 /// The address of the example is no default: a server must be named.
 pub(super) fn forget_example_server(defaults: &mut Dict) {
     if let Some(Setting::Dict(_, upstream)) = defaults.get_mut("upstream") {

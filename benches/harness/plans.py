@@ -76,7 +76,16 @@ PLANS = [
         [
             Part(
                 "passthrough",
-                ["raincheck", "raincheck-metrics", "raincheck-telemetry", "raincheck-traces", "raincheck-watched", "raincheck-traces-all"],
+                [
+                    "raincheck",
+                    "raincheck-metrics",
+                    "raincheck-telemetry",
+                    "raincheck-traces",
+                    "raincheck-watched",
+                    "raincheck-traces-all",
+                    "nginx",
+                    "nginx-log",
+                ],
                 [1, 32, 64],
             )
         ],

@@ -15,6 +15,7 @@ SHOWN = {
     "raincheck-traces": "raincheck, traces of 1 in 100 calls",
     "raincheck-watched": "raincheck, all three of these",
     "raincheck-traces-all": "raincheck, traces of all calls",
+    "nginx-log": "nginx, access log",
     "direct": "no proxy",
     "inspect-tpc": "hyper-inspect, a thread a core",
     "tasks-tpc": "hyper-tasks, a thread a core",

@@ -38,6 +38,9 @@ RAINCHECKS = {
     "raincheck-traces-all": {"telemetry.traces.endpoint": "{collector}", "telemetry.traces.ratio": "1.0"},
 }
 
+# nginx, and where its access log goes: gathered, as raincheck's lines are.
+NGINXES = {"nginx": "off", "nginx-log": "{folder}/access.log combined buffer=64k flush=1s"}
+
 HYPER_LIMITS = {
     "hyper": [],
     "hyper-inspect": ["--inspect", "1"],
@@ -189,18 +192,20 @@ class Targets:
         return self.processes.start(name, self._configured_command(name, port), port)
 
     def _configured_command(self, name, port):
-        if not shutil.which(name):
-            raise NotInstalled(f"{name} is not installed (apt-get install {name})")
-        template = next((BENCHES / "conf").glob(f"{name}.*"))
+        program = "nginx" if name in NGINXES else name
+        if not shutil.which(program):
+            raise NotInstalled(f"{program} is not installed (apt-get install {program})")
+        template = next((BENCHES / "conf").glob(f"{program}.*"))
         text = template.read_text()
-        filled = {"FOLDER": self.folder, "PORT": port, "UPSTREAM": self.upstream}
+        log = NGINXES.get(name, "").format(folder=self.folder)
+        filled = {"FOLDER": self.folder, "PORT": port, "UPSTREAM": self.upstream, "LOG": log}
         for word, value in filled.items():
             text = text.replace(f"@{word}@", str(value))
-        config = self.folder / template.name
+        config = self.folder / f"{name}{template.suffix}"
         config.write_text(text)
-        if name == "nginx":
+        if program == "nginx":
             return ["nginx", "-e", self.folder / "nginx-errors.log", "-c", config]
-        return [name, "-db", "-f", config]
+        return [program, "-db", "-f", config]
 
     def _fastmcp(self, port):
         if not self.peers:

@@ -23,5 +23,6 @@ pub mod tasks_2025;
 pub mod tool_list;
 pub mod tools;
 pub mod trace_context;
+pub mod trace_id;
 pub mod version;
 pub mod words;

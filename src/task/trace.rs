@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mcp::trace_context::{SpanId, TraceContext, TraceId};
+use crate::mcp::trace_context::TraceContext;
+use crate::mcp::trace_id::{SpanId, TraceId};
 
 /// The trace of a call that is recorded. All ids are fixed when the call begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

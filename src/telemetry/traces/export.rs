@@ -229,7 +229,7 @@ mod tests {
 
     use super::super::span::{Span, SpanKind};
     use super::*;
-    use crate::mcp::trace_context::HexId;
+    use crate::mcp::trace_id::HexId;
 
     const LAST: Duration = Duration::from_mins(1);
     const TAKEN: &str = "200 OK";

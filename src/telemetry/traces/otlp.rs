@@ -99,7 +99,7 @@ mod tests {
 
     use super::super::attributes::Key;
     use super::*;
-    use crate::mcp::trace_context::HexId;
+    use crate::mcp::trace_id::HexId;
 
     #[derive(Clone, PartialEq, Message)]
     struct ExportRequest {

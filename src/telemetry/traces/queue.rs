@@ -167,7 +167,7 @@ mod tests {
 
     use super::super::span::SpanKind;
     use super::*;
-    use crate::mcp::trace_context::HexId;
+    use crate::mcp::trace_id::HexId;
 
     fn span() -> Span<'static> {
         Span {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::attributes::{Key, write_number};
 use super::keys;
-use crate::mcp::trace_context::{SpanId, TraceId};
+use crate::mcp::trace_id::{SpanId, TraceId};
 
 /// Texts that clients and servers choose are cut.
 const CHARS_MAX: usize = 128;

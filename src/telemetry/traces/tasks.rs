@@ -132,7 +132,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::mcp::trace_context::HexId;
+    use crate::mcp::trace_id::HexId;
     use crate::task::input_rule::AnsweredBy;
     use crate::task::machine::tests::task;
     use crate::task::question::QuestionStage;

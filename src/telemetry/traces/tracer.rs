@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::queue::SpanQueue;
 use super::span::Span;
-use crate::mcp::trace_context::{HexId, TraceId};
+use crate::mcp::trace_id::{HexId, TraceId};
 
 /// Whether there is a collector. Read for each request.
 static IS_ON: AtomicBool = AtomicBool::new(false);

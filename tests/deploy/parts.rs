@@ -4,8 +4,16 @@ use std::process::Command;
 
 use super::*;
 
-/// A kustomization in a folder of its own, with the component. `None`: there is no kubectl here.
+const KUSTOMIZATION: &str = "resources: [workloads.yaml]\ncomponents: [../component]\n\
+    configMapGenerator:\n- name: raincheck\n  literals: [RAINCHECK_DRAIN__TOKEN=our-own, RAINCHECK_DRAIN__GRACE=9s]\n";
+
+/// These workloads with the component. `None`: there is no kubectl here.
 fn kustomized(workloads: &str) -> Option<Result<Vec<Yaml>, String>> {
+    kustomized_by(KUSTOMIZATION, workloads)
+}
+
+/// The same by a kustomization in a folder of its own.
+fn kustomized_by(kustomization: &str, workloads: &str) -> Option<Result<Vec<Yaml>, String>> {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = root.join(format!("rc-kustomize-{}", uuid::Uuid::new_v4().simple()));
     let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes/component");
@@ -21,8 +29,6 @@ fn kustomized(workloads: &str) -> Option<Result<Vec<Yaml>, String>> {
         let copied = fs::copy(component.join(name), folder.join("component").join(name));
         copied.unwrap();
     }
-    let kustomization = "resources: [workloads.yaml]\ncomponents: [../component]\n\
-        configMapGenerator:\n- name: raincheck\n  literals: [RAINCHECK_DRAIN__TOKEN=our-own, RAINCHECK_DRAIN__GRACE=9s]\n";
     fs::write(folder.join("app/kustomization.yaml"), kustomization).unwrap();
     fs::write(folder.join("app/workloads.yaml"), workloads).unwrap();
     let run = Command::new("kubectl")
@@ -89,6 +95,40 @@ fn a_pre_stop_hook_of_the_server_is_refused_and_not_replaced() {
         let words = "testing value /spec/template/spec/containers/0/lifecycle/preStop failed";
         assert!(refused.contains(words), "{refused}");
         assert!(text("kubernetes/component/drain.yaml").contains("lifecycle/preStop failed"));
+    }
+}
+
+#[test]
+fn what_kustomize_says_of_a_mistake_is_explained() {
+    let page = text("../docs/operations.md");
+    let workloads = workload("Deployment", "one", "");
+    let mistakes = [
+        (
+            "name: raincheck",
+            "name: settings",
+            "nothing selected by ConfigMap",
+        ),
+        (
+            "RAINCHECK_DRAIN__TOKEN=our-own, ",
+            "",
+            "is missing for replacement source ConfigMap",
+        ),
+        (
+            "[workloads.yaml]\ncomponents: [../component]",
+            "[workloads.yaml, ../component]",
+            "expected kind != 'Component'",
+        ),
+    ];
+    for (right, wrong, words) in mistakes {
+        let kustomization = KUSTOMIZATION.replace(right, wrong);
+        assert_ne!(kustomization, KUSTOMIZATION, "{right}");
+        let Some(rendered) = kustomized_by(&kustomization, &workloads) else {
+            println!("no kubectl here: nothing was rendered");
+            return;
+        };
+        let refused = rendered.unwrap_err();
+        assert!(refused.contains(words), "{refused}");
+        assert!(page.contains(&format!("| `{words}` |")), "{words}");
     }
 }
 

@@ -202,4 +202,6 @@ fn the_compose_file_configures_what_there_is() {
     let config = raincheck::config::load::load(&flags, &pairs).unwrap();
     assert!(config.refuse_exposure().is_ok());
     assert_eq!(config.listen.address.port(), 8440);
+    let doubts: Vec<_> = raincheck::config::warnings::warnings(&config).collect();
+    assert_eq!(doubts, [], "the first lines of the log would be a warning");
 }

@@ -3,10 +3,12 @@
 pub mod calls;
 pub mod counted;
 pub mod events;
+mod known_names;
 pub mod limits;
 pub mod log;
 pub mod metrics;
 pub mod notices;
+mod operation_series;
 pub mod operations;
 pub mod polls;
 pub mod recent;

@@ -1,17 +1,12 @@
 //! How long requests of clients and requests to the server take, as OpenTelemetry's conventions for MCP want it.
 
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
-use prometheus::Histogram;
 use tokio::time::Instant;
 
-use super::metrics::METRICS;
-use super::tool::with_label;
+use super::operation_series::{OperationSeries, OperationTerms, series};
 use crate::mcp::json::Object;
 use crate::mcp::result::{error_code, is_tool_error};
 
@@ -40,11 +35,7 @@ pub enum Side {
 /// A request under way.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    side: Side,
-    method: &'static str,
-    tool: Box<str>,
-    version: &'static str,
-    transport: &'static str,
+    series: Arc<OperationSeries>,
     began: Instant,
 }
 
@@ -60,16 +51,16 @@ impl Operation {
         if !are_measured() {
             return None;
         }
-        let method = known(&METHODS, method).unwrap_or(OTHER);
-        Some(Self {
+        let tool = tool.filter(|_| method == "tools/call");
+        let terms = OperationTerms {
             side,
             method,
-            tool: tool
-                .filter(|_| method == "tools/call")
-                .unwrap_or_default()
-                .into(),
-            version: known(&VERSIONS, version).unwrap_or_default(),
+            tool: tool.unwrap_or_default(),
+            version,
             transport,
+        };
+        Some(Self {
+            series: series(terms),
             began: Instant::now(),
         })
     }
@@ -77,79 +68,7 @@ impl Operation {
     /// Counts the operation.
     pub fn end(&self, ending: OperationEnding) {
         let seconds = (Instant::now() - self.began).as_secs_f64();
-        RECENT
-            .with_borrow_mut(|recent| recent.count(self, ending, |series| series.observe(seconds)));
-    }
-
-    /// The series of operations like this one.
-    fn series(&self, ending: OperationEnding) -> Histogram {
-        let (kind, code) = ending.labels();
-        let metrics = &METRICS.operations;
-        let durations = match self.side {
-            Side::Server => &metrics.server,
-            Side::Client => &metrics.client,
-        };
-        let of_tool = |tool: &str| {
-            let labels = [
-                self.method,
-                tool,
-                &kind,
-                &code,
-                self.version,
-                self.transport,
-            ];
-            durations.with_label_values(&labels)
-        };
-        if self.tool.is_empty() {
-            of_tool("")
-        } else {
-            with_label(&self.tool, of_tool)
-        }
-    }
-
-    /// Whether both count in the same series if they end alike.
-    fn is_like(&self, other: &Self) -> bool {
-        self.side == other.side
-            && self.method == other.method
-            && self.tool == other.tool
-            && self.version == other.version
-            && self.transport == other.transport
-    }
-}
-
-/// The series that a thread counted in last. To find a series by its labels takes longer than to count.
-#[derive(Default)]
-struct RecentSeries(VecDeque<(Operation, OperationEnding, Histogram)>);
-
-const RECENT_MAX: usize = 8;
-
-/// Clients choose the names of tools. A longer one is not remembered.
-const TOOL_BYTES_MAX: usize = 256;
-
-thread_local! {
-    static RECENT: RefCell<RecentSeries> = RefCell::default();
-}
-
-impl RecentSeries {
-    fn count(
-        &mut self,
-        operation: &Operation,
-        ending: OperationEnding,
-        observe: impl FnOnce(&Histogram),
-    ) {
-        let known = self.0.iter().find(|(recent, recent_ending, _)| {
-            *recent_ending == ending && recent.is_like(operation)
-        });
-        if let Some((.., series)) = known {
-            return observe(series);
-        }
-        let series = operation.series(ending);
-        observe(&series);
-        if operation.tool.len() > TOOL_BYTES_MAX {
-            return;
-        }
-        self.0.truncate(RECENT_MAX - 1);
-        self.0.push_front((operation.clone(), ending, series));
+        self.series.observe(ending, seconds);
     }
 }
 
@@ -246,64 +165,11 @@ fn is_bounded(code: i64) -> bool {
 }
 
 /// What the conventions write where a value has no name of its own.
-const OTHER: &str = "_OTHER";
-
-/// The most frequent one is first.
-const VERSIONS: [&str; 5] = [
-    "2026-07-28",
-    "2025-11-25",
-    "2025-06-18",
-    "2025-03-26",
-    "2024-11-05",
-];
-
-/// The methods of clients, requests and notifications. The most frequent one is first.
-const METHODS: [&str; 23] = [
-    "tools/call",
-    "completion/complete",
-    "initialize",
-    "logging/setLevel",
-    "notifications/cancelled",
-    "notifications/initialized",
-    "notifications/progress",
-    "notifications/roots/list_changed",
-    "ping",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/templates/list",
-    "resources/unsubscribe",
-    "server/discover",
-    "subscriptions/listen",
-    "tasks/cancel",
-    "tasks/get",
-    "tasks/result",
-    "tasks/update",
-    "tools/list",
-];
-
-fn known(names: &[&'static str], name: &str) -> Option<&'static str> {
-    names.iter().find(|known| **known == name).copied()
-}
-
-/// The name of a method, which takes no memory where the method is known.
-pub(super) fn known_method(name: &str) -> Cow<'static, str> {
-    without_memory(&METHODS, name)
-}
-
-/// The name of a revision, which takes no memory where the revision is known.
-pub(super) fn known_version(name: &str) -> Cow<'static, str> {
-    without_memory(&VERSIONS, name)
-}
-
-fn without_memory(names: &[&'static str], name: &str) -> Cow<'static, str> {
-    known(names, name).map_or_else(|| Cow::Owned(name.to_owned()), Cow::Borrowed)
-}
+pub(super) const OTHER: &str = "_OTHER";
 
 #[cfg(test)]
 mod tests {
+    use super::super::known_names::known_method;
     use super::*;
 
     #[test]
@@ -353,49 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn each_operation_counts_in_its_own_series() {
-        measure();
-        let count = |method, tool: &str, ending| {
-            let operation =
-                Operation::begin(Side::Client, method, Some(tool), "2026-07-28", "recent");
-            let operation = operation.unwrap();
-            operation.end(ending);
-            operation.series(ending).get_sample_count()
-        };
-        let good = OperationEnding::Good;
-        for round in 1..=3 {
-            // More tools than are remembered.
-            for tool in 0..2 * RECENT_MAX {
-                let tool = format!("recent-{tool}");
-                assert_eq!(count("tools/call", &tool, good), round, "{tool}");
-                assert_eq!(
-                    count("tools/call", &tool, OperationEnding::ToolError),
-                    round
-                );
-            }
-            assert_eq!(count("tools/list", "", good), round);
-        }
-        let long = "x".repeat(TOOL_BYTES_MAX + 1);
-        count("tools/call", &long, good);
-        RECENT.with_borrow(|recent| {
-            assert_eq!(recent.0.len(), RECENT_MAX);
-            assert!(
-                recent
-                    .0
-                    .iter()
-                    .all(|(operation, ..)| *operation.tool != long)
-            );
-        });
-    }
-
-    #[test]
     fn no_label_is_chosen_by_a_server_or_a_client() {
         let kind = |code| OperationEnding::Code(code).labels().0;
         assert_eq!(
             (kind(-32603), kind(-32050), kind(7)),
             ("-32603".into(), "-32050".into(), OTHER.into())
         );
-        assert_eq!(known(&METHODS, "tools/call"), Some("tools/call"));
-        assert_eq!(known(&METHODS, "evil"), None);
+        assert_eq!(known_method("tools/call"), Some("tools/call"));
+        assert_eq!(known_method("evil"), None);
     }
 }

@@ -13,7 +13,8 @@ use crate::mcp::trace_context::TraceContext;
 use crate::mcp::trace_id::{SpanId, TraceId};
 use crate::task::state::Task;
 use crate::task::trace::TaskTrace;
-use crate::telemetry::operations::{OperationEnding, known_method, known_version};
+use crate::telemetry::known_names::{known_method, known_version};
+use crate::telemetry::operations::OperationEnding;
 
 /// What is known of a request when it comes.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +66,11 @@ impl Tracing {
     }
 }
 
+/// A text of a client. What is known takes no memory.
+fn known_or_own(known: fn(&str) -> Option<&'static str>, text: &str) -> Cow<'static, str> {
+    known(text).map_or_else(|| Cow::Owned(text.to_owned()), Cow::Borrowed)
+}
+
 /// Whether clients send such a request again and again, or have it open for hours. It has a span only where its client
 /// traces.
 fn is_a_wait(method: &str) -> bool {
@@ -111,11 +117,11 @@ impl RequestSpan {
                 sent: random(),
                 state,
                 request: cut(terms.id).into(),
-                version: known_version(cut(terms.version)),
+                version: known_or_own(known_version, cut(terms.version)),
                 sent_ms: None,
                 is_piped: terms.is_piped,
             },
-            method: known_method(cut(terms.method)),
+            method: known_or_own(known_method, cut(terms.method)),
             name: cut(terms.name.unwrap_or_default()).into(),
             began_ns: wall_ns(),
             sent_ns: AtomicU64::new(0),

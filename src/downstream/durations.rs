@@ -11,7 +11,9 @@ use super::inbound::request::Inbound;
 use super::inbound::requester::Piped;
 use super::traced::version;
 use crate::mcp::version::Era;
-use crate::telemetry::operations::{self, Operation, OperationEnding, Side};
+use crate::telemetry::operation_ending::OperationEnding;
+use crate::telemetry::operation_series::Side;
+use crate::telemetry::operations::{self, Operation};
 use crate::telemetry::traces::SpanGuard;
 
 /// A message of a client that is being answered. Boxed, because the future of each request has room for it.

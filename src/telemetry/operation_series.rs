@@ -9,8 +9,17 @@ use prometheus::Histogram;
 
 use super::known_names::{known_method, known_version};
 use super::metrics::METRICS;
-use super::operations::{OTHER, OperationEnding, Side};
+use super::operation_ending::{OTHER, OperationEnding};
 use super::tool::with_label;
+
+/// Which side of an operation raincheck is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// A client asks raincheck.
+    Server,
+    /// raincheck asks the server.
+    Client,
+}
 
 /// What tells operations apart before they end. Clients choose method, tool and version.
 #[derive(Debug, Clone, Copy)]

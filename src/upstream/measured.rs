@@ -3,7 +3,8 @@
 use futures_util::StreamExt as _;
 
 use crate::mcp::result::{error_code, is_tool_error};
-use crate::telemetry::operations::{Operation, OperationEnding};
+use crate::telemetry::operation_ending::OperationEnding;
+use crate::telemetry::operations::Operation;
 use crate::upstream::port::{Event, Exchange};
 
 /// The exchange, with its end counted. An exchange that is dropped before its answer was cancelled.

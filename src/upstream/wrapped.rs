@@ -13,7 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::{Era, MODERN};
-use crate::telemetry::operations::{Operation, Side};
+use crate::telemetry::operation_series::Side;
+use crate::telemetry::operations::Operation;
 use crate::upstream::credentials::Credentials;
 pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};

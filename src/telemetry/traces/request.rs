@@ -14,7 +14,7 @@ use crate::mcp::trace_id::{SpanId, TraceId};
 use crate::task::state::Task;
 use crate::task::trace::TaskTrace;
 use crate::telemetry::known_names::{known_method, known_version};
-use crate::telemetry::operations::OperationEnding;
+use crate::telemetry::operation_ending::OperationEnding;
 
 /// What is known of a request when it comes.
 #[derive(Debug, Clone, Copy)]

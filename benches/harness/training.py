@@ -6,8 +6,15 @@ sent on belongs here, and how long each lasts hardly matters."""
 import json
 import subprocess
 
+from . import coldstart
 from .processes import free_port
 from .targets import Target
+
+# The methods of `Training`.
+PARTS = ("starts", "loads")
+
+# One of each store, and one with a listener for operators.
+STARTS = ["raincheck", "raincheck-embedded", "raincheck-metrics"]
 
 SECONDS = 0.5
 CONCURRENCY = 16
@@ -31,14 +38,20 @@ CHAINED_LOADS = ["passthrough", "passthrough --wire legacy", "sse --events 20", 
 
 
 class Training:
-    """Runs the loads, one after the other, and fails if a call fails."""
+    """Runs what it is made of, one after the other, and fails if a call fails."""
 
     def __init__(self, targets, programs, say):
         self.targets = targets
         self.loadgen = programs / "loadgen"
         self.say = say
 
-    def run(self):
+    def starts(self):
+        """From the start to the first answer, and the end."""
+        for name in STARTS:
+            self.say(f"{name}: start")
+            coldstart.measure(self.targets, name)
+
+    def loads(self):
         for name, loads in LOADS.items():
             target = self.targets.start(name)
             self._load(target, loads)

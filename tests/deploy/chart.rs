@@ -13,7 +13,7 @@ const VALUES: [&str; 3] = ["minimal", "everything", "statefulset"];
 /// From the oldest with native sidecars to the newest that there is.
 const KUBERNETES: [&str; 3] = ["1.29", "1.33", "1.37"];
 
-fn deploy(name: &str) -> std::path::PathBuf {
+fn deploy(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("deploy")
         .join(name)

@@ -81,19 +81,59 @@ fn copied(instructions: &[(String, String)]) -> Vec<&str> {
         .collect()
 }
 
-/// Cargo wrote beside the program what it made the program of.
+/// Every file below `folder`, in a path from the root of the repository.
+fn below(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            below(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
+
+/// The files that the code includes by a path of its own, each from the root of the repository.
+fn included() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    below(&root.join("src"), &mut files);
+    let mut included = Vec::new();
+    for file in files
+        .iter()
+        .filter(|file| file.extension() == Some("rs".as_ref()))
+    {
+        let code = fs::read_to_string(file).unwrap();
+        for include in [
+            "include_str!(\"",
+            "include_bytes!(\"",
+            "include!(\"",
+            "\n#[path = \"",
+        ] {
+            for (at, _) in code.match_indices(include) {
+                // A module of the tests is not part of the program.
+                if code[..at].ends_with("#[cfg(test)]") {
+                    continue;
+                }
+                let path = code[at + include.len()..].split('"').next().unwrap();
+                let path = file.parent().unwrap().join(path).canonicalize().unwrap();
+                let path = path.strip_prefix(root.canonicalize().unwrap()).unwrap();
+                included.push(path.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    included
+}
+
 #[test]
 fn all_that_the_program_is_made_of_is_copied() {
-    let list = fs::read_to_string(concat!(env!("CARGO_BIN_EXE_raincheck"), ".d")).unwrap();
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
-    let (_program, files) = list.split_once(": ").unwrap();
-    let files = files.split_whitespace().map(|file| file.strip_prefix(root));
-    let files: Vec<&str> = files.map(Option::unwrap).collect();
-    assert!(files.contains(&"src/main.rs"), "{files:?}");
     let instructions = instructions();
     let copied = copied(&instructions);
+    let mut files = included();
+    assert!(files.contains(&"config.example.toml".into()), "{files:?}");
+    files.extend(["src/main.rs", "Cargo.toml", "Cargo.lock", "README.md"].map(Into::into));
     for file in files {
-        let is_copied = copied.iter().any(|it| Path::new(file).starts_with(it));
+        let is_copied = copied.iter().any(|it| Path::new(&file).starts_with(it));
         assert!(is_copied, "{file}");
     }
 }

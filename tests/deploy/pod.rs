@@ -129,7 +129,7 @@ pub(super) fn server_environment() -> Vec<(String, String)> {
 /// Killed when dropped.
 pub(super) struct Running {
     child: Child,
-    log: std::path::PathBuf,
+    log: PathBuf,
 }
 
 impl Running {

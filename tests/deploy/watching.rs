@@ -10,7 +10,7 @@ use super::*;
 /// Metrics of Prometheus itself.
 const THEIRS: [&str; 1] = ["up"];
 
-fn path(name: &str) -> std::path::PathBuf {
+fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 

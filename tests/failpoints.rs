@@ -17,6 +17,9 @@ mod directory;
 mod events;
 #[path = "support/eventually.rs"]
 mod eventually;
+#[path = "support/ports.rs"]
+#[expect(dead_code, reason = "the address is asked for")]
+mod ports;
 #[expect(dead_code, reason = "no test here freezes or restarts a Redis")]
 #[path = "support/redis.rs"]
 mod redis_server;

@@ -21,6 +21,8 @@ mod fleet;
 mod kept;
 #[path = "store/notes.rs"]
 mod notes;
+#[path = "support/ports.rs"]
+mod ports;
 #[path = "store/redis_away.rs"]
 mod redis_away;
 #[path = "store/redis_fleet.rs"]

@@ -35,6 +35,9 @@ mod faulty;
 mod http_request;
 #[path = "../support/memory.rs"]
 mod memory;
+#[path = "../support/ports.rs"]
+#[expect(dead_code, reason = "the address is asked for")]
+mod ports;
 #[path = "../support/process.rs"]
 #[expect(dead_code, reason = "a bar counts the processes that are left")]
 mod process;

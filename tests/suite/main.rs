@@ -20,6 +20,8 @@ mod events;
 mod eventually;
 #[path = "../support/fleet.rs"]
 mod fleet;
+#[path = "../support/ports.rs"]
+mod ports;
 #[path = "../support/process.rs"]
 mod process;
 #[path = "../support/redis.rs"]

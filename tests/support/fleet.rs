@@ -1,7 +1,6 @@
 //! Several Redis servers that belong together, on loopback: a cluster, or a primary with a replica
 //! and Sentinels. Gone when the test ends.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use redis::{Cmd, Connection, FromRedisValue};
 
 use crate::eventually::eventually_blocking;
+use crate::ports::ReservedPort;
 use crate::redis_server::RedisServer;
 
 /// The longest wait until the servers know each other. No event announces that, so each server is polled.
@@ -18,17 +18,20 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<RedisServer>,
-    ports: Vec<u16>,
+    ports: [ReservedPort; 3],
+    _buses: [ReservedPort; 3],
 }
 
 impl Cluster {
     pub(crate) fn start() -> Self {
         // Each node needs a second port for the cluster bus. It is chosen explicitly, because the default
         // (the port plus 10,000) may be taken.
-        let free = free_ports(6);
-        let (ports, buses) = free.split_at(3);
-        let nodes = ports.iter().zip(buses).map(|(port, bus)| {
-            let (port, bus) = (port.to_string(), bus.to_string());
+        let (ports, buses) = (three_ports(), three_ports());
+        let numbers = || {
+            let pairs = ports.iter().zip(&buses);
+            pairs.map(|(port, bus)| (port.number().to_string(), bus.number().to_string()))
+        };
+        let nodes = numbers().map(|(port, bus)| {
             RedisServer::with(&[
                 "--port",
                 &port,
@@ -47,9 +50,11 @@ impl Cluster {
                 "always",
             ])
         });
+        let (nodes, numbers): (Vec<_>, Vec<_>) = (nodes.collect(), numbers().collect());
         let cluster = Self {
-            nodes: nodes.collect(),
-            ports: ports.to_vec(),
+            nodes,
+            ports,
+            _buses: buses,
         };
         for (at, (from, to)) in [(0, 5461), (5462, 10922), (10923, 16383)]
             .iter()
@@ -63,8 +68,7 @@ impl Cluster {
         }
         // MEET comes last, because a node that knows other nodes refuses to set its epoch.
         let mut first = cluster.nodes[0].connect();
-        for (port, bus) in ports.iter().zip(buses) {
-            let (port, bus) = (port.to_string(), bus.to_string());
+        for (port, bus) in numbers {
             ask::<()>(&mut first, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         cluster.wait();
@@ -75,7 +79,8 @@ impl Cluster {
         // The others are learned.
         format!(
             "redis-cluster://127.0.0.1:{},127.0.0.1:{}",
-            self.ports[0], self.ports[1]
+            self.ports[0].number(),
+            self.ports[1].number()
         )
     }
 
@@ -100,13 +105,14 @@ impl Cluster {
 pub(crate) struct Sentinels {
     /// At first, the first is the primary.
     pub(crate) servers: Vec<RedisServer>,
-    sentinels: Vec<Sentinel>,
+    monitors: Vec<Sentinel>,
+    _ports: [ReservedPort; 2],
 }
 
 impl Sentinels {
     pub(crate) fn start() -> Self {
-        let free = free_ports(5);
-        let (primary, replica) = (free[0].to_string(), free[1].to_string());
+        let ports = [ReservedPort::new(), ReservedPort::new()];
+        let [primary, replica] = ports.each_ref().map(|port| port.number().to_string());
         let server = |port: &str, rest: &[&str]| {
             let usual = ["--port", port, "--bind", "127.0.0.1"];
             RedisServer::with(&[&usual, rest].concat())
@@ -121,12 +127,11 @@ impl Sentinels {
             let follows = info.contains("master_link_status:up");
             if follows { Ok(()) } else { Err(info) }
         });
-        let sentinels = free[2..]
-            .iter()
-            .map(|port| Sentinel::start(*port, &primary));
+        let monitors = three_ports().map(|port| Sentinel::start(port, &primary));
         let sentinels = Self {
-            sentinels: sentinels.collect(),
+            monitors: monitors.into(),
             servers,
+            _ports: ports,
         };
         sentinels.wait();
         sentinels
@@ -134,9 +139,9 @@ impl Sentinels {
 
     pub(crate) fn url(&self) -> String {
         let hosts: Vec<_> = self
-            .sentinels
+            .monitors
             .iter()
-            .map(|one| format!("127.0.0.1:{}", one.port))
+            .map(|one| one.port.address().to_string())
             .collect();
         format!("redis-sentinel://{}/main", hosts.join(","))
     }
@@ -144,7 +149,7 @@ impl Sentinels {
     /// Waits until each Sentinel knows the others and the replica: before that, the Sentinels would not fail
     /// over.
     fn wait(&self) {
-        for sentinel in &self.sentinels {
+        for sentinel in &self.monitors {
             let mut connection = sentinel.connect();
             let what = "the Sentinels know each other and the replica";
             eventually_blocking(PATIENCE, what, || {
@@ -164,12 +169,12 @@ impl Sentinels {
 #[derive(Debug)]
 struct Sentinel {
     child: Child,
-    port: u16,
+    port: ReservedPort,
     directory: PathBuf,
 }
 
 impl Sentinel {
-    fn start(port: u16, primary: &str) -> Self {
+    fn start(port: ReservedPort, primary: &str) -> Self {
         let random = uuid::Uuid::new_v4().simple().to_string();
         let directory = std::env::temp_dir().join(format!("rcw-{}", &random[..12]));
         std::fs::create_dir(&directory).unwrap();
@@ -178,7 +183,8 @@ impl Sentinel {
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 2\n\
              sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
-            directory.display()
+            directory.display(),
+            port = port.number(),
         );
         std::fs::write(&file, text).unwrap();
         let child = Command::new("redis-server")
@@ -197,7 +203,7 @@ impl Sentinel {
     }
 
     fn connect(&self) -> Connection {
-        let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
+        let client = redis::Client::open(("127.0.0.1", self.port.number())).unwrap();
         eventually_blocking(PATIENCE, "the Sentinel answers", || client.get_connection())
     }
 }
@@ -222,24 +228,14 @@ impl RedisServer {
     }
 }
 
+fn three_ports() -> [ReservedPort; 3] {
+    [(); 3].map(|()| ReservedPort::new())
+}
+
 pub(crate) fn ask<T: FromRedisValue>(connection: &mut Connection, words: &[&str]) -> T {
     let mut command = Cmd::new();
     for word in words {
         command.arg(word);
     }
     command.query(connection).unwrap()
-}
-
-/// Free a moment ago; Redis cannot be asked to choose them. Below those that the system gives to
-/// clients, one of which would take the port of a server that is to come back.
-fn free_ports(count: usize) -> Vec<u16> {
-    let mut held = Vec::new();
-    while held.len() < count {
-        let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
-        let port = 12_000 + u16::try_from(random % 18_000).unwrap();
-        held.extend(TcpListener::bind(("127.0.0.1", port)));
-    }
-    held.iter()
-        .map(|listener| listener.local_addr().unwrap().port())
-        .collect()
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::authority::Authority;
+use crate::ports::ReservedPort;
 use crate::redis_server::RedisServer;
 
 /// A server that speaks only TLS on TCP, beside its socket.
@@ -11,6 +12,7 @@ pub(crate) struct TlsServer {
     pub(crate) url: String,
     pub(crate) authority: Authority,
     _server: RedisServer,
+    _port: ReservedPort,
     _files: Files,
 }
 
@@ -20,10 +22,11 @@ impl TlsServer {
         let authority = Authority::new();
         let (certificate, key) = authority.issue();
         let files = Files::new();
-        let port = free_port().to_string();
+        let port = ReservedPort::new();
+        let number = port.number().to_string();
         let server = RedisServer::with(&[
             "--tls-port",
-            &port,
+            &number,
             "--tls-auth-clients",
             asks,
             "--tls-cert-file",
@@ -34,18 +37,13 @@ impl TlsServer {
             &files.write("roots", &authority.roots()),
         ]);
         Self {
-            url: format!("rediss://localhost:{port}/0"),
+            url: format!("rediss://localhost:{number}/0"),
             authority,
             _server: server,
+            _port: port,
             _files: files,
         }
     }
-}
-
-/// Free a moment ago; Redis cannot be asked to choose one.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// A directory that is removed with the test.

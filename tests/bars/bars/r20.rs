@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::client::Heard;
 use crate::eventually::try_eventually;
+use crate::ports::ReservedPort;
 use crate::rig::follow::follow;
 use crate::rig::process;
 use crate::rig::solo::Solo;
@@ -125,7 +126,8 @@ async fn echo(solo: &Solo, text: &str) -> Result<(), String> {
 /// A program that cannot be run makes us not ready, until it can be.
 async fn dies(report: &mut Report) {
     let program = Program::new("dies");
-    let probes = crate::rig::replica::free_address();
+    let port = ReservedPort::new();
+    let probes = port.address();
     let more = format!("[admin]\nprobes = \"{probes}\"\n");
     let mut solo = Solo::start(&config(&program, &more), None).await;
     let clients = [solo.client.clone()];

@@ -1,7 +1,7 @@
 //! One replica of the built program: started, killed, frozen, stopped.
 
 use std::future::ready;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::memory_limit::MemoryLimit;
 use super::process;
 use crate::client::Client;
 use crate::eventually::{eventually, try_eventually};
+use crate::ports::ReservedPort;
 
 /// Starts and ends are waited for so long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,7 +24,7 @@ pub(crate) struct Replica {
     folder: PathBuf,
     /// Without one, the configuration says what is wrapped.
     upstream: Option<String>,
-    address: SocketAddr,
+    port: ReservedPort,
     /// Each of its processes writes its id here before it begins.
     processes: Option<PathBuf>,
     program: PathBuf,
@@ -57,7 +58,7 @@ impl Replica {
             child: None,
             folder,
             upstream: upstream.map(ToOwned::to_owned),
-            address: free_address(),
+            port: ReservedPort::new(),
             processes: limit.map(MemoryLimit::processes),
             program: program(),
         };
@@ -66,11 +67,11 @@ impl Replica {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::of(self.address)
+        Client::of(self.address())
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
@@ -94,7 +95,7 @@ impl Replica {
         self.kill();
         self.child = Some(self.command().spawn().expect("the built program"));
         eventually(PATIENCE, "a replica listens", || {
-            let (runs, log, address) = (self.runs(), self.log(), self.address);
+            let (runs, log, address) = (self.runs(), self.log(), self.address());
             assert!(runs, "a replica did not start\n{log}");
             async move { TcpStream::connect(address).await.map_err(|_| log) }
         })
@@ -158,7 +159,7 @@ impl Replica {
             .arg("run")
             .arg("--config")
             .arg(config_path(&self.folder))
-            .args(["--listen", &self.address.to_string()])
+            .args(["--listen", &self.address().to_string()])
             .env("XDG_STATE_HOME", &self.folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log file"))
@@ -178,15 +179,4 @@ impl Drop for Replica {
 
 fn config_path(folder: &Path) -> PathBuf {
     folder.join("raincheck.toml")
-}
-
-/// Below the kernel's ephemeral range: while the replica is down no outgoing connection may take its port.
-pub(crate) fn free_address() -> SocketAddr {
-    loop {
-        let port = crate::seed::Seed::random().between(20_000, 30_000);
-        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap_or_default()));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
 }

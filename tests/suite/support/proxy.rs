@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::future::ready;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use tokio::net::TcpStream;
 
 use super::{PATIENCE, TempDir, eventually, try_eventually};
+use crate::ports::ReservedPort;
 
 /// The configuration of the proxy. The suite's defaults are short poll intervals, every call a task, and the
 /// memory store.
@@ -158,12 +159,14 @@ impl Config {
     pub(crate) async fn start(mut self, upstream: &str) -> Proxy {
         let directory = TempDir::new();
         directory.file("raincheck.toml", &self.text());
-        let child = spawn(&directory, &self, upstream).await;
+        let port = ReservedPort::new();
+        let child = spawn(&directory, &self, upstream, port.address()).await;
         self.crash = None;
         Proxy {
             config: self,
             upstream: upstream.to_owned(),
             directory,
+            ports: vec![port],
             child: Some(child),
         }
     }
@@ -175,6 +178,8 @@ pub(crate) struct Proxy {
     pub(crate) config: Config,
     pub(crate) upstream: String,
     pub(crate) directory: TempDir,
+    /// Also those of its processes that have ended: nobody else answers their clients.
+    ports: Vec<ReservedPort>,
     pub(crate) child: Option<Running>,
 }
 
@@ -287,7 +292,10 @@ impl Proxy {
     /// Starts it again over the same store, at another port.
     pub(crate) async fn restart(&mut self) {
         assert!(self.child.is_none(), "the proxy still runs");
-        self.child = Some(spawn(&self.directory, &self.config, &self.upstream).await);
+        let port = ReservedPort::new();
+        let address = port.address();
+        self.ports.push(port);
+        self.child = Some(spawn(&self.directory, &self.config, &self.upstream, address).await);
     }
 
     /// The log of [`Config::log_piped`]. Nobody else reads it.
@@ -323,49 +331,28 @@ pub(crate) async fn until_closed(address: SocketAddr) {
     eventually(PATIENCE, "the listener is closed", refused).await;
 }
 
-/// A port that nothing has. It is below the ports from which the system takes those of connections and of listeners that
-/// name none, so that neither takes it before the process listens: a client would come to the wrong server.
-fn free_port() -> TcpListener {
-    const FIRST: u128 = 10_000;
-    const COUNT: u128 = 20_000;
-    let mut tries = std::iter::repeat_with(|| {
-        let port = u16::try_from(FIRST + uuid::Uuid::new_v4().as_u128() % COUNT).unwrap();
-        TcpListener::bind(("127.0.0.1", port)).ok()
-    });
-    tries.by_ref().take(100).flatten().next().expect("a port")
-}
-
-/// Starts the process. If another process takes the free port first, tries again with another port.
-async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running {
+/// Starts the process and waits until it listens.
+async fn spawn(
+    directory: &TempDir,
+    config: &Config,
+    upstream: &str,
+    address: SocketAddr,
+) -> Running {
     let log = || std::fs::read_to_string(log_file(directory)).unwrap_or_default();
-    for _ in 0..5 {
-        let free = free_port();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let child = command(directory, config, upstream, address)
-            .spawn()
-            .unwrap();
-        let mut running = Running { child, address };
-        let listens = || {
-            let ended = running.child.try_wait().unwrap().is_some();
-            async move {
-                let connected = TcpStream::connect(address).await;
-                if ended {
-                    return Ok(false);
-                }
-                connected.map(|_| true).map_err(|_| log())
-            }
-        };
-        if eventually(PATIENCE, "the proxy listens", listens).await {
-            return running;
+    let child = command(directory, config, upstream, address)
+        .spawn()
+        .unwrap();
+    let mut running = Running { child, address };
+    let listens = || {
+        let ended = running.child.try_wait().unwrap();
+        assert!(ended.is_none(), "the proxy did not start\n{}", log());
+        async move {
+            let connected = TcpStream::connect(address).await;
+            connected.map(drop).map_err(|_| log())
         }
-        assert!(
-            log().contains("in use"),
-            "the proxy did not start\n{}",
-            log()
-        );
-    }
-    panic!("no port was free five times\n{}", log());
+    };
+    eventually(PATIENCE, "the proxy listens", listens).await;
+    running
 }
 
 pub(crate) fn command(

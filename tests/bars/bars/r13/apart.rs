@@ -12,7 +12,7 @@ use crate::Report;
 use crate::book::Book;
 use crate::faulty::Faulty;
 use crate::faulty::table::{BUSY, COMPLETED, NOT_RUN, Want, failed};
-use crate::rig::replica::free_address;
+use crate::ports::ReservedPort;
 use crate::rig::wire::Wire;
 
 /// Replicas at once.
@@ -51,7 +51,8 @@ pub(super) async fn apart(trap: &Trap, report: &mut Report) {
 }
 
 async fn refused(era: Era) -> Report {
-    let url = format!("http://{}/mcp", free_address());
+    let port = ReservedPort::new();
+    let url = format!("http://{}/mcp", port.address());
     unreachable("refused", era, &url).await
 }
 

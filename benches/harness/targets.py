@@ -116,7 +116,9 @@ class Targets:
             self.processes.end(target.process)
 
     def forget_tasks(self):
-        """Empties Redis, so that no measurement carries what an earlier one left."""
+        """Empties Redis and the embedded store, so that no measurement carries what an earlier one left."""
+        for file in self.folder.glob("*.redb"):
+            file.unlink()
         with socket.create_connection(("127.0.0.1", self.redis_port), timeout=60) as redis:
             redis.sendall(b"FLUSHALL\r\n")
             redis.recv(64)

@@ -240,6 +240,7 @@ describe("board", () => {
     const id = await task(plain.mcp, "confirm_delete", { filename: "b.txt" });
     const page = await open(plain.admin);
     const link = row(page, id).getByRole("link", { name: `Task ${short(id)}, confirm_delete, Waiting for an answer` });
+    await link.evaluate((it) => { it.isFirst = true; });
     await link.focus();
     await page.keyboard.press("Enter");
     const heading = page.getByRole("complementary", { name: "One task" }).getByRole("heading", { name: "confirm_delete", exact: true });
@@ -258,6 +259,7 @@ describe("board", () => {
     const another = await task(plain.mcp, "confirm_delete", { filename: "c.txt" });
     await row(page, another).waitFor();
     await page.getByRole("status").filter({ hasText: "wait for an answer" }).waitFor();
+    assert.ok(await link.evaluate((it) => it.isFirst), "a row that says the same is not made anew");
     assert.ok(await link.evaluate((it) => it === document.activeElement), "it stays");
     await close(page);
   });

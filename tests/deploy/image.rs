@@ -2,7 +2,6 @@
 //! user, in a network of its own. The libraries are those of this machine.
 
 use std::os::unix::fs::PermissionsExt as _;
-
 use std::process::{Command, Output, Stdio};
 
 use super::*;

@@ -1,7 +1,6 @@
 //! The packages for npm and `PyPI`, and the list of crates: made from this build, installed from their files, run.
 
 use std::fs::File;
-
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 

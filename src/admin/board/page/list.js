@@ -64,31 +64,41 @@ function showRows(tasks, open) {
     rows.set(task.id, row);
     if (body.children[at] !== row) body.insertBefore(row, body.children[at] ?? null);
     fillRow(row, task);
+    showWhereLinksLead(row);
     row.classList.toggle("open", task.id === open);
   });
 }
 
-/** A row is made anew only if something in it changed: a page has a hundred of them, once a second. */
+/** A row is made anew only if something in it changed: a page has a hundred of them, once a second, and what has the focus stays. */
 function fillRow(row, task) {
   const state = stateOf(task);
   const age = duration(task.seconds);
-  const seen = JSON.stringify([state.word, task.progress, task.reason, task.effect, task.replica, place()]);
+  const seen = JSON.stringify([state.word, task.progress, task.reason, task.effect, task.replica]);
   if (row.dataset.seen === seen) {
     row.querySelector(".age").textContent = age;
     return;
   }
   row.dataset.seen = seen;
   row.className = state.word;
-  const filter = (key, value, label) => value && el("a", { href: hrefOf({ [key]: value, offset: "" }), title: `only this ${key}` }, label ?? value);
+  const filter = (key, value, label) => value && el("a", { "data-key": key, "data-value": value, title: `only this ${key}` }, label ?? value);
   row.replaceChildren(
     el("td", {}, badge(task), task.reason && el("small", { class: "reason" }, task.reason)),
     el("td", { class: "tool" }, filter("tool", task.tool)),
-    el("td", {}, el("a", { class: "id", href: hrefOf({ task: task.id }), title: task.id, "aria-label": `Task ${short(task.id)}, ${task.tool}, ${state.label}` }, short(task.id))),
+    el("td", {}, el("a", { class: "id", "data-key": "task", "data-value": task.id, title: task.id, "aria-label": `Task ${short(task.id)}, ${task.tool}, ${state.label}` }, short(task.id))),
     el("td", { "data-label": "Progress" }, bar(task)),
     el("td", { class: "number age", "data-label": "Time" }, age),
     el("td", { "data-label": "Caller" }, filter("caller", task.caller)),
     el("td", { "data-label": "Replica", class: "replica" }, filter("replica", task.replica)),
   );
+}
+
+/** Each link changes one thing of where the reader is now. A filter begins with its first page. */
+function showWhereLinksLead(row) {
+  for (const link of row.querySelectorAll("a")) {
+    const { key, value } = link.dataset;
+    const href = hrefOf(key === "task" ? { task: value } : { [key]: value, offset: "" });
+    if (link.getAttribute("href") !== href) link.setAttribute("href", href);
+  }
 }
 
 export function badge(task) {

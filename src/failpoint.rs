@@ -106,7 +106,7 @@ mod armed {
             && armed.point == point
             && armed.left.fetch_sub(1, Ordering::Relaxed) == 1
         {
-            // Not a line of the log, whose thread may not come to write it.
+            // The log has a thread that writes its lines, and that thread ends with the process.
             let line = format!("crashing as told point={:?}\n", point.name());
             let _ = std::io::stderr().write_all(line.as_bytes());
             std::process::abort();

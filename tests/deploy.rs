@@ -38,6 +38,8 @@ mod pod;
 mod redis_server;
 #[path = "deploy/watching.rs"]
 mod watching;
+#[path = "support/written.rs"]
+mod written_files;
 
 fn text(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -14,12 +14,15 @@ mod paths;
 mod systems;
 #[path = "tidy/words.rs"]
 mod words;
+#[path = "support/written.rs"]
+mod written_files;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arrows::{ARROWS, MODULES};
+use written_files::files_below;
 
 /// Pure code: decides, and leaves waiting, sockets, clocks and randomness to others.
 const PURE: &[&str] = &["mcp", "task"];
@@ -282,10 +285,7 @@ fn written() -> Vec<File> {
 }
 
 fn files(folder: &str, extensions: &[&str]) -> Vec<File> {
-    let mut found = Vec::new();
-    collect(&root().join(folder), extensions, &mut found);
-    found.sort();
-    found
+    files_below(&root().join(folder), extensions)
         .into_iter()
         .map(|path| File {
             name: path.strip_prefix(root()).unwrap().display().to_string(),
@@ -300,26 +300,6 @@ fn tree() -> Vec<File> {
         .flatten()
         .collect()
 }
-
-fn collect(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap_or_default();
-        if path.is_dir() {
-            if !FOREIGN.iter().any(|foreign| name == *foreign) {
-                collect(&path, extensions, found);
-            }
-        } else if path
-            .extension()
-            .is_some_and(|own| extensions.iter().any(|extension| own == *extension))
-        {
-            found.push(path);
-        }
-    }
-}
-
-/// Folders of what was not written here.
-const FOREIGN: &[&str] = &[".git", "node_modules", "results", "target"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,5 +1,6 @@
 //! The image and the compose file, as far as they can be checked without an engine.
 
+use super::written_files::files_below;
 use super::*;
 
 /// Comments out, continued lines together.
@@ -81,48 +82,39 @@ fn copied(instructions: &[(String, String)]) -> Vec<&str> {
         .collect()
 }
 
-/// Every file below `folder`, in a path from the root of the repository.
-fn below(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            below(&path, files);
-        } else {
-            files.push(path);
-        }
+/// How code names a file that becomes a part of it.
+const INCLUDES: [&str; 4] = [
+    "include_str!(\"",
+    "include_bytes!(\"",
+    "include!(\"",
+    "\n#[path = \"",
+];
+
+/// The files that the code of the program includes, each from the root of the repository.
+fn included() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut included = Vec::new();
+    for file in files_below(&root.join("src"), &["rs"]) {
+        let code = fs::read_to_string(&file).unwrap();
+        let folder = file.parent().unwrap();
+        included.extend(included_by(&code).map(|name| folder.join(name)));
     }
+    let root = root.canonicalize().unwrap();
+    included
+        .into_iter()
+        .map(|file| file.canonicalize().unwrap())
+        .map(|file| file.strip_prefix(&root).unwrap().to_owned())
+        .collect()
 }
 
-/// The files that the code includes by a path of its own, each from the root of the repository.
-fn included() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    below(&root.join("src"), &mut files);
-    let mut included = Vec::new();
-    for file in files
-        .iter()
-        .filter(|file| file.extension() == Some("rs".as_ref()))
-    {
-        let code = fs::read_to_string(file).unwrap();
-        for include in [
-            "include_str!(\"",
-            "include_bytes!(\"",
-            "include!(\"",
-            "\n#[path = \"",
-        ] {
-            for (at, _) in code.match_indices(include) {
-                // A module of the tests is not part of the program.
-                if code[..at].ends_with("#[cfg(test)]") {
-                    continue;
-                }
-                let path = code[at + include.len()..].split('"').next().unwrap();
-                let path = file.parent().unwrap().join(path).canonicalize().unwrap();
-                let path = path.strip_prefix(root.canonicalize().unwrap()).unwrap();
-                included.push(path.to_str().unwrap().to_owned());
-            }
-        }
-    }
-    included
+/// What this code includes, without the modules of tests.
+fn included_by(code: &str) -> impl Iterator<Item = &str> {
+    let all = INCLUDES.into_iter().flat_map(move |include| {
+        let found = code.match_indices(include);
+        found.map(move |(at, _)| code.split_at(at + include.len()))
+    });
+    let ours = all.filter(|(before, _)| !before.ends_with("#[cfg(test)]\n#[path = \""));
+    ours.map(|(_, after)| after.split('"').next().unwrap_or_default())
 }
 
 #[test]
@@ -130,11 +122,12 @@ fn all_that_the_program_is_made_of_is_copied() {
     let instructions = instructions();
     let copied = copied(&instructions);
     let mut files = included();
-    assert!(files.contains(&"config.example.toml".into()), "{files:?}");
+    let example = Path::new("config.example.toml");
+    assert!(files.iter().any(|file| file == example), "{files:?}");
     files.extend(["src/main.rs", "Cargo.toml", "Cargo.lock", "README.md"].map(Into::into));
     for file in files {
-        let is_copied = copied.iter().any(|it| Path::new(&file).starts_with(it));
-        assert!(is_copied, "{file}");
+        let is_copied = copied.iter().any(|it| file.starts_with(it));
+        assert!(is_copied, "{}", file.display());
     }
 }
 

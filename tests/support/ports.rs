@@ -2,18 +2,18 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
-/// Below the ports from which the system takes those of connections and of listeners that name none: while a server is down, no
-/// connection may take its port. The scripts of `tests/` take theirs from 20,000.
+/// The first port. The system chooses the ports of connections, and of listeners that name none, above the last one: while a server is
+/// down, no connection takes its port. The scripts of `tests/` choose ports from 20,000.
 const FIRST: u128 = 10_000;
 const COUNT: u128 = 10_000;
 
-/// A port of loopback that no other test has while this value lives. Without that, a test whose server has not begun to listen
-/// could come to the server of another test, or to one that only looks whether the port is free.
+/// A port of loopback that no other test has while this value lives. Without the reservation, a client could connect to a server of
+/// another test, because that test chose the same port before this test's server listened there.
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
     number: u16,
-    /// The UDP port of the same number. The system gives it to one process at a time, and takes it back when the process ends; a
-    /// server on TCP is not in its way.
+    /// The UDP port of the same number. The system gives a UDP port to one process at a time, and takes it back when the process ends. A
+    /// server on TCP does not need that port.
     _held: UdpSocket,
 }
 

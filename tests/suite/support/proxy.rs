@@ -178,7 +178,8 @@ pub(crate) struct Proxy {
     pub(crate) config: Config,
     pub(crate) upstream: String,
     pub(crate) directory: TempDir,
-    /// Also those of its processes that have ended: nobody else answers their clients.
+    /// One for each process so far. The port of a process that has ended stays reserved, so that no other test's server answers
+    /// this test's clients.
     ports: Vec<ReservedPort>,
     pub(crate) child: Option<Running>,
 }

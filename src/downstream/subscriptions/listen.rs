@@ -137,7 +137,8 @@ async fn granted(
     by: &Requester,
     ids: Vec<TaskId>,
 ) -> Result<Vec<TaskId>, StoreError> {
-    let mut granted = Vec::with_capacity(ids.len());
+    // Without room for all ids: the listener keeps this list, and any client can name many ids.
+    let mut granted = Vec::new();
     for id in ids {
         if granted.contains(&id) {
             continue;

@@ -16,6 +16,8 @@
 mod abandoned;
 #[path = "sim/away.rs"]
 mod away;
+#[path = "sim/conflicting.rs"]
+mod conflicting;
 #[path = "sim/dice.rs"]
 mod dice;
 #[path = "sim/joined.rs"]

@@ -289,7 +289,7 @@ impl Ledger {
         }
     }
 
-    /// Applies the event unless another write came first. For events that may be lost, like progress.
+    /// Applies the event unless another write came first. For events that the other write may have made needless.
     pub async fn try_apply(&self, loaded: &Loaded, event: TaskEvent) -> Result<Tried, NotApplied> {
         self.try_apply_with(loaded, event, None).await
     }

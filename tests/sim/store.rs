@@ -37,31 +37,45 @@ pub(crate) struct CommitWatch {
     /// The logs of calls, as they are in the store.
     logs: Mutex<HashMap<Name, EventLog>>,
     wrongs: Mutex<Vec<String>>,
-    /// The commits that wait for their answers.
-    under_way: AtomicUsize,
+    /// The tasks whose commits wait for their answers.
+    under_way: Mutex<Vec<TaskId>>,
     /// The most that did so at the same time.
     most_under_way: AtomicUsize,
+    /// The commits that came after another one.
+    conflicts: AtomicUsize,
 }
 
 /// A commit under way.
-struct UnderWay<'a>(&'a CommitWatch);
+struct UnderWay<'a>(&'a CommitWatch, TaskId);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        let mut under_way = self.0.under_way.lock().unwrap();
+        let place = under_way.iter().position(|id| *id == self.1).unwrap();
+        under_way.swap_remove(place);
     }
 }
 
 impl CommitWatch {
-    fn begin(&self) -> UnderWay<'_> {
-        let now = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
-        self.most_under_way.fetch_max(now, Ordering::Relaxed);
-        UnderWay(self)
+    fn begin(&self, id: TaskId) -> UnderWay<'_> {
+        let mut under_way = self.under_way.lock().unwrap();
+        under_way.push(id);
+        self.most_under_way
+            .fetch_max(under_way.len(), Ordering::Relaxed);
+        UnderWay(self, id)
     }
 
     /// The most commits that were under way at the same time since the last look.
     pub(crate) fn most_under_way(&self) -> usize {
         self.most_under_way.swap(0, Ordering::Relaxed)
+    }
+
+    pub(crate) fn under_way(&self) -> Vec<TaskId> {
+        self.under_way.lock().unwrap().clone()
+    }
+
+    pub(crate) fn conflicts(&self) -> usize {
+        self.conflicts.load(Ordering::Relaxed)
     }
 
     /// The tasks that were committed, as they are now.
@@ -208,8 +222,12 @@ impl LinkedStore {
         }
         let task = decode(&write.record)?.task;
         let commit = self.inner.commit(&write).await?;
-        if let Commit::Done(_) = &commit {
-            self.book.committed(&self.by, &task);
+        match &commit {
+            Commit::Done(_) => self.book.committed(&self.by, &task),
+            Commit::Conflict(_) => {
+                self.book.conflicts.fetch_add(1, Ordering::Relaxed);
+            }
+            Commit::Gone => {}
         }
         Ok(commit)
     }
@@ -222,7 +240,7 @@ fn broken() -> StoreError {
 #[async_trait]
 impl Store for LinkedStore {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
-        let _under_way = self.book.begin();
+        let _under_way = self.book.begin(write.id);
         self.through(self.store(write)).await
     }
 

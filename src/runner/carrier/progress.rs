@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::pending::ProgressNews;
 use super::{CallStage, Carrier, Flow, Timer};
-use crate::store::ledger::Tried;
+use crate::store::ledger::NotApplied;
 use crate::task::last_news::LastNews;
 use crate::task::machine::{OwnerEvent, TaskEvent};
 use crate::task::messages::{self, TaskMessage};
@@ -154,8 +154,8 @@ impl Carrier {
         let task = recorded.task();
         let pause = Duration::from_millis(task.poll_interval_ms);
         self.progress.not_before = Some(now + pause);
-        let (message, progress) = match self.progress.newest.take() {
-            Some(news) => (Some(news.message), news.progress),
+        let (message, progress) = match &self.progress.newest {
+            Some(news) => (Some(news.message.clone()), news.progress.clone()),
             None => (None, task.progress.clone()),
         };
         let progressed = OwnerEvent::Progressed {
@@ -165,14 +165,16 @@ impl Carrier {
             messages: self.progress.messages.clone(),
         };
         let event = TaskEvent::Owner(recorded.fence, progressed);
-        // Progress may be lost: newer progress follows. Messages that are not committed go with it.
-        match self.runner.ledger.try_apply(&recorded.loaded, event).await {
-            Ok(Tried::Done(loaded, _)) => {
+        match self.runner.ledger.apply(&recorded.loaded, event).await {
+            Ok((loaded, _)) => {
+                self.progress.newest = None;
                 self.progress.messages.clear();
-                self.act_on(*loaded).await
+                self.act_on(loaded).await
             }
-            Ok(Tried::Conflict(loaded)) => self.act_on(*loaded).await,
-            Err(_) => Flow::Continue,
+            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
+            // What is not committed goes with the next commit. A retry of its own would keep the carrier waiting for a store
+            // that is away, and with the carrier the client that waits for the answer.
+            Err(NotApplied::Gone | NotApplied::Store(_)) => Flow::Continue,
         }
     }
 }

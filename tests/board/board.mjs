@@ -235,6 +235,22 @@ describe("board", () => {
     await close(page);
   });
 
+  test("links lead from where the reader is, also while raincheck does not answer", LIMIT, async () => {
+    const { plain } = ours;
+    const id = await task(plain.mcp, "test_tool_with_task");
+    const page = await open(plain.admin);
+    const completed = page.locator("a.count.completed");
+    const filters = () => completed.getAttribute("href");
+    await row(page, id).getByRole("link", { name: `Task ${short(id)}` }).click();
+    await page.locator("#task .badge").waitFor();
+    assert.ok((await filters()).includes(`task=${id}`), "a filter leaves the task open");
+    await page.route("**/tasks?*", (asked) => asked.abort());
+    await page.keyboard.press("Escape");
+    await page.locator("#task").waitFor({ state: "hidden" });
+    assert.ok(!(await filters()).includes(id), "and closed, where it was closed");
+    await close(page, /Failed to load resource/);
+  });
+
   test("it is used by keyboard, and says what it is to a screen reader", LIMIT, async () => {
     const { plain } = ours;
     const id = await task(plain.mcp, "confirm_delete", { filename: "b.txt" });

@@ -35,7 +35,7 @@ async fn a_durable_write_is_done_when_a_replica_has_it_and_else_in_doubt() {
     // What nobody relies on does not wait.
     let started = Instant::now();
     done(store.commit(&create_until(hour())).await.unwrap());
-    assert!(started.elapsed() < Duration::from_millis(200));
+    assert!(started.elapsed() < TIMEOUT);
     // The same write again, over another connection too: it stands, and still nobody else has it.
     let again = open(&options).await.unwrap();
     for store in [&store, &again] {
@@ -102,11 +102,14 @@ fn durable() -> raincheck::store::Write {
     }
 }
 
+/// How long a durable write waits for its replicas.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
 fn wait(replicas: usize, aof: bool) -> Wait {
     Wait {
         replicas,
         aof,
-        timeout: Duration::from_millis(500),
+        timeout: TIMEOUT,
     }
 }
 

@@ -78,7 +78,8 @@ async fn a_probe_is_answered_beside_those_who_ask_nothing() {
     let answer = Client::of(address).page("/livez").await;
     assert_eq!(answer.status, 200);
     let took = Instant::now() - began;
-    assert!(took < Duration::from_millis(500), "{took:?}");
+    // The silent ones are sent away after 3 s.
+    assert!(took < Duration::from_secs(2), "{took:?}");
     drop(silent);
 }
 

@@ -320,7 +320,7 @@ async fn a_stubborn_process_does_not_outlast_the_grace() {
     let from = Instant::now();
     assert!(proxy.stop().await.success());
     let took = from.elapsed();
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
     gone(process).await;
 }
 

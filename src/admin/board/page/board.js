@@ -3,7 +3,7 @@
 import { events, getJson, getText, Refused, token } from "./api.js";
 import { showCharts } from "./charts.js";
 import { announce, byId } from "./dom.js";
-import { showList } from "./list.js";
+import { showList, showPlace } from "./list.js";
 import { go, place, queryOf } from "./place.js";
 import { isOpen, onChange, showTask } from "./task.js";
 
@@ -215,6 +215,7 @@ addEventListener("hashchange", () => {
   const isSameList = Object.keys(here).every((key) => key === "task" || here[key] === before[key]);
   before = here;
   showFilters();
+  showPlace();
   if (!isSameList) {
     reading?.abort();
     announce("The list is filtered");

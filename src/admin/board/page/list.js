@@ -11,7 +11,10 @@ let waitingBefore;
 export function showList(list) {
   const here = place();
   showCounts(list.counts, here.state);
-  keepFocus(() => showRows(list.tasks, here.task));
+  keepFocus(() => {
+    showRows(list.tasks);
+    showPlace();
+  });
   byId("partial").hidden = !list.partial;
   byId("none").hidden = list.tasks.length > 0;
   const offset = Number(here.offset) || 0;
@@ -41,17 +44,16 @@ function showCounts(counts, state) {
   STATES.forEach(([word, label], at) => {
     let link = items.children[at]?.firstElementChild;
     if (!link) {
-      link = el("a", { class: `count ${word || "all"}` }, el("strong"), el("span", {}, label));
+      link = el("a", { class: `count ${word || "all"}`, "data-key": "state", "data-value": word }, el("strong"), el("span", {}, label));
       items.append(el("li", {}, link));
     }
-    link.href = hrefOf({ state: word, offset: "" });
     if (word === state) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
     link.firstElementChild.textContent = (word ? counts[word] ?? 0 : sum).toLocaleString();
   });
 }
 
-function showRows(tasks, open) {
+function showRows(tasks) {
   const wanted = new Set(tasks.map((task) => task.id));
   for (const [id, row] of rows) {
     if (wanted.has(id)) continue;
@@ -64,8 +66,6 @@ function showRows(tasks, open) {
     rows.set(task.id, row);
     if (body.children[at] !== row) body.insertBefore(row, body.children[at] ?? null);
     fillRow(row, task);
-    showWhereLinksLead(row);
-    row.classList.toggle("open", task.id === open);
   });
 }
 
@@ -92,9 +92,11 @@ function fillRow(row, task) {
   );
 }
 
-/** Each link changes one thing of where the reader is now. A filter begins with its first page. */
-function showWhereLinksLead(row) {
-  for (const link of row.querySelectorAll("a")) {
+/** Shows where the reader is now: which task is open, and where each link leads, which changes one thing of it. A filter begins with its first page. */
+export function showPlace() {
+  const { task } = place();
+  for (const [id, row] of rows) row.classList.toggle("open", id === task);
+  for (const link of document.querySelectorAll("#counts a, #rows a")) {
     const { key, value } = link.dataset;
     const href = hrefOf(key === "task" ? { task: value } : { [key]: value, offset: "" });
     if (link.getAttribute("href") !== href) link.setAttribute("href", href);

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raincheck::clock::Manual;
-use raincheck::store::embedded::Embedded;
+use raincheck::store::embedded::{Embedded, FileState};
 use raincheck::store::kv::{Kind, KvStore as _, Name};
 use raincheck::store::{ChangeEvent, Commit, Store as _, StoreError, Write};
 use raincheck::task::id::{Fence, Incarnation};
-use redb::TableHandle;
+use redb::{ReadableTable as _, TableDefinition, TableHandle, WriteTransaction};
 
 use crate::rig::{Place, START_MS, create_until, done, update};
 
@@ -147,8 +147,13 @@ async fn a_file_of_an_earlier_raincheck_is_opened_and_keeps_its_tasks() {
             assert!(transaction.delete_table(table).unwrap());
         }
     }
+    by_id(&transaction);
     transaction.commit().unwrap();
     drop(database);
+    assert!(matches!(
+        Embedded::file_state(&directory.file()),
+        Ok(FileState::Free)
+    ));
 
     let store = open(&directory.file());
     everything_is_there(&store, &write, &mine).await;
@@ -159,6 +164,36 @@ async fn a_file_of_an_earlier_raincheck_is_opened_and_keeps_its_tasks() {
     assert_eq!(store.find(name).await.unwrap().unwrap(), "mine");
     let listed = store.listed(&write.caller, None, 9).await.unwrap();
     assert!(listed.is_empty());
+}
+
+/// Makes the file one of format 1, which has the records in the order of their ids.
+fn by_id(transaction: &WriteTransaction) {
+    type Row = (
+        u64,
+        u128,
+        &'static [u8; 16],
+        u64,
+        Option<u64>,
+        &'static [u8],
+    );
+    const NUMBERS: TableDefinition<'_, &[u8; 16], u64> = TableDefinition::new("record_numbers");
+    const NUMBERED: TableDefinition<'_, u64, Row> = TableDefinition::new("numbered_records");
+    const RECORDS: TableDefinition<'_, &[u8; 16], Row> = TableDefinition::new("records");
+    const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+    {
+        let numbers = transaction.open_table(NUMBERS).unwrap();
+        let numbered = transaction.open_table(NUMBERED).unwrap();
+        let mut records = transaction.open_table(RECORDS).unwrap();
+        for task in numbers.iter().unwrap() {
+            let (id, number) = task.unwrap();
+            let row = numbered.get(number.value()).unwrap().unwrap();
+            records.insert(id.value(), row.value()).unwrap();
+        }
+    }
+    assert!(transaction.delete_table(NUMBERS).unwrap());
+    assert!(transaction.delete_table(NUMBERED).unwrap());
+    let mut meta = transaction.open_table(META).unwrap();
+    meta.insert("format", b"1".as_slice()).unwrap();
 }
 
 #[tokio::test]

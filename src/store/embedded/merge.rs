@@ -8,7 +8,9 @@ use redb::{
 };
 
 use super::file::DatabaseFile;
+use super::records::Records;
 use super::{rows, tables};
+use crate::task::id::TaskId;
 
 /// Moves what the file at `path` holds into `into`. Does nothing if another process has that file, or if the
 /// file has another caller key, because no caller here could reach its tasks.
@@ -22,7 +24,7 @@ pub(super) fn merge(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), 
     }
     let (reading, writing) = (from.begin_read()?, into.begin_write()?);
     let merge = Merge(&reading, &writing);
-    merge.copy(rows::RECORDS)?;
+    merge.records()?;
     merge.copy(rows::REQUESTS)?;
     merge.copy(rows::RESULTS)?;
     merge.copy(rows::INDEX)?;
@@ -43,6 +45,25 @@ pub(super) fn merge(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), 
 struct Merge<'t>(&'t ReadTransaction, &'t WriteTransaction);
 
 impl Merge<'_> {
+    /// Copies the records of the tasks that are not here. They have other numbers here.
+    fn records(&self) -> Result<(), redb::Error> {
+        let (numbers, rows) = (
+            self.0.open_table(rows::NUMBERS)?,
+            self.0.open_table(rows::RECORDS)?,
+        );
+        let mut here = Records::new(self.1);
+        for task in numbers.iter()? {
+            let (id, number) = task?;
+            let id = TaskId::from_bytes(*id.value());
+            if here.find(id)?.is_none()
+                && let Some(row) = rows.get(number.value())?
+            {
+                here.add(id, row.value())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Copies the rows of one table. A row that exists here stays as it is.
     fn copy<K: Key + 'static, V: Value + 'static>(
         &self,

@@ -47,6 +47,7 @@ mod lazy_table;
 mod merge;
 mod pieces;
 mod read;
+mod records;
 mod rows;
 mod tables;
 #[cfg(test)]

@@ -8,8 +8,9 @@ use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 
 use super::super::Stored;
 use super::pieces::{of_request, of_result, whole};
+use super::records;
 use super::rows::{
-    DUE, EXPIRY, INDEX, Id, LISTS, PIECES, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS, RecordRow,
+    DUE, EXPIRY, INDEX, Id, LISTS, PIECES, REQUESTS, RESULT_EXPIRY, RESULTS, RecordRow,
     VALUE_EXPIRY,
 };
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
@@ -139,8 +140,7 @@ fn unexpired(
     id: TaskId,
     now_ms: u64,
 ) -> Result<Option<RecordRow>, redb::Error> {
-    let row = transaction.open_table(RECORDS)?.get(id.as_bytes())?;
-    let found = row.map(|row| RecordRow::from(row.value()));
+    let found = records::read(transaction, id)?;
     Ok(found.filter(|found| found.expires_ms > now_ms))
 }
 

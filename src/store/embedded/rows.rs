@@ -10,7 +10,14 @@ pub(super) type Id = &'static [u8; 16];
 /// Revision, nonce, caller, expiry, due time, record.
 pub(super) type Row<'a> = (u64, u128, &'a [u8; 16], u64, Option<u64>, &'a [u8]);
 
-pub(super) const RECORDS: TableDefinition<'_, Id, Row<'static>> = TableDefinition::new("records");
+/// The numbers of the records, by task.
+pub(super) const NUMBERS: TableDefinition<'_, Id, u64> = TableDefinition::new("record_numbers");
+/// The records by number: in the order of creation.
+pub(super) const RECORDS: TableDefinition<'_, u64, Row<'static>> =
+    TableDefinition::new("numbered_records");
+/// The records of a file of format 1, by task.
+pub(super) const RECORDS_BY_ID: TableDefinition<'_, Id, Row<'static>> =
+    TableDefinition::new("records");
 pub(super) const REQUESTS: TableDefinition<'_, Id, &[u8]> = TableDefinition::new("requests");
 /// Expiry and result, by task and fence.
 pub(super) const RESULTS: TableDefinition<'_, (Id, u64), (u64, &[u8])> =

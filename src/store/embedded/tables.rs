@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use redb::{
-    Database, ReadOnlyDatabase, ReadableDatabase, ReadableTable, ReadableTableMetadata as _,
-    TableDefinition, TableError, WriteTransaction,
+    AccessGuard, Database, ReadOnlyDatabase, ReadableDatabase, ReadableTable,
+    ReadableTableMetadata as _, TableDefinition, TableError, WriteTransaction,
 };
 
 use super::super::compare_and_set::next_revision;
@@ -12,21 +12,26 @@ use super::kv_tables::{KvEdit, KvTables};
 use super::lazy_table::LazyTable;
 use super::pieces::{is_in_pieces, of_request, of_result};
 use super::read::incarnations_in;
+use super::records::{RecordNumber, Records};
 use super::rows::{
-    DUE, ENTRIES, EXPIRY, INDEX, Id, LISTS, PIECES, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS,
-    RecordRow, Row, RowHead, VALUE_EXPIRY, VALUES,
+    DUE, ENTRIES, EXPIRY, INDEX, Id, LISTS, NUMBERS, PIECES, RECORDS, REQUESTS, RESULT_EXPIRY,
+    RESULTS, RowHead, VALUE_EXPIRY, VALUES,
 };
 use crate::task::id::{Fence, Incarnation, Revision, TaskId};
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 
 /// Changes with the meaning of a table, not with its content.
-const FORMAT: &[u8] = b"1";
+const FORMAT: &[u8] = b"2";
+
+/// The format of earlier versions: records were in the order of the tasks' ids.
+const FORMAT_BEFORE: &[u8] = b"1";
 
 /// The most rows that one sweep removes, so that no write waits long behind it.
 const SWEEP: usize = 1024;
 
-/// Creates the tables and the caller key if they do not exist. Returns `None` for a file of another format.
+/// Creates the tables and the caller key if they do not exist, and changes a file of the format before into one of this
+/// format, all or nothing. Returns `None` for a file of another format.
 pub(super) fn prepare(
     database: &Database,
     new_key: &[u8; 32],
@@ -34,11 +39,16 @@ pub(super) fn prepare(
     let transaction = database.begin_write()?;
     let key = {
         let mut meta = transaction.open_table(META)?;
-        let format = meta.get("format")?.map(|found| found.value() == FORMAT);
-        if format == Some(false) {
+        let format = meta.get("format")?.map(|found| found.value().to_vec());
+        if !is_known(format.as_deref()) {
             return Ok(None);
         }
-        meta.insert("format", FORMAT)?;
+        if format.as_deref() == Some(FORMAT_BEFORE) {
+            Records::new(&transaction).take_over(&transaction)?;
+        }
+        if format.as_deref() != Some(FORMAT) {
+            meta.insert("format", FORMAT)?;
+        }
         let found = meta
             .get("caller_key")?
             .and_then(|found| found.value().try_into().ok());
@@ -55,6 +65,7 @@ pub(super) fn prepare(
 /// Removes all rows but the caller key.
 pub(super) fn empty(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
+    transaction.delete_table(NUMBERS)?;
     transaction.delete_table(RECORDS)?;
     transaction.delete_table(REQUESTS)?;
     transaction.delete_table(RESULTS)?;
@@ -99,7 +110,12 @@ pub(super) fn is_of_this_format(database: &ReadOnlyDatabase) -> Result<bool, red
         opened => opened?,
     };
     let format = meta.get("format")?;
-    Ok(format.is_none_or(|format| format.value() == FORMAT))
+    Ok(is_known(format.as_ref().map(AccessGuard::value)))
+}
+
+/// Whether [`prepare`] accepts a file with this format, or without one: it was created, and nothing was written yet.
+fn is_known(format: Option<&[u8]>) -> bool {
+    format.is_none_or(|format| [FORMAT, FORMAT_BEFORE].contains(&format))
 }
 
 /// A change that cannot conflict.
@@ -123,7 +139,7 @@ pub(super) enum TableEdit {
 
 /// All tables, in one transaction.
 pub(super) struct Tables<'t> {
-    records: LazyTable<'t, Id, Row<'static>>,
+    records: Records<'t>,
     requests: LazyTable<'t, Id, &'static [u8]>,
     results: LazyTable<'t, (Id, u64), (u64, &'static [u8])>,
     index: LazyTable<'t, (&'static str, Id), ()>,
@@ -137,7 +153,7 @@ pub(super) struct Tables<'t> {
 impl<'t> Tables<'t> {
     pub(super) fn new(transaction: &'t WriteTransaction) -> Self {
         Self {
-            records: LazyTable::new(transaction, RECORDS),
+            records: Records::new(transaction),
             requests: LazyTable::new(transaction, REQUESTS),
             results: LazyTable::new(transaction, RESULTS),
             index: LazyTable::new(transaction, INDEX),
@@ -151,7 +167,7 @@ impl<'t> Tables<'t> {
 
     /// Creates the tables that the file does not have, because reads need all of them.
     fn create(&mut self) -> Result<(), redb::Error> {
-        self.records.open()?;
+        self.records.create()?;
         self.requests.open()?;
         self.results.open()?;
         self.index.open()?;
@@ -168,9 +184,9 @@ impl<'t> Tables<'t> {
         write: &Write,
         now_ms: u64,
     ) -> Result<(Commit, bool), redb::Error> {
-        let found = self.head(write.id)?;
-        let standing = found.as_ref().filter(|found| found.expires_ms > now_ms);
-        match next_revision(standing.map(|found| found.version), write) {
+        let found = self.records.find(write.id)?;
+        let standing = found.filter(|(_, found)| found.expires_ms > now_ms);
+        match next_revision(standing.map(|(_, found)| found.version), write) {
             Ok(revision) => {
                 // The old record has expired and was not swept yet. The new record must inherit nothing from it.
                 if standing.is_none() && found.is_some() {
@@ -181,7 +197,7 @@ impl<'t> Tables<'t> {
             }
             Err(unchanged) => {
                 let standing = match standing {
-                    Some(_) => self.found(write.id)?.map(|found| found.stored),
+                    Some((number, _)) => self.records.record(number)?.map(|found| found.stored),
                     None => None,
                 };
                 Ok((unchanged.into_commit(standing), false))
@@ -228,7 +244,7 @@ impl<'t> Tables<'t> {
         &mut self,
         write: &Write,
         revision: Revision,
-        old: Option<&RowHead>,
+        old: Option<(RecordNumber, RowHead)>,
     ) -> Result<(), redb::Error> {
         let id = write.id.as_bytes();
         let row = (
@@ -239,7 +255,11 @@ impl<'t> Tables<'t> {
             write.due_ms,
             write.record.as_ref(),
         );
-        self.records.open()?.insert(id, row)?;
+        match old {
+            Some((number, _)) => self.records.replace(number, row)?,
+            None => self.records.add(write.id, row)?,
+        }
+        let old = old.map(|(_, head)| head);
         if let Some(request) = &write.request
             && (old.is_none() || self.requests.open()?.get(id)?.is_none())
         {
@@ -306,29 +326,18 @@ impl<'t> Tables<'t> {
             + self.kv.expiry_rows()?)
     }
 
-    fn head(&mut self, id: TaskId) -> Result<Option<RowHead>, redb::Error> {
-        let row = self.records.open()?.get(id.as_bytes())?;
-        Ok(row.map(|row| RowHead::from(row.value())))
-    }
-
-    fn found(&mut self, id: TaskId) -> Result<Option<RecordRow>, redb::Error> {
-        Ok(self
-            .records
-            .open()?
-            .get(id.as_bytes())?
-            .map(|row| RecordRow::from(row.value())))
-    }
-
     /// Removes a record from the due index.
     fn remove_due(&mut self, id: TaskId) -> Result<(), redb::Error> {
-        let Some(found) = self.found(id)? else {
+        let Some((number, head)) = self.records.find(id)? else {
             return Ok(());
         };
-        let Some(due_ms) = found.due_ms else {
+        let Some(due_ms) = head.due_ms else {
             return Ok(());
         };
-        let id = id.as_bytes();
-        self.due.open()?.remove((due_ms, id))?;
+        let Some(found) = self.records.record(number)? else {
+            return Ok(());
+        };
+        self.due.open()?.remove((due_ms, id.as_bytes()))?;
         let Stored {
             version,
             caller,
@@ -342,8 +351,7 @@ impl<'t> Tables<'t> {
             None,
             record.as_ref(),
         );
-        self.records.open()?.insert(id, row)?;
-        Ok(())
+        self.records.replace(number, row)
     }
 
     pub(super) fn sweep(&mut self, now_ms: u64) -> Result<(), redb::Error> {
@@ -384,12 +392,11 @@ impl<'t> Tables<'t> {
     }
 
     fn remove_record(&mut self, id: TaskId) -> Result<(), redb::Error> {
-        let Some(found) = self.found(id)? else {
+        let Some(found) = self.records.remove(id)? else {
             return Ok(());
         };
         let key = of_request(id);
         let id = id.as_bytes();
-        self.records.open()?.remove(id)?;
         let request = self.requests.open()?.remove(id)?;
         if request.is_some_and(|request| is_in_pieces(request.value())) {
             self.kv.pieces.remove(&key, 0..=0)?;

@@ -301,7 +301,7 @@ async fn nothing_of_a_list_outlives_its_tasks() {
     let rows = |store: Embedded| {
         drop(store);
         let database = redb::Database::open(directory.file()).unwrap();
-        let lists = redb::TableDefinition::<(&[u8; 16], &[u8; 16]), u64>::new("lists");
+        let lists = TableDefinition::<(&[u8; 16], &[u8; 16]), u64>::new("lists");
         let reading = redb::ReadableDatabase::begin_read(&database).unwrap();
         let lists = reading.open_table(lists).unwrap();
         redb::ReadableTableMetadata::len(&lists).unwrap()

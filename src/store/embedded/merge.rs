@@ -55,7 +55,7 @@ impl Merge<'_> {
         for task in numbers.iter()? {
             let (id, number) = task?;
             let id = TaskId::from_bytes(*id.value());
-            if here.find(id)?.is_none()
+            if here.head(id)?.is_none()
                 && let Some(row) = rows.get(number.value())?
             {
                 here.add(id, row.value())?;

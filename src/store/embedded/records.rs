@@ -4,6 +4,7 @@
 //! creation, the records that are written together lie in a few pages. A small table finds a record by the id of its task.
 
 use redb::{ReadTransaction, ReadableTable as _, WriteTransaction};
+use tracing::info;
 
 use super::lazy_table::LazyTable;
 use super::rows::{Id, NUMBERS, RECORDS, RECORDS_BY_ID, RecordRow, Row, RowHead};
@@ -49,25 +50,33 @@ impl<'t> Records<'t> {
         Ok(())
     }
 
-    /// The record of a task: its number, and what a write compares.
-    pub(super) fn find(
+    /// The number of a task's record, and what a write compares of it.
+    pub(super) fn head(
         &mut self,
         id: TaskId,
     ) -> Result<Option<(RecordNumber, RowHead)>, redb::Error> {
+        self.find(id, |row| RowHead::from(row))
+    }
+
+    /// The same with the whole record.
+    pub(super) fn row(
+        &mut self,
+        id: TaskId,
+    ) -> Result<Option<(RecordNumber, RecordRow)>, redb::Error> {
+        self.find(id, |row| RecordRow::from(row))
+    }
+
+    fn find<T>(
+        &mut self,
+        id: TaskId,
+        read: impl FnOnce(Row<'_>) -> T,
+    ) -> Result<Option<(RecordNumber, T)>, redb::Error> {
         let Some(number) = self.numbers.open()?.get(id.as_bytes())? else {
             return Ok(None);
         };
         let number = number.value();
         let row = self.rows.open()?.get(number)?;
-        Ok(row.map(|row| (RecordNumber(number), RowHead::from(row.value()))))
-    }
-
-    pub(super) fn record(
-        &mut self,
-        number: RecordNumber,
-    ) -> Result<Option<RecordRow>, redb::Error> {
-        let row = self.rows.open()?.get(number.0)?;
-        Ok(row.map(|row| RecordRow::from(row.value())))
+        Ok(row.map(|row| (RecordNumber(number), read(row.value()))))
     }
 
     /// Writes the first record of a task.
@@ -103,6 +112,7 @@ impl<'t> Records<'t> {
 
     /// Takes over the records of a file of format 1, which are in the order of their ids.
     pub(super) fn take_over(&mut self, transaction: &WriteTransaction) -> Result<(), redb::Error> {
+        info!("the store file is changed to the format of this version");
         for row in transaction.open_table(RECORDS_BY_ID)?.iter()? {
             let (id, row) = row?;
             self.add(TaskId::from_bytes(*id.value()), row.value())?;

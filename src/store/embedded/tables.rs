@@ -184,7 +184,7 @@ impl<'t> Tables<'t> {
         write: &Write,
         now_ms: u64,
     ) -> Result<(Commit, bool), redb::Error> {
-        let found = self.records.find(write.id)?;
+        let found = self.records.head(write.id)?;
         let standing = found.filter(|(_, found)| found.expires_ms > now_ms);
         match next_revision(standing.map(|(_, found)| found.version), write) {
             Ok(revision) => {
@@ -197,7 +197,7 @@ impl<'t> Tables<'t> {
             }
             Err(unchanged) => {
                 let standing = match standing {
-                    Some((number, _)) => self.records.record(number)?.map(|found| found.stored),
+                    Some(_) => self.records.row(write.id)?.map(|(_, found)| found.stored),
                     None => None,
                 };
                 Ok((unchanged.into_commit(standing), false))
@@ -328,13 +328,10 @@ impl<'t> Tables<'t> {
 
     /// Removes a record from the due index.
     fn remove_due(&mut self, id: TaskId) -> Result<(), redb::Error> {
-        let Some((number, head)) = self.records.find(id)? else {
+        let Some((number, found)) = self.records.row(id)? else {
             return Ok(());
         };
-        let Some(due_ms) = head.due_ms else {
-            return Ok(());
-        };
-        let Some(found) = self.records.record(number)? else {
+        let Some(due_ms) = found.due_ms else {
             return Ok(());
         };
         self.due.open()?.remove((due_ms, id.as_bytes()))?;

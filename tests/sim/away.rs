@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use raincheck::mcp::version::Era;
-use raincheck::task::plan::Plan;
-use raincheck::task::policy::InputWhen;
 use raincheck::task::state::Outcome;
 use tokio::time::sleep;
 
 use crate::dice::Dice;
 use crate::link::End;
-use crate::replica::{Surroundings, call_spec};
-use crate::server::Script;
+use crate::replica::Surroundings;
 use crate::under_paused_time;
 
 /// As many as a replica of the simulation takes.
@@ -26,17 +23,8 @@ fn ends_that_wait_for_the_store_are_tried_again_a_few_at_a_time() {
         replica.link.heal();
         for number in 0..CALLS {
             let key = format!("call-{number}");
-            let script = Script {
-                runs_for: Duration::from_secs(10),
-                asks: false,
-                resumable: false,
-            };
-            all.server.enter(&key, script);
-            let input = InputWhen::InTask;
-            let call = call_spec(Era::Modern, &key, Plan::Always { input });
-            let mut client = replica.runner.call(call).unwrap();
-            client.next().await.unwrap();
-            client.into_guard().announce();
+            all.begin_task(&replica, &key, Duration::from_secs(10))
+                .await;
         }
         // A create over a slow link may come too late, and is refused.
         let kept = all.book.all().len();

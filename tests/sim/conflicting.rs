@@ -9,13 +9,10 @@ use raincheck::task::events::replay::{Replay, SubscribedNotices, WantedNotices};
 use raincheck::task::id::TaskId;
 use raincheck::task::machine::TaskEvent;
 use raincheck::task::notices::{Notices, ReceiverId};
-use raincheck::task::plan::Plan;
-use raincheck::task::policy::InputWhen;
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
-use crate::replica::{Surroundings, call_spec};
-use crate::server::Script;
+use crate::replica::Surroundings;
 use crate::under_paused_time;
 
 const CALLS: usize = 20;
@@ -32,20 +29,10 @@ fn progress_is_kept_although_others_commit_to_its_task() {
         replica.link.heal();
         for number in 0..CALLS {
             let key = format!("call-{number}");
-            let script = Script {
-                runs_for: RUNS_FOR,
-                asks: false,
-                resumable: false,
-            };
-            all.server.enter(&key, script);
-            let input = InputWhen::InTask;
-            let call = call_spec(Era::Modern, &key, Plan::Always { input });
-            let mut client = replica.runner.call(call).unwrap();
-            client.next().await.unwrap();
-            client.into_guard().announce();
+            all.begin_task(&replica, &key, RUNS_FOR).await;
         }
         let other = all.observer();
-        // Who commits progress finds a subscription that was not there before.
+        // Each commit of progress meets a subscription that came first.
         let mut subscribed = BTreeSet::new();
         while Instant::now() < began + RUNS_FOR * 9 / 10 {
             for id in all.book.under_way() {

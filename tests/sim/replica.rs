@@ -17,14 +17,14 @@ use raincheck::store::seal::Sealer;
 use raincheck::task::id::{Caller, Incarnation};
 use raincheck::task::notify_rules::NotifyRules;
 use raincheck::task::plan::Plan;
-use raincheck::task::policy::{OnOwnerLost, Rule, Rules};
+use raincheck::task::policy::{InputWhen, OnOwnerLost, Rule, Rules};
 use raincheck::task::state::Reach;
 use raincheck::upstream::UpstreamRequest;
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
 use crate::link::Link;
-use crate::server::{LinkedServer, Server};
+use crate::server::{LinkedServer, Script, Server};
 use crate::store::{CommitWatch, LinkedStore, Planted};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
@@ -77,6 +77,21 @@ impl Surroundings {
         let link = Arc::new(Link::new(self.dice.clone()));
         let runner = self.runner(Arc::clone(&self.store), &link, Incarnation::new("observer"));
         Replica { runner, link }
+    }
+
+    /// Begins a call that becomes a task at once. Its client hears of the task, and goes.
+    pub(crate) async fn begin_task(&self, replica: &Replica, key: &str, runs_for: Duration) {
+        let script = Script {
+            runs_for,
+            asks: false,
+            resumable: false,
+        };
+        self.server.enter(key, script);
+        let input = InputWhen::InTask;
+        let call = call_spec(self.era, key, Plan::Always { input });
+        let mut client = replica.runner.call(call).unwrap();
+        client.next().await.unwrap();
+        client.into_guard().announce();
     }
 
     /// What the store says of this log from now on is watched.

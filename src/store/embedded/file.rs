@@ -21,7 +21,7 @@ pub enum EmbeddedOpenError {
         holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
     )]
     InUse { path: PathBuf, holder: Option<u32> },
-    #[error("{} was written by another version of raincheck in a format that is not known", .0.display())]
+    #[error("{} was written by another version of raincheck, in a format that this version does not know; run that version, or name another file", .0.display())]
     Format(PathBuf),
     #[error(
         "{} cannot be written ({}); name another file with --store redb:PATH",

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, StorageError};
 use rustix::process::geteuid;
 
@@ -90,7 +91,9 @@ impl DatabaseFile {
             .open(&self.0)
             .map_err(io)?;
         check_access(&file).map_err(io)?;
-        redb::Builder::new().set_cache_size(CACHE).create_file(file)
+        redb::Builder::new()
+            .set_cache_size(CACHE)
+            .create_with_backend(FileBackend::new(file)?)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the user writes, and what raincheck says to it: the exact sentences.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use directory::TempDir;
 use raincheck::config::load::{Flags, load};
 use raincheck::config::{Config, ConfigError, EraChoice, Location, LogFormat, SessionUse};
 use raincheck::task::policy::{InputWhen, Mode};
@@ -11,6 +11,8 @@ use raincheck::task::policy::{InputWhen, Mode};
 mod auth;
 #[path = "config/concurrency.rs"]
 mod concurrency;
+#[path = "support/directory.rs"]
+mod directory;
 #[path = "config/documents.rs"]
 mod documents;
 #[path = "config/example.rs"]
@@ -34,19 +36,13 @@ mod warned;
 #[path = "config/wrapped.rs"]
 mod wrapped;
 
-/// A file of its own, gone at the end of the test; errors name it `config.toml`.
-struct File(PathBuf);
+/// A settings file in a directory of its own, gone at the end of the test; errors name it `config.toml`.
+struct File(PathBuf, TempDir);
 
 impl File {
     fn new(text: &str) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let place = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("raincheck-config-{}-{place}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir(&directory).unwrap();
-        let path = directory.join("config.toml");
-        std::fs::write(&path, text).unwrap();
-        Self(path)
+        let directory = TempDir::new();
+        Self(directory.file("config.toml", text), directory)
     }
 
     fn load(&self, flags: &Flags, environment: &[(&str, &str)]) -> Result<Config, String> {
@@ -54,14 +50,8 @@ impl File {
             config: Some(self.0.clone()),
             ..flags.clone()
         };
-        let directory = format!("{}/", self.0.parent().unwrap().display());
+        let directory = format!("{}/", self.1.path().display());
         load(&flags, &pairs(environment)).map_err(|e| e.to_string().replace(&directory, ""))
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
     }
 }
 

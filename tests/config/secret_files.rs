@@ -2,22 +2,15 @@
 
 use super::*;
 
-/// A secret in a file beside the settings.
-fn secret(name: &str, text: &str) -> PathBuf {
-    let name = format!("raincheck-secret-{}-{name}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    std::fs::write(&path, text).unwrap();
-    path
-}
-
 #[test]
 fn each_secret_can_be_in_a_file_of_its_own() {
-    let url = secret("url", "redis://user:hunter2@localhost\n");
-    let key = secret("key", &format!("{}\n", "1f".repeat(32)));
-    let previous = secret("previous", &"2e".repeat(32));
-    let token = secret("token", "correct-horse-battery\r\n");
-    let header = secret("header", "Bearer hunter2\n");
-    let webhook = secret("webhook", "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4\n");
+    let secrets = TempDir::new();
+    let url = secrets.file("url", "redis://user:hunter2@localhost\n");
+    let key = secrets.file("key", &format!("{}\n", "1f".repeat(32)));
+    let previous = secrets.file("previous", &"2e".repeat(32));
+    let token = secrets.file("token", "correct-horse-battery\r\n");
+    let header = secrets.file("header", "Bearer hunter2\n");
+    let webhook = secrets.file("webhook", "whsec_YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4\n");
     let text = format!(
         "[store]\nurl_file = {url:?}\nnamespace = 'ns'\nseal = 'payloads'\nseal_key_file = {key:?}\n\
          seal_key_previous_file = {previous:?}\n[admin]\nprobes = '127.0.0.1:0'\ntoken_file = {token:?}\n\
@@ -64,7 +57,8 @@ fn each_secret_can_be_in_a_file_of_its_own() {
 
 #[test]
 fn the_variables_of_a_program_can_be_in_files() {
-    let key = secret("env", "hunter2\n");
+    let secrets = TempDir::new();
+    let key = secrets.file("env", "hunter2\n");
     let name = "RAINCHECK_UPSTREAM__ENV_FILES__API_KEY";
     let text = "[upstream]\ncommand = ['server']\n[store]\nurl = 'memory:'";
     let config = File::new(text).load(&Flags::default(), &[(name, key.to_str().unwrap())]);
@@ -81,9 +75,10 @@ fn the_variables_of_a_program_can_be_in_files() {
 
 #[test]
 fn a_file_that_cannot_be_the_secret_is_refused() {
+    let secrets = TempDir::new();
     let (empty, good) = (
-        secret("empty", "\n"),
-        secret("good", "correct-horse-battery"),
+        secrets.file("empty", "\n"),
+        secrets.file("good", "correct-horse-battery"),
     );
     for (lines, expected) in [
         (
@@ -127,7 +122,8 @@ fn a_file_that_cannot_be_the_secret_is_refused() {
 /// Who asks as an operator need not be able to read the other secrets.
 #[test]
 fn an_operator_reads_the_operators_token_only() {
-    let token = secret("operator", "correct-horse-battery\n");
+    let secrets = TempDir::new();
+    let token = secrets.file("operator", "correct-horse-battery\n");
     let file = File::new(&format!(
         "[store]\nurl_file = '/nonexistent'\n[admin]\ntoken_file = {token:?}"
     ));

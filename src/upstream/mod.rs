@@ -20,6 +20,7 @@ mod obstacle;
 mod pin;
 mod pool;
 mod port;
+mod query;
 pub mod reconnect;
 pub mod relay;
 mod request_id;

@@ -106,6 +106,14 @@ impl Upstream {
         }
     }
 
+    /// The parameters of a client's query that go to the server, as a query.
+    pub fn forwarded_query(&self, query: Option<&str>) -> Option<Arc<str>> {
+        match &self.server {
+            Server::Http(http_server) => http_server.origin.forwarded_query(query),
+            Server::Program(_) => None,
+        }
+    }
+
     /// Whether a request came from this process, so that raincheck is, in some way, its own server.
     pub fn has_sent(&self, headers: &HeaderMap) -> bool {
         match &self.server {

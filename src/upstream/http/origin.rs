@@ -17,6 +17,7 @@ use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::forward::{ClientHeaders, Forward};
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::{Http, RequestBody, ResponseBody};
+use crate::upstream::query::{QueryRule, joined};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::settings::Settings;
 
@@ -55,6 +56,7 @@ impl Origin {
         Some(Self {
             forward: Forward {
                 is_local: http.is_local(),
+                query: QueryRule::new(&settings.forward_query),
                 further: settings.forward_headers.as_slice().into(),
                 credentials: CredentialRule {
                     forwards: settings
@@ -155,6 +157,24 @@ impl Origin {
         self.forward.carried(headers)
     }
 
+    /// The parameters of a client's query that go to the server, as a query.
+    pub(in crate::upstream) fn forwarded_query(&self, query: Option<&str>) -> Option<Arc<str>> {
+        self.forward.query.of(query)
+    }
+
+    /// The request, with the parameters of its client's query that go to the server. No client replaces a parameter of
+    /// the operator's.
+    pub(in crate::upstream) fn with_query(
+        &self,
+        builder: request::Builder,
+        query: Option<&str>,
+    ) -> request::Builder {
+        match query {
+            Some(query) => builder.uri(joined(&self.path, query)),
+            None => builder,
+        }
+    }
+
     /// Passes a client's request on, with those headers that go to the server.
     pub(in crate::upstream) async fn pass(
         &self,
@@ -177,17 +197,17 @@ impl Origin {
 
     /// Makes a client's own request one for this server: same bytes, another address.
     fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
-        let own = self.path.path();
-        let target = match (well_known, parts.uri.query()) {
-            (None, None) => None,
-            (None, Some(query)) => Some(format!("{own}?{query}")),
-            // Metadata of this endpoint: the endpoint's path follows the prefix.
-            (Some(prefix), _) if parts.uri.path().len() > prefix.len() => {
-                Some(format!("{prefix}{own}"))
+        let target = match well_known {
+            None => {
+                let query = self.forward.query.of(parts.uri.query());
+                query.map(|query| joined(&self.path, &query))
             }
-            (Some(prefix), _) => Some(prefix.to_owned()),
+            // Metadata of this endpoint: the endpoint's path follows the prefix.
+            Some(prefix) if parts.uri.path().len() > prefix.len() => {
+                format!("{prefix}{}", self.path.path()).parse().ok()
+            }
+            Some(prefix) => prefix.parse().ok(),
         };
-        let target = target.and_then(|it| it.parse().ok());
         parts.uri = target.unwrap_or_else(|| self.path.clone());
         parts.version = hyper::Version::HTTP_11;
         parts.headers.insert(HOST, self.host.clone());

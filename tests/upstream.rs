@@ -95,6 +95,7 @@ fn call(tool: &str) -> UpstreamRequest {
         capabilities: r#"{"elicitation":{}}"#.into(),
         name: Some(tool.into()),
         param_headers: [].into(),
+        query: None,
         headers: [].into(),
         wants_progress: true,
         log_level: None,

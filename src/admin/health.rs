@@ -8,11 +8,17 @@ use tracing::{info, warn};
 
 use super::degraded::{Degraded, DegradedCauses};
 use crate::lock::Mutex;
-use crate::upstream::wrapped::Upstream;
+use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 /// The pauses between attempts to reach the upstream: from the first, doubled, to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The pause after a look at a server that gave an answer that no MCP server gives.
+const LOOKS: Duration = Duration::from_secs(10);
+
+/// Says what is wrong with a server, and what its operator can do about it.
+pub type Describe<'d> = &'d (dyn Fn(&DiscoverError) -> String + Send + Sync);
 
 /// The causes that are about the store.
 const STORE_CAUSES: [Degraded; 3] = [
@@ -142,19 +148,58 @@ impl Health {
         }
     }
 
-    /// Asks the upstream until it answers, because no client does before the pod is ready. The request is anonymous, so a
-    /// server that demands credentials counts as reached. Cancel safe.
-    pub async fn watch_upstream(&self, upstream: &Upstream) {
+    /// Asks the server until it answers as an MCP server does, because no client asks before the pod is ready. The
+    /// request is anonymous, so a server that demands credentials counts as reached. Cancel safe.
+    pub async fn await_upstream(&self, upstream: &Upstream, describe: Describe<'_>) {
+        self.look_until_found(upstream, describe).await;
+        info!("the upstream answers");
+        self.upstream_reached();
+    }
+
+    /// Looks again whenever the server gave an answer that no MCP server gives. Cancel safe.
+    pub async fn watch_upstream(&self, upstream: &Upstream, describe: Describe<'_>) {
+        loop {
+            upstream.suspected().await;
+            self.look_until_found(upstream, describe).await;
+            // A server may refuse many requests for good reasons.
+            tokio::time::sleep(LOOKS).await;
+        }
+    }
+
+    async fn look_until_found(&self, upstream: &Upstream, describe: Describe<'_>) {
         let mut pause = PAUSE_MIN;
-        while !upstream.answers().await {
-            if pause == PAUSE_MIN {
-                warn!("the upstream does not answer yet; it is asked until it does");
+        let mut told = None;
+        loop {
+            let error = match upstream.look().await {
+                Ok(()) | Err(DiscoverError::Unauthorized(_)) => break,
+                Err(error) => error,
+            };
+            let is_no_mcp =
+                matches!(&error, DiscoverError::Failed(failure) if failure.reason.is_no_mcp());
+            self.note(Degraded::UpstreamNotMcp, is_no_mcp);
+            let why = if is_no_mcp {
+                describe(&error)
+            } else {
+                String::new()
+            };
+            if told.as_ref() != Some(&why) {
+                if is_no_mcp {
+                    warn!(
+                        why,
+                        "what answers at upstream.url is no MCP server; it is asked until one answers"
+                    );
+                } else {
+                    warn!("the upstream does not answer yet; it is asked until it does");
+                }
+                told = Some(why);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
-        info!("the upstream answers");
-        self.upstream_reached();
+        if self.degraded().contains(Degraded::UpstreamNotMcp) {
+            info!("an MCP server answers at upstream.url");
+        }
+        self.note(Degraded::UpstreamNotMcp, false);
     }
 
     fn change(&self, change: impl FnOnce(&mut Facts)) {

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::diagnose::diagnose;
 use super::error::AppError;
 use super::reload::Reload;
 use super::{auth, seal_keys};
@@ -25,7 +26,7 @@ use crate::runner::Runner;
 use crate::store::StoreHealth;
 use crate::telemetry::repeats::tell_what_was_left_out;
 use crate::telemetry::{limits, operations, polls};
-use crate::upstream::wrapped::Upstream;
+use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 /// How often the store's own findings are read.
 const STORE_HEALTH: Duration = Duration::from_secs(5);
@@ -90,14 +91,25 @@ impl Admin {
     }
 
     /// Asks the server until it answers, and keeps the log short.
-    pub(super) fn watch_server(&self, upstream: Arc<Upstream>) -> impl Future<Output = ()> + use<> {
+    pub(super) fn watch_server(
+        &self,
+        upstream: Arc<Upstream>,
+        config: &Config,
+    ) -> impl Future<Output = ()> + use<> {
+        let config = config.clone();
         let health = Arc::clone(&self.health);
         let is_asked = self.listeners.probes.is_some() || self.listeners.operators.is_some();
         let server = async move {
             // Without a listener the health has no reader, so no request goes to the server. With one, the server
-            // is asked until it has answered once. Later failures are its own probes' matter.
+            // is asked until it has answered once. Without one, and later, it is asked after an answer that no MCP
+            // server gives.
+            let describe =
+                |error: &DiscoverError| diagnose(error, upstream.obstacle().as_ref(), &config);
             if is_asked {
-                health.watch_upstream(&upstream).await;
+                health.await_upstream(&upstream, &describe).await;
+            }
+            if upstream.has_address() {
+                health.watch_upstream(&upstream, &describe).await;
             }
         };
         async {

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 mod admin;
 mod auth;
+pub mod diagnose;
 mod error;
 mod listener;
 mod live;
@@ -143,7 +144,7 @@ impl App {
             proxy: Arc::clone(&proxy),
             stop: stop_serving.child_token(),
         });
-        let jobs = admin.watch_server(Arc::clone(&proxy.upstream));
+        let jobs = admin.watch_server(Arc::clone(&proxy.upstream), &config);
         around
             .services
             .spawn(stop.clone().run_until_cancelled_owned(jobs));

@@ -13,6 +13,7 @@ mod inflight;
 mod initialize;
 pub mod line;
 mod listen;
+mod look;
 mod measured;
 mod message;
 mod no_session;

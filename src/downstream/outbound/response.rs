@@ -60,6 +60,14 @@ impl Rpc {
         Self::error(id, &failure.to_error())
     }
 
+    /// The answer to a request that was passed on and has no answer of the server.
+    pub(in crate::downstream) fn unanswered(id: &str, failure: &Failure) -> Self {
+        Self {
+            status: StatusCode::BAD_GATEWAY,
+            ..Self::error(id, &failure.to_error())
+        }
+    }
+
     /// The answer to a call. The status 404 becomes 200: clients read 404 as a missing page and lose the error.
     /// A server that answers a call with -32601 does not mean the method `tools/call`.
     pub(in crate::downstream) fn call_answer(id: &str, answer: CallAnswer) -> Self {

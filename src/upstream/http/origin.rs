@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
@@ -16,6 +16,7 @@ use crate::upstream::cache::Cache;
 use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::forward::{ClientHeaders, Forward};
 use crate::upstream::http::hop_headers;
+use crate::upstream::http::refusal::SentSecrets;
 use crate::upstream::http::{Http, RequestBody, ResponseBody};
 use crate::upstream::query::{QueryRule, joined};
 use crate::upstream::request_id::RequestId;
@@ -143,8 +144,25 @@ impl Origin {
         async move {
             let request =
                 request.map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
-            self.http.send(request).await
+            let sent = self.secrets(request.headers());
+            let mut response = self.http.send(request).await?;
+            if !response.status().is_success() || !is_of_mcp(response.headers()) {
+                let ours = self.http.configured_secrets();
+                let all = SentSecrets(sent.into_iter().chain(ours).collect());
+                response.extensions_mut().insert(all);
+            }
+            Ok(response)
         }
+    }
+
+    /// The values in a request that its text must not bring back to anybody.
+    fn secrets(&self, headers: &HeaderMap) -> Vec<HeaderValue> {
+        let names = [AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")];
+        let further = self.forward.credentials.further.iter();
+        let named = names.iter().chain(further).chain(&*self.forward.further);
+        named
+            .flat_map(|name| headers.get_all(name).iter().cloned())
+            .collect()
     }
 
     /// What the server gets of a client's credentials.
@@ -212,4 +230,12 @@ impl Origin {
         parts.version = hyper::Version::HTTP_11;
         parts.headers.insert(HOST, self.host.clone());
     }
+}
+
+/// True for the types of bodies that hold messages.
+fn is_of_mcp(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| {
+        kind.starts_with(b"application/json") || kind.starts_with(b"text/event-stream")
+    })
 }

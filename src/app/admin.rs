@@ -24,6 +24,7 @@ use crate::downstream::Proxy;
 use crate::io_reason::io_reason;
 use crate::runner::Runner;
 use crate::store::StoreHealth;
+use crate::store::kv::{Kind, Name};
 use crate::telemetry::repeats::tell_what_was_left_out;
 use crate::telemetry::{limits, operations, polls};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
@@ -154,9 +155,16 @@ impl Admin {
                 health.store_is(match (away, ledger.store().health()) {
                     (true, _) => Some(Degraded::StoreAway),
                     (false, StoreHealth::Degraded(_)) => Some(Degraded::StoreMayEvict),
+                    (false, StoreHealth::Full) => Some(Degraded::StoreFull),
                     (false, StoreHealth::Good) => None,
                 });
                 polls::expire(ledger.now_ms());
+                if ledger.store().health() == StoreHealth::Full {
+                    // A write that succeeds shows that there is room again, if no client makes one.
+                    let name = Name::of(Kind::Claim, &["room"]);
+                    let expires_ms = ledger.now_ms() + 1000;
+                    let _ = ledger.store().put(name, "1".into(), expires_ms).await;
+                }
                 // An outage is told at once; what the store found out by itself, a little later.
                 if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
                     return;

@@ -118,6 +118,7 @@ impl App {
         config: Config,
         open_files: Option<u64>,
     ) -> Result<Self, AppError> {
+        reach::refuse_missing_program(&config.upstream.server)?;
         let stop = CancellationToken::new();
         let traces = TraceExport::begin(&config)?;
         let around = Surroundings {

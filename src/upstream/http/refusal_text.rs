@@ -398,7 +398,7 @@ mod tests {
             (r#"{"ok":false}"#, r#"{"ok":false}"#),
             (
                 "see https://docs.example.com/limits?u=1.",
-                "see https://docs.example.com/limits",
+                "see https://docs.example.com/limits.",
             ),
             (
                 "Bad Request: No valid session ID provided",

@@ -25,6 +25,7 @@ use crate::io_reason::io_reason;
 use crate::runner::Runner;
 use crate::store::StoreHealth;
 use crate::store::kv::{Kind, Name};
+use crate::store::observed::ROOM_BYTES;
 use crate::telemetry::repeats::tell_what_was_left_out;
 use crate::telemetry::{limits, operations, polls};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
@@ -163,7 +164,10 @@ impl Admin {
                     // A write that succeeds shows that there is room again, if no client makes one.
                     let name = Name::of(Kind::Claim, &["room"]);
                     let expires_ms = ledger.now_ms() + 1000;
-                    let _ = ledger.store().put(name, "1".into(), expires_ms).await;
+                    let _ = ledger
+                        .store()
+                        .put(name, vec![0; ROOM_BYTES].into(), expires_ms)
+                        .await;
                 }
                 // An outage is told at once; what the store found out by itself, a little later.
                 if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {

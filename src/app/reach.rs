@@ -47,7 +47,10 @@ pub(super) fn refuse_missing_program(server: &Wrapped) -> Result<(), AppError> {
     };
     let program = &command.program;
     let why = if program.contains('/') {
-        let directory = command.directory.as_deref().unwrap_or(Path::new(""));
+        let directory = command
+            .directory
+            .as_deref()
+            .unwrap_or_else(|| Path::new(""));
         (!directory.join(program).exists()).then_some("does not exist")
     } else {
         (!is_on_path(command)).then_some("is not on the PATH")
@@ -63,7 +66,10 @@ fn is_on_path(command: &WrappedCommand) -> bool {
     let mut variables = command.environment.iter();
     let path = variables.find(|(name, _)| name == "PATH");
     path.is_none_or(|(_, path)| {
-        let directory = command.directory.as_deref().unwrap_or(Path::new(""));
+        let directory = command
+            .directory
+            .as_deref()
+            .unwrap_or_else(|| Path::new(""));
         path.expose()
             .split(':')
             .any(|part| directory.join(part).join(&command.program).exists())

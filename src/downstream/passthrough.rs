@@ -62,12 +62,12 @@ fn unanswered(failure: &Failure, message: &[u8]) -> Response<Body> {
         });
     match id {
         Some(id) => Rpc::unanswered(id.get(), failure).into_response(),
-        None => unreachable_upstream(failure.clone()),
+        None => unreachable_upstream(failure),
     }
 }
 
 /// Answers a request that did not reach the server and has no JSON-RPC id.
-pub(super) fn unreachable_upstream(failure: Failure) -> Response<Body> {
+pub(super) fn unreachable_upstream(failure: &Failure) -> Response<Body> {
     let RpcError {
         code,
         message,

@@ -15,6 +15,9 @@ use super::{Beat, Changes, Commit, ListPlace, Store, StoreHealth, Stored, Write}
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::telemetry::metrics::METRICS;
 
+/// A write of so many bytes shows that a store that was full has room again.
+pub const ROOM_BYTES: usize = 64 * 1024;
+
 /// Times each command of a store, and changes nothing.
 #[derive(Debug)]
 pub struct Observed {
@@ -31,10 +34,11 @@ impl Observed {
         }
     }
 
-    /// Times a write that needs room.
+    /// Times a write that needs room. `bytes`: how much it writes. A small value finds room in a full store.
     async fn growing<T>(
         &self,
         operation: &str,
+        bytes: usize,
         command: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let answer = timed(operation, command).await;
@@ -44,7 +48,7 @@ impl Observed {
                     warn!("the store is full: no new task is made until there is room");
                 }
             }
-            Ok(_) if self.is_full.load(Ordering::Relaxed) => {
+            Ok(_) if bytes >= ROOM_BYTES && self.is_full.load(Ordering::Relaxed) => {
                 self.is_full.store(false, Ordering::Relaxed);
                 info!("the store has room again");
             }
@@ -85,7 +89,8 @@ impl Store for Observed {
         };
         let committing = self.store.commit(write);
         if write.expected.is_none() {
-            self.growing(operation, committing).await
+            self.growing(operation, write.record.len(), committing)
+                .await
         } else {
             timed(operation, committing).await
         }
@@ -106,8 +111,9 @@ impl Store for Observed {
         result: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
+        let bytes = result.len();
         let putting = self.store.put_result(id, fence, result, expires_ms);
-        self.growing("put_result", putting).await
+        self.growing("put_result", bytes, putting).await
     }
 
     async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
@@ -180,12 +186,14 @@ impl KvStore for Observed {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        self.growing("kv_claim", self.store.claim(name, value, expires_ms))
+        let bytes = value.len();
+        self.growing("kv_claim", bytes, self.store.claim(name, value, expires_ms))
             .await
     }
 
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
-        self.growing("kv_put", self.store.put(name, value, expires_ms))
+        let bytes = value.len();
+        self.growing("kv_put", bytes, self.store.put(name, value, expires_ms))
             .await
     }
 
@@ -215,8 +223,9 @@ impl KvStore for Observed {
         entry: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
+        let bytes = entry.len();
         let appending = self.store.append(log, number, entry, expires_ms);
-        self.growing("log_append", appending).await
+        self.growing("log_append", bytes, appending).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {

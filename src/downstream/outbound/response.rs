@@ -56,6 +56,10 @@ impl Rpc {
         Self::of(envelope::error(id, error.get()), StatusCode::OK)
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers give away the failure that they got"
+    )]
     pub(in crate::downstream) fn failure(id: &str, failure: Failure) -> Self {
         Self::error(id, &failure.to_error())
     }

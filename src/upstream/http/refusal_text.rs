@@ -1,6 +1,11 @@
 //! The text of an HTTP refusal, as clients and logs may have it: short, and without markup, control characters, internal
 //! addresses and secrets. Pure.
 
+#![expect(
+    clippy::string_slice,
+    reason = "every index is of a search in the same text, or behind an ASCII character"
+)]
+
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -94,7 +94,7 @@ async fn error_text(mut body: ResponseBody) -> String {
         {
             let data = frame.into_data().unwrap_or_default();
             let room = ERROR_BYTES_MAX - read.len();
-            read.extend_from_slice(&data[..data.len().min(room)]);
+            read.extend(data.into_iter().take(room));
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;

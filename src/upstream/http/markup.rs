@@ -93,16 +93,10 @@ fn unescaped(text: &str) -> String {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         let end = rest.bytes().take(12).position(|c| c == b';');
-        match end.and_then(|end| Some((character(&rest[1..end])?, end))) {
-            Some((character, end)) => {
-                out.push(character);
-                rest = &rest[end + 1..];
-            }
-            None => {
-                out.push('&');
-                rest = &rest[1..];
-            }
-        }
+        let meant = end.and_then(|end| Some((character(&rest[1..end])?, end)));
+        let (character, end) = meant.unwrap_or(('&', 0));
+        out.push(character);
+        rest = &rest[end + 1..];
     }
     out.push_str(rest);
     out

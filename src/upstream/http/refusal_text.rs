@@ -256,7 +256,7 @@ fn is_bare_name(word: &str) -> bool {
 /// What stands for a word that must not be shown.
 fn redacted(word: &str) -> Option<Cow<'static, str>> {
     if word.contains("://") {
-        return Some(public_url(word).map_or(ADDRESS.into(), Into::into));
+        return Some(public_url(word).map_or_else(|| ADDRESS.into(), Into::into));
     }
     let host = word.split(['/', '?', '#']).next().unwrap_or_default();
     if is_internal(host) || is_host_and_port(host) {

@@ -21,7 +21,7 @@ pub(super) fn resolve(stream: &Url, endpoint: &str) -> Option<Uri> {
     Some(
         stream
             .query()
-            .map_or(target.clone(), |own| joined(&target, own)),
+            .map_or_else(|| target.clone(), |own| joined(&target, own)),
     )
 }
 

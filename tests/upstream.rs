@@ -50,6 +50,7 @@ mod slow;
 #[path = "upstream/sse/mod.rs"]
 mod sse;
 #[path = "support/sse_server.rs"]
+#[expect(dead_code, reason = "tests/suite looks at the queries")]
 mod sse_server;
 #[path = "upstream/standing.rs"]
 mod standing;

@@ -50,6 +50,7 @@ mod slow;
 #[path = "upstream/sse/mod.rs"]
 mod sse;
 #[path = "support/sse_server.rs"]
+#[expect(dead_code, reason = "tests/suite looks at the queries")]
 mod sse_server;
 #[path = "upstream/standing.rs"]
 mod standing;
@@ -95,6 +96,7 @@ fn call(tool: &str) -> UpstreamRequest {
         capabilities: r#"{"elicitation":{}}"#.into(),
         name: Some(tool.into()),
         param_headers: [].into(),
+        query: None,
         headers: [].into(),
         wants_progress: true,
         log_level: None,

@@ -6,12 +6,26 @@ use std::time::Duration;
 use serde_json::json;
 use tracing::{info, warn};
 
+use super::degraded::{Degraded, DegradedCauses};
 use crate::lock::Mutex;
-use crate::upstream::wrapped::Upstream;
+use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 /// The pauses between attempts to reach the upstream: from the first, doubled, to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The pause after a look at a server that gave an answer that no MCP server gives.
+const LOOKS: Duration = Duration::from_secs(10);
+
+/// Says what is wrong with a server, and what its operator can do about it.
+pub type Describe<'d> = &'d (dyn Fn(&DiscoverError) -> String + Send + Sync);
+
+/// The causes that are about the store.
+const STORE_CAUSES: [Degraded; 3] = [
+    Degraded::StoreAway,
+    Degraded::StoreFull,
+    Degraded::StoreMayEvict,
+];
 
 /// The known facts about the parts of the process. A part counts as missing until it was reached once.
 #[derive(Debug)]
@@ -35,25 +49,7 @@ struct Facts {
     store: bool,
     keys: bool,
     draining: bool,
-    degraded: Option<Degraded>,
-}
-
-/// Why a store that was reached before is degraded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Degraded {
-    /// The store does not answer.
-    Away,
-    /// The store answers and may lose tasks, because its eviction policy was changed.
-    MayEvict,
-}
-
-impl Degraded {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Away => "store_away",
-            Self::MayEvict => "store_may_evict",
-        }
-    }
+    degraded: DegradedCauses,
 }
 
 /// The answer to one probe.
@@ -100,8 +96,20 @@ impl Health {
     pub fn store_is(&self, degraded: Option<Degraded>) {
         self.change(|facts| {
             facts.store |= degraded.is_none();
-            facts.degraded = degraded;
+            for cause in STORE_CAUSES {
+                facts.degraded.set(cause, degraded == Some(cause));
+            }
         });
+    }
+
+    /// Records that a cause of a degraded state holds, or holds no more.
+    pub fn note(&self, cause: Degraded, holds: bool) {
+        self.change(|facts| facts.degraded.set(cause, holds));
+    }
+
+    /// The causes of a degraded state that hold now.
+    pub fn degraded(&self) -> DegradedCauses {
+        self.lock().degraded
     }
 
     /// Records that the drain has begun, so that no new client comes.
@@ -126,13 +134,13 @@ impl Health {
         .filter_map(|(part, is_there)| (!is_there).then_some(part))
         .collect();
         // A store that may evict keys still works. A replica that is not ready would only take capacity away.
-        let lacks_store = self.ready_needs_store && facts.degraded == Some(Degraded::Away);
+        let lacks_store = self.ready_needs_store && facts.degraded.contains(Degraded::StoreAway);
         let ready = missing.is_empty() && !facts.draining && !lacks_store;
         let json = json!({
             "ready": ready,
             "missing": missing,
             "draining": facts.draining,
-            "degraded": facts.degraded.map(Degraded::word),
+            "degraded": facts.degraded.gravest().map(Degraded::word),
         });
         Readiness {
             ready,
@@ -140,19 +148,58 @@ impl Health {
         }
     }
 
-    /// Asks the upstream until it answers, because no client does before the pod is ready. The request is anonymous, so a
-    /// server that demands credentials counts as reached. Cancel safe.
-    pub async fn watch_upstream(&self, upstream: &Upstream) {
+    /// Asks the server until it answers as an MCP server does, because no client asks before the pod is ready. The
+    /// request is anonymous, so a server that demands credentials counts as reached. Cancel safe.
+    pub async fn await_upstream(&self, upstream: &Upstream, describe: Describe<'_>) {
+        self.look_until_found(upstream, describe).await;
+        info!("the upstream answers");
+        self.upstream_reached();
+    }
+
+    /// Looks again whenever the server gave an answer that no MCP server gives. Cancel safe.
+    pub async fn watch_upstream(&self, upstream: &Upstream, describe: Describe<'_>) {
+        loop {
+            upstream.suspected().await;
+            self.look_until_found(upstream, describe).await;
+            // A server may refuse many requests for good reasons.
+            tokio::time::sleep(LOOKS).await;
+        }
+    }
+
+    async fn look_until_found(&self, upstream: &Upstream, describe: Describe<'_>) {
         let mut pause = PAUSE_MIN;
-        while !upstream.answers().await {
-            if pause == PAUSE_MIN {
-                warn!("the upstream does not answer yet; it is asked until it does");
+        let mut told = None;
+        loop {
+            let error = match upstream.look().await {
+                Ok(()) | Err(DiscoverError::Unauthorized(_)) => break,
+                Err(error) => error,
+            };
+            let is_no_mcp =
+                matches!(&error, DiscoverError::Failed(failure) if failure.reason.is_no_mcp());
+            self.note(Degraded::UpstreamNotMcp, is_no_mcp);
+            let why = if is_no_mcp {
+                describe(&error)
+            } else {
+                String::new()
+            };
+            if told.as_ref() != Some(&why) {
+                if is_no_mcp {
+                    warn!(
+                        why,
+                        "what answers at upstream.url is no MCP server; it is asked until one answers"
+                    );
+                } else {
+                    warn!("the upstream does not answer yet; it is asked until it does");
+                }
+                told = Some(why);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
-        info!("the upstream answers");
-        self.upstream_reached();
+        if self.degraded().contains(Degraded::UpstreamNotMcp) {
+            info!("an MCP server answers at upstream.url");
+        }
+        self.note(Degraded::UpstreamNotMcp, false);
     }
 
     fn change(&self, change: impl FnOnce(&mut Facts)) {
@@ -192,14 +239,14 @@ mod tests {
     fn a_store_that_was_never_there_is_missing_and_not_degraded_only() {
         let health = Health::new(false);
         health.upstream_reached();
-        health.store_is(Some(Degraded::Away));
+        health.store_is(Some(Degraded::StoreAway));
         assert!(!health.readiness().ready);
     }
 
     #[test]
     fn a_store_lost_later_takes_nobody_out_of_service() {
         let health = reached(false);
-        health.store_is(Some(Degraded::Away));
+        health.store_is(Some(Degraded::StoreAway));
         assert_eq!(
             health.readiness().json,
             r#"{"degraded":"store_away","draining":false,"missing":[],"ready":true}"#
@@ -209,9 +256,9 @@ mod tests {
     #[test]
     fn unless_that_is_asked_for() {
         let health = reached(true);
-        health.store_is(Some(Degraded::Away));
+        health.store_is(Some(Degraded::StoreAway));
         assert!(!health.readiness().ready);
-        health.store_is(Some(Degraded::MayEvict));
+        health.store_is(Some(Degraded::StoreMayEvict));
         assert!(health.readiness().ready);
         health.store_is(None);
         assert!(health.readiness().ready);

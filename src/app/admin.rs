@@ -9,11 +9,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::diagnose::diagnose;
 use super::error::AppError;
 use super::reload::Reload;
 use super::{auth, seal_keys};
+use crate::admin::degraded::Degraded;
 use crate::admin::drain::Drain;
-use crate::admin::health::{Degraded, Health};
+use crate::admin::health::Health;
 use crate::admin::operator::OperatorSettings;
 use crate::admin::token::Token;
 use crate::admin::{Listener, operator, probes};
@@ -22,9 +24,11 @@ use crate::downstream::Proxy;
 use crate::io_reason::io_reason;
 use crate::runner::Runner;
 use crate::store::StoreHealth;
+use crate::store::kv::{Kind, Name};
+use crate::store::observed::ROOM_BYTES;
 use crate::telemetry::repeats::tell_what_was_left_out;
 use crate::telemetry::{limits, operations, polls};
-use crate::upstream::wrapped::Upstream;
+use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 /// How often the store's own findings are read.
 const STORE_HEALTH: Duration = Duration::from_secs(5);
@@ -89,14 +93,25 @@ impl Admin {
     }
 
     /// Asks the server until it answers, and keeps the log short.
-    pub(super) fn watch_server(&self, upstream: Arc<Upstream>) -> impl Future<Output = ()> + use<> {
+    pub(super) fn watch_server(
+        &self,
+        upstream: Arc<Upstream>,
+        config: &Config,
+    ) -> impl Future<Output = ()> + use<> {
+        let config = config.clone();
         let health = Arc::clone(&self.health);
         let is_asked = self.listeners.probes.is_some() || self.listeners.operators.is_some();
         let server = async move {
             // Without a listener the health has no reader, so no request goes to the server. With one, the server
-            // is asked until it has answered once. Later failures are its own probes' matter.
+            // is asked until it has answered once. Without one, and later, it is asked after an answer that no MCP
+            // server gives.
+            let describe =
+                |error: &DiscoverError| diagnose(error, upstream.obstacle().as_ref(), &config);
             if is_asked {
-                health.watch_upstream(&upstream).await;
+                health.await_upstream(&upstream, &describe).await;
+            }
+            if upstream.has_address() {
+                health.watch_upstream(&upstream, &describe).await;
             }
         };
         async {
@@ -126,7 +141,7 @@ impl Admin {
         services: &TaskTracker,
         stop: &CancellationToken,
     ) {
-        self.health.store_is(Some(Degraded::Away));
+        self.health.store_is(Some(Degraded::StoreAway));
         let keys = auth::keep_keys(proxy.auth.clone(), Arc::clone(&self.health));
         services.spawn(stop.clone().run_until_cancelled_owned(keys));
     }
@@ -138,13 +153,22 @@ impl Admin {
         async move {
             loop {
                 let away = !*answers.borrow_and_update();
-                let may_evict = ledger.store().health() != StoreHealth::Good;
-                health.store_is(match (away, may_evict) {
-                    (true, _) => Some(Degraded::Away),
-                    (false, true) => Some(Degraded::MayEvict),
-                    (false, false) => None,
+                health.store_is(match (away, ledger.store().health()) {
+                    (true, _) => Some(Degraded::StoreAway),
+                    (false, StoreHealth::Degraded(_)) => Some(Degraded::StoreMayEvict),
+                    (false, StoreHealth::Full) => Some(Degraded::StoreFull),
+                    (false, StoreHealth::Good) => None,
                 });
                 polls::expire(ledger.now_ms());
+                if ledger.store().health() == StoreHealth::Full {
+                    // A write that succeeds shows that there is room again, if no client makes one.
+                    let name = Name::of(Kind::Claim, &["room"]);
+                    let expires_ms = ledger.now_ms() + 1000;
+                    let _ = ledger
+                        .store()
+                        .put(name, vec![0; ROOM_BYTES].into(), expires_ms)
+                        .await;
+                }
                 // An outage is told at once; what the store found out by itself, a little later.
                 if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
                     return;

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 mod admin;
 mod auth;
+pub mod diagnose;
 mod error;
 mod listener;
 mod live;
@@ -117,6 +118,7 @@ impl App {
         config: Config,
         open_files: Option<u64>,
     ) -> Result<Self, AppError> {
+        reach::refuse_missing_program(&config.upstream.server)?;
         let stop = CancellationToken::new();
         let traces = TraceExport::begin(&config)?;
         let around = Surroundings {
@@ -143,7 +145,7 @@ impl App {
             proxy: Arc::clone(&proxy),
             stop: stop_serving.child_token(),
         });
-        let jobs = admin.watch_server(Arc::clone(&proxy.upstream));
+        let jobs = admin.watch_server(Arc::clone(&proxy.upstream), &config);
         around
             .services
             .spawn(stop.clone().run_until_cancelled_owned(jobs));

@@ -204,7 +204,7 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
         read: config.store.read_patience,
         create: config.store.create_patience,
     };
-    let store: Arc<dyn Store> = Arc::new(Observed(store));
+    let store: Arc<dyn Store> = Arc::new(Observed::new(store));
     let notes = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
     let ledger = Ledger::new(store, clock, patience).within({
         let (of_caller, in_all) = quotas(&config.limits);

@@ -1,13 +1,15 @@
 //! Tells the operator at the start whether the server can be reached, before a client finds out.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::config::Wrapped;
+use super::error::AppError;
+use crate::config::{Wrapped, WrappedCommand};
 use crate::io_reason::io_reason;
 
 /// Opens one connection to the server and closes it again. Nothing is sent.
@@ -36,4 +38,40 @@ pub(super) async fn tell_if_away(server: Wrapped, patience: Duration) {
         // The first line of the log names the server.
         warn!(error = %io_reason(&error), "the server cannot be reached yet; calls fail until it can");
     }
+}
+
+/// Refuses a program that does not exist: nothing that raincheck does lets it start.
+pub(super) fn refuse_missing_program(server: &Wrapped) -> Result<(), AppError> {
+    let Wrapped::Command(command) = server else {
+        return Ok(());
+    };
+    let program = &command.program;
+    let why = if program.contains('/') {
+        let directory = command
+            .directory
+            .as_deref()
+            .unwrap_or_else(|| Path::new(""));
+        (!directory.join(program).exists()).then_some("does not exist")
+    } else {
+        (!is_on_path(command)).then_some("is not on the PATH")
+    };
+    match why {
+        Some(why) => Err(AppError(format!("upstream.command: {program} {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// True if the program is on the PATH that it gets, or if that is not known.
+fn is_on_path(command: &WrappedCommand) -> bool {
+    let mut variables = command.environment.iter();
+    let path = variables.find(|(name, _)| name == "PATH");
+    path.is_none_or(|(_, path)| {
+        let directory = command
+            .directory
+            .as_deref()
+            .unwrap_or_else(|| Path::new(""));
+        path.expose()
+            .split(':')
+            .any(|part| directory.join(part).join(&command.program).exists())
+    })
 }

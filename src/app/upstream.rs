@@ -42,6 +42,7 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
         credential_headers: config.auth.credential_headers.as_slice().into(),
         caller_header: config.upstream.credentials.caller_header.clone(),
         forward_headers: config.upstream.forward_headers.clone(),
+        forward_query: config.upstream.forward_query.clone(),
         children_max: config.upstream.children_max,
         transport: match config.upstream.transport {
             TransportChoice::Auto => Transport::Auto,

@@ -7,8 +7,8 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::diagnose::diagnose;
 use super::failure::complain;
+use crate::app::diagnose::diagnose;
 use crate::app::upstream_settings;
 use crate::config::{Config, Wrapped};
 use crate::mcp::json::Object;

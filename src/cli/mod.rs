@@ -19,7 +19,6 @@ mod check;
 mod child;
 mod config;
 mod demo;
-mod diagnose;
 mod failure;
 mod inspect;
 mod operate;

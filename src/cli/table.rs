@@ -1,5 +1,7 @@
 //! Columns of text for a terminal.
 
+pub(super) use crate::app::diagnose::{cleaned, printable};
+
 /// Rows of cells, each column as wide as its widest cell.
 pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0_usize; N];
@@ -20,16 +22,6 @@ pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
         out.push('\n');
     }
     out
-}
-
-/// A server's text, safe to print: without control characters and of bounded length.
-pub(super) fn printable(text: &str) -> String {
-    cleaned(text).chars().take(120).collect()
-}
-
-/// A server's text of any length, without control characters.
-pub(super) fn cleaned(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]

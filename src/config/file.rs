@@ -117,6 +117,8 @@ pub(super) struct Upstream {
     pub(super) header_files: BTreeMap<String, String>,
     #[serde(deserialize_with = "list")]
     pub(super) forward_headers: Vec<String>,
+    #[serde(deserialize_with = "list")]
+    pub(super) forward_query: Vec<String>,
     #[serde(deserialize_with = "optional")]
     pub(super) credentials: Option<CredentialUse>,
     #[serde(deserialize_with = "scalar")]
@@ -150,6 +152,7 @@ impl Default for Upstream {
             headers: BTreeMap::new(),
             header_files: BTreeMap::new(),
             forward_headers: Vec::new(),
+            forward_query: Vec::new(),
             credentials: None,
             same_resource: false,
             caller_header: None,

@@ -31,6 +31,7 @@ mod otel;
 mod port;
 mod problem;
 mod public;
+mod query;
 mod ratio;
 mod rules;
 mod rules_file;

@@ -23,6 +23,8 @@ pub struct UpstreamSettings {
     /// Client headers that also go to a server on another machine, and the forwarding headers that raincheck
     /// writes itself.
     pub forward_headers: Vec<HeaderName>,
+    /// The parameters of a client's query that go to the server.
+    pub forward_query: Vec<String>,
     pub credentials: UpstreamCredentials,
     pub era: EraChoice,
     pub session: SessionUse,

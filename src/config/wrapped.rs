@@ -13,7 +13,7 @@ use super::server::{Wrapped, WrappedCommand};
 use super::settings_tls::ClientTlsFiles;
 use super::settings_upstream::{EraChoice, TransportChoice, UpstreamSettings};
 use super::unix::Socket;
-use super::{concurrency, credentials, file};
+use super::{concurrency, credentials, file, query};
 
 pub(super) fn upstream(
     file: &file::Upstream,
@@ -50,6 +50,7 @@ pub(super) fn upstream(
         credentials: credentials::of_upstream(file, &server, &headers)?,
         headers,
         forward_headers: forwarded(&file.forward_headers)?,
+        forward_query: query::forwarded(&file.forward_query, &server)?,
         shared,
         trust_annotations: file.trust_annotations,
         native_tasks: file.native_tasks,
@@ -171,6 +172,12 @@ fn address_only(file: &file::Upstream) -> Result<(), Problem> {
         return Err(refused(
             "forward_headers",
             "is for a server with a URL, and this one is a command, which has no headers; take it out",
+        ));
+    }
+    if !file.forward_query.is_empty() {
+        return Err(refused(
+            "forward_query",
+            "is for a server with a URL, and this one is a command, which has no query; take it out",
         ));
     }
     if !file.headers.is_empty() {

@@ -129,6 +129,7 @@ fn outgoing(asked: &ModernCall<'_>) -> UpstreamRequest {
     let forwarded = Forwarded {
         credentials: asked.by.credentials.clone(),
         headers: Arc::clone(&asked.client_headers),
+        query: asked.by.query.clone(),
     };
     let caller = *asked.by.caller.as_bytes();
     let name = request.name().as_deref().map(Arc::from);
@@ -181,6 +182,7 @@ fn returned(asked: &ModernCall<'_>) -> Returned {
         from: Forwarded {
             credentials: asked.by.credentials.clone(),
             headers: Arc::clone(&asked.client_headers),
+            query: asked.by.query.clone(),
         },
         heard_by: heard_by(asked),
     }))

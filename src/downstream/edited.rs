@@ -13,12 +13,12 @@ use tokio::time::Interval;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::body::Body;
+use super::companion;
 use super::inbound::requester::Requester;
 use super::outbound::keepalive::comments;
 use super::outbound::response::Rpc;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
-use super::{companion, passthrough};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, raw, set, string};
 use crate::mcp::request::Request;
@@ -156,7 +156,9 @@ impl AnswerEdit {
                     _answer: Some(token),
                 });
             }
-            Err(failure) => return passthrough::unreachable_upstream(failure),
+            Err(failure) => {
+                return Rpc::unanswered(self.id.get(), &failure).into_response();
+            }
         };
         let mut head = answering.head.clone();
         head.headers.remove(CONTENT_LENGTH);

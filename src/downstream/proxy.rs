@@ -155,14 +155,18 @@ impl Proxy {
         client: Option<Arc<Identity>>,
     ) -> Requester {
         let credentials = self.upstream.credentials(&parts.headers);
-        Requester::of(
+        let by = Requester::of(
             &self.callers,
             parts,
             era,
             client,
             credentials,
             self.runner.rules(),
-        )
+        );
+        Requester {
+            query: self.upstream.forwarded_query(parts.uri.query()),
+            ..by
+        }
     }
 
     /// The refusal of a request without a good credential.
@@ -171,11 +175,12 @@ impl Proxy {
         response::denied(why, auth.challenge(), &rules.defaults().scopes)
     }
 
-    /// The headers of a carried request that go to the server.
+    /// The headers and parameters of a carried request that go to the server.
     pub(super) fn forwarded(&self, by: &Requester, headers: &HeaderMap) -> Forwarded {
         Forwarded {
             credentials: by.credentials.clone(),
             headers: self.upstream.client_headers(headers),
+            query: by.query.clone(),
         }
     }
 }

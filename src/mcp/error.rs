@@ -4,16 +4,22 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::failure_detail::FailureDetail;
 use super::json::{Object, Writer, quote};
 
 const REASON: &str = "io.raincheck/reason";
 const EFFECT: &str = "io.raincheck/effect";
+const STATUS: &str = "io.raincheck/status";
 const NONE: &str = "none";
 const UNKNOWN: &str = "unknown";
 
 /// What [`SideEffect`] means for another call.
 const NONE_WORDS: &str = "it did not run; it can be called again";
 const UNKNOWN_WORDS: &str = "it may have run, look before calling again";
+
+/// The same, where the server would refuse the same call in the same way.
+const NONE_LASTING_WORDS: &str = "it did not run, and the server would refuse it the same way";
+const UNKNOWN_LASTING_WORDS: &str = "it may have run, and the server would refuse it the same way";
 
 /// Codes of JSON-RPC 2.0 and of revision 2026-07-28 (basic, Error Codes).
 pub mod code {
@@ -194,6 +200,17 @@ impl Reason {
         }
     }
 
+    /// True if the server answered, and not as an MCP server does.
+    pub fn is_no_mcp(self) -> bool {
+        matches!(
+            self,
+            Self::UpstreamHttp
+                | Self::UpstreamInvalid
+                | Self::UpstreamTooLarge
+                | Self::UpstreamTooDeep
+        )
+    }
+
     /// Every reason that clients can meet, in the order of docs/errors.md. Reasons that share a word are
     /// listed once.
     pub const ALL: [Self; 15] = [
@@ -328,45 +345,70 @@ pub fn says_not_run(error: &RawValue) -> bool {
 
 /// A failure of raincheck's own making: always -32603 with the reason and the effect in `data`,
 /// so that it cannot be mistaken for an error of the wrapped server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub reason: Reason,
     pub effect: SideEffect,
+    /// What was wrong with the server's answer, where there was one.
+    pub detail: Option<FailureDetail>,
 }
 
 impl Failure {
     pub const fn new(reason: Reason, effect: SideEffect) -> Self {
-        Self { reason, effect }
+        Self {
+            reason,
+            effect,
+            detail: None,
+        }
     }
 
-    pub fn to_error(self) -> RpcError {
+    /// The same failure of a call with another effect.
+    #[must_use]
+    pub fn with_effect(self, effect: SideEffect) -> Self {
+        Self { effect, ..self }
+    }
+
+    #[must_use]
+    pub fn with_detail(self, detail: FailureDetail) -> Self {
+        Self {
+            detail: Some(detail),
+            ..self
+        }
+    }
+
+    pub fn to_error(&self) -> RpcError {
         let effect = match self.effect {
             SideEffect::None => NONE,
             SideEffect::Unknown => UNKNOWN,
         };
-        RpcError::new(code::INTERNAL, self.message()).with_data(format!(
-            "{{{}:{},{}:{}}}",
-            quote(REASON),
-            quote(self.reason.word()),
-            quote(EFFECT),
-            quote(effect)
-        ))
+        let mut data = Writer::object();
+        data.str(REASON, self.reason.word()).str(EFFECT, effect);
+        if let Some(status) = self.detail.as_ref().and_then(FailureDetail::status) {
+            data.number(STATUS, i64::from(status));
+        }
+        RpcError::new(code::INTERNAL, self.message()).with_data(data.end())
     }
 
     /// What happened, and whether the call can be repeated. The message says both, because many clients show
     /// a model the message of an error and drop its data.
-    pub fn message(self) -> String {
+    pub fn message(&self) -> String {
+        let is_lasting = self.detail.as_ref().is_some_and(FailureDetail::is_lasting);
         let effect = match (self.effect, self.reason) {
             // The same credentials would be refused again.
             (SideEffect::None, Reason::UpstreamUnauthorized) => "it did not run",
+            (SideEffect::None, _) if is_lasting => NONE_LASTING_WORDS,
             (SideEffect::None, _) => NONE_WORDS,
+            (SideEffect::Unknown, _) if is_lasting => UNKNOWN_LASTING_WORDS,
             (SideEffect::Unknown, _) => UNKNOWN_WORDS,
         };
-        format!("{}; {effect}", self.sentence())
+        match &self.detail {
+            Some(detail) => format!("{}: {detail}; {effect}", self.sentence()),
+            None => format!("{}; {effect}", self.sentence()),
+        }
     }
 
-    /// What happened.
-    pub fn sentence(self) -> &'static str {
+    /// What happened, without the detail.
+    pub fn sentence(&self) -> &'static str {
         self.reason.sentence()
     }
 }

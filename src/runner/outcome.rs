@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::failure_detail::FailureDetail;
 use crate::mcp::input;
 use crate::mcp::result::{self, ResultType};
 use crate::upstream::UpstreamError;
@@ -22,7 +23,7 @@ pub(super) enum LegOutcome {
 /// Reads a result: complete, or a round of questions. A result type that raincheck does not know
 /// cannot be kept as the result of a task whose client never agreed to it.
 pub(super) fn of_result(result: Box<RawValue>) -> LegOutcome {
-    let invalid = || failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown));
+    let invalid = || failed(&Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown));
     match result::typed_for_task(result) {
         Ok((ResultType::Complete, result)) => LegOutcome::Completed(result),
         Ok((ResultType::InputRequired, result)) => {
@@ -37,7 +38,9 @@ pub(super) fn of_result(result: Box<RawValue>) -> LegOutcome {
 /// an error.
 pub(super) fn of_error(error: UpstreamError, effect: SideEffect) -> LegOutcome {
     if is_unauthorized(&error) {
-        return failed(Failure::new(Reason::UpstreamUnauthorized, effect));
+        let detail = FailureDetail::http(error.status, "");
+        let failure = Failure::new(Reason::UpstreamUnauthorized, effect);
+        return failed(&failure.with_detail(detail));
     }
     LegOutcome::Failed(result::error_for_task(error.error))
 }
@@ -46,6 +49,6 @@ pub(super) fn is_unauthorized(error: &UpstreamError) -> bool {
     UNAUTHORIZED.contains(&error.status)
 }
 
-pub(super) fn failed(failure: Failure) -> LegOutcome {
+pub(super) fn failed(failure: &Failure) -> LegOutcome {
     LegOutcome::Failed(failure.to_error().to_raw())
 }

@@ -47,7 +47,7 @@ fn end_of(answer: &CallAnswer) -> PlainEnd {
         CallAnswer::Result(result) if is_tool_error(result) => PlainEnd::ToolError,
         CallAnswer::Result(_) => PlainEnd::Completed,
         CallAnswer::Error(_) => PlainEnd::Error,
-        CallAnswer::Failed(failure) => PlainEnd::Failed(*failure),
+        CallAnswer::Failed(failure) => PlainEnd::Failed(failure.clone()),
         CallAnswer::StoreUnavailable(effect) => {
             PlainEnd::Failed(Failure::new(Reason::StoreLost, *effect))
         }

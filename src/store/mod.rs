@@ -124,6 +124,8 @@ pub struct Dead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreHealth {
     Good,
+    /// The store refused the last write that needs room.
+    Full,
     /// The store works and may lose tasks. Holds the reason, one sentence for the operator.
     Degraded(&'static str),
 }

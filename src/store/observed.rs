@@ -1,11 +1,13 @@
 //! A store whose commands are timed for the metrics.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
+use tracing::{info, warn};
 
 use super::error::StoreError;
 use super::kv::{KvStore, Name};
@@ -13,9 +15,48 @@ use super::{Beat, Changes, Commit, ListPlace, Store, StoreHealth, Stored, Write}
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::telemetry::metrics::METRICS;
 
+/// A write of so many bytes shows that a store that was full has room again.
+pub const ROOM_BYTES: usize = 64 * 1024;
+
 /// Times each command of a store, and changes nothing.
 #[derive(Debug)]
-pub struct Observed(pub Arc<dyn Store>);
+pub struct Observed {
+    store: Arc<dyn Store>,
+    /// The last write that needs room was refused for want of it.
+    is_full: AtomicBool,
+}
+
+impl Observed {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            is_full: AtomicBool::new(false),
+        }
+    }
+
+    /// Times a write that needs room. `bytes`: how much it writes. A small value finds room in a full store.
+    async fn growing<T>(
+        &self,
+        operation: &str,
+        bytes: usize,
+        command: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let answer = timed(operation, command).await;
+        match &answer {
+            Err(StoreError::Full) => {
+                if !self.is_full.swap(true, Ordering::Relaxed) {
+                    warn!("the store is full: no new task is made until there is room");
+                }
+            }
+            Ok(_) if bytes >= ROOM_BYTES && self.is_full.load(Ordering::Relaxed) => {
+                self.is_full.store(false, Ordering::Relaxed);
+                info!("the store has room again");
+            }
+            Ok(_) | Err(_) => {}
+        }
+        answer
+    }
+}
 
 /// Times one command. A command that is dropped before it resolves is not counted.
 async fn timed<T>(
@@ -46,15 +87,21 @@ impl Store for Observed {
         } else {
             "commit"
         };
-        timed(operation, self.0.commit(write)).await
+        let committing = self.store.commit(write);
+        if write.expected.is_none() {
+            self.growing(operation, write.record.len(), committing)
+                .await
+        } else {
+            timed(operation, committing).await
+        }
     }
 
     async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
-        timed("load", self.0.load(id)).await
+        timed("load", self.store.load(id)).await
     }
 
     async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
-        timed("load_request", self.0.load_request(id)).await
+        timed("load_request", self.store.load_request(id)).await
     }
 
     async fn put_result(
@@ -64,20 +111,21 @@ impl Store for Observed {
         result: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
-        let putting = self.0.put_result(id, fence, result, expires_ms);
-        timed("put_result", putting).await
+        let bytes = result.len();
+        let putting = self.store.put_result(id, fence, result, expires_ms);
+        self.growing("put_result", bytes, putting).await
     }
 
     async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
-        timed("load_result", self.0.load_result(id, fence)).await
+        timed("load_result", self.store.load_result(id, fence)).await
     }
 
     async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError> {
-        timed("indexed", self.0.indexed(incarnation)).await
+        timed("indexed", self.store.indexed(incarnation)).await
     }
 
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
-        timed("due", self.0.due(now_ms, limit)).await
+        timed("due", self.store.due(now_ms, limit)).await
     }
 
     async fn listed(
@@ -86,7 +134,7 @@ impl Store for Observed {
         after: Option<ListPlace>,
         limit: usize,
     ) -> Result<Vec<ListPlace>, StoreError> {
-        timed("list", self.0.listed(caller, after, limit)).await
+        timed("list", self.store.listed(caller, after, limit)).await
     }
 
     async fn forget(
@@ -94,7 +142,7 @@ impl Store for Observed {
         id: TaskId,
         incarnation: Option<&Incarnation>,
     ) -> Result<(), StoreError> {
-        timed("forget", self.0.forget(id, incarnation)).await
+        timed("forget", self.store.forget(id, incarnation)).await
     }
 
     async fn beat(
@@ -102,27 +150,31 @@ impl Store for Observed {
         incarnation: Option<&Incarnation>,
         lease: Duration,
     ) -> Result<Beat, StoreError> {
-        timed("beat", self.0.beat(incarnation, lease)).await
+        timed("beat", self.store.beat(incarnation, lease)).await
     }
 
     async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
-        timed("retire", self.0.retire(incarnation)).await
+        timed("retire", self.store.retire(incarnation)).await
     }
 
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
-        self.0.caller_key().await
+        self.store.caller_key().await
     }
 
     async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
-        timed("tell", self.0.tell(id)).await
+        timed("tell", self.store.tell(id)).await
     }
 
     fn changes(&self) -> Changes {
-        self.0.changes()
+        self.store.changes()
     }
 
     fn health(&self) -> StoreHealth {
-        self.0.health()
+        if self.is_full.load(Ordering::Relaxed) {
+            StoreHealth::Full
+        } else {
+            self.store.health()
+        }
     }
 }
 
@@ -134,11 +186,15 @@ impl KvStore for Observed {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        timed("kv_claim", self.0.claim(name, value, expires_ms)).await
+        let bytes = value.len();
+        self.growing("kv_claim", bytes, self.store.claim(name, value, expires_ms))
+            .await
     }
 
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
-        timed("kv_put", self.0.put(name, value, expires_ms)).await
+        let bytes = value.len();
+        self.growing("kv_put", bytes, self.store.put(name, value, expires_ms))
+            .await
     }
 
     async fn replace(
@@ -148,16 +204,16 @@ impl KvStore for Observed {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
-        let replacing = self.0.replace(name, stands, value, expires_ms);
+        let replacing = self.store.replace(name, stands, value, expires_ms);
         timed("kv_replace", replacing).await
     }
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
-        timed("kv_find", self.0.find(name)).await
+        timed("kv_find", self.store.find(name)).await
     }
 
     async fn remove(&self, name: Name) -> Result<(), StoreError> {
-        timed("kv_remove", self.0.remove(name)).await
+        timed("kv_remove", self.store.remove(name)).await
     }
 
     async fn append(
@@ -167,15 +223,16 @@ impl KvStore for Observed {
         entry: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
-        let appending = self.0.append(log, number, entry, expires_ms);
-        timed("log_append", appending).await
+        let bytes = entry.len();
+        let appending = self.store.append(log, number, entry, expires_ms);
+        self.growing("log_append", bytes, appending).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
-        timed("log_trim", self.0.trim(log, first)).await
+        timed("log_trim", self.store.trim(log, first)).await
     }
 
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        timed("log_read", self.0.entries(log, after)).await
+        timed("log_read", self.store.entries(log, after)).await
     }
 }

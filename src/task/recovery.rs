@@ -23,7 +23,7 @@ pub struct Finder {
 }
 
 /// What to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryStep {
     /// Do nothing: the task has no owner, or nothing is left to do.
     Leave,

@@ -62,7 +62,7 @@ pub fn became(tool: &str, fate: Fate) {
 }
 
 /// How a call ended that its client got a plain answer to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlainEnd {
     Completed,
     ToolError,
@@ -73,14 +73,14 @@ pub enum PlainEnd {
 
 /// Reports a plain answer.
 pub fn answered(tool: &str, end: PlainEnd, after: Duration) {
-    if let PlainEnd::Failed(failure) = end
+    if let PlainEnd::Failed(failure) = &end
         && failure.effect == SideEffect::None
         && is_of_a_limit(failure.reason)
     {
         return refused(Some(tool), failure.reason);
     }
     let metrics = &METRICS.calls;
-    let outcome = match end {
+    let outcome = match &end {
         PlainEnd::Completed => "completed",
         PlainEnd::ToolError => "tool_error",
         PlainEnd::Error | PlainEnd::Failed(_) => "failed",
@@ -93,19 +93,21 @@ pub fn answered(tool: &str, end: PlainEnd, after: Duration) {
     });
     became(tool, Fate::Plain);
     if let PlainEnd::Failed(why) = end {
-        failed(tool, why, after);
+        failed(tool, &why, after);
     }
 }
 
 /// Reports that raincheck itself answered a call, with a failure.
-pub fn failed(tool: &str, failure: Failure, after: Duration) {
+pub fn failed(tool: &str, failure: &Failure, after: Duration) {
     let (reason, effect) = (failure.reason.word(), effect(failure.effect));
     with_label(tool, |tool| {
         let failed = &METRICS.calls.failed;
         failed.with_label_values(&[tool, reason, effect]).inc();
     });
     let seconds = after.as_secs_f64();
-    info!(tool, reason, effect, seconds, "call failed");
+    let detail = failure.detail.as_ref().map(ToString::to_string);
+    let detail = detail.unwrap_or_default();
+    info!(tool, reason, effect, seconds, detail, "call failed");
 }
 
 fn effect(effect: SideEffect) -> &'static str {

@@ -1,6 +1,7 @@
 //! The failures that more than one part ends a request with.
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::failure_detail::FailureDetail;
 
 /// No server could be reached.
 pub(super) const UNREACHABLE: Failure = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
@@ -12,7 +13,13 @@ pub(super) const INVALID_WORDS: Failure = Failure::new(Reason::UpstreamInvalid, 
 pub(super) const INVALID: Failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
 
 /// The server said "later" too often, and never ran the call.
-pub(super) const LATER: Failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
+pub(super) const LATER: Failure = Failure {
+    reason: Reason::UpstreamHttp,
+    effect: SideEffect::None,
+    detail: Some(FailureDetail::text(
+        "it is too busy (429, 503 with Retry-After, or a refused stream)",
+    )),
+};
 
 pub(super) const TOO_LARGE: Failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
 

@@ -9,6 +9,7 @@ use hyper::header::{COOKIE, HeaderName, HeaderValue};
 use crate::mcp::headers::remove_where;
 use crate::upstream::credentials::CredentialRule;
 use crate::upstream::http::hop_headers;
+use crate::upstream::query::QueryRule;
 
 /// The client's headers that go to the server, beside the message.
 pub type ClientHeaders = Arc<[(HeaderName, HeaderValue)]>;
@@ -106,6 +107,8 @@ pub(super) struct Forward {
     /// Headers that also go to a server on another machine. Lower case.
     pub(super) further: Arc<[HeaderName]>,
     pub(super) credentials: CredentialRule,
+    /// The parameters of a client's query that go to the server.
+    pub(super) query: QueryRule,
 }
 
 impl Forward {

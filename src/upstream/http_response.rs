@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::response::Parts;
@@ -21,7 +21,7 @@ use crate::upstream::http::refusal;
 use crate::upstream::port::UpstreamError;
 use crate::upstream::server_message::{self, ServerMessage};
 
-/// An error body larger than this is not read.
+/// How much of an error body is read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// Some servers begin a body with a byte order mark, and HTTP clients skip it.
@@ -49,17 +49,15 @@ pub(super) async fn classify_response(
     bytes_max: usize,
 ) -> ResponseKind {
     let status = response.status();
-    if status.is_success() && status != StatusCode::ACCEPTED {
-        return match Messages::of(response, bytes_max) {
-            Ok(messages) => ResponseKind::Messages(Box::new(messages)),
-            Err(failure) => ResponseKind::Refused {
-                failure,
-                status,
-                is_session_lost: false,
-            },
-        };
-    }
-    let (head, body) = response.into_parts();
+    let other = if status.is_success() && status != StatusCode::ACCEPTED {
+        match Messages::of(response, bytes_max) {
+            Ok(messages) => return ResponseKind::Messages(Box::new(messages)),
+            Err(other) => *other,
+        }
+    } else {
+        response
+    };
+    let (head, body) = other.into_parts();
     let text = error_text(body).await;
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
@@ -67,7 +65,7 @@ pub(super) async fn classify_response(
         return ResponseKind::Later(pause);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
-    let failure = refusal::failure_of(status);
+    let failure = refusal::failure(&head, &text);
     let unauthorized = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let said = error_of(&text);
     if said.is_none() && !unauthorized {
@@ -87,15 +85,20 @@ pub(super) async fn classify_response(
     })
 }
 
-async fn error_text(body: ResponseBody) -> String {
-    let read = Limited::new(body, ERROR_BYTES_MAX).collect();
-    let read = tokio::time::timeout(Duration::from_secs(5), read).await;
-    let bytes = read
-        .ok()
-        .and_then(Result::ok)
-        .map(http_body_util::Collected::to_bytes);
-    let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    text.unwrap_or_default()
+/// The beginning of an error body, as far as it comes.
+async fn error_text(mut body: ResponseBody) -> String {
+    let mut read = Vec::new();
+    let reading = async {
+        while read.len() < ERROR_BYTES_MAX
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            let data = frame.into_data().unwrap_or_default();
+            let room = ERROR_BYTES_MAX - read.len();
+            read.extend(data.into_iter().take(room));
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
+    String::from_utf8_lossy(&read).into_owned()
 }
 
 /// The error object in a JSON-RPC body. Its id does not matter: a server that could not read the request does
@@ -175,8 +178,14 @@ impl BodyForm {
 }
 
 impl Messages {
-    pub(super) fn of(response: Response<ResponseBody>, bytes_max: usize) -> Result<Self, Failure> {
-        let form = BodyForm::of(response.headers(), bytes_max).ok_or(INVALID)?;
+    /// The messages behind a head; or the response as it came, if it cannot be read.
+    fn of(
+        response: Response<ResponseBody>,
+        bytes_max: usize,
+    ) -> Result<Self, Box<Response<ResponseBody>>> {
+        let Some(form) = BodyForm::of(response.headers(), bytes_max) else {
+            return Err(Box::new(response));
+        };
         Ok(Self::in_form(form, response.into_body(), bytes_max))
     }
 
@@ -250,8 +259,8 @@ impl Messages {
         while self.queue.is_empty() && !self.ended {
             self.read_events().await;
         }
-        match (self.queue.front(), self.fault) {
-            (None, Some(fault)) => Err(fault),
+        match (self.queue.front(), &self.fault) {
+            (None, Some(fault)) => Err(fault.clone()),
             (next, _) => Ok(next.map(|event| (event.data.as_str(), event.id.is_some()))),
         }
     }
@@ -318,7 +327,7 @@ impl Messages {
                 return Ok(Some(data));
             }
             if self.ended {
-                return self.fault.map_or(Ok(None), Err);
+                return self.fault.clone().map_or(Ok(None), Err);
             }
             match &mut self.form {
                 BodyForm::Json => {

@@ -60,7 +60,7 @@ impl From<NotInitialized> for NoSession {
             NotInitialized::Failed(failure) => Self::Failed(failure),
             NotInitialized::Error(error) => Self::Error(error),
             NotInitialized::Refused { failure, .. } => {
-                Self::Failed(Failure::new(failure.reason, SideEffect::None))
+                Self::Failed(failure.with_effect(SideEffect::None))
             }
             NotInitialized::Later(pause) => Self::Later(pause),
         }

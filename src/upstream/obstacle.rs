@@ -1,5 +1,5 @@
-//! What kept raincheck from reaching the server, in facts for the operator. Clients are told a
-//! [`Failure`](crate::mcp::error::Failure), which has no address and no text of the server's.
+//! What kept raincheck from reaching the server, in facts for the operator. Clients get a
+//! [`Failure`](crate::mcp::error::Failure), which has no address, and of the server's text only what is safe.
 
 use std::process::ExitStatus;
 use std::time::Duration;

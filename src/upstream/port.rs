@@ -37,6 +37,8 @@ pub struct UpstreamRequest {
     pub param_headers: ClientHeaders,
     /// The client's other headers that go to the server. In memory only.
     pub headers: ClientHeaders,
+    /// The parameters of the client's query that go to the server, as a query. In memory only.
+    pub query: Option<Arc<str>>,
     /// Ask for progress notifications.
     pub wants_progress: bool,
     /// The least severe log level that the client asked for on this request.
@@ -53,13 +55,15 @@ pub struct UpstreamRequest {
     pub pin: Option<Pin>,
 }
 
-/// The headers of a client's request that go to the server. In memory only, never stored.
+/// The headers and the parameters of a client's request that go to the server. In memory only, never stored.
 #[derive(Debug, Clone, Default)]
 pub struct Forwarded {
     /// What the server gets of the client's credentials.
     pub credentials: Option<Credentials>,
     /// The other headers that go to the server.
     pub headers: ClientHeaders,
+    /// The parameters of the query that go to the server, as a query.
+    pub query: Option<Arc<str>>,
 }
 
 impl UpstreamRequest {
@@ -69,10 +73,10 @@ impl UpstreamRequest {
         !self.is_personal() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
     }
 
-    /// Whether the server may know the client by what is sent: credentials, a cookie, a key. Such
+    /// Whether the server may know the client by what is sent: credentials, a cookie, a key, a parameter of the query. Such
     /// a request is never stored.
     pub fn is_personal(&self) -> bool {
-        self.credentials.is_some() || forward::may_identify(&self.headers)
+        self.credentials.is_some() || self.query.is_some() || forward::may_identify(&self.headers)
     }
 
     /// A request with nothing but its params, for a caller who declares nothing.
@@ -86,6 +90,7 @@ impl UpstreamRequest {
             name: None,
             param_headers: [].into(),
             headers: [].into(),
+            query: None,
             wants_progress: false,
             log_level: None,
             retry: None,
@@ -115,6 +120,7 @@ impl UpstreamRequest {
         Self {
             credentials: forwarded.credentials,
             headers: forwarded.headers,
+            query: forwarded.query,
             ..self
         }
     }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::error::Reason;
 use crate::mcp::version::Era;
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::credentials::{CredentialRule, Credentials};
@@ -229,9 +229,9 @@ impl HttpServer {
     ) -> Result<Era, Undecided> {
         let era = match probe::probe(&self.origin, credentials).await? {
             Found::Era(era) => era,
-            Found::Trouble => Era::Legacy,
+            Found::Trouble | Found::Refused => Era::Legacy,
             Found::NoPosts if self.is_decided() => Era::Legacy,
-            Found::NoPosts => return self.find_old(credentials).await,
+            Found::NoPosts | Found::NoMessage => return self.find_old(credentials).await,
         };
         self.speaks_streamable();
         Ok(era)
@@ -240,7 +240,7 @@ impl HttpServer {
     async fn find_old(&self, credentials: Option<&Credentials>) -> Result<Era, Undecided> {
         // This key is no caller's, so that the credentials of one caller never serve another.
         let nobody = PoolKey::new(Era::Legacy, Uuid::new_v4().into_bytes(), "{}");
-        match self.sessions.open(&nobody, credentials).await {
+        let refused = match self.sessions.open(&nobody, credentials).await {
             Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
             }
@@ -255,19 +255,20 @@ impl HttpServer {
             Err(NoSession::Later(_)) => {
                 return Err(Undecided::Failed(LATER));
             }
-            Err(NoSession::Failed(_)) => {}
-        }
+            Err(NoSession::Failed(refused)) => refused,
+        };
         // The server refused both requests, without an answer of MCP. A gateway may answer for a server that is
         // not there yet, so the server is asked again later.
-        let unknown = Failure::new(Reason::UpstreamHttp, SideEffect::None);
-        let dialer = self.dialer().ok_or(Undecided::Failed(unknown))?;
+        let Some(dialer) = self.dialer().filter(|_| !self.is_decided()) else {
+            return Err(Undecided::Failed(refused));
+        };
         match Box::pin(dialer.dial(credentials)).await {
             Ok(_) => {}
             Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
             }
             Err(NoSession::Error(_) | NoSession::Failed(_) | NoSession::Later(_)) => {
-                return Err(Undecided::Failed(unknown));
+                return Err(Undecided::Failed(refused));
             }
         }
         tracing::info!("the upstream speaks HTTP+SSE (2024-11-05)");

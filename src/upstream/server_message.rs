@@ -57,10 +57,12 @@ pub(super) fn read_line(line: &[u8]) -> Result<(ServerMessage, Cow<'_, str>), Fa
 
 /// Reads the id of an answer that cannot be read, because no other answer will end its request.
 fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<ServerMessage, Failure> {
-    let object = Object::parse(text).map_err(|_| failure)?;
+    let object = Object::parse(text).map_err(|_| failure.clone())?;
     let has_answer = object.contains("result") || object.contains("error");
     let is_answer = has_answer && !object.contains("method");
-    let id = object.get("id").filter(|_| is_answer).ok_or(failure)?;
+    let Some(id) = object.get("id").filter(|_| is_answer) else {
+        return Err(failure);
+    };
     Ok(ServerMessage::Unreadable {
         id: id.get().into(),
         failure,

@@ -33,6 +33,8 @@ pub struct Settings {
     pub caller_header: Option<HeaderName>,
     /// Client headers that go to a server on another machine, too.
     pub forward_headers: Vec<HeaderName>,
+    /// The parameters of a client's query that go to the server.
+    pub forward_query: Vec<String>,
     /// The program to run in place of a server with an address.
     pub command: Option<Program>,
     /// How many processes of the program may run at the same time.
@@ -69,6 +71,7 @@ impl Default for Settings {
             credential_headers: [].into(),
             caller_header: None,
             forward_headers: Vec::new(),
+            forward_query: Vec::new(),
             command: None,
             children_max: 32,
             transport: Transport::Auto,

@@ -18,7 +18,6 @@ use crate::telemetry::operations::Operation;
 use crate::upstream::credentials::Credentials;
 pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
-use crate::upstream::discovery::probe;
 use crate::upstream::exchange::{native_task, session as session_exchange};
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::forward::ClientHeaders;
@@ -103,6 +102,14 @@ impl Upstream {
         match &self.server {
             Server::Http(http_server) => http_server.origin.carried(headers),
             Server::Program(_) => [].into(),
+        }
+    }
+
+    /// The parameters of a client's query that go to the server, as a query.
+    pub fn forwarded_query(&self, query: Option<&str>) -> Option<Arc<str>> {
+        match &self.server {
+            Server::Http(http_server) => http_server.origin.forwarded_query(query),
+            Server::Program(_) => None,
         }
     }
 
@@ -225,27 +232,6 @@ impl Upstream {
         self.known.doubt(credentials).await;
     }
 
-    /// Whether the server can be reached at all. The request has no credentials, and a refusal counts as an
-    /// answer.
-    pub async fn answers(&self) -> bool {
-        // The era may be configured, which does not tell whether the server is there.
-        let asked = match (self.known_era(), self.server.transport()) {
-            (None, _) => self.era(None).await.map(drop),
-            (Some(_), ServerTransport::Posts(http_server)) => {
-                let probed = probe::probe(&http_server.origin, None).await;
-                probed.map(drop).map_err(Into::into)
-            }
-            (Some(_), ServerTransport::Lines(lines)) => {
-                lines.probe().await.map(drop).map_err(DiscoverError::from)
-            }
-        };
-        match asked {
-            Ok(()) | Err(DiscoverError::Unauthorized(_)) => true,
-            Err(DiscoverError::Refused(_)) => false,
-            Err(DiscoverError::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
-        }
-    }
-
     /// What last kept raincheck from reaching the server.
     pub fn obstacle(&self) -> Option<Obstacle> {
         match &self.server {
@@ -327,8 +313,14 @@ impl Upstream {
         let is_message = parts.method == Method::POST;
         let credentials = http_server.origin.credentials().of(&parts.headers);
         let passed = http_server.origin.pass(parts, body, well_known).await;
-        if is_message && passed.as_ref().is_ok_and(|it| is_refusal(it.status())) {
-            self.known.doubt_beside(credentials);
+        if let Ok(response) = &passed
+            && is_message
+            && !response.status().is_success()
+        {
+            self.known.suspicion.notify_one();
+            if is_refusal(response.status()) {
+                self.known.doubt_beside(credentials);
+            }
         }
         passed
     }

@@ -85,3 +85,18 @@ fn proxies_and_headers_are_named_exactly() {
     let refused = File::new(text).load(&Flags::default(), &[]).unwrap_err();
     assert!(refused.contains("upstream.forward_headers"), "{refused}");
 }
+
+#[test]
+fn parameters_of_clients_are_named_and_are_none_of_the_operators() {
+    let config = from_file("[upstream]\nforward_query = ['tenant', 'filter[a']");
+    assert_eq!(config.upstream.forward_query, ["tenant", "filter[a"]);
+    let url = "url = 'http://127.0.0.1:1/mcp?profile=readonly;Team=a'";
+    for wrong in ["", "a b=", "a&b", "a%20", "profile", "Profile", "team"] {
+        let text = format!("[upstream]\n{url}\nforward_query = ['{wrong}']");
+        let refused = File::new(&text).load(&Flags::default(), &[]).unwrap_err();
+        assert!(refused.contains("upstream.forward_query"), "{refused}");
+    }
+    let text = "[upstream]\ncommand = ['cat']\nforward_query = ['tenant']";
+    let refused = File::new(text).load(&Flags::default(), &[]).unwrap_err();
+    assert!(refused.contains("upstream.forward_query"), "{refused}");
+}

@@ -48,6 +48,7 @@ struct Script {
     asked: HashMap<String, (u64, Value)>,
     seen: Vec<(u64, Value)>,
     credentials: Vec<Option<HeaderValue>>,
+    queries: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -154,6 +155,11 @@ impl SseServer {
         self.script().credentials.clone()
     }
 
+    /// The query of each request for a stream and of each POST.
+    pub(crate) fn queries(&self) -> Vec<String> {
+        self.script().queries.clone()
+    }
+
     pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
         let waiting = async {
             loop {
@@ -183,11 +189,17 @@ async fn answer(
         return Ok(refusal);
     }
     match (&parts.method, parts.uri.path()) {
-        (&Method::GET, "/sse") => Ok(open(&inner)),
+        (&Method::GET, "/sse") => {
+            let query = parts.uri.query().unwrap_or_default();
+            inner.script.lock().unwrap().queries.push(query.to_owned());
+            Ok(open(&inner))
+        }
         (_, "/sse") => Ok(plain(405, "Method Not Allowed")),
         (&Method::GET, path) if path.starts_with("/.well-known/") => Ok(plain(200, "metadata")),
         (&Method::POST, "/message" | "/deep/message") => {
-            let line = parts.uri.query().and_then(|query| query.split_once('='));
+            let query = parts.uri.query().unwrap_or_default();
+            inner.script.lock().unwrap().queries.push(query.to_owned());
+            let line = query.split('&').next().and_then(|it| it.split_once('='));
             let line = line.and_then(|(_, line)| line.parse().ok()).unwrap_or(0);
             let body = body.collect().await.map_err(|_| "cut")?.to_bytes();
             let message: Value = serde_json::from_slice(&body).map_err(|_| "not JSON")?;

@@ -280,7 +280,7 @@ async fn passing_leaves_bytes_alone() {
     assert_eq!(&bytes[..], b"data:  x\r\n\r\n");
     let seen = server.last("tools/call");
     assert_eq!(seen.body, body);
-    assert_eq!(seen.path, "/mcp?q=1");
+    assert_eq!(seen.path, "/mcp");
     assert_eq!(seen.header("host"), server.authority());
     assert_eq!(seen.header("authorization"), "Bearer t");
     assert_eq!(seen.header("mcp-session-id"), "theirs");

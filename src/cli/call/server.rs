@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
+use crate::app::diagnose::{ENVIRONMENT, diagnose, forbidden};
 use crate::app::upstream_settings;
-use crate::cli::diagnose::{ENVIRONMENT, diagnose, forbidden};
 use crate::cli::failure::CommandFailure;
 use crate::cli::operate::reachable;
 use crate::config::load::{Flags, environment, load, public_address};

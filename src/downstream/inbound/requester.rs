@@ -37,6 +37,8 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) rules: Arc<Rules>,
     /// What the wrapped server gets of the credentials.
     pub(in crate::downstream) credentials: Option<Credentials>,
+    /// The parameters of the query that the wrapped server gets, as a query.
+    pub(in crate::downstream) query: Option<Arc<str>>,
     /// The list that names the client's calls: the list of its caller or, if requests have no credentials, of its session or
     /// its connection. `None`: raincheck cannot tell the client from other clients.
     pub(in crate::downstream) list: Option<Caller>,
@@ -117,6 +119,7 @@ impl Requester {
             identity,
             has_credentials,
             credentials,
+            query: None,
             client: ClientTerms::default(),
             rules,
             session: SessionKey::named(&caller, headers),

@@ -94,7 +94,7 @@ impl PassedCall {
     /// Raincheck's own answer. Operators hear of it, and the server of an end that is not its own.
     pub(super) fn fail(&mut self, reason: Reason) -> String {
         let failure = Failure::new(reason, SideEffect::Unknown);
-        calls::failed(&self.tool, failure, Instant::now() - self.began);
+        calls::failed(&self.tool, &failure, Instant::now() - self.began);
         let gave_up = matches!(reason, Reason::Deadline | Reason::Shutdown);
         if let Some((jobs, stop)) = self.stop.take().filter(|_| gave_up) {
             jobs.spawn(timeout(STOP_PATIENCE, stop));

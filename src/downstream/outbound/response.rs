@@ -56,8 +56,20 @@ impl Rpc {
         Self::of(envelope::error(id, error.get()), StatusCode::OK)
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers give away the failure that they got"
+    )]
     pub(in crate::downstream) fn failure(id: &str, failure: Failure) -> Self {
         Self::error(id, &failure.to_error())
+    }
+
+    /// The answer to a request that was passed on and has no answer of the server.
+    pub(in crate::downstream) fn unanswered(id: &str, failure: &Failure) -> Self {
+        Self {
+            status: StatusCode::BAD_GATEWAY,
+            ..Self::error(id, &failure.to_error())
+        }
     }
 
     /// The answer to a call. The status 404 becomes 200: clients read 404 as a missing page and lose the error.

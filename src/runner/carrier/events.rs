@@ -1,5 +1,7 @@
 //! What the wrapped server says during a leg.
 
+use tracing::info;
+
 use super::super::outcome;
 use super::super::responder::CallAnswer;
 use super::dispatch::LegOrigin;
@@ -71,8 +73,15 @@ impl Carrier {
         {
             return flow;
         }
-        let failure = Failure::new(failure.reason, self.effect_of(failure.effect));
-        self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
+        if self.stage.is_recorded()
+            && let Some(detail) = &failure.detail
+        {
+            let tool = self.server.outgoing.name.as_deref().unwrap_or_default();
+            info!(tool, %detail, "the server did not answer the call of a task");
+        }
+        let effect = self.effect_of(failure.effect);
+        let failure = failure.with_effect(effect);
+        self.on_end(outcome::failed(&failure), CallAnswer::Failed(failure))
             .await
     }
 

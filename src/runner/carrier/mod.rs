@@ -299,7 +299,7 @@ impl Carrier {
             Wakeup::Leg(Arrival::Event(Some(event))) => self.on_upstream(event).await,
             Wakeup::Leg(Arrival::Event(None)) => {
                 let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
-                self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
+                self.on_end(outcome::failed(&failure), CallAnswer::Failed(failure))
                     .await
             }
             Wakeup::Answered(answered) => self.on_answered(answered).await,

@@ -48,6 +48,11 @@ pub enum RedisOpenError {
     },
     #[error("Redis at {server} is version {version}; 6.2 is the oldest that works")]
     TooOld { server: String, version: String },
+    #[error(
+        "Redis at {server} is a Sentinel, which keeps no data: write redis-sentinel://{server}/NAME, with the name of the \
+         primary in sentinel.conf (with rediss-sentinel for TLS)"
+    )]
+    IsSentinel { server: String },
     #[error("Redis at {server} is a replica; tasks need the primary")]
     Replica { server: String },
     #[error("Redis at {server} is a node of a cluster: write redis-cluster:// in the URL")]
@@ -139,6 +144,8 @@ pub(super) fn denied(error: &RedisError) -> bool {
 fn hint(cause: &RedisError) -> &'static str {
     if cause.code() == Some("NOAUTH") {
         " (a password stands behind a colon: redis://:PASSWORD@HOST)"
+    } else if cause.to_string().contains("certificate") {
+        " (store.tls.roots names the certificates to trust; store.tls.certificate and store.tls.key are raincheck's own)"
     } else if cause.kind() == ErrorKind::Parse {
         " (what answers there is no Redis)"
     } else if cause.is_connection_dropped() && !cause.is_connection_refusal() {

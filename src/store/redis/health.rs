@@ -34,7 +34,7 @@ impl PolicyWatch {
             let before = self.health.send_replace(now);
             match (before == now, now) {
                 (true, _) => {}
-                (false, StoreHealth::Good) => info!("Redis keeps tasks again"),
+                (false, StoreHealth::Good | StoreHealth::Full) => info!("Redis keeps tasks again"),
                 (false, StoreHealth::Degraded(why)) => warn!("{why}"),
             }
         }

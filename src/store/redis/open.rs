@@ -158,6 +158,9 @@ async fn examine(
         }
         Err(cause) => return Err(RedisOpenError::Unreachable { server, cause }),
     };
+    if info.get::<String>("redis_mode").as_deref() == Some("sentinel") {
+        return Err(RedisOpenError::IsSentinel { server });
+    }
     let version: String = info.get("redis_version").unwrap_or_default();
     if !new_enough(&version) {
         return Err(RedisOpenError::TooOld { server, version });

@@ -396,6 +396,10 @@ fn goes_back(task: &Task, progress: Option<&Progress>) -> bool {
     new.progress < known.progress
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers give away the failure that they got"
+)]
 fn fail(task: &mut Task, failure: Failure) -> Option<Effect> {
     task.status_message = Some(failure.message().into());
     end(task, Outcome::Failed(failure.to_error().to_raw()))

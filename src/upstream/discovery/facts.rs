@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hyper::StatusCode;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
@@ -87,6 +88,8 @@ pub(in crate::upstream) struct ServerFacts {
     pub(in crate::upstream) sessions: LegacySessions,
     doubting: SingleFlight,
     doubted: Mutex<Option<Instant>>,
+    /// Notified when the server gave an answer that no MCP server gives.
+    pub(in crate::upstream) suspicion: Notify,
     /// For lines: how many had been started when the server was last asked.
     starts_asked: AtomicUsize,
 }
@@ -127,6 +130,7 @@ impl ServerFacts {
             sessions: LegacySessions::default(),
             doubting: SingleFlight::default(),
             doubted: Mutex::default(),
+            suspicion: Notify::new(),
             // The first line belongs to the program that was asked a moment before.
             starts_asked: AtomicUsize::new(usize::from(hearsay.is_none())),
         })
@@ -198,7 +202,8 @@ impl ServerFacts {
                 return Ok(era);
             }
             let Some(turn) = self.asking.take().await else {
-                match *self.failed.lock() {
+                let failed = self.failed.lock().clone();
+                match failed {
                     Some(failure) if self.era().is_none() => {
                         return Err(DiscoverError::Failed(failure));
                     }
@@ -231,7 +236,7 @@ impl ServerFacts {
         *self.failed.lock() = match &found {
             // The refusal may be a gateway's, about the credentials.
             Err(DiscoverError::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
-                Some(*failure)
+                Some(failure.clone())
             }
             Ok(_) | Err(_) => None,
         };
@@ -360,9 +365,6 @@ impl ServerFacts {
         asked: (Era, &str),
         credentials: Option<&Credentials>,
     ) -> Exchange {
-        if self.is_configured {
-            return exchange;
-        }
         let (era, method) = asked;
         let is_of_tools = method.starts_with("tools/");
         let (known, credentials) = (Arc::clone(self), credentials.cloned());
@@ -371,7 +373,11 @@ impl ServerFacts {
             if matches!(event, Event::Result(_)) && is_hearsay {
                 known.is_hearsay.store(false, Ordering::Relaxed);
             }
-            let is_doubtful = known.era() == Some(era)
+            if matches!(&event, Event::Failed(failure) if failure.reason.is_no_mcp()) {
+                known.suspicion.notify_one();
+            }
+            let is_doubtful = !known.is_configured
+                && known.era() == Some(era)
                 && (is_hearsay && matches!(event, Event::Error(_) | Event::Failed(_))
                     || is_doubtful(&event, || is_of_tools && known.may_be_another()));
             let doubted = is_doubtful.then(|| (Arc::clone(&known), credentials.clone()));

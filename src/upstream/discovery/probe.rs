@@ -11,6 +11,7 @@ use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
 use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::discovered::DiscoverError;
+use crate::upstream::failures::LATER;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::http_response;
@@ -34,6 +35,10 @@ pub(in crate::upstream) enum Found {
     Trouble,
     /// A refusal without a JSON-RPC message: the server may not take POSTs here at all.
     NoPosts,
+    /// A success or a redirect without a message of MCP: probably no MCP server.
+    NoMessage,
+    /// Another refusal without a JSON-RPC message, as legacy servers give it.
+    Refused,
 }
 
 /// Sends `server/discover`. A server that does not answer as a modern one is legacy (streamable-http, Backward
@@ -79,10 +84,7 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Result<Found
             Ok(Found::Trouble)
         }
         ResponseKind::Error(error) => Ok(found_by(&error.error)),
-        ResponseKind::Later(_) => Err(Undecided::Failed(Failure::new(
-            Reason::UpstreamHttp,
-            SideEffect::None,
-        ))),
+        ResponseKind::Later(_) => Err(Undecided::Failed(LATER)),
         // A gateway before a server that is not up yet says nothing about the server. Nor does a server that is
         // busy or failing.
         ResponseKind::Refused {
@@ -92,7 +94,10 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Result<Found
             status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
             ..
         } => Ok(Found::NoPosts),
-        ResponseKind::Refused { .. } => Ok(Found::Era(Era::Legacy)),
+        ResponseKind::Refused { status, .. } if status.is_success() || status.is_redirection() => {
+            Ok(Found::NoMessage)
+        }
+        ResponseKind::Refused { .. } => Ok(Found::Refused),
     }
 }
 

@@ -50,7 +50,7 @@ impl ModernPost {
         for (name, value) in request.param_headers.iter().chain(&*request.headers) {
             head = head.header(name, value);
         }
-        head
+        self.origin.with_query(head, request.query.as_deref())
     }
 }
 

@@ -28,6 +28,7 @@ struct Scripted(VecDeque<ScriptedAnswer>);
 const NOT_SENT: Failure = Failure {
     reason: Reason::UpstreamUnreachable,
     effect: SideEffect::None,
+    detail: None,
 };
 
 impl RequestTransport for Scripted {
@@ -69,7 +70,7 @@ async fn told(script: Vec<ScriptedAnswer>) -> Vec<&'static str> {
         Event::Later(None) => "taken",
         Event::Progress(_) => "progress",
         Event::Result(_) => "result",
-        Event::Failed(LATER) => "busy for too long",
+        Event::Failed(failure) if failure == LATER => "busy for too long",
         Event::Failed(_) => "not sent",
         Event::Sent | Event::Log(_) | Event::Question(_) | Event::Resumable | Event::Error(_) => {
             "what no script says"

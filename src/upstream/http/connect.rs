@@ -142,7 +142,7 @@ impl Connector {
             connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
         match &connected {
             Err(error) if self.is_tls_failure(error) => {
-                tracing::warn!(error = %io_reason(error), "no TLS with the upstream");
+                tracing::warn!(error = %io_reason(error), "no TLS with the upstream: {TLS_SETTINGS}");
                 self.read_anew().await;
             }
             // The failure is logged once, however many calls meet it.
@@ -213,10 +213,16 @@ impl Connector {
         match &self.place {
             _ if error.kind() == io::ErrorKind::TimedOut => self.connecting(),
             ServerAddress::Unix(path) => Obstacle::NoConnection(about_socket(path, error)),
+            ServerAddress::Tcp { .. } if self.is_tls_failure(error) => {
+                Obstacle::NoConnection(format!("{} ({TLS_SETTINGS})", io_reason(error)))
+            }
             ServerAddress::Tcp { .. } => Obstacle::NoConnection(io_reason(error)),
         }
     }
 }
+
+/// The settings that are about TLS to the server.
+const TLS_SETTINGS: &str = "upstream.tls.roots names the certificates to trust";
 
 /// Connects to the first of these addresses that answers. A silent address holds up no other: the next address
 /// is tried at the same time (RFC 8305), of the other family if there is one.

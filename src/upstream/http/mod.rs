@@ -6,8 +6,10 @@ pub(super) mod connect;
 pub(super) mod hop_headers;
 mod http1;
 mod http2;
+mod markup;
 pub(super) mod origin;
 pub(super) mod refusal;
+mod refusal_text;
 mod request_body;
 mod response_body;
 
@@ -28,6 +30,7 @@ use tokio_util::task::TaskTracker;
 use crate::connection_threads::PerThread;
 use crate::io_reason::io_reason;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::failure_detail::FailureDetail;
 use crate::tls::client::is_refused_identity;
 use crate::upstream::failures::{INVALID, RESET, UNREACHABLE};
 use crate::upstream::http::connect::Connector;
@@ -95,6 +98,11 @@ impl Http {
     /// Whether the server is on loopback or a socket.
     pub(super) fn is_local(&self) -> bool {
         self.connector.is_local()
+    }
+
+    /// The values of the configured headers, which may be secrets.
+    pub(super) fn configured_secrets(&self) -> impl Iterator<Item = HeaderValue> {
+        self.headers.values().cloned()
     }
 
     /// Whether this process sent the request that it received.
@@ -209,7 +217,9 @@ impl Http {
     ) -> Result<Response<ResponseBody>, NotSent> {
         let method = request.method().clone();
         match connection.sender.try_send_request(unboxed(request)).await {
-            Ok(response) if is_ambiguous(response.headers()) => Err(NotSent::Failed(INVALID)),
+            Ok(response) if is_ambiguous(response.headers()) => Err(NotSent::Failed(
+                INVALID.with_detail(FailureDetail::text(AMBIGUOUS)),
+            )),
             Ok(response) => {
                 if !response.status().is_success() {
                     self.obstacles
@@ -294,13 +304,20 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
 
 const REFUSED: &str = "it wants a client certificate, and not the one that it got, if any";
 
+const AMBIGUOUS: &str = "it has both Content-Length and Transfer-Encoding";
+
+/// The limit of the number of headers is hyper's.
+const HEAD_TOO_LARGE: &str = "its head has more than 100 headers, or more than 64 KiB";
+
 fn broken(error: &hyper::Error) -> Failure {
-    let reason = if error.is_parse_too_large() {
-        Reason::UpstreamTooLarge
-    } else if error.is_parse() {
-        Reason::UpstreamInvalid
-    } else {
-        Reason::UpstreamReset
-    };
-    Failure::new(reason, SideEffect::Unknown)
+    if error.is_parse_too_large() {
+        let detail = FailureDetail::text(HEAD_TOO_LARGE);
+        return Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown).with_detail(detail);
+    }
+    if error.is_parse() {
+        return INVALID.with_detail(FailureDetail::text(NOT_HTTP));
+    }
+    RESET
 }
+
+const NOT_HTTP: &str = "its head is not valid HTTP/1.1";

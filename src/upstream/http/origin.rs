@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
@@ -16,7 +16,9 @@ use crate::upstream::cache::Cache;
 use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::forward::{ClientHeaders, Forward};
 use crate::upstream::http::hop_headers;
+use crate::upstream::http::refusal::SentSecrets;
 use crate::upstream::http::{Http, RequestBody, ResponseBody};
+use crate::upstream::query::{QueryRule, joined};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::settings::Settings;
 
@@ -55,6 +57,7 @@ impl Origin {
         Some(Self {
             forward: Forward {
                 is_local: http.is_local(),
+                query: QueryRule::new(&settings.forward_query),
                 further: settings.forward_headers.as_slice().into(),
                 credentials: CredentialRule {
                     forwards: settings
@@ -141,8 +144,25 @@ impl Origin {
         async move {
             let request =
                 request.map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
-            self.http.send(request).await
+            let sent = self.secrets(request.headers());
+            let mut response = self.http.send(request).await?;
+            if !response.status().is_success() || !is_of_mcp(response.headers()) {
+                let ours = self.http.configured_secrets();
+                let all = SentSecrets(sent.into_iter().chain(ours).collect());
+                response.extensions_mut().insert(all);
+            }
+            Ok(response)
         }
+    }
+
+    /// The values in a request that its text must not bring back to anybody.
+    fn secrets(&self, headers: &HeaderMap) -> Vec<HeaderValue> {
+        let names = [AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")];
+        let further = self.forward.credentials.further.iter();
+        let named = names.iter().chain(further).chain(&*self.forward.further);
+        named
+            .flat_map(|name| headers.get_all(name).iter().cloned())
+            .collect()
     }
 
     /// What the server gets of a client's credentials.
@@ -153,6 +173,24 @@ impl Origin {
     /// The client's headers that go to the server with a request that is carried.
     pub(in crate::upstream) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
         self.forward.carried(headers)
+    }
+
+    /// The parameters of a client's query that go to the server, as a query.
+    pub(in crate::upstream) fn forwarded_query(&self, query: Option<&str>) -> Option<Arc<str>> {
+        self.forward.query.of(query)
+    }
+
+    /// The request, with the parameters of its client's query that go to the server. No client replaces a parameter of
+    /// the operator's.
+    pub(in crate::upstream) fn with_query(
+        &self,
+        builder: request::Builder,
+        query: Option<&str>,
+    ) -> request::Builder {
+        match query {
+            Some(query) => builder.uri(joined(&self.path, query)),
+            None => builder,
+        }
     }
 
     /// Passes a client's request on, with those headers that go to the server.
@@ -177,19 +215,27 @@ impl Origin {
 
     /// Makes a client's own request one for this server: same bytes, another address.
     fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
-        let own = self.path.path();
-        let target = match (well_known, parts.uri.query()) {
-            (None, None) => None,
-            (None, Some(query)) => Some(format!("{own}?{query}")),
-            // Metadata of this endpoint: the endpoint's path follows the prefix.
-            (Some(prefix), _) if parts.uri.path().len() > prefix.len() => {
-                Some(format!("{prefix}{own}"))
+        let target = match well_known {
+            None => {
+                let query = self.forward.query.of(parts.uri.query());
+                query.map(|query| joined(&self.path, &query))
             }
-            (Some(prefix), _) => Some(prefix.to_owned()),
+            // Metadata of this endpoint: the endpoint's path follows the prefix.
+            Some(prefix) if parts.uri.path().len() > prefix.len() => {
+                format!("{prefix}{}", self.path.path()).parse().ok()
+            }
+            Some(prefix) => prefix.parse().ok(),
         };
-        let target = target.and_then(|it| it.parse().ok());
         parts.uri = target.unwrap_or_else(|| self.path.clone());
         parts.version = hyper::Version::HTTP_11;
         parts.headers.insert(HOST, self.host.clone());
     }
+}
+
+/// True for the types of bodies that hold messages.
+fn is_of_mcp(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| {
+        kind.starts_with(b"application/json") || kind.starts_with(b"text/event-stream")
+    })
 }

@@ -1,15 +1,60 @@
-//! HTTP refusals of the wrapped server: whether the call may have run, and whether the server lost
+//! HTTP refusals of the wrapped server: what they say, whether the call may have run, and whether the server lost
 //! the session.
 
 use hyper::StatusCode;
+use hyper::ext::ReasonPhrase;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::http::response::Parts;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::failure_detail::FailureDetail;
+use crate::upstream::http::refusal_text::shown;
 
 /// Texts of servers that do not know the session of a request. The last one is for HTTP+SSE.
 const SESSION_WORDS: [&str; 3] = ["session", "not initialized", "no transport found"];
 
+/// The values in a request by which the server knows its sender. In the extensions of the answer, so that no text of the
+/// server brings them to anybody.
+#[derive(Debug, Clone)]
+pub(in crate::upstream) struct SentSecrets(pub(in crate::upstream) Vec<HeaderValue>);
+
+/// The failure that an answer means, if it is no answer of MCP. `text`: its body.
+pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
+    let sent = head.extensions.get::<SentSecrets>();
+    let sent = sent.map_or(&[][..], |sent| &sent.0);
+    let sent: Vec<&str> = sent.iter().filter_map(|it| it.to_str().ok()).collect();
+    let mut said = phrase(head, &sent);
+    if let Some(kind) = kind(head).filter(|_| head.status.is_success()) {
+        said = format!("{said} ({kind})");
+    }
+    let text = shown(text, &sent);
+    if !text.is_empty() {
+        let between = if said.is_empty() { "" } else { ": " };
+        said = format!("{said}{between}{text}");
+    }
+    let detail = FailureDetail::http(head.status.as_u16(), said);
+    failure_of(head.status).with_detail(detail)
+}
+
+/// The words beside the status: those of the server, or those that belong to the number.
+fn phrase(head: &Parts, sent: &[&str]) -> String {
+    let own = head.extensions.get::<ReasonPhrase>();
+    let own = own.map(|own| shown(&String::from_utf8_lossy(own.as_bytes()), sent));
+    let usual = head.status.canonical_reason().unwrap_or_default();
+    own.filter(|own| !own.is_empty())
+        .unwrap_or_else(|| usual.to_owned())
+}
+
+/// The type of the body.
+fn kind(head: &Parts) -> Option<String> {
+    let kind = head.headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let kind = kind.split(';').next()?.trim();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/+.-".contains(c);
+    (kind.len() <= 64 && kind.chars().all(is_plain)).then(|| kind.to_owned())
+}
+
 /// The failure that a status means, if the server gave no answer to the call.
-pub(in crate::upstream) fn failure_of(status: StatusCode) -> Failure {
+fn failure_of(status: StatusCode) -> Failure {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             Failure::new(Reason::UpstreamUnauthorized, SideEffect::None)

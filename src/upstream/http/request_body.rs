@@ -31,7 +31,7 @@ impl RequestBody {
         Self::Call(text.into())
     }
 
-    fn bytes(&self) -> &Bytes {
+    pub fn bytes(&self) -> &Bytes {
         match self {
             Self::Ready(bytes) | Self::Call(bytes) => bytes,
         }

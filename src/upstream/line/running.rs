@@ -100,7 +100,7 @@ impl RequestReader {
                     is_utf8: false,
                     ..
                 },
-            ) => return client.fail(NoAnswer::Failed(*failure)),
+            ) => return client.fail(NoAnswer::Failed(failure.clone())),
             (Self::Client { answer, .. }, _) => {
                 answer.send(SessionEvent::Answer(text.to_owned()));
                 return;

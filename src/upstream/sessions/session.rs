@@ -24,6 +24,7 @@ use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http::refusal;
 use crate::upstream::initialize::Initialized;
 use crate::upstream::pool::{PooledSession, Questions};
 use crate::upstream::sessions::calls::SessionCalls;
@@ -374,12 +375,12 @@ impl ServerSession {
         let response = tokio::time::timeout(TELL, sent)
             .await
             .map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))??;
-        let is_taken = response.status().is_success();
-        self.origin.http.finish(response.into_body());
-        if is_taken {
+        let (head, body) = response.into_parts();
+        self.origin.http.finish(body);
+        if head.status.is_success() {
             Ok(())
         } else {
-            Err(Failure::new(Reason::UpstreamHttp, SideEffect::Unknown))
+            Err(refusal::failure(&head, "").with_effect(SideEffect::Unknown))
         }
     }
 

@@ -3,8 +3,11 @@
 use hyper::Uri;
 use url::Url;
 
+use crate::upstream::query::joined;
+
 /// The endpoint that a stream named, as path and query. `None` where it is at another origin than
-/// the stream: a server must not send us, and the caller's credentials, elsewhere.
+/// the stream: a server must not send us, and the caller's credentials, elsewhere. The parameters of the stream's own
+/// query, which the operator wrote, go to the endpoint, too.
 pub(super) fn resolve(stream: &Url, endpoint: &str) -> Option<Uri> {
     let endpoint = stream.join(endpoint.trim()).ok()?;
     if endpoint.origin() != stream.origin() {
@@ -14,7 +17,12 @@ pub(super) fn resolve(stream: &Url, endpoint: &str) -> Option<Uri> {
         Some(query) => format!("{}?{query}", endpoint.path()),
         None => endpoint.path().to_owned(),
     };
-    target.parse().ok()
+    let target: Uri = target.parse().ok()?;
+    Some(
+        stream
+            .query()
+            .map_or_else(|| target.clone(), |own| joined(&target, own)),
+    )
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use crate::upstream::sse::poster::Poster;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::failures::LATER;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response;
@@ -118,7 +119,7 @@ impl Dialer {
     ) -> Result<(SseEvents, Uri), NoSession> {
         let request = self.origin.get(credentials);
         let response = self.origin.send(request, RequestBody::empty()).await;
-        let response = response.map_err(|failure| unsent(failure.reason))?;
+        let response = response.map_err(unsent_by)?;
         let bytes_max = self.origin.message_bytes_max;
         let mut events = match http_response::classify_response(response, bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
@@ -126,8 +127,8 @@ impl Dialer {
             }
             ResponseKind::Messages(_) => return Err(unsent(Reason::UpstreamInvalid)),
             ResponseKind::Error(error) => return Err(NoSession::Error(error)),
-            ResponseKind::Later(_) => return Err(unsent(Reason::UpstreamHttp)),
-            ResponseKind::Refused { failure, .. } => return Err(unsent(failure.reason)),
+            ResponseKind::Later(_) => return Err(NoSession::Failed(LATER)),
+            ResponseKind::Refused { failure, .. } => return Err(unsent_by(failure)),
         };
         loop {
             let event = match events.next().await {
@@ -146,6 +147,10 @@ impl Dialer {
             return Ok((events, endpoint));
         }
     }
+}
+
+fn unsent_by(failure: Failure) -> NoSession {
+    NoSession::Failed(failure.with_effect(SideEffect::None))
 }
 
 fn unsent(reason: Reason) -> NoSession {

@@ -166,11 +166,12 @@ impl<E: LineListener> Poster<E> {
 
 /// What a refused answer means for the call that asked.
 fn failure_of(refusal: &NotTaken) -> Failure {
-    let reason = match refusal {
-        NotTaken::Failed(failure) | NotTaken::Lost(failure) => failure.reason,
-        NotTaken::Error(_) => Reason::UpstreamHttp,
-    };
-    Failure::new(reason, SideEffect::Unknown)
+    match refusal {
+        NotTaken::Failed(failure) | NotTaken::Lost(failure) => {
+            failure.clone().with_effect(SideEffect::Unknown)
+        }
+        NotTaken::Error(_) => Failure::new(Reason::UpstreamHttp, SideEffect::Unknown),
+    }
 }
 
 /// What a server does with a message that it does not refuse.

@@ -233,6 +233,12 @@ impl Request {
         self
     }
 
+    /// Puts a query after the path.
+    pub(crate) fn query(mut self, query: &str) -> Self {
+        self.path = format!("{}?{query}", self.path);
+        self
+    }
+
     /// Changes the JSON of the body.
     pub(crate) fn edit(mut self, change: impl FnOnce(&mut Value)) -> Self {
         let mut message = serde_json::from_slice(&self.body).unwrap();

@@ -202,7 +202,10 @@ async fn credentials_go_with_every_message() {
     };
     assert_eq!(error.status, 401);
     assert_eq!(error.www_authenticate.unwrap(), "Bearer realm=\"sse\"");
-    assert!(upstream.answers().await);
+    assert!(matches!(
+        upstream.look().await,
+        Err(DiscoverError::Unauthorized(_))
+    ));
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ async fn a_server_that_refuses_all_is_asked_again() {
     let server = SseServer::start().await;
     let upstream = run(&settings(format!("http://{}/nothing", server.address)));
     assert!(upstream.era(None).await.is_err());
-    assert!(!upstream.is_decided() && upstream.answers().await);
+    assert!(!upstream.is_decided() && upstream.look().await.is_err());
 }
 
 #[tokio::test]

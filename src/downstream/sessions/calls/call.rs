@@ -103,6 +103,7 @@ pub(in crate::downstream) async fn answer(
     };
     let mut call = call(by, request, &spec, pin);
     call.outgoing.headers = proxy.upstream.client_headers(headers);
+    call.outgoing.query.clone_from(&by.query);
     let carried = CarriedRequest {
         by,
         headers,

@@ -27,7 +27,7 @@ use crate::task::id::TaskId;
 use crate::task::plan::Plan;
 use crate::task::policy::InputWhen;
 use crate::task::state::Status;
-use crate::upstream::{Forwarded, Pin, UpstreamRequest};
+use crate::upstream::{Pin, UpstreamRequest};
 
 /// A call as it goes to the server.
 #[derive(Debug)]
@@ -44,10 +44,7 @@ pub(in crate::downstream) fn on_session(
     request: &Request<'_>,
     pin: Option<Pin>,
 ) -> OutgoingCall {
-    let forwarded = Forwarded {
-        credentials: by.credentials.clone(),
-        headers: proxy.upstream.client_headers(headers),
-    };
+    let forwarded = proxy.forwarded(by, headers);
     let name = request.params.get_str("name").as_deref().map(Arc::from);
     let caller = *by.caller.as_bytes();
     let outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)

@@ -50,6 +50,8 @@ impl SessionCall {
             // The caller has a deadline, and drops the call then.
             tokio::time::sleep(reconnect.pause()).await;
             let request = session.get(Some(event_id));
+            let query = self.request.query.as_deref();
+            let request = self.origin.with_query(request, query);
             hit(Point::ResumeBefore);
             let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
                 continue;

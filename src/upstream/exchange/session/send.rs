@@ -123,6 +123,8 @@ impl SessionCall {
         let head = client.iter().fold(session.post(), |head, (name, value)| {
             head.header(name, value)
         });
+        let query = self.request.query.as_deref();
+        let head = self.origin.with_query(head, query);
         let sent = self.origin.request(head, method, body).await;
         let response = sent.map_err(Event::Failed)?;
         match http_response::classify_response(response, self.origin.message_bytes_max).await {

@@ -62,6 +62,7 @@ type Calls = BTreeMap<String, Tally>;
 pub(crate) struct Received {
     pub(crate) verb: Method,
     pub(crate) path: String,
+    pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -446,6 +447,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
         all.push(Received {
             verb: parts.method.clone(),
             path: parts.uri.path().to_owned(),
+            query: parts.uri.query().map(str::to_owned),
             headers: parts.headers.clone(),
             body: body.clone(),
         });

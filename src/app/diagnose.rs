@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use super::table::printable;
 use crate::config::{Config, CredentialUse, Wrapped, WrappedCommand, duration_text};
 use crate::io_reason::io_reason;
-use crate::mcp::error::Reason;
+use crate::mcp::error::{Failure, Reason};
 use crate::mcp::json::Object;
 use crate::mcp::result;
 use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Obstacle, UpstreamError};
 
 /// Says what is wrong, from the error of the request and the obstacle that the transport met.
-pub(super) fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
+pub fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
     let failure = match error {
         DiscoverError::Unauthorized(error) => {
             let credentials = unauthorized(error.status, config);
@@ -64,8 +63,36 @@ pub(super) fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &
         (Some(Obstacle::Status { status, location }), Reason::UpstreamHttp) => {
             refused(*status, location.as_deref(), server)
         }
+        (_, Reason::UpstreamInvalid) => invalid(failure, server),
         _ => message.to_owned(),
     }
+}
+
+/// The answer was no message of MCP.
+fn invalid(failure: &Failure, server: &Wrapped) -> String {
+    let message = failure.sentence();
+    match (&failure.detail, path(server)) {
+        (Some(detail), Some(path)) if detail.status().is_some() => {
+            format!(
+                "{message}: {}; {}",
+                printable(&detail.to_string()),
+                usual(path)
+            )
+        }
+        (Some(detail), _) => format!("{message}: {}", printable(&detail.to_string())),
+        (None, _) => message.to_owned(),
+    }
+}
+
+/// Asks for the path that most wrong addresses have wrong.
+fn usual(path: &str) -> String {
+    let usual: Vec<_> = ["/mcp", "/sse"]
+        .into_iter()
+        .filter(|p| *p != path)
+        .collect();
+    let path = printable(path);
+    let usual = usual.join(" or ");
+    format!("is {path} the server's MCP path? Often it is {usual}")
 }
 
 fn spelled(time: Duration) -> String {
@@ -92,7 +119,7 @@ fn unauthorized(status: u16, config: &Config) -> String {
 }
 
 /// What a 403 says. Servers also refuse a Host or an Origin so, and no credentials help then.
-pub(super) fn forbidden(error: &UpstreamError) -> String {
+pub fn forbidden(error: &UpstreamError) -> String {
     let message = result::error_message(&error.error).unwrap_or_default();
     format!(
         "it refuses the request (HTTP {}): {}",
@@ -130,13 +157,7 @@ fn refused(status: StatusCode, location: Option<&str>, server: &Wrapped) -> Stri
             format!("HTTP {number} to {place}; redirects are not followed{advice}")
         }
         (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
-            let usual: Vec<_> = ["/mcp", "/sse"]
-                .into_iter()
-                .filter(|p| *p != path)
-                .collect();
-            let path = printable(path);
-            let usual = usual.join(" or ");
-            format!("HTTP {number}: is {path} the server's MCP path? Often it is {usual}")
+            format!("HTTP {number}: {}", usual(path))
         }
         _ => format!("HTTP {number}, without a word of MCP"),
     }
@@ -210,7 +231,7 @@ fn ended(status: ExitStatus, lived: Duration, words: &str, server: &Wrapped) -> 
 }
 
 /// What most programs miss that end soon, unless they see the whole environment.
-pub(super) const ENVIRONMENT: &str = ". Of this environment it sees only PATH, HOME and the like, and what \
+pub const ENVIRONMENT: &str = ". Of this environment it sees only PATH, HOME and the like, and what \
                                       upstream.env_allow names";
 
 /// The message of `raincheck __child` if it could not run the program.
@@ -245,13 +266,23 @@ fn without_number(error: &str) -> String {
     printable(&io_reason(&error))
 }
 
+/// A server's text, safe to print: without control characters and of bounded length.
+pub fn printable(text: &str) -> String {
+    cleaned(text).chars().take(120).collect()
+}
+
+/// A server's text of any length, without control characters.
+pub fn cleaned(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
     use super::*;
     use crate::config::load::{Flags, load};
-    use crate::mcp::error::{Failure, RpcError, SideEffect};
+    use crate::mcp::error::{RpcError, SideEffect};
     use crate::upstream::UpstreamError;
 
     fn config(upstream: &str, environment: &[(&str, &str)]) -> Config {

@@ -1,0 +1,98 @@
+//! The process that reaps others, where raincheck is process 1 of a container or a subreaper.
+//!
+//! The kernel makes such a process the parent of everything that programs leave behind, and what ends then stays a zombie
+//! until its parent waits for it. raincheck itself waits for its own children only: if it waited for any child, it could take
+//! the exit status of a program from the code that waits for that program. So raincheck runs in a child of this process,
+//! which does nothing but wait, and pass signals on.
+
+use std::io::{self, IsTerminal as _, stdin};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, child_subreaper, kill_process, wait};
+use rustix::termios::tcsetpgrp;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::failure::CommandFailure;
+use crate::io_reason::io_reason;
+
+/// The signals that raincheck handles. As process 1 it never gets others, except SIGKILL and SIGSTOP.
+const PASSED_ON: [(SignalKind, Signal); 3] = [
+    (SignalKind::hangup(), Signal::HUP),
+    (SignalKind::interrupt(), Signal::INT),
+    (SignalKind::terminate(), Signal::TERM),
+];
+
+/// Runs this very command in a child process if orphans become children of this process, and returns the exit code of that
+/// child. `None`: they do not.
+pub(super) fn run_in_child() -> Result<Option<ExitCode>, CommandFailure> {
+    if !adopts_orphans() {
+        return Ok(None);
+    }
+    // The kernel ends the child when the thread that started it ends, so that is this one.
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let code = runtime.and_then(|runtime| runtime.block_on(until_child_ends()));
+    code.map(Some)
+        .map_err(|error| CommandFailure::runtime(format!("not started: {}", io_reason(&error))))
+}
+
+/// A subreaper is one before it is executed: raincheck never makes itself one, and a child of a subreaper is none.
+fn adopts_orphans() -> bool {
+    std::process::id() == 1 || child_subreaper().is_ok_and(|is| is.is_some())
+}
+
+async fn until_child_ends() -> io::Result<ExitCode> {
+    // What comes before the child runs must not be lost.
+    let mut child_ended = signal(SignalKind::child())?;
+    let mut passed_on = Vec::new();
+    for (kind, passed) in PASSED_ON {
+        passed_on.push((signal(kind)?, passed));
+    }
+    let child = Pid::from_child(&command().spawn()?);
+    for (mut signals, passed) in passed_on {
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                // The child is reaped and this runtime ends at one place, so this is no other process.
+                let _ = kill_process(child, passed);
+            }
+        });
+    }
+    if stdin().is_terminal() {
+        let _ = tcsetpgrp(stdin(), child);
+    }
+    loop {
+        child_ended.recv().await;
+        // One signal may stand for several ends.
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid == child {
+                return Ok(exit_code(status));
+            }
+        }
+    }
+}
+
+/// This command again, tied to the life of this process. It has a process group of its own: a terminal sends Ctrl-C to a whole
+/// group, and raincheck would get it twice, which means that it ends at once.
+fn command() -> Command {
+    let itself = "/proc/self/exe";
+    // The real name shows in lists of processes. It is gone if the file was replaced.
+    let named = std::env::current_exe().ok().filter(|path| path.exists());
+    let mut command = Command::new(itself);
+    command
+        .arg("__child")
+        .arg(std::process::id().to_string())
+        .arg("--")
+        .arg(named.unwrap_or_else(|| itself.into()))
+        .args(std::env::args_os().skip(1))
+        .process_group(0);
+    command
+}
+
+/// As shells say it.
+fn exit_code(status: WaitStatus) -> ExitCode {
+    let code = status
+        .exit_status()
+        .or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}

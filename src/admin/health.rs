@@ -6,12 +6,20 @@ use std::time::Duration;
 use serde_json::json;
 use tracing::{info, warn};
 
+use super::degraded::{Degraded, DegradedCauses};
 use crate::lock::Mutex;
 use crate::upstream::wrapped::Upstream;
 
 /// The pauses between attempts to reach the upstream: from the first, doubled, to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The causes that are about the store.
+const STORE_CAUSES: [Degraded; 3] = [
+    Degraded::StoreAway,
+    Degraded::StoreFull,
+    Degraded::StoreMayEvict,
+];
 
 /// The known facts about the parts of the process. A part counts as missing until it was reached once.
 #[derive(Debug)]
@@ -35,25 +43,7 @@ struct Facts {
     store: bool,
     keys: bool,
     draining: bool,
-    degraded: Option<Degraded>,
-}
-
-/// Why a store that was reached before is degraded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Degraded {
-    /// The store does not answer.
-    Away,
-    /// The store answers and may lose tasks, because its eviction policy was changed.
-    MayEvict,
-}
-
-impl Degraded {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Away => "store_away",
-            Self::MayEvict => "store_may_evict",
-        }
-    }
+    degraded: DegradedCauses,
 }
 
 /// The answer to one probe.
@@ -100,8 +90,20 @@ impl Health {
     pub fn store_is(&self, degraded: Option<Degraded>) {
         self.change(|facts| {
             facts.store |= degraded.is_none();
-            facts.degraded = degraded;
+            for cause in STORE_CAUSES {
+                facts.degraded.set(cause, degraded == Some(cause));
+            }
         });
+    }
+
+    /// Records that a cause of a degraded state holds, or holds no more.
+    pub fn note(&self, cause: Degraded, holds: bool) {
+        self.change(|facts| facts.degraded.set(cause, holds));
+    }
+
+    /// The causes of a degraded state that hold now.
+    pub fn degraded(&self) -> DegradedCauses {
+        self.lock().degraded
     }
 
     /// Records that the drain has begun, so that no new client comes.
@@ -126,13 +128,13 @@ impl Health {
         .filter_map(|(part, is_there)| (!is_there).then_some(part))
         .collect();
         // A store that may evict keys still works. A replica that is not ready would only take capacity away.
-        let lacks_store = self.ready_needs_store && facts.degraded == Some(Degraded::Away);
+        let lacks_store = self.ready_needs_store && facts.degraded.contains(Degraded::StoreAway);
         let ready = missing.is_empty() && !facts.draining && !lacks_store;
         let json = json!({
             "ready": ready,
             "missing": missing,
             "draining": facts.draining,
-            "degraded": facts.degraded.map(Degraded::word),
+            "degraded": facts.degraded.gravest().map(Degraded::word),
         });
         Readiness {
             ready,
@@ -192,14 +194,14 @@ mod tests {
     fn a_store_that_was_never_there_is_missing_and_not_degraded_only() {
         let health = Health::new(false);
         health.upstream_reached();
-        health.store_is(Some(Degraded::Away));
+        health.store_is(Some(Degraded::StoreAway));
         assert!(!health.readiness().ready);
     }
 
     #[test]
     fn a_store_lost_later_takes_nobody_out_of_service() {
         let health = reached(false);
-        health.store_is(Some(Degraded::Away));
+        health.store_is(Some(Degraded::StoreAway));
         assert_eq!(
             health.readiness().json,
             r#"{"degraded":"store_away","draining":false,"missing":[],"ready":true}"#
@@ -209,9 +211,9 @@ mod tests {
     #[test]
     fn unless_that_is_asked_for() {
         let health = reached(true);
-        health.store_is(Some(Degraded::Away));
+        health.store_is(Some(Degraded::StoreAway));
         assert!(!health.readiness().ready);
-        health.store_is(Some(Degraded::MayEvict));
+        health.store_is(Some(Degraded::StoreMayEvict));
         assert!(health.readiness().ready);
         health.store_is(None);
         assert!(health.readiness().ready);

@@ -6,6 +6,7 @@
 
 mod board;
 mod body;
+pub mod degraded;
 pub mod drain;
 mod events;
 pub mod health;

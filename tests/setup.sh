@@ -23,6 +23,8 @@
 #   python-agents2, python-strands2  libraries on mcp 2:      tests/interop/requirements-*.txt
 #                    only with HOSTS_SECONDS
 #   npm-board        what drives the browser                  tests/board/package-lock.json
+#   npm-deploy       schemas of kinds that others add to      tests/deploy/package-lock.json
+#                    Kubernetes
 #   cargo-nextest    when missing                             tests run with plain `cargo test` where it cannot be had
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -52,7 +54,7 @@ main() {
     together "ensure_python agents2 interop agents" "ensure_python strands2 interop strands"
   fi
   together \
-    "ensure_npm interop" "ensure_npm conformance" "ensure_npm board" \
+    "ensure_npm interop" "ensure_npm conformance" "ensure_npm board" "ensure_npm deploy" \
     "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
     "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents" \
@@ -60,6 +62,7 @@ main() {
   # The modules next to the clients: Node looks for packages in folders above a script.
   ln -sfn "$CACHE/npm-interop/node_modules" "$TESTS/interop/node_modules"
   ln -sfn "$CACHE/npm-board/node_modules" "$TESTS/board/node_modules"
+  ln -sfn "$CACHE/npm-deploy/node_modules" "$TESTS/deploy/node_modules"
   ensure_nextest
 }
 

@@ -7,6 +7,8 @@ pub enum Degraded {
     StoreAway,
     /// The store answers and has no room: a full disk, or Redis at its `maxmemory`.
     StoreFull,
+    /// The server was reached before, and does not answer now.
+    UpstreamAway,
     /// What answers at the server's address is not an MCP server.
     UpstreamNotMcp,
     /// The store answers and may lose tasks, because its eviction policy was changed.
@@ -15,9 +17,10 @@ pub enum Degraded {
 
 impl Degraded {
     /// Every cause, the gravest first.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::StoreAway,
         Self::StoreFull,
+        Self::UpstreamAway,
         Self::UpstreamNotMcp,
         Self::StoreMayEvict,
     ];
@@ -27,6 +30,7 @@ impl Degraded {
         match self {
             Self::StoreAway => "store_away",
             Self::StoreFull => "store_full",
+            Self::UpstreamAway => "upstream_away",
             Self::UpstreamNotMcp => "upstream_not_mcp",
             Self::StoreMayEvict => "store_may_evict",
         }

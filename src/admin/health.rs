@@ -4,18 +4,21 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::degraded::{Degraded, DegradedCauses};
 use crate::lock::Mutex;
+use crate::telemetry::metrics::METRICS;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 /// The pauses between attempts to reach the upstream: from the first, doubled, to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The pause after a look at a server that gave an answer that no MCP server gives.
-const LOOKS: Duration = Duration::from_secs(10);
+/// The pause after a look at a server that gave an answer that no MCP server gives, and between the questions to a
+/// server that answered.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Says what is wrong with a server, and what its operator can do about it.
 pub type Describe<'d> = &'d (dyn Fn(&DiscoverError) -> String + Send + Sync);
@@ -71,7 +74,7 @@ impl Health {
     }
 
     /// Also makes the process not ready while the server's program cannot be run, because raincheck starts that program.
-    /// A server elsewhere that goes away later has a probe of its own.
+    /// A server elsewhere that goes away later has a probe of its own, and raincheck is only degraded.
     pub fn in_front_of(&self, upstream: &Arc<Upstream>) {
         *self.program.lock() = Arc::downgrade(upstream);
     }
@@ -118,8 +121,26 @@ impl Health {
     }
 
     pub fn readiness(&self) -> Readiness {
+        self.readiness_of(self.can_run())
+    }
+
+    fn can_run(&self) -> bool {
         let program = self.program.lock().upgrade();
-        self.readiness_of(!program.is_some_and(|upstream| upstream.cannot_run()))
+        !program.is_some_and(|upstream| upstream.cannot_run())
+    }
+
+    /// Writes the health into the metrics. Called for each scrape.
+    pub fn measure(&self) {
+        let metrics = &METRICS.process;
+        let (facts, can_run) = (*self.lock(), self.can_run());
+        let is_up = facts.upstream && can_run && !facts.degraded.contains(Degraded::UpstreamAway);
+        metrics.upstream_up.set(is_up.into());
+        metrics.ready.set(self.readiness_of(can_run).ready.into());
+        for cause in Degraded::ALL {
+            let holds = facts.degraded.contains(cause);
+            let gauge = metrics.degraded.with_label_values(&[cause.word()]);
+            gauge.set(holds.into());
+        }
     }
 
     fn readiness_of(&self, can_run: bool) -> Readiness {
@@ -156,13 +177,30 @@ impl Health {
         self.upstream_reached();
     }
 
-    /// Looks again whenever the server gave an answer that no MCP server gives. Cancel safe.
-    pub async fn watch_upstream(&self, upstream: &Upstream, describe: Describe<'_>) {
+    /// Looks again at a server with an address whenever it gave an answer that no MCP server gives. If `is_asked`, asks
+    /// it also again and again, because no request would show that it is away where clients send none. Cancel safe.
+    pub async fn watch_upstream(&self, is_asked: bool, describe: Describe<'_>) {
+        let mut is_up = true;
         loop {
-            upstream.suspected().await;
-            self.look_until_found(upstream, describe).await;
-            // A server may refuse many requests for good reasons.
-            tokio::time::sleep(LOOKS).await;
+            // Another one may have taken its place, when the store came.
+            let upstream = self.program.lock().upgrade();
+            let Some(upstream) = upstream.filter(|it| it.has_address()) else {
+                return;
+            };
+            let pause = if is_up { ASK_AGAIN } else { PAUSE_MAX };
+            if timeout(pause, upstream.suspected()).await.is_ok() {
+                self.look_until_found(&upstream, describe).await;
+                // A server may refuse many requests for good reasons.
+                sleep(ASK_AGAIN).await;
+            } else if is_asked {
+                let was_up = std::mem::replace(&mut is_up, upstream.is_up().await);
+                match (was_up, is_up) {
+                    (true, false) => warn!("the upstream does not answer any more"),
+                    (false, true) => info!("the upstream answers again"),
+                    (true, true) | (false, false) => {}
+                }
+                self.note(Degraded::UpstreamAway, !is_up);
+            }
         }
     }
 
@@ -193,7 +231,7 @@ impl Health {
                 }
                 told = Some(why);
             }
-            tokio::time::sleep(pause).await;
+            sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
         if self.degraded().contains(Degraded::UpstreamNotMcp) {

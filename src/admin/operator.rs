@@ -29,6 +29,8 @@ use super::tasks::{Done, NotDone, OperatorTasks};
 use super::token::Token;
 use crate::runner::Runner;
 use crate::telemetry::metrics::METRICS;
+#[cfg(target_os = "linux")]
+use crate::telemetry::resources;
 use crate::telemetry::{log, waiting};
 
 /// The text format of Prometheus.
@@ -163,9 +165,10 @@ impl Operator {
     }
 
     fn metrics(&self) -> Response<AdminBody> {
-        let is_ready = self.health.readiness().ready;
-        METRICS.process.ready.set(is_ready.into());
+        self.health.measure();
         waiting::measure();
+        #[cfg(target_os = "linux")]
+        resources::measure();
         let mut response = Response::new(whole(METRICS.render()));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));

@@ -102,17 +102,13 @@ impl Admin {
         let health = Arc::clone(&self.health);
         let is_asked = self.listeners.probes.is_some() || self.listeners.operators.is_some();
         let server = async move {
-            // Without a listener the health has no reader, so no request goes to the server. With one, the server
-            // is asked until it has answered once. Without one, and later, it is asked after an answer that no MCP
-            // server gives.
             let describe =
                 |error: &DiscoverError| diagnose(error, upstream.obstacle().as_ref(), &config);
-            if is_asked {
+            // A program is not started for a health that has no reader.
+            if is_asked || upstream.has_address() {
                 health.await_upstream(&upstream, &describe).await;
             }
-            if upstream.has_address() {
-                health.watch_upstream(&upstream, &describe).await;
-            }
+            health.watch_upstream(is_asked, &describe).await;
         };
         async {
             tokio::join!(server, tell_what_was_left_out());

@@ -20,6 +20,8 @@ mod child;
 mod config;
 mod demo;
 mod failure;
+#[cfg(target_os = "linux")]
+mod init;
 mod inspect;
 mod operate;
 mod process;
@@ -285,6 +287,12 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         return Err(child::exec_program(&line));
     }
     keep_private()?;
+    #[cfg(target_os = "linux")]
+    if matches!(command, Command::Run(_) | Command::Stdio(_))
+        && let Some(code) = init::run_in_child()?
+    {
+        return Ok(code);
+    }
     tls::install_provider();
     match command {
         Command::Child(_) => Ok(ExitCode::SUCCESS),

@@ -14,6 +14,8 @@ pub mod operations;
 pub mod polls;
 pub mod recent;
 pub mod repeats;
+#[cfg(target_os = "linux")]
+pub mod resources;
 pub mod seconds;
 pub mod tasks;
 mod tool;

@@ -18,6 +18,8 @@ use crate::telemetry::operations::Operation;
 use crate::upstream::credentials::Credentials;
 pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
+use crate::upstream::discovery::probe;
+use crate::upstream::discovery::probe::Undecided;
 use crate::upstream::exchange::{native_task, session as session_exchange};
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::forward::ClientHeaders;
@@ -230,6 +232,23 @@ impl Upstream {
     /// not. Takes a few seconds at most, and asks only if the last time is long enough ago.
     pub async fn doubt_era(&self, credentials: Option<Credentials>) {
         self.known.doubt(credentials).await;
+    }
+
+    /// Whether the server is there now. Cheap enough to be asked again and again: a program is not started for it, and
+    /// no event stream is opened. The request has no credentials, and a refusal counts as an answer.
+    pub async fn is_up(&self) -> bool {
+        match (&self.server, self.server.transport()) {
+            (Server::Program(_), _) => !self.cannot_run(),
+            (Server::Http(http_server), ServerTransport::Lines(_)) => {
+                http_server.origin.http.can_connect().await
+            }
+            (Server::Http(_), ServerTransport::Posts(http_server)) => {
+                match probe::probe(&http_server.origin, None).await {
+                    Ok(_) | Err(Undecided::Unauthorized(_)) => true,
+                    Err(Undecided::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
+                }
+            }
+        }
     }
 
     /// What last kept raincheck from reaching the server.

@@ -85,10 +85,11 @@ fn is_probed_and_drained(file: &str) {
     assert!(raincheck.stop().success());
 }
 
-const SEAL_KEY: &str = "1f2e3d4c5b6a79880f1e2d3c4b5a69781f2e3d4c5b6a79880f1e2d3c4b5a6978";
+pub(super) const SEAL_KEY: &str =
+    "1f2e3d4c5b6a79880f1e2d3c4b5a69781f2e3d4c5b6a79880f1e2d3c4b5a6978";
 
 /// As somebody has it who read the comment: the token that everybody knows is refused.
-fn our_own(text: &str) -> String {
+pub(super) fn our_own(text: &str) -> String {
     text.replace("change-me", "our-own")
 }
 

@@ -37,7 +37,9 @@ fn metrics_of(expression: &str) -> Vec<String> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let words = rest.split(|letter| !is_word(letter));
     let is_metric = |word: &&str| {
-        let ours = word.starts_with("raincheck_") || word.starts_with("mcp_");
+        let ours = word.starts_with("raincheck_")
+            || word.starts_with("mcp_")
+            || word.starts_with("process_");
         (ours && *word != "mcp_method_name") || THEIRS.contains(word)
     };
     words.filter(is_metric).map(ToOwned::to_owned).collect()

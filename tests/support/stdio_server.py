@@ -46,7 +46,7 @@ def notify(method, params):
 
 
 TOOLS = "echo hold slow release progress logs burst ask ask_twice input exit segv garbage stderr long no_newline unfinished "
-TOOLS += "unreadable holding freeze close_stdout twice wrong_id orphan pid env seen changed"
+TOOLS += "unreadable holding freeze close_stdout twice wrong_id orphan leave_behind pid env seen changed"
 
 
 def call(id, params):
@@ -141,6 +141,8 @@ def call(id, params):
             # Ends neither with its input nor with SIGTERM to its parent alone.
             orphan = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             text(id, str(orphan.pid))
+        case "leave_behind":
+            text(id, str(leave_behind(arguments["count"])))
         case "pid":
             text(id, str(os.getpid()))
         case "env":
@@ -152,6 +154,26 @@ def call(id, params):
             text(id, "changed")
         case _:
             refuse(id, -32602, f"Unknown tool: {name}")
+
+
+def leave_behind(count):
+    """Helpers whose parent ends before them. Returns once all have ended."""
+    ours, theirs = os.pipe()
+    for _ in range(count):
+        parent = os.fork()
+        if parent == 0:
+            between = os.getpid()
+            if os.fork() == 0:
+                os.setsid()
+                while os.getppid() == between:
+                    os.sched_yield()
+            os._exit(0)
+        os.waitpid(parent, 0)
+    os.close(theirs)
+    while os.read(ours, 1):
+        pass
+    os.close(ours)
+    return count
 
 
 def put_question(id, method, times):

@@ -3,8 +3,9 @@
 use crate::{File, none, sources};
 
 /// Calls and files that macOS does not have. A name that comes into use is added here.
-const ONLY_LINUX: [&str; 8] = [
+const ONLY_LINUX: [&str; 9] = [
     "\"/proc/",
+    "child_subreaper",
     "set_dumpable_behavior",
     "set_parent_process_death_signal",
     "set_tcp_notsent_lowat",
@@ -15,7 +16,8 @@ const ONLY_LINUX: [&str; 8] = [
 ];
 
 /// Files that name one of them without `cfg`, each with its reason.
-const WITHOUT: [(&str, &str); 2] = [
+const WITHOUT: [(&str, &str); 3] = [
+    ("src/cli/init.rs", "the whole module is there on Linux only"),
     (
         "src/config/host.rs",
         "a file that is not there is an answer: the name then comes from HOSTNAME",

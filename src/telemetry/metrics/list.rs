@@ -3,8 +3,8 @@
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry,
+    Counter, CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry,
 };
 
 use super::per_thread::ThreadHistograms;
@@ -49,6 +49,19 @@ impl List {
 
     pub(super) fn counter(&mut self, name: &'static str, help: &'static str) -> IntCounter {
         let vector = self.counters(name, help, &[]);
+        vector.with_label_values::<&str>(&[])
+    }
+
+    /// A counter of seconds.
+    pub(super) fn seconds(&mut self, name: &'static str, help: &'static str) -> Counter {
+        let made = CounterVec::new(Opts::new(name, help), &[]);
+        let described = Described {
+            name,
+            kind: "counter",
+            labels: &[],
+            help,
+        };
+        let vector = self.enter(made, described);
         vector.with_label_values::<&str>(&[])
     }
 

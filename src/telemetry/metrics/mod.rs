@@ -14,6 +14,8 @@ mod notices;
 mod operations;
 mod per_thread;
 mod process;
+#[cfg(target_os = "linux")]
+mod resources;
 mod store;
 mod tasks;
 mod traces;
@@ -24,6 +26,8 @@ pub use notices::NoticeMetrics;
 pub use operations::OperationMetrics;
 pub use per_thread::ThreadHistograms;
 pub use process::ProcessMetrics;
+#[cfg(target_os = "linux")]
+pub use resources::ResourceMetrics;
 pub use store::StoreMetrics;
 pub use tasks::{TaskMetrics, WaitingMetrics};
 pub use traces::TraceMetrics;
@@ -38,6 +42,8 @@ pub struct Metrics {
     pub tasks: TaskMetrics,
     pub store: StoreMetrics,
     pub process: ProcessMetrics,
+    #[cfg(target_os = "linux")]
+    pub resources: ResourceMetrics,
     pub operations: OperationMetrics,
     pub notices: NoticeMetrics,
     pub traces: TraceMetrics,
@@ -54,6 +60,8 @@ impl Metrics {
             operations: OperationMetrics::new(&mut list),
             notices: NoticeMetrics::new(&mut list),
             traces: TraceMetrics::new(&mut list),
+            #[cfg(target_os = "linux")]
+            resources: ResourceMetrics::new(&mut list),
             list,
         }
     }

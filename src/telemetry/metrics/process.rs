@@ -1,12 +1,14 @@
 //! Metrics of the process.
 
-use prometheus::{IntCounter, IntGauge};
+use prometheus::{IntCounter, IntGauge, IntGaugeVec};
 
 use super::list::List;
 
 #[derive(Debug)]
 pub struct ProcessMetrics {
     pub ready: IntGauge,
+    pub upstream_up: IntGauge,
+    pub degraded: IntGaugeVec,
     pub calls_running: IntGauge,
     pub polls_held: IntGauge,
     pub sessions: IntGauge,
@@ -30,6 +32,17 @@ impl ProcessMetrics {
             ready: list.gauge(
                 "raincheck_ready",
                 "1 if `/readyz` says that this replica is ready, else 0.",
+            ),
+            upstream_up: list.gauge(
+                "raincheck_upstream_up",
+                "1 if the server answered when raincheck asked it last, which it does every 10 s, else 0. Whatever status the \
+                 server answers with counts. A program counts as up unless it cannot be run (`upstream_cannot_run`).",
+            ),
+            degraded: list.gauges(
+                "raincheck_degraded",
+                "1 for each cause for which this replica is degraded now (`degraded` in the answer of `/readyz`), and 0 for the \
+                 others.",
+                &["cause"],
             ),
             polls_held: list.gauge(
                 "raincheck_polls_held",

@@ -235,6 +235,11 @@ impl Http {
         }
     }
 
+    /// Whether a connection to the server comes about. Nothing is sent over it.
+    pub(super) async fn can_connect(&self) -> bool {
+        self.connect().await.is_ok()
+    }
+
     async fn connect(&self) -> Result<SendRequest<RequestBody>, BoxError> {
         // This runs as a job, because the caller may give up before the connection is there.
         let connecting = self.connector.connecting();

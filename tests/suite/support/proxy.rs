@@ -24,6 +24,8 @@ pub(crate) struct Config {
     poll_hold: String,
     /// Whether standard error is a pipe, which a test reads or not.
     is_log_piped: bool,
+    /// The command that runs raincheck, where another process does.
+    below: Vec<String>,
     /// Where the first process crashes, see `src/failpoint.rs`.
     pub(crate) crash: Option<String>,
 }
@@ -67,6 +69,7 @@ impl Config {
             environment: Vec::new(),
             poll_hold: "200ms".to_owned(),
             is_log_piped: false,
+            below: Vec::new(),
             crash: None,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
@@ -114,6 +117,12 @@ impl Config {
     /// The log goes into a pipe: [`Proxy::pipe`].
     pub(crate) fn log_piped(mut self) -> Self {
         self.is_log_piped = true;
+        self
+    }
+
+    /// Run by this command, which raincheck's own follows.
+    pub(crate) fn below(mut self, command: &[&str]) -> Self {
+        self.below = command.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
@@ -372,8 +381,10 @@ pub(crate) fn command(
         Store::Embedded => format!("redb:{}", directory.path().join("tasks.redb").display()),
         Store::Redis(url) => url.clone(),
     };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
-    command.arg("run");
+    let program = env!("CARGO_BIN_EXE_raincheck").to_owned();
+    let mut words = config.below.iter().chain([&program]);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).arg("run");
     if !upstream.is_empty() {
         command.args(["--upstream", upstream]);
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::flaw::Flaw;
 use super::json::{Object, Writer, quote};
 
 const REASON: &str = "io.raincheck/reason";
@@ -234,7 +235,10 @@ impl Reason {
                 "The connection broke, or the server's process ended, before the answer.",
                 "unknown",
             ),
-            Self::UpstreamInvalid => ("The answer was not valid MCP.", "unknown"),
+            Self::UpstreamInvalid => (
+                "The answer was not valid MCP. The message says what was wrong and where, as far as that is known.",
+                "unknown",
+            ),
             Self::UpstreamTooLarge => ("The answer was larger than `result_bytes_max`.", "unknown"),
             Self::UpstreamTooDeep => (
                 "The answer was nested more than 4096 levels deep.",
@@ -332,11 +336,32 @@ pub fn says_not_run(error: &RawValue) -> bool {
 pub struct Failure {
     pub reason: Reason,
     pub effect: SideEffect,
+    /// What was wrong with the answer of the server.
+    pub flaw: Option<Flaw>,
 }
 
 impl Failure {
     pub const fn new(reason: Reason, effect: SideEffect) -> Self {
-        Self { reason, effect }
+        Self {
+            reason,
+            effect,
+            flaw: None,
+        }
+    }
+
+    /// The failure with what was wrong with the answer.
+    #[must_use]
+    pub const fn because(self, flaw: Flaw) -> Self {
+        Self {
+            flaw: Some(flaw),
+            ..self
+        }
+    }
+
+    /// The failure with another effect.
+    #[must_use]
+    pub const fn with_effect(self, effect: SideEffect) -> Self {
+        Self { effect, ..self }
     }
 
     pub fn to_error(self) -> RpcError {
@@ -362,7 +387,10 @@ impl Failure {
             (SideEffect::None, _) => NONE_WORDS,
             (SideEffect::Unknown, _) => UNKNOWN_WORDS,
         };
-        format!("{}; {effect}", self.sentence())
+        match self.flaw {
+            Some(flaw) => format!("{}: {flaw}; {effect}", self.sentence()),
+            None => format!("{}; {effect}", self.sentence()),
+        }
     }
 
     /// What happened.

@@ -7,6 +7,7 @@ pub mod elicitation;
 pub mod envelope;
 pub mod error;
 pub mod excerpt;
+pub mod flaw;
 pub mod headers;
 pub mod hex;
 pub mod input;

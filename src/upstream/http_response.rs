@@ -4,28 +4,27 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
-use hyper::body::Body as _;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::response::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
-use crate::mcp::error::Failure;
+use crate::mcp::error::{Failure, Reason};
+use crate::mcp::flaw::{Flaw, HeaderWord};
 use crate::mcp::json::Object;
 use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 use crate::retry_after;
-use crate::upstream::failures::{INVALID, RESET, TOO_LARGE};
+use crate::upstream::failures::{INVALID, INVALID_WORDS, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
+use crate::upstream::http::decoded;
 use crate::upstream::http::refusal;
+use crate::upstream::json_body::{FoundForm, UNNAMED_MAX, read_json};
 use crate::upstream::port::UpstreamError;
 use crate::upstream::server_message::{self, ServerMessage};
 
 /// An error body larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
-
-/// Some servers begin a body with a byte order mark, and HTTP clients skip it.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a response to a request of ours turned out to be.
 #[derive(Debug)]
@@ -49,18 +48,25 @@ pub(super) async fn classify_response(
     bytes_max: usize,
 ) -> ResponseKind {
     let status = response.status();
-    if status.is_success() && status != StatusCode::ACCEPTED {
-        return match Messages::of(response, bytes_max) {
-            Ok(messages) => ResponseKind::Messages(Box::new(messages)),
-            Err(failure) => ResponseKind::Refused {
+    let is_answer = status.is_success() && status != StatusCode::ACCEPTED;
+    let (head, text) = match decoded(response) {
+        Ok(response) if is_answer => {
+            return ResponseKind::Messages(Box::new(Messages::of(response, bytes_max)));
+        }
+        Err((failure, _)) if is_answer => {
+            return ResponseKind::Refused {
                 failure,
                 status,
                 is_session_lost: false,
-            },
-        };
-    }
-    let (head, body) = response.into_parts();
-    let text = error_text(body).await;
+            };
+        }
+        Ok(response) => {
+            let (head, body) = response.into_parts();
+            (head, error_text(body).await)
+        }
+        // The status says enough.
+        Err((_, response)) => (response.into_parts().0, String::new()),
+    };
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     if is_refusal && let Some(pause) = retry_after::pause(&head.headers) {
@@ -101,7 +107,7 @@ async fn error_text(body: ResponseBody) -> String {
 /// The error object in a JSON-RPC body. Its id does not matter: a server that could not read the request does
 /// not know its id.
 fn error_of(text: &str) -> Option<Box<RawValue>> {
-    let text = mend(text).ok()?;
+    let text = mend(text.strip_prefix('\u{feff}').unwrap_or(text)).ok()?;
     let object = Object::parse(&text).ok()?;
     let error = object.get("error")?;
     Object::parse(error.get()).ok()?.get("code")?;
@@ -120,8 +126,10 @@ pub(super) struct Messages {
     ended: bool,
     /// Why reading stopped after the messages that are queued.
     fault: Option<Failure>,
+    /// The messages of a batch that are not taken yet.
+    batch: VecDeque<String>,
     /// The stream had something that could not be read, or an answer to another request.
-    junk: bool,
+    junk: Option<Failure>,
     /// The id of the last event that was taken. The stream can be resumed after it.
     pub(super) last_event_id: Option<HeaderValue>,
     /// The pause that the server asks for before the stream is requested again.
@@ -148,22 +156,21 @@ struct Queued {
 enum BodyForm {
     Json,
     Events(Decoder),
+    /// The head does not say which of them. The body does, at its beginning.
+    Unnamed(HeaderWord),
 }
 
 /// The decoder for the body behind that head. `None` if the body is no event stream.
 pub(super) fn decoder_of(headers: &HeaderMap, bytes_max: usize) -> Option<Decoder> {
     match BodyForm::of(headers, bytes_max)? {
         BodyForm::Events(decoder) => Some(decoder),
-        BodyForm::Json => None,
+        BodyForm::Json | BodyForm::Unnamed(_) => None,
     }
 }
 
 impl BodyForm {
+    /// `None`: the head names neither form.
     fn of(headers: &HeaderMap, bytes_max: usize) -> Option<Self> {
-        // raincheck does not ask for an encoded body, and cannot read one.
-        if headers.contains_key(CONTENT_ENCODING) {
-            return None;
-        }
         let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
         let kind = kind.split(';').next().unwrap_or("").trim();
         match kind.to_ascii_lowercase().as_str() {
@@ -175,9 +182,13 @@ impl BodyForm {
 }
 
 impl Messages {
-    pub(super) fn of(response: Response<ResponseBody>, bytes_max: usize) -> Result<Self, Failure> {
-        let form = BodyForm::of(response.headers(), bytes_max).ok_or(INVALID)?;
-        Ok(Self::in_form(form, response.into_body(), bytes_max))
+    pub(super) fn of(response: Response<ResponseBody>, bytes_max: usize) -> Self {
+        let headers = response.headers();
+        let form = BodyForm::of(headers, bytes_max).unwrap_or_else(|| {
+            let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+            BodyForm::Unnamed(HeaderWord::of(kind.unwrap_or_default()))
+        });
+        Self::in_form(form, response.into_body(), bytes_max)
     }
 
     /// The messages behind a head; or the response as it came, if it is a refusal or cannot be read.
@@ -191,6 +202,7 @@ impl Messages {
         let Some(form) = BodyForm::of(response.headers(), bytes_max) else {
             return Err(Box::new(response));
         };
+        let response = decoded(response).map_err(|(_, response)| response)?;
         let (head, body) = response.into_parts();
         let mut messages = Self::in_form(form, body, bytes_max);
         messages.unread = Some(Vec::new());
@@ -206,7 +218,8 @@ impl Messages {
             unread: None,
             ended: false,
             fault: None,
-            junk: false,
+            batch: VecDeque::new(),
+            junk: None,
             last_event_id: None,
             retry: None,
         }
@@ -218,30 +231,46 @@ impl Messages {
 
     /// The failure of a body that ended without the answer.
     pub(super) fn without_answer(&self) -> Failure {
-        if self.junk || !self.is_stream() {
-            INVALID
-        } else {
-            RESET
+        match self.junk {
+            Some(failure) => failure,
+            None if self.is_stream() => RESET,
+            None => INVALID,
         }
+    }
+
+    /// What kept a request of raincheck's own from having an answer.
+    pub(super) fn without_words(&self) -> Failure {
+        let flaw = self.junk.and_then(|failure| failure.flaw);
+        flaw.map_or(INVALID_WORDS, |flaw| INVALID_WORDS.because(flaw))
     }
 
     /// The next message that can be read. An event that cannot be read is ignored, and fails the call only if
     /// no answer follows. `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<ServerMessage>, Failure> {
-        while let Some(text) = self.next_text().await? {
+        loop {
+            let text = match self.batch.pop_front() {
+                Some(text) => text,
+                None => match self.next_text().await? {
+                    Some(text) => text,
+                    None => return Ok(None),
+                },
+            };
             if text.is_empty() && self.is_stream() {
                 return Ok(Some(ServerMessage::Primed));
             }
+            if let Some(batch) = server_message::batch(&text) {
+                self.batch = batch;
+                continue;
+            }
             match server_message::read(&text) {
                 Ok(message) => return Ok(Some(message)),
-                Err(failure) if failure == INVALID && self.is_stream() => {
+                Err(failure) if failure.reason == Reason::UpstreamInvalid && self.is_stream() => {
                     tracing::debug!("an unreadable event of the server was ignored");
-                    self.junk = true;
+                    self.junk = self.junk.or(Some(failure));
                 }
                 Err(failure) => return Err(failure),
             }
         }
-        Ok(None)
     }
 
     /// Looks at the next event without taking it: its data, and whether it has an id. `None` at the end. Cancel
@@ -267,7 +296,11 @@ impl Messages {
                     | ServerMessage::Request { .. }
                     | ServerMessage::Notification { .. },
                 )) => {}
-                Ok(Some(ServerMessage::Unreadable { .. }) | None) | Err(_) => return None,
+                Ok(Some(ServerMessage::Unreadable { failure, .. })) | Err(failure) => {
+                    self.junk = Some(failure);
+                    return None;
+                }
+                Ok(None) => return None,
             }
         }
     }
@@ -286,13 +319,13 @@ impl Messages {
         if let Some(Queued { data, id }) = self.queue.pop_front() {
             let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
             return Ok(Some(RawMessage {
-                text: data,
+                text: server_message::alone(data),
                 event_id,
             }));
         }
         let text = self.next_text().await?;
         Ok(text.map(|text| RawMessage {
-            text,
+            text: server_message::alone(text),
             event_id: None,
         }))
     }
@@ -300,7 +333,7 @@ impl Messages {
     /// Notes an answer to another request.
     pub(super) fn note_stray(&mut self) {
         tracing::debug!("an answer to no request of ours was ignored");
-        self.junk = true;
+        self.junk = self.junk.or(Some(INVALID));
     }
 
     /// Takes the body apart after the answer, so that its connection can be used again.
@@ -323,31 +356,81 @@ impl Messages {
             match &mut self.form {
                 BodyForm::Json => {
                     self.ended = true;
-                    let text = read_json(&mut self.body, self.bytes_max).await?;
+                    let text = read_json(&mut self.body, Vec::new(), self.bytes_max).await?;
                     return Ok(Some(text));
                 }
                 BodyForm::Events(_) => self.read_events().await,
+                BodyForm::Unnamed(kind) => {
+                    let failure = INVALID.because(Flaw::ContentType(*kind));
+                    let begun = self.begin_unnamed().await;
+                    match FoundForm::of(&begun) {
+                        Some(FoundForm::Json) => {
+                            self.form = BodyForm::Json;
+                            self.ended = true;
+                            let text = read_json(&mut self.body, begun, self.bytes_max).await?;
+                            return Ok(Some(text));
+                        }
+                        Some(FoundForm::Events) => {
+                            self.form = BodyForm::Events(Decoder::new(self.bytes_max));
+                            self.take_events(&begun);
+                        }
+                        None => return Err(failure),
+                    }
+                }
             }
         }
     }
 
+    /// Reads as much of a body as its form needs.
+    async fn begin_unnamed(&mut self) -> Vec<u8> {
+        let mut begun = Vec::new();
+        // A body of another kind shows it with its first characters, and may have no end.
+        while FoundForm::of(&begun).is_none()
+            && begun.trim_ascii().len() < UNNAMED_MAX
+            && begun.len() < self.bytes_max
+        {
+            let Some(Ok(frame)) = self.body.frame().await else {
+                break;
+            };
+            begun.extend_from_slice(&frame.into_data().unwrap_or_default());
+        }
+        begun
+    }
+
     async fn read_events(&mut self) {
-        let Some(Ok(frame)) = self.body.frame().await else {
+        match self.body.frame().await {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    self.take_events(&data);
+                }
+            }
             // A cut stream is resumed by its last event id, if it had one.
-            self.ended = true;
-            return;
-        };
+            Some(Err(_)) => self.ended = true,
+            None => {
+                self.ended = true;
+                let BodyForm::Events(decoder) = &mut self.form else {
+                    return;
+                };
+                let last = decoder
+                    .last()
+                    .filter(|last| Object::parse(&last.data).is_ok());
+                if let Some(SseEvent { data, id, .. }) = last {
+                    let id = id.and_then(|id| HeaderValue::try_from(id).ok());
+                    self.queue.push_back(Queued { data, id });
+                }
+            }
+        }
+    }
+
+    fn take_events(&mut self, data: &[u8]) {
         let BodyForm::Events(decoder) = &mut self.form else {
             return;
         };
-        let Ok(data) = frame.into_data() else {
-            return;
-        };
         if let Some(unread) = &mut self.unread {
-            unread.extend_from_slice(&data);
+            unread.extend_from_slice(data);
         }
         let (queue, retry) = (&mut self.queue, &mut self.retry);
-        let fed = decoder.feed(&data, |event| {
+        let fed = decoder.feed(data, |event| {
             let SseEvent {
                 data,
                 id,
@@ -372,27 +455,4 @@ impl Messages {
             });
         }
     }
-}
-
-/// Reads a JSON body into one buffer, so that a large answer is not held twice.
-async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, Failure> {
-    let length = body.size_hint().exact().unwrap_or_default();
-    let length = usize::try_from(length).map_err(|_| TOO_LARGE)?;
-    if length > bytes_max {
-        return Err(TOO_LARGE);
-    }
-    let mut text = Vec::with_capacity(length);
-    while let Some(frame) = body.frame().await {
-        // The body was cut short, or is no valid HTTP.
-        let frame = frame.map_err(|_| INVALID)?;
-        let data = frame.into_data().unwrap_or_default();
-        if data.len() > bytes_max.saturating_sub(text.len()) {
-            return Err(TOO_LARGE);
-        }
-        text.extend_from_slice(&data);
-    }
-    if text.starts_with(BYTE_ORDER_MARK) {
-        text.drain(..BYTE_ORDER_MARK.len());
-    }
-    String::from_utf8(text).map_err(|_| INVALID)
 }

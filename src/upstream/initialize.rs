@@ -11,7 +11,6 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::credentials::Credentials;
-use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response;
@@ -60,7 +59,7 @@ impl From<NotInitialized> for NoSession {
             NotInitialized::Failed(failure) => Self::Failed(failure),
             NotInitialized::Error(error) => Self::Error(error),
             NotInitialized::Refused { failure, .. } => {
-                Self::Failed(Failure::new(failure.reason, SideEffect::None))
+                Self::Failed(failure.with_effect(SideEffect::None))
             }
             NotInitialized::Later(pause) => Self::Later(pause),
         }
@@ -89,7 +88,7 @@ pub(super) async fn post(
     let result = match messages.answer().await {
         Some(Ok(result)) => result,
         Some(Err(error)) => return Err(NotInitialized::Error(UpstreamError::in_message(error))),
-        None => return Err(NotInitialized::Failed(INVALID_WORDS)),
+        None => return Err(NotInitialized::Failed(messages.without_words())),
     };
     origin.http.finish(messages.into_body());
     Ok(Initialized { result, session_id })

@@ -105,7 +105,7 @@ impl Carrier {
     /// already.
     pub(super) async fn end_unanswered(&mut self, failure: Failure) -> Flow {
         self.cancel_upstream().await;
-        let failure = Failure::new(failure.reason, SideEffect::Unknown);
+        let failure = failure.with_effect(SideEffect::Unknown);
         self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
             .await
     }

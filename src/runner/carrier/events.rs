@@ -71,7 +71,7 @@ impl Carrier {
         {
             return flow;
         }
-        let failure = Failure::new(failure.reason, self.effect_of(failure.effect));
+        let failure = failure.with_effect(self.effect_of(failure.effect));
         self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
             .await
     }

@@ -2,6 +2,7 @@
 //! HTTP/2. A request that provably was not sent goes out again on a fresh connection, and a request that may have been
 //! sent never does. Dropping a response body closes its connection, or resets its stream, which is the cancel signal.
 
+mod coding;
 pub(super) mod connect;
 pub(super) mod hop_headers;
 mod http1;
@@ -39,6 +40,7 @@ use crate::upstream::obstacle::{Obstacle, Obstacles};
 
 pub use crate::upstream::http::request_body::RequestBody;
 pub use crate::upstream::http::response_body::ResponseBody;
+pub(super) use crate::upstream::http::response_body::decoded;
 
 /// How often a connection is tried while nothing was sent, and the pause after the first failure.
 const TRIES: u32 = 3;

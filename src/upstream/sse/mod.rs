@@ -118,7 +118,7 @@ impl Dialer {
     ) -> Result<(SseEvents, Uri), NoSession> {
         let request = self.origin.get(credentials);
         let response = self.origin.send(request, RequestBody::empty()).await;
-        let response = response.map_err(|failure| unsent(failure.reason))?;
+        let response = response.map_err(not_sent)?;
         let bytes_max = self.origin.message_bytes_max;
         let mut events = match http_response::classify_response(response, bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
@@ -127,7 +127,7 @@ impl Dialer {
             ResponseKind::Messages(_) => return Err(unsent(Reason::UpstreamInvalid)),
             ResponseKind::Error(error) => return Err(NoSession::Error(error)),
             ResponseKind::Later(_) => return Err(unsent(Reason::UpstreamHttp)),
-            ResponseKind::Refused { failure, .. } => return Err(unsent(failure.reason)),
+            ResponseKind::Refused { failure, .. } => return Err(not_sent(failure)),
         };
         loop {
             let event = match events.next().await {
@@ -149,7 +149,11 @@ impl Dialer {
 }
 
 fn unsent(reason: Reason) -> NoSession {
-    NoSession::Failed(Failure::new(reason, SideEffect::None))
+    not_sent(Failure::new(reason, SideEffect::None))
+}
+
+fn not_sent(failure: Failure) -> NoSession {
+    NoSession::Failed(failure.with_effect(SideEffect::None))
 }
 
 /// One line, from its endpoint to its end.
@@ -202,11 +206,14 @@ async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
         if !is_message || event.data.is_empty() {
             continue;
         }
-        if let Ok(message) = server_message::read(&event.data) {
-            listener.heard(message, &event.data);
-            yielder.heard().await;
-        } else {
-            debug!("an unreadable event of the server was ignored");
+        let batch = server_message::batch(&event.data);
+        for text in batch.unwrap_or_else(|| [event.data].into()) {
+            if let Ok(message) = server_message::read(&text) {
+                listener.heard(message, &text);
+                yielder.heard().await;
+            } else {
+                debug!("an unreadable event of the server was ignored");
+            }
         }
     }
 }

@@ -163,8 +163,9 @@ impl TranslatedRequest {
                             error.error = translate::error(&self.method, error.error);
                             Err(Rpc::error_as_it_is(id, error))
                         }
-                        CallAnswer::Failed(Failure { reason, effect }) => {
-                            Err(Rpc::failure(id, Failure::new(reason, effect_of(effect))))
+                        CallAnswer::Failed(failure) => {
+                            let effect = effect_of(failure.effect);
+                            Err(Rpc::failure(id, failure.with_effect(effect)))
                         }
                         CallAnswer::StoreUnavailable(effect) => {
                             Err(Rpc::store_lost(id, effect_of(effect)))

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
+use serde_json::value::RawValue;
 
 use super::body::Body;
+use super::inbound::request::Inbound;
 use super::outbound::response;
 use super::proxy::Proxy;
 use crate::mcp::error::{Failure, RpcError};
@@ -16,26 +18,34 @@ use crate::upstream::http::{RequestBody, ResponseBody};
 
 /// Passes a request without a body. Only a POST has a body, which `endpoint` checks.
 pub(super) async fn bare(proxy: &Arc<Proxy>, parts: Box<Parts>) -> Response<Body> {
-    pass(proxy, parts, RequestBody::empty()).await
+    let passed = pass(proxy, parts, RequestBody::empty()).await;
+    passed.unwrap_or_else(|failure| unreachable_upstream(failure, None))
 }
 
 /// Passes a request whose body was read.
 pub(super) async fn bytes(proxy: &Arc<Proxy>, parts: Box<Parts>, body: Bytes) -> Response<Body> {
-    pass(proxy, parts, RequestBody::Ready(body)).await
+    let sent = body.clone();
+    let passed = pass(proxy, parts, RequestBody::Ready(body)).await;
+    passed.unwrap_or_else(|failure| {
+        let message = Inbound::read(&sent);
+        unreachable_upstream(failure, message.request_id())
+    })
 }
 
-async fn pass(proxy: &Arc<Proxy>, parts: Box<Parts>, body: RequestBody) -> Response<Body> {
+async fn pass(
+    proxy: &Arc<Proxy>,
+    parts: Box<Parts>,
+    body: RequestBody,
+) -> Result<Response<Body>, Failure> {
     // Only a POST has an answer that comes to an end, so that a drain can wait for it.
     let answer = (parts.method == Method::POST).then(|| proxy.passing.token());
-    match proxy.upstream.pass(parts, body).await {
-        Ok(response) => response.map(|body| Body::Passed {
-            begun: None,
-            body,
-            heartbeat: None,
-            _answer: answer,
-        }),
-        Err(failure) => unreachable_upstream(failure),
-    }
+    let passed = proxy.upstream.pass(parts, body).await?;
+    Ok(passed.map(|body| Body::Passed {
+        begun: None,
+        body,
+        heartbeat: None,
+        _answer: answer,
+    }))
 }
 
 /// The server's answer to a request that is no POST.
@@ -48,15 +58,15 @@ pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
     })
 }
 
-/// Answers a request that did not reach the server. The error has no JSON-RPC id, because the request was never
-/// parsed.
-pub(super) fn unreachable_upstream(failure: Failure) -> Response<Body> {
+/// Answers a request that did not reach the server. `id`: its JSON-RPC id, if it could be read.
+pub(super) fn unreachable_upstream(failure: Failure, id: Option<&RawValue>) -> Response<Body> {
     let RpcError {
         code,
         message,
         data,
     } = failure.to_error();
-    response::refusal(
+    response::refusal_of(
+        id,
         StatusCode::BAD_GATEWAY,
         &RpcError {
             code,

@@ -272,6 +272,19 @@ pub(in crate::downstream) fn refusal(status: StatusCode, error: &RpcError) -> Re
     response
 }
 
+/// [`refusal`] of a request whose id could be read.
+pub(in crate::downstream) fn refusal_of(
+    id: Option<&RawValue>,
+    status: StatusCode,
+    error: &RpcError,
+) -> Response<Body> {
+    let mut response = refusal(status, error);
+    if let Some(id) = id {
+        *response.body_mut() = Body::ready(envelope::error(id.get(), &error.to_json()));
+    }
+    response
+}
+
 /// [`refusal`] of a request for which there may be room soon. Nothing of it ran.
 pub(in crate::downstream) fn refusal_for_now(error: &RpcError) -> Response<Body> {
     let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, error);

@@ -54,7 +54,7 @@ pub(in crate::downstream) async fn post(
         return hold(proxy, call, answer.items());
     };
     match relayed {
-        Err(failure) => unreachable_upstream(failure),
+        Err(failure) => unreachable_upstream(failure, Some(&call.id)),
         Ok(Relayed::Passed(response)) => response.map(|body| passed(None, body, passing)),
         Ok(Relayed::Answer(mut answering)) => {
             proxy.upstream.answered_over_http();

@@ -20,6 +20,8 @@ mod events;
 mod eventually;
 #[path = "../support/fleet.rs"]
 mod fleet;
+#[path = "../support/http_request.rs"]
+mod http_request;
 #[path = "../support/ports.rs"]
 mod ports;
 #[path = "../support/process.rs"]
@@ -74,6 +76,8 @@ mod facade;
 mod facade_bounds;
 mod facade_ends;
 mod facade_replicas;
+mod field_clients;
+mod field_servers;
 mod floods;
 mod framing;
 mod get_stream;

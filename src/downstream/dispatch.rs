@@ -236,7 +236,8 @@ async fn modern(
     message: Inbound<'_>,
 ) -> Response<Body> {
     if let Err(error) = by.check_headers(&parts.headers) {
-        return response::refusal(StatusCode::BAD_REQUEST, &error);
+        let id = message.request_id();
+        return response::refusal_of(id, StatusCode::BAD_REQUEST, &error);
     }
     let modern = match message.modern(&parts.headers) {
         Ok(ModernMessage::Request(modern)) => modern,

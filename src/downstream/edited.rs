@@ -17,10 +17,12 @@ use super::companion;
 use super::inbound::requester::Requester;
 use super::outbound::keepalive::comments;
 use super::outbound::response::Rpc;
+use super::passthrough;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
+use crate::mcp::answer::is_same_id;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::{Object, raw, set, string};
+use crate::mcp::json::{Object, raw, set};
 use crate::mcp::request::Request;
 use crate::mcp::sse;
 use crate::upstream::http::RequestBody;
@@ -120,8 +122,7 @@ impl AnswerEdit {
     fn result_in(&self, message: &str) -> Option<Box<RawValue>> {
         let message = Object::parse(message).ok()?;
         let id = message.get("id")?;
-        // A string may be escaped in many ways.
-        let is_answer = id.get() == self.id.get() || string(id)? == string(&self.id)?;
+        let is_answer = is_same_id(id.get(), self.id.get());
         let result = message.get("result").filter(|_| is_answer)?;
         Some(result.to_owned())
     }
@@ -156,9 +157,7 @@ impl AnswerEdit {
                     _answer: Some(token),
                 });
             }
-            Err(failure) => {
-                return Rpc::unanswered(self.id.get(), &failure).into_response();
-            }
+            Err(failure) => return passthrough::unreachable_upstream(&failure, Some(&self.id)),
         };
         let mut head = answering.head.clone();
         head.headers.remove(CONTENT_LENGTH);

@@ -35,7 +35,9 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, mut parts: Box<Parts>) -> Respons
         return own(&parts.method, metadata.document(rules.scopes()));
     }
     // A compressed document could not be edited.
-    parts.headers.remove(ACCEPT_ENCODING);
+    parts
+        .headers
+        .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     edited(&metadata.public, passthrough::bare(proxy, parts).await).await
 }
 

@@ -7,7 +7,10 @@ use super::json::Object;
 
 /// Whether a message is the response to the request with that id.
 pub fn is_answer(message: &Object<'_>, id: &RawValue) -> bool {
-    is_any_answer(message) && message.get("id").is_some_and(|other| is_same(other, id))
+    is_any_answer(message) && {
+        let other = message.get("id");
+        other.is_some_and(|other| is_same_id(other.get(), id.get()))
+    }
 }
 
 /// Whether a message is the response to some request.
@@ -15,18 +18,39 @@ pub fn is_any_answer(message: &Object<'_>) -> bool {
     !message.contains("method") && (message.contains("result") || message.contains("error"))
 }
 
-/// Servers may write an id in their own way: `7` for `7.0`, a character for its escape.
-fn is_same(one: &RawValue, other: &RawValue) -> bool {
-    if one.get() == other.get() {
+/// Whether two texts are one id. Servers may write an id in their own way: `7.0` or `"7"` for `7`, a character for its escape.
+pub fn is_same_id(one: &str, other: &str) -> bool {
+    if one == other {
         return true;
     }
-    let read = |id: &RawValue| serde_json::from_str::<Value>(id.get()).ok();
+    let read = |id: &str| serde_json::from_str::<Value>(id).ok();
     match (read(one), read(other)) {
+        (Some(Value::String(one)), Some(Value::String(other))) => one == other,
         (Some(Value::Number(one)), Some(Value::Number(other))) => {
-            one.as_f64().map(f64::to_bits) == other.as_f64().map(f64::to_bits)
+            let is_fraction = one.is_f64() || other.is_f64();
+            one == other || (is_fraction && one.as_f64() == other.as_f64())
         }
-        (Some(one), Some(other)) => one == other,
-        (None, _) | (_, None) => false,
+        (Some(Value::String(text)), Some(Value::Number(number)))
+        | (Some(Value::Number(number)), Some(Value::String(text))) => {
+            let number = number.as_i64();
+            number.is_some_and(|number| text == number.to_string())
+        }
+        _ => false,
+    }
+}
+
+/// The number that an id stands for, also if a server wrote it as a string or with a fraction.
+pub fn whole_number(id: &str) -> Option<u64> {
+    match serde_json::from_str(id).ok()? {
+        Value::Number(number) => {
+            let number = number.as_f64()?;
+            format!("{number}").parse().ok()
+        }
+        Value::String(text) => {
+            let number: u64 = text.parse().ok()?;
+            (text == number.to_string()).then_some(number)
+        }
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
@@ -42,7 +66,14 @@ mod tests {
             (r#"{"id":7,"error":{}}"#, "7.0", true),
             (r#"{"id":"\u0061","result":{}}"#, r#""a""#, true),
             (r#"{"id":8,"result":{}}"#, "7", false),
-            (r#"{"id":"7","result":{}}"#, "7", false),
+            (r#"{"id":"7","result":{}}"#, "7", true),
+            (r#"{"id":"7.0","result":{}}"#, "7", false),
+            (
+                r#"{"id":9007199254740993,"result":{}}"#,
+                "9007199254740992",
+                false,
+            ),
+            (r#"{"id":7,"result":{}}"#, r#""7""#, true),
             (r#"{"id":null,"error":{}}"#, "7", false),
             (r#"{"error":{}}"#, "7", false),
             (r#"{"id":7,"method":"ping"}"#, "7", false),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::failure_detail::FailureDetail;
+use super::flaw::Flaw;
 use super::json::{Object, Writer, quote};
 
 const REASON: &str = "io.raincheck/reason";
@@ -251,7 +252,10 @@ impl Reason {
                 "The connection broke, or the server's process ended, before the answer.",
                 "unknown",
             ),
-            Self::UpstreamInvalid => ("The answer was not valid MCP.", "unknown"),
+            Self::UpstreamInvalid => (
+                "The answer was not valid MCP. The message says what was wrong and where, as far as that is known.",
+                "unknown",
+            ),
             Self::UpstreamTooLarge => ("The answer was larger than `result_bytes_max`.", "unknown"),
             Self::UpstreamTooDeep => (
                 "The answer was nested more than 4096 levels deep.",
@@ -360,6 +364,12 @@ impl Failure {
             effect,
             detail: None,
         }
+    }
+
+    /// The failure with what was wrong with the answer.
+    #[must_use]
+    pub fn because(self, flaw: Flaw) -> Self {
+        self.with_detail(FailureDetail::Flaw(flaw))
     }
 
     /// The same failure of a call with another effect.

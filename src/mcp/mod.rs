@@ -8,6 +8,7 @@ pub mod envelope;
 pub mod error;
 pub mod excerpt;
 pub mod failure_detail;
+pub mod flaw;
 pub mod headers;
 pub mod hex;
 pub mod input;

@@ -7,7 +7,7 @@ use hyper::HeaderMap;
 use serde_json::value::RawValue;
 
 use super::headers;
-use super::json::{Object, string};
+use super::json::{Object, is_object, string};
 use super::tools::{Mirrored, Tool};
 
 /// Compares the headers with the arguments. The error says what differs.
@@ -62,6 +62,12 @@ pub fn mirrored<'a>(
         let text = string(value).unwrap_or_else(|| value.get().into());
         Some((&*mirrored.header, headers::encode(&text).into_owned()))
     })
+}
+
+/// Whether the arguments of a call are an object or absent. Some clients write null, and most servers take it.
+pub fn has_arguments_or_none(params: &Object<'_>) -> bool {
+    let arguments = params.get("arguments");
+    arguments.is_none_or(|raw| is_object(raw) || raw.get() == "null")
 }
 
 /// The argument at that path. `null` counts as absent.

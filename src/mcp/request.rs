@@ -32,6 +32,13 @@ pub struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
+    /// The id of the request, where every reader sees the same.
+    pub fn request_id(&self) -> Option<&'a RawValue> {
+        let is_request = !self.is_ambiguous && self.members.contains("method");
+        let id = self.members.get("id").filter(|id| is_request_id(id));
+        id.filter(|_| is_request)
+    }
+
     pub fn of(members: Object<'a>) -> Self {
         Self {
             method: members.get_str("method"),
@@ -50,7 +57,7 @@ pub enum ClientMessage<'a> {
 
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// A string or an integer, echoed byte for byte.
+    /// A string or a number, echoed byte for byte.
     pub id: &'a RawValue,
     pub method: Cow<'a, str>,
     /// `{}` where the message has none.
@@ -100,7 +107,7 @@ impl<'a> ClientMessage<'a> {
         if !object.contains("id") {
             return Ok(Self::Notification);
         }
-        let id = id.ok_or_else(|| refused("Invalid request: id must be a string or an integer"))?;
+        let id = id.ok_or_else(|| refused("Invalid request: id must be a string or a number"))?;
         let params = params.unwrap_or_default();
         if params.is_ambiguous(&RESERVED_PARAMS) {
             return Err(refused("Invalid request: ambiguous params"));
@@ -115,9 +122,9 @@ impl<'a> ClientMessage<'a> {
 }
 
 impl Request<'_> {
-    /// Whether JSON-RPC allows the id here: a string or an integer.
+    /// Whether JSON-RPC allows the id: a string or a number.
     pub fn has_id(&self) -> bool {
-        self.id.get().starts_with('"') || self.id.get().parse::<i64>().is_ok()
+        is_request_id(self.id)
     }
 
     /// What `Mcp-Name` mirrors for this method (streamable-http, Standard Request Headers, and
@@ -169,10 +176,9 @@ pub fn check_on_session(
         return Ok(());
     }
     // Some servers run a call without an id, too.
-    let id = object.get("id").map_or("", RawValue::get);
-    if !id.starts_with('"') && id.parse::<i64>().is_err() {
+    if !object.get("id").is_some_and(is_request_id) {
         return Err(RpcError::invalid_request(
-            "Invalid request: id must be a string or an integer",
+            "Invalid request: id must be a string or a number",
         ));
     }
     let params = params
@@ -190,16 +196,10 @@ pub fn check_on_session(
     Ok(())
 }
 
-/// A string or an integer: null, fractions, booleans and objects are no request ids.
+/// A string or a number, which may have a fraction or any size (JSON-RPC 2.0, 4): null, booleans and objects are no request
+/// ids.
 fn is_request_id(raw: &RawValue) -> bool {
-    let text = raw.get();
-    text.starts_with('"')
-        || (!text.is_empty()
-            && text
-                .strip_prefix('-')
-                .unwrap_or(text)
-                .bytes()
-                .all(|byte| byte.is_ascii_digit()))
+    matches!(raw.get().as_bytes(), [b'"' | b'-' | b'0'..=b'9', ..])
 }
 
 #[cfg(test)]
@@ -230,7 +230,11 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":1,"method":"m"} x"#, -32700),
             (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, -32600),
             (r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#, -32600),
-            (r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, 0),
+            (
+                r#"{"jsonrpc":"2.0","id":-99999999999999999999,"method":"m"}"#,
+                0,
+            ),
             (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, -32600),
             (r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, -32600),
             (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600),
@@ -269,6 +273,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"error":{}}"#,
+            r#"{"id":1.0,"method":"tools/call","params":{"name":"t"}}"#,
         ] {
             assert_eq!(code(clear), 0, "{clear}");
         }
@@ -284,10 +289,6 @@ mod tests {
             (r#"{"method":"tools/call","params":{"name":"t"}}"#, -32600),
             (
                 r#"{"id":null,"method":"tools/call","params":{"name":"t"}}"#,
-                -32600,
-            ),
-            (
-                r#"{"id":1.0,"method":"tools/call","params":{"name":"t"}}"#,
                 -32600,
             ),
             (r#"{"id":1,"method":"tools/call","params":["t"]}"#, -32600),

@@ -1,9 +1,13 @@
 //! One linear pass over the bytes of JSON, without recursion. JSON that parsers read differently is refused
-//! from clients and mended in messages of servers.
+//! from clients, unless it passes unread, and mended in messages of servers.
 //!
 //! `serde_json::RawValue` has no depth limit and keeps lone surrogates.
 
 use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::flaw::Flaw;
 
 /// Nesting deeper than this is refused from a client. No message of the protocol comes near this depth.
 pub const DEPTH_MAX: usize = 64;
@@ -28,13 +32,20 @@ pub enum Fault {
 }
 
 /// Checks what `serde_json` leaves unchecked in raw values: UTF-8, depth and surrogate pairs. Syntax is
-/// checked later, when the text is parsed.
+/// checked later, when the text is parsed. A [`Fault::Surrogate`] is the only fault of its text.
 pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return Err(Fault::ByteOrderMark);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| Fault::Utf8)?;
-    walk(bytes, DEPTH_MAX, &mut |_| Err(Fault::Surrogate))?;
+    let mut has_half = false;
+    walk(bytes, DEPTH_MAX, &mut |_| {
+        has_half = true;
+        Ok(())
+    })?;
+    if has_half {
+        return Err(Fault::Surrogate);
+    }
     Ok(text)
 }
 
@@ -58,6 +69,65 @@ pub fn mend(text: &str) -> Result<Cow<'_, str>, Fault> {
             .map(Cow::Owned)
             .map_err(|_| Fault::Utf8),
     }
+}
+
+/// A copy of a server's message in which a number of the same length stands for each NaN and Infinity. Python's `json` writes
+/// and reads them. `None`: there are none.
+pub fn with_finite(text: &str) -> Option<String> {
+    if !text.contains("NaN") && !text.contains("Infinity") {
+        return None;
+    }
+    let mut copy = text.as_bytes().to_vec();
+    let mut rest = text.as_bytes().iter();
+    let mut found = false;
+    while let Some(byte) = rest.next() {
+        let at = text.len() - rest.len() - 1;
+        let word: &[u8] = match byte {
+            b'"' => {
+                walk_string(&mut rest, &mut |_| Ok(())).ok()?;
+                continue;
+            }
+            b'N' => b"NaN",
+            b'I' => b"Infinity",
+            _ => continue,
+        };
+        let place = copy.get_mut(at..at + word.len())?;
+        if place != word {
+            continue;
+        }
+        place.fill(b' ');
+        *place.first_mut()? = b'0';
+        found = true;
+    }
+    String::from_utf8(copy).ok().filter(|_| found)
+}
+
+/// What is wrong with a text that is not JSON. `None`: it is JSON.
+pub fn flaw_of(text: &str) -> Option<Flaw> {
+    let error = serde_json::from_str::<&RawValue>(text).err()?;
+    let lines = text
+        .split_inclusive('\n')
+        .take(error.line().saturating_sub(1));
+    let mut at = lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1);
+    // The column of such an error is that of the character before.
+    if error.to_string().starts_with("control character") {
+        at += 1;
+    }
+    if error.is_eof() {
+        return Some(Flaw::Json {
+            at: text.len(),
+            found: None,
+        });
+    }
+    let rest = text.as_bytes().get(at..).unwrap_or_default();
+    if ["NaN", "Infinity"]
+        .iter()
+        .any(|it| rest.starts_with(it.as_bytes()))
+    {
+        return Some(Flaw::NotFinite { at });
+    }
+    let found = rest.first().copied();
+    Some(Flaw::Json { at, found })
 }
 
 /// U+FFFD, as long as the escape that it replaces.
@@ -165,6 +235,8 @@ mod tests {
         ] {
             assert_eq!(scan(bad.as_bytes()), Err(Fault::Surrogate), "{bad}");
         }
+        let deep = [br#"["\ud800","#.as_slice(), &b"[".repeat(64)].concat();
+        assert_eq!(scan(&deep), Err(Fault::Depth));
         assert!(scan(br#""\ud83d\ude00 [[[ \" {""#).is_ok());
         assert_eq!(scan(br#""open"#), Err(Fault::Syntax));
         assert_eq!(scan(br#""\u12"#), Err(Fault::Syntax));
@@ -188,6 +260,35 @@ mod tests {
             assert!(matches!(mend(whole), Ok(Cow::Borrowed(same)) if same == whole));
         }
         assert_eq!(mend(r#""\ud83d"#), Err(Fault::Syntax));
+    }
+
+    #[test]
+    fn what_is_no_number_is_found_outside_of_strings() {
+        for (said, copy) in [
+            (r#"{"a":NaN,"NaN":"NaN"}"#, r#"{"a":0  ,"NaN":"NaN"}"#),
+            ("[-Infinity,Infinity]", "[-0       ,0       ]"),
+        ] {
+            assert_eq!(with_finite(said).as_deref(), Some(copy));
+        }
+        for other in [r#"{"a":"NaN"}"#, "[1]", "[Nan]", r#"["NaN"#] {
+            assert_eq!(with_finite(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_flaw_is_where_it_is() {
+        let json = |at, found| Some(Flaw::Json { at, found });
+        for (text, flaw) in [
+            ("{}", None),
+            (r#"{"a":NaN}"#, Some(Flaw::NotFinite { at: 5 })),
+            ("{\"a\":\n -Infinity}", Some(Flaw::NotFinite { at: 8 })),
+            (r#"{"a":1,}"#, json(7, Some(b'}'))),
+            ("{\"a\":\"\t\"}", json(6, Some(b'\t'))),
+            ("{} x", json(3, Some(b'x'))),
+            (r#"{"a":"#, json(5, None)),
+        ] {
+            assert_eq!(flaw_of(text), flaw, "{text}");
+        }
     }
 
     #[test]

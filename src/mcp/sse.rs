@@ -109,6 +109,14 @@ impl Decoder {
         )
     }
 
+    /// The event that has begun, at the end of a stream that was not cut: some servers leave out the empty line behind the
+    /// last one.
+    pub fn last(&mut self) -> Option<SseEvent> {
+        let line = std::mem::take(&mut self.line);
+        let ended = self.end_line(&line).ok()?;
+        ended.or_else(|| self.end_line(b"").ok()?)
+    }
+
     /// Whether no event has begun, so that another event may stand here.
     pub fn is_between_events(&self) -> bool {
         !self.begun && self.line.is_empty()

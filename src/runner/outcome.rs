@@ -38,7 +38,10 @@ pub(super) fn of_result(result: Box<RawValue>) -> LegOutcome {
 /// an error.
 pub(super) fn of_error(error: UpstreamError, effect: SideEffect) -> LegOutcome {
     if is_unauthorized(&error) {
-        let detail = FailureDetail::http(error.status, "");
+        let detail = FailureDetail::Http {
+            status: error.status,
+            text: String::new(),
+        };
         let failure = Failure::new(Reason::UpstreamUnauthorized, effect);
         return failed(&failure.with_detail(detail));
     }

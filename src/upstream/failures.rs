@@ -16,7 +16,7 @@ pub(super) const INVALID: Failure = Failure::new(Reason::UpstreamInvalid, SideEf
 pub(super) const LATER: Failure = Failure {
     reason: Reason::UpstreamHttp,
     effect: SideEffect::None,
-    detail: Some(FailureDetail::text(
+    detail: Some(FailureDetail::Text(
         "it is too busy (429, 503 with Retry-After, or a refused stream)",
     )),
 };

@@ -36,6 +36,7 @@ fn goes_anywhere(name: &str) -> bool {
     matches!(
         name,
         "accept"
+            | "accept-encoding"
             | "baggage"
             | "content-encoding"
             | "content-type"

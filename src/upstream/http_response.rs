@@ -4,28 +4,26 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use hyper::body::Body as _;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::response::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
-use crate::mcp::error::Failure;
+use crate::mcp::error::{Failure, Reason};
 use crate::mcp::json::Object;
 use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 use crate::retry_after;
-use crate::upstream::failures::{INVALID, RESET, TOO_LARGE};
+use crate::upstream::failures::{INVALID, INVALID_WORDS, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
+use crate::upstream::http::decoded;
 use crate::upstream::http::refusal;
+use crate::upstream::json_body::{self, FoundForm, read_json};
 use crate::upstream::port::UpstreamError;
 use crate::upstream::server_message::{self, ServerMessage};
 
 /// How much of an error body is read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
-
-/// Some servers begin a body with a byte order mark, and HTTP clients skip it.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a response to a request of ours turned out to be.
 #[derive(Debug)]
@@ -49,16 +47,26 @@ pub(super) async fn classify_response(
     bytes_max: usize,
 ) -> ResponseKind {
     let status = response.status();
-    let other = if status.is_success() && status != StatusCode::ACCEPTED {
-        match Messages::of(response, bytes_max) {
+    let is_answer = status.is_success() && status != StatusCode::ACCEPTED;
+    let (head, text) = match decoded(response) {
+        Ok(response) if is_answer => match Messages::of(response, bytes_max).await {
             Ok(messages) => return ResponseKind::Messages(Box::new(messages)),
-            Err(other) => *other,
+            Err(refusal) => refusal,
+        },
+        Err((failure, _)) if is_answer => {
+            return ResponseKind::Refused {
+                failure,
+                status,
+                is_session_lost: false,
+            };
         }
-    } else {
-        response
+        Ok(response) => {
+            let (head, body) = response.into_parts();
+            (head, error_text(body, Vec::new()).await)
+        }
+        // The status says enough.
+        Err((_, response)) => (response.into_parts().0, String::new()),
     };
-    let (head, body) = other.into_parts();
-    let text = error_text(body).await;
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     if is_refusal && let Some(pause) = retry_after::pause(&head.headers) {
@@ -85,15 +93,14 @@ pub(super) async fn classify_response(
     })
 }
 
-/// The beginning of an error body, as far as it comes.
-async fn error_text(mut body: ResponseBody) -> String {
-    let mut read = Vec::new();
+/// The beginning of an error body, as far as it comes. `read`: what was read of it already.
+async fn error_text(mut body: ResponseBody, mut read: Vec<u8>) -> String {
     let reading = async {
         while read.len() < ERROR_BYTES_MAX
             && let Some(Ok(frame)) = body.frame().await
         {
             let data = frame.into_data().unwrap_or_default();
-            let room = ERROR_BYTES_MAX - read.len();
+            let room = ERROR_BYTES_MAX.saturating_sub(read.len());
             read.extend(data.into_iter().take(room));
         }
     };
@@ -104,7 +111,7 @@ async fn error_text(mut body: ResponseBody) -> String {
 /// The error object in a JSON-RPC body. Its id does not matter: a server that could not read the request does
 /// not know its id.
 fn error_of(text: &str) -> Option<Box<RawValue>> {
-    let text = mend(text).ok()?;
+    let text = mend(text.strip_prefix('\u{feff}').unwrap_or(text)).ok()?;
     let object = Object::parse(&text).ok()?;
     let error = object.get("error")?;
     Object::parse(error.get()).ok()?.get("code")?;
@@ -123,8 +130,10 @@ pub(super) struct Messages {
     ended: bool,
     /// Why reading stopped after the messages that are queued.
     fault: Option<Failure>,
+    /// The messages of a batch that are not taken yet.
+    batch: VecDeque<String>,
     /// The stream had something that could not be read, or an answer to another request.
-    junk: bool,
+    junk: Option<Failure>,
     /// The id of the last event that was taken. The stream can be resumed after it.
     pub(super) last_event_id: Option<HeaderValue>,
     /// The pause that the server asks for before the stream is requested again.
@@ -149,7 +158,8 @@ struct Queued {
 
 #[derive(Debug)]
 enum BodyForm {
-    Json,
+    /// With what was read of it already.
+    Json(Vec<u8>),
     Events(Decoder),
 }
 
@@ -157,20 +167,17 @@ enum BodyForm {
 pub(super) fn decoder_of(headers: &HeaderMap, bytes_max: usize) -> Option<Decoder> {
     match BodyForm::of(headers, bytes_max)? {
         BodyForm::Events(decoder) => Some(decoder),
-        BodyForm::Json => None,
+        BodyForm::Json(_) => None,
     }
 }
 
 impl BodyForm {
+    /// `None`: the head names neither form.
     fn of(headers: &HeaderMap, bytes_max: usize) -> Option<Self> {
-        // raincheck does not ask for an encoded body, and cannot read one.
-        if headers.contains_key(CONTENT_ENCODING) {
-            return None;
-        }
         let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
         let kind = kind.split(';').next().unwrap_or("").trim();
         match kind.to_ascii_lowercase().as_str() {
-            "application/json" => Some(Self::Json),
+            "application/json" => Some(Self::Json(Vec::new())),
             "text/event-stream" => Some(Self::Events(Decoder::new(bytes_max))),
             _ => None,
         }
@@ -178,15 +185,27 @@ impl BodyForm {
 }
 
 impl Messages {
-    /// The messages behind a head; or the response as it came, if it cannot be read.
-    fn of(
+    /// The messages behind a head. `Err`: the head, and the beginning of a body that is neither JSON nor an event stream.
+    async fn of(
         response: Response<ResponseBody>,
         bytes_max: usize,
-    ) -> Result<Self, Box<Response<ResponseBody>>> {
-        let Some(form) = BodyForm::of(response.headers(), bytes_max) else {
-            return Err(Box::new(response));
+    ) -> Result<Self, (Parts, String)> {
+        if let Some(form) = BodyForm::of(response.headers(), bytes_max) {
+            return Ok(Self::in_form(form, response.into_body(), bytes_max));
+        }
+        let (head, mut body) = response.into_parts();
+        let begun = json_body::begin(&mut body, bytes_max).await;
+        let form = match FoundForm::of(&begun) {
+            Some(FoundForm::Json) => BodyForm::Json(begun),
+            Some(FoundForm::Events) => {
+                let form = BodyForm::Events(Decoder::new(bytes_max));
+                let mut messages = Self::in_form(form, body, bytes_max);
+                messages.take_events(&begun);
+                return Ok(messages);
+            }
+            None => return Err((head, error_text(body, begun).await)),
         };
-        Ok(Self::in_form(form, response.into_body(), bytes_max))
+        Ok(Self::in_form(form, body, bytes_max))
     }
 
     /// The messages behind a head; or the response as it came, if it is a refusal or cannot be read.
@@ -200,6 +219,7 @@ impl Messages {
         let Some(form) = BodyForm::of(response.headers(), bytes_max) else {
             return Err(Box::new(response));
         };
+        let response = decoded(response).map_err(|(_, response)| response)?;
         let (head, body) = response.into_parts();
         let mut messages = Self::in_form(form, body, bytes_max);
         messages.unread = Some(Vec::new());
@@ -215,7 +235,8 @@ impl Messages {
             unread: None,
             ended: false,
             fault: None,
-            junk: false,
+            batch: VecDeque::new(),
+            junk: None,
             last_event_id: None,
             retry: None,
         }
@@ -227,30 +248,52 @@ impl Messages {
 
     /// The failure of a body that ended without the answer.
     pub(super) fn without_answer(&self) -> Failure {
-        if self.junk || !self.is_stream() {
-            INVALID
-        } else {
-            RESET
+        match &self.junk {
+            Some(failure) => failure.clone(),
+            None if self.is_stream() => RESET,
+            None => INVALID,
+        }
+    }
+
+    /// What kept a request of raincheck's own from having an answer.
+    pub(super) fn without_words(&self) -> Failure {
+        let detail = self
+            .junk
+            .as_ref()
+            .and_then(|failure| failure.detail.clone());
+        Failure {
+            detail,
+            ..INVALID_WORDS
         }
     }
 
     /// The next message that can be read. An event that cannot be read is ignored, and fails the call only if
     /// no answer follows. `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<ServerMessage>, Failure> {
-        while let Some(text) = self.next_text().await? {
+        loop {
+            let text = match self.batch.pop_front() {
+                Some(text) => text,
+                None => match self.next_text().await? {
+                    Some(text) => text,
+                    None => return Ok(None),
+                },
+            };
             if text.is_empty() && self.is_stream() {
                 return Ok(Some(ServerMessage::Primed));
             }
+            if let Some(batch) = server_message::batch(&text) {
+                self.batch = batch;
+                continue;
+            }
             match server_message::read(&text) {
                 Ok(message) => return Ok(Some(message)),
-                Err(failure) if failure == INVALID && self.is_stream() => {
+                Err(failure) if failure.reason == Reason::UpstreamInvalid && self.is_stream() => {
                     tracing::debug!("an unreadable event of the server was ignored");
-                    self.junk = true;
+                    self.junk.get_or_insert(failure);
                 }
                 Err(failure) => return Err(failure),
             }
         }
-        Ok(None)
     }
 
     /// Looks at the next event without taking it: its data, and whether it has an id. `None` at the end. Cancel
@@ -276,7 +319,11 @@ impl Messages {
                     | ServerMessage::Request { .. }
                     | ServerMessage::Notification { .. },
                 )) => {}
-                Ok(Some(ServerMessage::Unreadable { .. }) | None) | Err(_) => return None,
+                Ok(Some(ServerMessage::Unreadable { failure, .. })) | Err(failure) => {
+                    self.junk = Some(failure);
+                    return None;
+                }
+                Ok(None) => return None,
             }
         }
     }
@@ -295,13 +342,13 @@ impl Messages {
         if let Some(Queued { data, id }) = self.queue.pop_front() {
             let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
             return Ok(Some(RawMessage {
-                text: data,
+                text: server_message::alone(data),
                 event_id,
             }));
         }
         let text = self.next_text().await?;
         Ok(text.map(|text| RawMessage {
-            text,
+            text: server_message::alone(text),
             event_id: None,
         }))
     }
@@ -309,7 +356,7 @@ impl Messages {
     /// Notes an answer to another request.
     pub(super) fn note_stray(&mut self) {
         tracing::debug!("an answer to no request of ours was ignored");
-        self.junk = true;
+        self.junk.get_or_insert(INVALID);
     }
 
     /// Takes the body apart after the answer, so that its connection can be used again.
@@ -330,9 +377,10 @@ impl Messages {
                 return self.fault.clone().map_or(Ok(None), Err);
             }
             match &mut self.form {
-                BodyForm::Json => {
+                BodyForm::Json(begun) => {
                     self.ended = true;
-                    let text = read_json(&mut self.body, self.bytes_max).await?;
+                    let begun = std::mem::take(begun);
+                    let text = read_json(&mut self.body, begun, self.bytes_max).await?;
                     return Ok(Some(text));
                 }
                 BodyForm::Events(_) => self.read_events().await,
@@ -341,22 +389,39 @@ impl Messages {
     }
 
     async fn read_events(&mut self) {
-        let Some(Ok(frame)) = self.body.frame().await else {
+        match self.body.frame().await {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    self.take_events(&data);
+                }
+            }
             // A cut stream is resumed by its last event id, if it had one.
-            self.ended = true;
-            return;
-        };
+            Some(Err(_)) => self.ended = true,
+            None => {
+                self.ended = true;
+                let BodyForm::Events(decoder) = &mut self.form else {
+                    return;
+                };
+                let last = decoder
+                    .last()
+                    .filter(|last| Object::parse(&last.data).is_ok());
+                if let Some(SseEvent { data, id, .. }) = last {
+                    let id = id.and_then(|id| HeaderValue::try_from(id).ok());
+                    self.queue.push_back(Queued { data, id });
+                }
+            }
+        }
+    }
+
+    fn take_events(&mut self, data: &[u8]) {
         let BodyForm::Events(decoder) = &mut self.form else {
             return;
         };
-        let Ok(data) = frame.into_data() else {
-            return;
-        };
         if let Some(unread) = &mut self.unread {
-            unread.extend_from_slice(&data);
+            unread.extend_from_slice(data);
         }
         let (queue, retry) = (&mut self.queue, &mut self.retry);
-        let fed = decoder.feed(&data, |event| {
+        let fed = decoder.feed(data, |event| {
             let SseEvent {
                 data,
                 id,
@@ -381,27 +446,4 @@ impl Messages {
             });
         }
     }
-}
-
-/// Reads a JSON body into one buffer, so that a large answer is not held twice.
-async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, Failure> {
-    let length = body.size_hint().exact().unwrap_or_default();
-    let length = usize::try_from(length).map_err(|_| TOO_LARGE)?;
-    if length > bytes_max {
-        return Err(TOO_LARGE);
-    }
-    let mut text = Vec::with_capacity(length);
-    while let Some(frame) = body.frame().await {
-        // The body was cut short, or is no valid HTTP.
-        let frame = frame.map_err(|_| INVALID)?;
-        let data = frame.into_data().unwrap_or_default();
-        if data.len() > bytes_max.saturating_sub(text.len()) {
-            return Err(TOO_LARGE);
-        }
-        text.extend_from_slice(&data);
-    }
-    if text.starts_with(BYTE_ORDER_MARK) {
-        text.drain(..BYTE_ORDER_MARK.len());
-    }
-    String::from_utf8(text).map_err(|_| INVALID)
 }

@@ -66,6 +66,12 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
         Some((removed.request, removed.may_ask))
     }
 
+    /// Removes the first request whose key `is_it`.
+    pub(super) fn remove_named(&mut self, is_it: impl Fn(&K) -> bool) -> Option<(R, bool)> {
+        let removed = self.running.extract_if(|key, _| is_it(key)).next()?.1;
+        Some((removed.request, removed.may_ask))
+    }
+
     /// Removes the only request under way. A server that could not read a request answers it with the id null.
     pub(super) fn remove_sole(&mut self) -> Option<(R, bool)> {
         let is_sole = self.running.len() == 1;

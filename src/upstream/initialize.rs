@@ -11,7 +11,6 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::credentials::Credentials;
-use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response;
@@ -89,7 +88,7 @@ pub(super) async fn post(
     let result = match messages.answer().await {
         Some(Ok(result)) => result,
         Some(Err(error)) => return Err(NotInitialized::Error(UpstreamError::in_message(error))),
-        None => return Err(NotInitialized::Failed(INVALID_WORDS)),
+        None => return Err(NotInitialized::Failed(messages.without_words())),
     };
     origin.http.finish(messages.into_body());
     Ok(Initialized { result, session_id })

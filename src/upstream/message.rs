@@ -43,7 +43,7 @@ pub(super) fn about(
         ServerMessage::Error { id, error } if is_answer(&id, own) => {
             About::This(Event::Error(UpstreamError::in_message(error)))
         }
-        ServerMessage::Unreadable { id, failure, .. } if own.is(&id) => {
+        ServerMessage::Unreadable { id, failure, .. } if own.is(&id) || &*id == "null" => {
             About::This(Event::Failed(failure))
         }
         ServerMessage::Result { .. }

@@ -16,7 +16,7 @@ use crate::mcp::headers::LAST_EVENT_ID;
 use crate::retry_after;
 use crate::upstream::failures::{INVALID, LATER};
 use crate::upstream::http::hop_headers;
-use crate::upstream::http::origin::{BOTH, EVENTS, JSON};
+use crate::upstream::http::origin::{BOTH, EVENTS, JSON, NO_CODING};
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::http_response;
 pub use crate::upstream::http_response::RawMessage;
@@ -117,8 +117,7 @@ impl Upstream {
         body: RequestBody,
         message_bytes_max: usize,
     ) -> Result<Relayed, Failure> {
-        // raincheck cannot read a compressed body.
-        parts.headers.remove(ACCEPT_ENCODING);
+        parts.headers.insert(ACCEPT_ENCODING, NO_CODING);
         let response = self.pass(Box::new(parts), body).await?;
         Ok(match Messages::try_of(response, message_bytes_max) {
             Ok((head, messages)) => Relayed::Answer(Box::new(Answering {
@@ -184,7 +183,7 @@ fn resuming(parts: &request::Parts, event_id: &str) -> Option<request::Parts> {
     let mut parts = parts.clone();
     parts.method = Method::GET;
     hop_headers::strip_body(&mut parts.headers);
-    parts.headers.remove(ACCEPT_ENCODING);
+    parts.headers.insert(ACCEPT_ENCODING, NO_CODING);
     parts.headers.insert(ACCEPT, EVENTS);
     let event_id = HeaderValue::try_from(event_id).ok()?;
     parts.headers.insert(LAST_EVENT_ID, event_id);

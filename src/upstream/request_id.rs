@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use crate::mcp::answer::{is_same_id, whole_number};
 use crate::mcp::json::{quote, string};
 
 /// The beginning of ids that no client has.
@@ -35,15 +36,21 @@ impl RequestId {
         &self.0
     }
 
-    /// Whether that JSON is this id. A string may come back with other escapes.
+    /// Whether that JSON is this id. A string may come back with other escapes, and a number as a string or with a fraction:
+    /// both official SDKs read such an answer.
     pub(super) fn is(&self, json: &str) -> bool {
-        *self.0 == *json || (self.0.starts_with('"') && *self == Self::read(json))
+        *self.0 == *json || is_same_id(&self.0, json)
     }
 }
 
 /// Whether that JSON is an id or a token that some process made with [`RequestId::random`].
 pub(super) fn is_beside_clients(json: &str) -> bool {
     text(json).is_some_and(|text| text.starts_with(PREFIX))
+}
+
+/// The number of an id that raincheck gave.
+pub(super) fn number_of(json: &str) -> Option<u64> {
+    json.parse().ok().or_else(|| whole_number(json))
 }
 
 /// The value of a JSON string.
@@ -83,7 +90,16 @@ mod tests {
         assert!(is_beside_clients(&escaped));
         assert!(!id.is(r#""raincheck/1""#) && !id.is("7"));
         let number = RequestId::number(7);
-        assert!(number.is("7") && !number.is("8") && !number.is(r#""7""#));
+        for same in ["7", r#""7""#, "7.0", "7e0", r#""\u0037""#] {
+            assert!(number.is(same), "{same}");
+            assert_eq!(number_of(same), Some(7), "{same}");
+        }
+        for other in [
+            "8", "7.5", "-7", r#""7x""#, r#"" 7""#, "null", "true", r#""""#,
+        ] {
+            assert!(!number.is(other), "{other}");
+            assert_ne!(number_of(other), Some(7), "{other}");
+        }
         assert!(!is_beside_clients("7") && !is_beside_clients(r#""7""#));
     }
 

@@ -89,7 +89,7 @@ async fn an_answer_to_another_request_ends_no_call() {
     rig.upstream.release("steps");
     let events = rest(&mut stream).await;
     let ids: Vec<_> = events.iter().map(|event| &event.message["id"]).collect();
-    assert_eq!(ids, [&json!("7"), &Value::Null, &json!(7)]);
+    assert_eq!(ids, [&json!("8"), &Value::Null, &json!(7)]);
     assert_text(&events[2], "stepped");
 }
 

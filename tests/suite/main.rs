@@ -20,6 +20,8 @@ mod events;
 mod eventually;
 #[path = "../support/fleet.rs"]
 mod fleet;
+#[path = "../support/http_request.rs"]
+mod http_request;
 #[path = "../support/ports.rs"]
 mod ports;
 #[path = "../support/process.rs"]
@@ -74,9 +76,11 @@ mod facade;
 mod facade_bounds;
 mod facade_ends;
 mod facade_replicas;
+mod field_clients;
 mod field_errors;
 mod field_process_one;
 mod field_query;
+mod field_servers;
 mod field_watched_server;
 mod floods;
 mod framing;

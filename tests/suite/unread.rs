@@ -157,12 +157,12 @@ fn spellings() -> Vec<Spelling> {
         of(
             "a fraction as id",
             instead("\"id\":7", "\"id\":7.0"),
-            INVALID,
+            BY_RULE,
         ),
         of(
             "a huge id",
             instead("\"id\":7", "\"id\":99999999999999999999"),
-            INVALID,
+            BY_RULE,
         ),
         of(
             "a method in a list",
@@ -191,13 +191,28 @@ fn spellings() -> Vec<Spelling> {
         of("compressed", &b"\x1f\x8b\x08\0\0\0\0\0"[..], INVALID).with("content-encoding", "gzip"),
         of("compressed by another name", CALL, INVALID).with("content-encoding", "x-gzip"),
         of("too deep", deep, PARSE),
-        of("a lone surrogate", instead("\"x\"", r#""\ud800""#), PARSE),
+        of(
+            "a lone surrogate as the name of a param",
+            instead("\"name\"", r#""\ud800":1,"name""#),
+            PARSE,
+        ),
+        of(
+            "a lone surrogate in the name",
+            instead("echo", r"ech\udc00"),
+            (400, -32602),
+        ),
         of("not a number", instead("\"x\"", "NaN"), PARSE),
         of("a comment", format!("/**/{CALL}"), PARSE),
         of("a trailing comma", instead("}}}", "},}}"), PARSE),
         of("single quotes", instead("\"", "'"), PARSE),
         of("Latin-1", latin1(), PARSE),
     ]
+}
+
+/// A text that was cut in the middle of a surrogate pair. It passes unread, and the scripted server does not read it.
+fn cut() -> Spelling {
+    let text = CALL.replace("\"x\"", r#""\ud800""#);
+    of("a lone surrogate", text, BY_RULE)
 }
 
 /// A byte that no UTF-8 has.
@@ -268,7 +283,7 @@ async fn none_of_a_client_gets_through(
         let rig = Rig::start(era, config.clone()).await;
         let client = named(rig.client());
         let session = open(&client).await;
-        for spelling in spellings() {
+        for spelling in spellings().into_iter().chain([cut()]) {
             let answer = post(&client, &session, &spelling).await;
             let what = spelling.what;
             let (status, code) = answer.refusal();

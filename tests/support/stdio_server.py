@@ -136,7 +136,7 @@ def call(id, params):
             text(id, "second")
         case "wrong_id":
             text(id + 1000, "wrong")
-            text(str(id), "wrong type")
+            text([id], "wrong type")
         case "orphan":
             # Ends neither with its input nor with SIGTERM to its parent alone.
             orphan = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

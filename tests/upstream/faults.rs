@@ -25,6 +25,11 @@ async fn answers_come_as_json_or_as_events() {
                 ),
                 "result {}".into(),
             ),
+            // Without an empty line behind the last event.
+            (
+                Reply::sse("data: {\"id\":ID,\"result\":{}}"),
+                "result {}".into(),
+            ),
             (
                 Reply::events(&[
                     r#"{"method":"notifications/tools/list_changed"}"#,
@@ -78,7 +83,11 @@ async fn every_fault_has_its_word() {
                 "upstream_invalid unknown",
             ),
             (Reply::sse(""), "upstream_reset unknown"),
-            (Reply::sse("data: {\"id\":ID,\"result\":{}}"), "upstream_reset unknown"),
+            (Reply::sse("data: {\"id\":ID,\"result\":{}"), "upstream_reset unknown"),
+            (
+                Reply::raw(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99\r\n\r\ndata: {}"),
+                "upstream_reset unknown",
+            ),
             (Reply::events(&["junk"]), "upstream_invalid unknown"),
             // Where it could be come back to, nothing better comes.
             (

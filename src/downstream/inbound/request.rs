@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::envelope;
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::Object;
+use crate::mcp::json::{Object, is_object};
 use crate::mcp::meta::{META, Meta, PROTOCOL_VERSION};
 use crate::mcp::request::{ClientMessage, Envelope, Refused, Request, check_on_session, no_object};
 use crate::mcp::scan::{Fault, scan};
@@ -43,9 +43,14 @@ impl<'a> Inbound<'a> {
         let members = Object::parse(text).ok();
         let params = members.as_ref().and_then(|it| it.get_object("params"));
         let meta = params.as_ref().and_then(|it| it.get_object(META));
+        // A model's text may be cut in the middle of a pair. Such a string passes unread, as any other. No reader of a string
+        // that is read here sees another one in it: it is none to raincheck.
+        let is_read = is_read(members.as_ref(), "params", params.as_ref())
+            && is_read(params.as_ref(), META, meta.as_ref());
+        let fault = scan(body).err();
         Self {
             text,
-            fault: scan(body).err(),
+            fault: fault.filter(|fault| *fault != Fault::Surrogate || !is_read),
             envelope: members.map(Envelope::of),
             params,
             meta,
@@ -91,6 +96,11 @@ impl<'a> Inbound<'a> {
         self.envelope.as_ref().filter(|_| self.fault.is_none())
     }
 
+    /// The id of the request, also of one that is refused.
+    pub(in crate::downstream) fn request_id(&self) -> Option<&'a RawValue> {
+        self.envelope.as_ref()?.request_id()
+    }
+
     /// The members of the params.
     pub(in crate::downstream) fn params(&self) -> Option<&Object<'a>> {
         self.params.as_ref()
@@ -107,7 +117,10 @@ impl<'a> Inbound<'a> {
         headers: &'a HeaderMap,
     ) -> Result<ModernMessage<'a>, Refused> {
         let params = self.params.take();
-        let envelope = self.object().map_err(|error| Refused { id: None, error })?;
+        let envelope = self.object().map_err(|error| Refused {
+            id: self.request_id().map(ToOwned::to_owned),
+            error,
+        })?;
         let ClientMessage::Request(request) = ClientMessage::of(envelope, params)? else {
             return Ok(ModernMessage::Notification);
         };
@@ -158,6 +171,11 @@ impl<'a> Inbound<'a> {
         }
         self.envelope.as_ref().ok_or_else(|| no_object(self.text))
     }
+}
+
+/// Whether the object of that name was read, if there is one.
+fn is_read(within: Option<&Object<'_>>, name: &str, read: Option<&Object<'_>>) -> bool {
+    read.is_some() || !within.and_then(|it| it.get(name)).is_some_and(is_object)
 }
 
 /// A modern request whose envelope is in order.
@@ -245,7 +263,11 @@ mod tests {
             ("{}", Unclear::Kind),
             (r#"{"id":1,"method":["tools/call"]}"#, Unclear::Kind),
             (r#"{"id":1,"params":{},"result":{}}"#, Unclear::Kind),
-            (r#"{"id":1,"method":"\ud800"}"#, Unclear::Json),
+            (r#"{"id":1,"method":"\ud800"}"#, Unclear::Kind),
+            (
+                r#"{"id":1,"method":"m","params":{"\ud800":1}}"#,
+                Unclear::Json,
+            ),
         ] {
             let read = legacy(text);
             assert!(

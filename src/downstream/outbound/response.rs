@@ -64,14 +64,6 @@ impl Rpc {
         Self::error(id, &failure.to_error())
     }
 
-    /// The answer to a request that was passed on and has no answer of the server.
-    pub(in crate::downstream) fn unanswered(id: &str, failure: &Failure) -> Self {
-        Self {
-            status: StatusCode::BAD_GATEWAY,
-            ..Self::error(id, &failure.to_error())
-        }
-    }
-
     /// The answer to a call. The status 404 becomes 200: clients read 404 as a missing page and lose the error.
     /// A server that answers a call with -32601 does not mean the method `tools/call`.
     pub(in crate::downstream) fn call_answer(id: &str, answer: CallAnswer) -> Self {
@@ -281,6 +273,19 @@ pub(in crate::downstream) fn refusal(status: StatusCode, error: &RpcError) -> Re
     let mut response = Response::new(Body::ready(json));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// [`refusal`] of a request whose id could be read.
+pub(in crate::downstream) fn refusal_of(
+    id: Option<&RawValue>,
+    status: StatusCode,
+    error: &RpcError,
+) -> Response<Body> {
+    let mut response = refusal(status, error);
+    if let Some(id) = id {
+        *response.body_mut() = Body::ready(envelope::error(id.get(), &error.to_json()));
+    }
     response
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn answer(
         }
         // An older stream of the session goes on.
         Err(Unheard::Refused(refusal)) => return passthrough::response(*refusal),
-        Err(Unheard::Failed(failure)) => return passthrough::unreachable_upstream(&failure),
+        Err(Unheard::Failed(failure)) => return passthrough::unreachable_upstream(&failure, None),
     };
     let Some(own_messages) = OwnMessages::of(proxy, by, &headers) else {
         return response::empty(StatusCode::BAD_REQUEST);

@@ -53,7 +53,8 @@ pub(super) async fn post(
     message: Inbound<'_>,
 ) -> Response<Body> {
     if let Err(error) = by.check_message(&parts.headers, &message) {
-        return response::refusal(StatusCode::BAD_REQUEST, &error);
+        let id = message.request_id();
+        return response::refusal_of(id, StatusCode::BAD_REQUEST, &error);
     }
     let mut parts = proxy.agreed.completed(by, parts);
     let message = message.legacy();

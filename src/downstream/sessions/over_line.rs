@@ -107,7 +107,7 @@ pub(super) async fn post(
     if !request.has_id() {
         return response::refuse(
             StatusCode::BAD_REQUEST,
-            "Invalid request: id must be a string or an integer",
+            "Invalid request: id must be a string or a number",
         );
     }
     let asked = ClientRequest {

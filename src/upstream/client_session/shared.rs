@@ -20,6 +20,7 @@ use crate::mcp::sse::SseEvent;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::client_session::stream;
 use crate::upstream::client_session::stream::ClientStream;
+use crate::upstream::http::origin::NO_CODING;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::sessions::session::{ServerSession, Unasked};
 
@@ -122,8 +123,7 @@ impl SharedStreams {
         session: &Arc<ServerSession>,
         mut parts: request::Parts,
     ) -> Result<ServerStreamReader, Unheard> {
-        // raincheck cannot read a compressed body.
-        parts.headers.remove(ACCEPT_ENCODING);
+        parts.headers.insert(ACCEPT_ENCODING, NO_CODING);
         let after = parts.headers.get(LAST_EVENT_ID).cloned();
         let mut after = after.and_then(|id| id.to_str().ok().map(str::to_owned));
         if after

@@ -17,6 +17,7 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::sse::{Decoder, SseEvent};
 use crate::upstream::client_session::buffer::Buffer;
+use crate::upstream::http::decoded;
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::http_response;
@@ -76,6 +77,7 @@ pub(super) fn events_of(
     let Some(decoder) = http_response::decoder_of(response.headers(), bytes_max) else {
         return Err(Box::new(response));
     };
+    let response = decoded(response).map_err(|(_, response)| response)?;
     let (mut head, body) = response.into_parts();
     hop_headers::strip(&mut head.headers);
     head.headers.remove(CONTENT_LENGTH);
@@ -98,7 +100,11 @@ impl ServerEvents {
             if self.is_broken {
                 return None;
             }
-            let frame = self.body.frame().await?.ok()?;
+            let Some(frame) = self.body.frame().await else {
+                let last = self.decoder.last();
+                return last.filter(|last| Object::parse(&last.data).is_ok());
+            };
+            let frame = frame.ok()?;
             let data = frame.into_data().unwrap_or_default();
             let read = &mut self.read;
             let fed = self.decoder.feed(&data, |event| read.push_back(event));

@@ -25,11 +25,7 @@ enum Next {
 
 struct Scripted(VecDeque<ScriptedAnswer>);
 
-const NOT_SENT: Failure = Failure {
-    reason: Reason::UpstreamUnreachable,
-    effect: SideEffect::None,
-    detail: None,
-};
+const NOT_SENT: Failure = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
 
 impl RequestTransport for Scripted {
     type Open = VecDeque<Next>;

@@ -2,6 +2,7 @@
 //! HTTP/2. A request that provably was not sent goes out again on a fresh connection, and a request that may have been
 //! sent never does. Dropping a response body closes its connection, or resets its stream, which is the cancel signal.
 
+mod coding;
 pub(super) mod connect;
 pub(super) mod hop_headers;
 mod http1;
@@ -42,6 +43,7 @@ use crate::upstream::obstacle::{Obstacle, Obstacles};
 
 pub use crate::upstream::http::request_body::RequestBody;
 pub use crate::upstream::http::response_body::ResponseBody;
+pub(super) use crate::upstream::http::response_body::decoded;
 
 /// How often a connection is tried while nothing was sent, and the pause after the first failure.
 const TRIES: u32 = 3;
@@ -218,7 +220,7 @@ impl Http {
         let method = request.method().clone();
         match connection.sender.try_send_request(unboxed(request)).await {
             Ok(response) if is_ambiguous(response.headers()) => Err(NotSent::Failed(
-                INVALID.with_detail(FailureDetail::text(AMBIGUOUS)),
+                INVALID.with_detail(FailureDetail::Text(AMBIGUOUS)),
             )),
             Ok(response) => {
                 if !response.status().is_success() {
@@ -316,11 +318,11 @@ const HEAD_TOO_LARGE: &str = "its head has more than 100 headers, or more than 6
 
 fn broken(error: &hyper::Error) -> Failure {
     if error.is_parse_too_large() {
-        let detail = FailureDetail::text(HEAD_TOO_LARGE);
+        let detail = FailureDetail::Text(HEAD_TOO_LARGE);
         return Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown).with_detail(detail);
     }
     if error.is_parse() {
-        return INVALID.with_detail(FailureDetail::text(NOT_HTTP));
+        return INVALID.with_detail(FailureDetail::Text(NOT_HTTP));
     }
     RESET
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue,
+};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
@@ -31,6 +33,9 @@ pub(in crate::upstream) const BOTH: HeaderValue =
     HeaderValue::from_static("application/json, text/event-stream");
 pub(in crate::upstream) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 pub(in crate::upstream) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The `Accept-Encoding` header where raincheck reads the answer. Without it a server may choose any coding (RFC 9110, 12.5.3).
+pub(in crate::upstream) const NO_CODING: HeaderValue = HeaderValue::from_static("identity");
 
 /// One wrapped server, shared by everything that talks to it.
 #[derive(Debug)]
@@ -105,7 +110,8 @@ impl Origin {
         let builder = Request::builder()
             .method(method)
             .uri(self.path.clone())
-            .header(HOST, &self.host);
+            .header(HOST, &self.host)
+            .header(ACCEPT_ENCODING, NO_CODING);
         match credentials {
             Some(credentials) => credentials.put(builder),
             None => builder,

@@ -32,7 +32,10 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
         let between = if said.is_empty() { "" } else { ": " };
         said = format!("{said}{between}{text}");
     }
-    let detail = FailureDetail::http(head.status.as_u16(), said);
+    let detail = FailureDetail::Http {
+        status: head.status.as_u16(),
+        text: said,
+    };
     failure_of(head.status).with_detail(detail)
 }
 

@@ -5,10 +5,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::RecvStream;
-use hyper::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::CONTENT_LENGTH;
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use hyper::{HeaderMap, Response};
 
+use crate::mcp::error::Failure;
+use crate::upstream::http::coding::{Decoding, codings};
 use crate::upstream::http::http1::PooledConnection;
 use crate::upstream::http::http2::connections::StreamPlace;
 use crate::upstream::http::request_body::BoxError;
@@ -33,6 +35,8 @@ enum Source {
         left: Option<u64>,
         place: Option<StreamPlace>,
     },
+    /// The body of another response, decoded.
+    Decoded(Decoding),
 }
 
 impl ResponseBody {
@@ -61,6 +65,7 @@ impl ResponseBody {
                 }
             }
             Source::Http2 { place, .. } => *place = None,
+            Source::Decoded(_) => {}
         }
     }
 
@@ -86,8 +91,31 @@ impl ResponseBody {
                     Ok(Frame::data(data))
                 }))
             }
+            Source::Decoded(decoding) => {
+                let data = ready!(decoding.poll_data(context));
+                Poll::Ready(data.map(|data| data.map(Frame::data).map_err(Into::into)))
+            }
         }
     }
+}
+
+/// The response with its body as it was before it was coded. `Err`: it has a coding that cannot be undone.
+pub(in crate::upstream) fn decoded(
+    mut response: Response<ResponseBody>,
+) -> Result<Response<ResponseBody>, (Failure, Box<Response<ResponseBody>>)> {
+    if !response.headers().contains_key(CONTENT_ENCODING) {
+        return Ok(response);
+    }
+    let codings = match codings(response.headers()) {
+        Ok(codings) => codings,
+        Err(failure) => return Err((failure, Box::new(response))),
+    };
+    response.headers_mut().remove(CONTENT_ENCODING);
+    if codings.is_empty() {
+        return Ok(response);
+    }
+    response.headers_mut().remove(CONTENT_LENGTH);
+    Ok(response.map(|body| ResponseBody(Source::Decoded(Decoding::of(body, &codings)))))
 }
 
 impl Body for ResponseBody {
@@ -112,6 +140,7 @@ impl Body for ResponseBody {
         match &self.0 {
             Source::Http1 { incoming, .. } => incoming.is_end_stream(),
             Source::Http2 { stream, .. } => stream.is_end_stream(),
+            Source::Decoded(decoding) => decoding.has_ended(),
         }
     }
 
@@ -120,6 +149,7 @@ impl Body for ResponseBody {
             Source::Http1 { incoming, .. } => incoming.size_hint(),
             Source::Http2 { stream, .. } if stream.is_end_stream() => SizeHint::with_exact(0),
             Source::Http2 { left, .. } => left.map_or_else(SizeHint::new, SizeHint::with_exact),
+            Source::Decoded(_) => SizeHint::new(),
         }
     }
 }

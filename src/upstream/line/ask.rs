@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::line::event::LineEvent;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::pool::MayAsk;
@@ -20,7 +22,19 @@ pub(in crate::upstream) enum NoResult {
     Refused(UpstreamError),
     /// The line cannot take the request.
     Unsent,
-    Failed,
+    Failed(Failure),
+}
+
+impl NoResult {
+    /// The failure of a request that ran nothing and has no answer.
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Failed(failure) if failure.reason == Reason::UpstreamInvalid => {
+                failure.clone().with_effect(SideEffect::None)
+            }
+            Self::Error(_) | Self::Refused(_) | Self::Unsent | Self::Failed(_) => UNREACHABLE,
+        }
+    }
 }
 
 /// One request of raincheck's own, of which only the answer is of interest.
@@ -42,7 +56,7 @@ pub(in crate::upstream) async fn ask(
             LineEvent::Error(error) => return Err(NoResult::Error(error)),
             LineEvent::Refused(error) => return Err(NoResult::Refused(error)),
             LineEvent::Unsent(_) => return Err(NoResult::Unsent),
-            LineEvent::Failed(_) => return Err(NoResult::Failed),
+            LineEvent::Failed(failure) => return Err(NoResult::Failed(failure)),
         }
     }
 }

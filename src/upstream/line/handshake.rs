@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::flaw::Flaw;
 use crate::mcp::json::{Object, string};
 use crate::mcp::version::Era;
 use crate::upstream::discovery::discovered::Discovered;
@@ -28,13 +30,25 @@ pub(super) async fn agreed(
 ) -> Result<Arc<SharedLine>, NoSession> {
     if key.era == Era::Legacy {
         let shaken = timeout(START_PATIENCE, handshake(&line, &key.declared)).await;
-        let shaken = shaken.unwrap_or(Err(NoSession::Failed(UNREACHABLE)));
+        let shaken = shaken.unwrap_or_else(|_| Err(NoSession::Failed(silent(&line))));
         if let Err(why) = shaken {
             line.close();
             return Err(why);
         }
     }
     Ok(line)
+}
+
+/// The end of a server that does not answer `initialize`. What it wrote in place of an answer may say why.
+pub(super) fn silent(line: &SharedLine) -> Failure {
+    let seconds = START_PATIENCE.as_secs();
+    let wrote = line.writer().written().unwrap_or_default();
+    warn!(
+        seconds,
+        wrote = &*wrote,
+        "the server did not answer initialize"
+    );
+    UNREACHABLE.because(Flaw::Silent { seconds })
 }
 
 /// Sends `initialize` to a legacy server, and keeps what the server says of itself.
@@ -44,7 +58,7 @@ async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), NoSessi
     let result = asked.map_err(|why| match why {
         NoResult::Error(error) => NoSession::Error(UpstreamError::in_message(error)),
         NoResult::Refused(error) => NoSession::Error(error),
-        NoResult::Unsent | NoResult::Failed => NoSession::Failed(UNREACHABLE),
+        NoResult::Unsent | NoResult::Failed(_) => NoSession::Failed(why.failure()),
     })?;
     let object = Object::parse(result.get()).map_err(|_| invalid())?;
     object

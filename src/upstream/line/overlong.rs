@@ -1,14 +1,12 @@
 //! Finds the id of an answer that is longer than allowed, without keeping the answer. Pure. The tool has run,
 //! and other calls go on over the same line. So only the call that is answered must end.
 
+use crate::upstream::envelope_scan::EnvelopeScan;
 use crate::upstream::failures::TOO_LARGE;
 use crate::upstream::server_message::ServerMessage;
 
 /// A message longer than this is given up, and the line with it.
 const BYTES_MAX: u64 = 1 << 30;
-
-/// The longest id, and the longest name of a member.
-const TOKEN_MAX: usize = 256;
 
 /// What is known of the message so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,37 +19,11 @@ pub(in crate::upstream) enum OverlongVerdict {
     Nobodys,
 }
 
-/// Which part of the outermost object is read now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum JsonPlace {
-    /// The name of a member.
-    Name,
-    /// The value of the member `id`.
-    Id,
-    #[default]
-    Elsewhere,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum JsonText {
-    #[default]
-    Outside,
-    Inside,
-    /// Behind a backslash.
-    Escaped,
-}
-
 /// Reads the names of the members of one object, and its `id`.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Overlong {
     read: u64,
-    depth: u64,
-    text: JsonText,
-    place: JsonPlace,
-    name: Vec<u8>,
-    id: Vec<u8>,
-    is_request: bool,
-    is_broken: bool,
+    envelope: EnvelopeScan,
 }
 
 impl Overlong {
@@ -64,9 +36,9 @@ impl Overlong {
         *bytes = rest.get(1..).unwrap_or_default();
         self.read += line.len() as u64;
         for byte in line {
-            self.take(*byte);
+            self.envelope.take(*byte);
         }
-        if self.is_broken || self.read > BYTES_MAX {
+        if self.envelope.is_broken || self.read > BYTES_MAX {
             return OverlongVerdict::Nobodys;
         }
         match end {
@@ -86,64 +58,12 @@ impl Overlong {
     }
 
     fn verdict(&self) -> OverlongVerdict {
-        let id = std::str::from_utf8(self.id.trim_ascii());
-        let id = id
-            .ok()
-            .filter(|id| !id.is_empty() && self.id.len() < TOKEN_MAX);
-        match id {
-            Some(id) if self.depth == 0 && !self.is_request => OverlongVerdict::Answer(id.into()),
+        let envelope = &self.envelope;
+        match envelope.id() {
+            Some(id) if envelope.is_whole() && !envelope.is_request() => {
+                OverlongVerdict::Answer(id.into())
+            }
             Some(_) | None => OverlongVerdict::Nobodys,
-        }
-    }
-
-    fn take(&mut self, byte: u8) {
-        if self.text != JsonText::Outside {
-            self.keep(byte);
-            self.text = match (self.text, byte) {
-                (JsonText::Inside, b'\\') => JsonText::Escaped,
-                (JsonText::Inside, b'"') => JsonText::Outside,
-                _ => JsonText::Inside,
-            };
-            return;
-        }
-        match (self.depth, byte) {
-            (0, b'{') => {
-                self.depth = 1;
-                self.place = JsonPlace::Name;
-            }
-            (0, _) => self.is_broken |= !byte.is_ascii_whitespace(),
-            (_, b'"') => {
-                self.text = JsonText::Inside;
-                self.keep(byte);
-            }
-            (_, b'{' | b'[') => self.depth += 1,
-            (_, b'}' | b']') => self.depth -= 1,
-            (1, b',') => {
-                self.place = JsonPlace::Name;
-                self.name.clear();
-            }
-            (1, b':') => {
-                let is_id = self.name == b"\"id\"";
-                self.place = if is_id {
-                    JsonPlace::Id
-                } else {
-                    JsonPlace::Elsewhere
-                };
-                self.is_request |= self.name == b"\"method\"";
-            }
-            _ => self.keep(byte),
-        }
-    }
-
-    /// Collects names and ids of the outermost object. Only strings and numbers can be one.
-    fn keep(&mut self, byte: u8) {
-        let kept = match (self.depth, self.place) {
-            (1, JsonPlace::Name) if !byte.is_ascii_whitespace() => &mut self.name,
-            (1, JsonPlace::Id) => &mut self.id,
-            _ => return,
-        };
-        if kept.len() < TOKEN_MAX {
-            kept.push(byte);
         }
     }
 }

@@ -11,10 +11,9 @@ use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
 use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe::{era_of_error, era_of_result};
-use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
 use crate::upstream::line::ask::{NoResult, ask};
-use crate::upstream::line::handshake::START_PATIENCE;
+use crate::upstream::line::handshake::{START_PATIENCE, silent};
 use crate::upstream::line::pool::LinePool;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::source::LineSource;
@@ -113,13 +112,13 @@ pub(super) async fn takes_sessions(pool: &LinePool) -> Option<legacy_sessions::S
     match asked.ok()? {
         Ok(_) => Some(legacy_sessions::SessionsAnswer::Taken),
         Err(NoResult::Error(error)) => legacy_sessions::refused(&error),
-        Err(NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed) => None,
+        Err(NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed(_)) => None,
     }
 }
 
 async fn ask_in_time(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
     let asked = timeout(START_PATIENCE, first_word(line)).await;
-    asked.map_err(|_| UNREACHABLE)?
+    asked.map_err(|_| silent(line))?
 }
 
 /// Sends `server/discover`, and `initialize` if the server stays silent. The silence is counted from when the
@@ -130,7 +129,7 @@ async fn first_word(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
     let is_blank = AtomicBool::new(true);
     let discovered = async {
         let said = ask(line, "server/discover", &discover).await;
-        if matches!(said, Err(NoResult::Failed)) && line.is_open() {
+        if matches!(said, Err(NoResult::Failed(_))) && line.is_open() {
             // An answer that cannot be read does not tell the era.
             std::future::pending::<()>().await;
         }
@@ -149,8 +148,8 @@ async fn first_word(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
     let era = match said {
         Ok(result) => era_of_result(&result),
         Err(NoResult::Error(error)) => era_of_error(&error),
-        Err(NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed) => {
-            return Err(UNREACHABLE);
+        Err(why @ (NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed(_))) => {
+            return Err(why.failure());
         }
     };
     Ok(ProbeAnswer {

@@ -14,7 +14,7 @@ use crate::upstream::line::borrowed::StrayMessage;
 use crate::upstream::line::writer::SendState;
 use crate::upstream::port::{Event, UpstreamError};
 use crate::upstream::request_id::RequestId;
-use crate::upstream::server_message::ServerMessage;
+use crate::upstream::server_message::{ServerMessage, is_readable_elsewhere};
 
 /// What the server says on the stream of one request, as JSON.
 #[derive(Debug)]
@@ -96,11 +96,13 @@ impl RequestReader {
             (
                 client @ Self::Client { .. },
                 ServerMessage::Unreadable {
-                    failure,
-                    is_utf8: false,
-                    ..
+                    failure, is_utf8, ..
                 },
-            ) => return client.fail(NoAnswer::Failed(failure.clone())),
+            ) if !is_utf8
+                || (failure.reason == Reason::UpstreamInvalid && !is_readable_elsewhere(text)) =>
+            {
+                return client.fail(NoAnswer::Failed(failure.clone()));
+            }
             (Self::Client { answer, .. }, _) => {
                 answer.send(SessionEvent::Answer(text.to_owned()));
                 return;

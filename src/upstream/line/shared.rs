@@ -27,8 +27,8 @@ use crate::upstream::line::writer::{
 };
 use crate::upstream::message::{ambiguous, cancelled, question, response};
 use crate::upstream::pool::{MayAsk, PooledSession, Questions};
-use crate::upstream::request_id::RequestId;
-use crate::upstream::server_message::ServerMessage;
+use crate::upstream::request_id::{RequestId, number_of};
+use crate::upstream::server_message::{ServerMessage, is_about_notification};
 
 /// Notifications and questions that wait for the reader of one request; the answer has a place of its own. More
 /// of them are dropped, because one task reads the line for all requests and must not wait for one of them.
@@ -183,7 +183,7 @@ impl SharedLine {
 
     fn on_answer(&self, id: &str, answer: impl FnOnce() -> LineEvent) {
         let mut table = self.table();
-        let known = id.parse::<u64>().ok();
+        let known = number_of(id);
         let answered = match known {
             Some(id) => table.inflight.remove(&id),
             None if id == "null" => table.inflight.remove_sole(),
@@ -300,6 +300,9 @@ impl LineListener for SharedLine {
             ServerMessage::Result { id, result } => {
                 self.on_answer(&id, || LineEvent::Result(result));
             }
+            ServerMessage::Error { id, error } if is_about_notification(&id, &error) => {
+                debug!("the server refused a notification");
+            }
             ServerMessage::Error { id, error } => self.on_answer(&id, || LineEvent::Error(error)),
             ServerMessage::Unreadable { id, failure, .. } => {
                 let reason = failure.reason.word();
@@ -399,10 +402,10 @@ impl Drop for LineTicket {
 
 fn token(params: &RawValue) -> Option<u64> {
     let params = Object::parse(params.get()).ok()?;
-    params.get(PROGRESS_TOKEN)?.get().parse().ok()
+    number_of(params.get(PROGRESS_TOKEN)?.get())
 }
 
 fn subscription(params: &RawValue) -> Option<u64> {
     let meta = Object::parse(params.get()).ok()?.get_object("_meta")?;
-    meta.get(SUBSCRIPTION_ID)?.get().parse().ok()
+    number_of(meta.get(SUBSCRIPTION_ID)?.get())
 }

@@ -152,6 +152,7 @@ impl LineWriter {
         let vitals = Arc::new(LineVitals {
             health,
             has_answered: AtomicBool::new(false),
+            wrote: Mutex::default(),
         });
         let writer = Self {
             outbound,
@@ -227,6 +228,19 @@ impl LineWriter {
         &self.stop
     }
 
+    /// Notes what the server wrote in place of its first message.
+    pub(in crate::upstream) fn wrote(&self, quoted: &str) {
+        self.vitals
+            .wrote
+            .lock()
+            .get_or_insert_with(|| quoted.into());
+    }
+
+    /// What the server wrote in place of its first message.
+    pub(super) fn written(&self) -> Option<Box<str>> {
+        self.vitals.wrote.lock().clone()
+    }
+
     /// Notes that the server has answered a call, and so works.
     pub(super) fn answered(&self) {
         if !self.vitals.has_answered.swap(true, Ordering::Relaxed) {
@@ -248,6 +262,8 @@ impl LineWriter {
 struct LineVitals {
     health: Arc<Mutex<LineHealth>>,
     has_answered: AtomicBool,
+    /// What the server wrote in place of its first message, as it may be logged.
+    wrote: Mutex<Option<Box<str>>>,
 }
 
 impl LineVitals {

@@ -9,6 +9,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::envelope;
+use crate::mcp::error::Reason;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::failures::{INVALID_WORDS, UNREACHABLE};
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
@@ -230,9 +231,15 @@ impl SessionStarter {
         )
         .ok_or(NoSession::Failed(INVALID_WORDS))?;
         let ready = envelope::notification("notifications/initialized", "{}");
-        let told = session.tell(ready).await;
-        told.map_err(|_| NoSession::Failed(INVALID_WORDS))?;
-        Ok(session)
+        match session.tell(ready).await {
+            Ok(()) => Ok(session),
+            // The server may answer calls all the same.
+            Err(failure) if failure.reason == Reason::UpstreamHttp => {
+                tracing::debug!("the server refused notifications/initialized");
+                Ok(session)
+            }
+            Err(_) => Err(NoSession::Failed(INVALID_WORDS)),
+        }
     }
 }
 

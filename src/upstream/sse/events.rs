@@ -55,8 +55,14 @@ impl SseEvents {
             if let Some(end) = self.end {
                 return Err(end);
             }
-            let Some(Ok(frame)) = self.body.frame().await else {
-                return Err(LineEnd::Gone);
+            let frame = match self.body.frame().await {
+                Some(Ok(frame)) => frame,
+                Some(Err(_)) => return Err(LineEnd::Gone),
+                None => {
+                    self.end = Some(LineEnd::Gone);
+                    self.queue.extend(self.decoder.last().map(SseItem::Event));
+                    continue;
+                }
             };
             if let Ok(data) = frame.into_data() {
                 // Events that came whole before one that cannot be read still count.

@@ -119,7 +119,7 @@ impl Dialer {
     ) -> Result<(SseEvents, Uri), NoSession> {
         let request = self.origin.get(credentials);
         let response = self.origin.send(request, RequestBody::empty()).await;
-        let response = response.map_err(unsent_by)?;
+        let response = response.map_err(not_sent)?;
         let bytes_max = self.origin.message_bytes_max;
         let mut events = match http_response::classify_response(response, bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
@@ -128,7 +128,7 @@ impl Dialer {
             ResponseKind::Messages(_) => return Err(unsent(Reason::UpstreamInvalid)),
             ResponseKind::Error(error) => return Err(NoSession::Error(error)),
             ResponseKind::Later(_) => return Err(NoSession::Failed(LATER)),
-            ResponseKind::Refused { failure, .. } => return Err(unsent_by(failure)),
+            ResponseKind::Refused { failure, .. } => return Err(not_sent(failure)),
         };
         loop {
             let event = match events.next().await {
@@ -149,12 +149,12 @@ impl Dialer {
     }
 }
 
-fn unsent_by(failure: Failure) -> NoSession {
-    NoSession::Failed(failure.with_effect(SideEffect::None))
+fn unsent(reason: Reason) -> NoSession {
+    not_sent(Failure::new(reason, SideEffect::None))
 }
 
-fn unsent(reason: Reason) -> NoSession {
-    NoSession::Failed(Failure::new(reason, SideEffect::None))
+fn not_sent(failure: Failure) -> NoSession {
+    NoSession::Failed(failure.with_effect(SideEffect::None))
 }
 
 /// One line, from its endpoint to its end.
@@ -207,11 +207,14 @@ async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
         if !is_message || event.data.is_empty() {
             continue;
         }
-        if let Ok(message) = server_message::read(&event.data) {
-            listener.heard(message, &event.data);
-            yielder.heard().await;
-        } else {
-            debug!("an unreadable event of the server was ignored");
+        let batch = server_message::batch(&event.data);
+        for text in batch.unwrap_or_else(|| [event.data].into()) {
+            if let Ok(message) = server_message::read(&text) {
+                listener.heard(message, &text);
+                yielder.heard().await;
+            } else {
+                debug!("an unreadable event of the server was ignored");
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::upstream::line::overlong::{Overlong, OverlongVerdict, too_large};
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 use crate::upstream::pool::SessionPermit;
-use crate::upstream::server_message;
+use crate::upstream::stdio::hearing::Hearing;
 use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;
 use crate::upstream::stdio::{Program, stderr};
@@ -41,12 +41,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The time between two looks whether a child has begun to read.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// How many unreadable lines are logged. All are counted.
-const GARBAGE_LOGGED: u64 = 5;
-
-/// How much of an unreadable line is logged.
-const QUOTED_MAX: usize = 80;
 
 /// What all children of one program have in common.
 #[derive(Debug)]
@@ -170,7 +164,8 @@ impl<E: LineListener> ChildLife<E> {
         let closing = stop.child_token();
         let writing = write(stdin, outbound, closing.clone(), self.writer.clone());
         self.services.spawn(writing);
-        let reading = read(stdout, self.bytes_max, &*self.listener, pid);
+        let hears = self.writer.clone();
+        let reading = read(stdout, self.bytes_max, &*self.listener, hears, pid);
         let mut reading = std::pin::pin!(reading);
         let end = tokio::select! {
             end = &mut reading => end,
@@ -344,10 +339,11 @@ async fn read(
     mut stdout: impl AsyncRead + Unpin,
     bytes_max: usize,
     listener: &impl LineListener,
+    writer: LineWriter,
     pid: u32,
 ) -> LineEnd {
     let mut lines = LineSplitter::new(bytes_max, TooLong::Refuse);
-    let mut garbage = Garbage { pid, lines: 0 };
+    let mut hearing = Hearing::new(listener, writer, pid, bytes_max);
     let mut yielder = Yielder::default();
     let mut buffer = vec![0; 64 * 1024];
     let mut overlong: Option<Overlong> = None;
@@ -366,7 +362,7 @@ async fn read(
                 continue;
             }
             match lines.next(&mut bytes) {
-                Ok(Some(line)) => hear(line, listener, &mut garbage),
+                Ok(Some(line)) => hearing.hear(line),
                 Ok(None) => break,
                 Err(LineTooLong) => {
                     warn!(pid, bytes_max, "the server wrote a line that is too long");
@@ -381,48 +377,6 @@ async fn read(
         }
     }
     // The last line counts even without a line end, if it is a message.
-    hear(lines.rest(), listener, &mut garbage);
+    hearing.end(lines.rest());
     LineEnd::Gone
-}
-
-fn hear(line: &[u8], listener: &impl LineListener, garbage: &mut Garbage) {
-    if line.trim_ascii().is_empty() {
-        return;
-    }
-    match server_message::read_line(line) {
-        Ok((message, text)) => listener.heard(message, &text),
-        Err(_) => garbage.count(line),
-    }
-}
-
-struct Garbage {
-    pid: u32,
-    lines: u64,
-}
-
-impl Garbage {
-    fn count(&mut self, line: &[u8]) {
-        self.lines = self.lines.saturating_add(1);
-        if self.lines <= GARBAGE_LOGGED || self.lines.is_power_of_two() {
-            let (pid, lines) = (self.pid, self.lines);
-            let line = quoted(line);
-            warn!(
-                pid,
-                lines,
-                line,
-                "the server wrote what is no message to its standard output; its log belongs on standard error"
-            );
-        }
-    }
-}
-
-/// The beginning of a line, safe to be logged. A line that looks like a part of a message is not quoted, because a
-/// message may hold anybody's data.
-fn quoted(line: &[u8]) -> String {
-    let line = String::from_utf8_lossy(line.trim_ascii());
-    if line.contains(['{', '"']) {
-        return "[looks like JSON]".to_owned();
-    }
-    let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    line.chars().map(printable).take(QUOTED_MAX).collect()
 }

@@ -69,7 +69,7 @@ pub(in crate::downstream) async fn post_connected(
     let patience = patience.min(call.deadline());
     let state = match timeout_at(patience, &mut relaying).await {
         Err(_elapsed) => ReadState::Waiting(relaying),
-        Ok(Err(failure)) => return unreachable_upstream(&failure),
+        Ok(Err(failure)) => return unreachable_upstream(&failure, Some(id)),
         Ok(Ok(Relayed::Passed(response))) => {
             return response.map(|body| passed(None, body, passing));
         }

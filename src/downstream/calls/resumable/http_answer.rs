@@ -14,6 +14,7 @@ use crate::mcp::answer;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
+use crate::mcp::scan::with_finite;
 use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;
 
@@ -180,7 +181,9 @@ impl ServerAnswer {
 
 /// Whether a text is the response to the request with that id.
 pub(super) fn is_answer(message: &str, id: &RawValue) -> bool {
-    Object::parse(message).is_ok_and(|message| answer::is_answer(&message, id))
+    let is_it = |message: &str| Object::parse(message).map(|it| answer::is_answer(&it, id));
+    // Some clients read what is JSON but for NaN.
+    is_it(message).unwrap_or_else(|_| with_finite(message).is_some_and(|it| is_it(&it) == Ok(true)))
 }
 
 fn unknown(reason: Reason) -> Failure {

@@ -22,7 +22,7 @@ use super::respond::hold;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
-use crate::downstream::outbound::response::Rpc;
+use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::sse;
@@ -54,7 +54,7 @@ pub(in crate::downstream) async fn post(
         return hold(proxy, call, answer.items());
     };
     match relayed {
-        Err(failure) => Rpc::unanswered(call.id.get(), &failure).into_response(),
+        Err(failure) => unreachable_upstream(&failure, Some(&call.id)),
         Ok(Relayed::Passed(response)) => response.map(|body| passed(None, body, passing)),
         Ok(Relayed::Answer(mut answering)) => {
             proxy.upstream.answered_over_http();

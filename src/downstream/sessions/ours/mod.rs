@@ -127,7 +127,7 @@ pub(super) async fn post(
     match message {
         LegacyMessage::Request(request) if !request.has_id() => response::refuse(
             StatusCode::BAD_REQUEST,
-            "Invalid request: id must be a string or an integer",
+            "Invalid request: id must be a string or a number",
         ),
         LegacyMessage::Request(request)
             if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) =>

@@ -15,9 +15,9 @@ use crate::upstream::line::borrowed::StrayMessage;
 use crate::upstream::line::running::{self, NoAnswer, RunningRequest};
 use crate::upstream::line::writer::{LineEnd, LineListener, NotTaken, SendState};
 use crate::upstream::message::response;
-use crate::upstream::port::Answer;
+use crate::upstream::port::{Answer, UpstreamError};
 use crate::upstream::request_id::{RequestId, is_beside_clients};
-use crate::upstream::server_message::ServerMessage;
+use crate::upstream::server_message::{ServerMessage, is_about_notification};
 
 /// A message for a stream that is slow, or that has no reader, is dropped if it is larger.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -26,6 +26,13 @@ impl LineSession {
     fn answered(&self, id: &str, message: ServerMessage, text: &str) {
         let mut table = self.table();
         let known = table.inflight.remove(&RequestId::read(id));
+        let known = known.or_else(|| table.inflight.remove_named(|key| key.is(id)));
+        let is_anonymous = known.is_none() && id == "null";
+        let known = if is_anonymous {
+            table.inflight.remove_sole()
+        } else {
+            known
+        };
         table.used = Instant::now();
         drop(table);
         let Some((running, _)) = known else {
@@ -36,7 +43,22 @@ impl LineSession {
             self.writer.answered();
         }
         running.send_state.settle();
-        running.reader.answer(message, text);
+        match message {
+            // The client needs its own id.
+            ServerMessage::Error { error, .. } if is_anonymous => {
+                let error = UpstreamError::in_message(error);
+                running.reader.fail(NoAnswer::Error(error));
+            }
+            ServerMessage::Unreadable { failure, .. } if is_anonymous => {
+                running.reader.fail(NoAnswer::Failed(failure));
+            }
+            ServerMessage::Primed
+            | ServerMessage::Result { .. }
+            | ServerMessage::Error { .. }
+            | ServerMessage::Request { .. }
+            | ServerMessage::Notification { .. }
+            | ServerMessage::Unreadable { .. } => running.reader.answer(message, text),
+        }
     }
 
     /// Whether the message is a ping that raincheck answers: only requests of raincheck's run, and the client
@@ -100,6 +122,9 @@ impl LineListener for LineSession {
         match &message {
             // Only event streams have priming events.
             ServerMessage::Primed => {}
+            ServerMessage::Error { id, error } if is_about_notification(id, error) => {
+                debug!("the server refused a notification");
+            }
             ServerMessage::Result { id, .. }
             | ServerMessage::Error { id, .. }
             | ServerMessage::Unreadable { id, .. } => {

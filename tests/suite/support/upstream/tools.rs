@@ -201,7 +201,7 @@ impl Call {
             Some("big") => return self.text(&"x".repeat(64 << 10)),
             Some("huge") => return self.text(&"x".repeat(2 << 20)),
             Some("stray") => {
-                for id in [json!("7"), Value::Null] {
+                for id in [json!("8"), Value::Null] {
                     let stray = json!({"jsonrpc": "2.0", "id": id, "error": {
                         "code": -32600, "message": "stray",
                     }});

@@ -5,7 +5,8 @@ use super::super::requester::Requester;
 use super::{KnownServer, MissingFact};
 use crate::downstream::companion::state::Companion;
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::{Object, is_object};
+use crate::mcp::json::Object;
+use crate::mcp::params::has_arguments_or_none;
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::tools::{OwnTask, Tool as ServerTool};
@@ -358,7 +359,7 @@ fn check(params: &Object<'_>) -> Result<(), RpcError> {
             "Invalid params: ambiguous members",
         ));
     }
-    if params.get("arguments").is_some_and(|raw| !is_object(raw)) {
+    if !has_arguments_or_none(params) {
         return Err(RpcError::invalid_params(
             "Invalid params: arguments must be an object",
         ));

@@ -11,7 +11,6 @@ use crate::downstream::companion::state::Companion;
 use crate::downstream::events::request::{EventOp, no_event, not_permitted, op_of_ours};
 use crate::downstream::events::state::{Events, EventsFor};
 use crate::mcp::error::RpcError;
-use crate::mcp::json::is_object;
 use crate::mcp::params;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tool as ServerTool;
@@ -281,8 +280,7 @@ pub(in crate::downstream) fn has_state_of_ours(request: &Request<'_>) -> bool {
 }
 
 fn tool_name<'a>(request: &Request<'a>) -> Result<Cow<'a, str>, RpcError> {
-    let arguments = request.params.get("arguments");
-    if arguments.is_some_and(|raw| !is_object(raw)) {
+    if !params::has_arguments_or_none(&request.params) {
         return Err(RpcError::invalid_params(
             "Invalid params: arguments must be an object",
         ));

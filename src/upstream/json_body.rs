@@ -1,0 +1,82 @@
+//! The beginning of a body, which shows its form where the head does not say it, and bodies of JSON.
+
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
+
+use crate::mcp::error::Failure;
+use crate::mcp::flaw::Flaw;
+use crate::upstream::failures::{INVALID, TOO_LARGE};
+use crate::upstream::http::ResponseBody;
+
+/// Some servers begin a body with a byte order mark, and HTTP clients skip it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// How many bytes show the form of a body.
+const UNNAMED_MAX: usize = 8;
+
+/// What a body turns out to be whose head does not say it.
+pub(super) enum FoundForm {
+    Json,
+    Events,
+}
+
+impl FoundForm {
+    /// `None`: neither, or not yet.
+    pub(super) fn of(begun: &[u8]) -> Option<Self> {
+        let text = begun.strip_prefix(BYTE_ORDER_MARK).unwrap_or(begun);
+        let text = text.trim_ascii_start();
+        let fields: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
+        if matches!(text, [b'{' | b'[', ..]) {
+            Some(Self::Json)
+        } else {
+            let is_event = fields.iter().any(|field| text.starts_with(field));
+            is_event.then_some(Self::Events)
+        }
+    }
+}
+
+/// Reads as much of a body as shows its form, or cannot be one.
+pub(super) async fn begin(body: &mut ResponseBody, bytes_max: usize) -> Vec<u8> {
+    let mut begun = Vec::new();
+    // A body of another kind shows it with its first characters, and may have no end.
+    while FoundForm::of(&begun).is_none()
+        && begun.trim_ascii().len() < UNNAMED_MAX
+        && begun.len() < bytes_max
+    {
+        let Some(Ok(frame)) = body.frame().await else {
+            break;
+        };
+        begun.extend_from_slice(&frame.into_data().unwrap_or_default());
+    }
+    begun
+}
+
+/// Reads a JSON body into one buffer, so that a large answer is not held twice. `text`: what was read of it already.
+pub(super) async fn read_json(
+    body: &mut ResponseBody,
+    mut text: Vec<u8>,
+    bytes_max: usize,
+) -> Result<String, Failure> {
+    let length = body.size_hint().exact().unwrap_or_default();
+    let length = usize::try_from(length).map_err(|_| TOO_LARGE)?;
+    if length > bytes_max {
+        return Err(TOO_LARGE);
+    }
+    text.reserve_exact(length);
+    while let Some(frame) = body.frame().await {
+        // The body was cut short, or is no valid HTTP.
+        let frame = frame.map_err(|_| INVALID)?;
+        let data = frame.into_data().unwrap_or_default();
+        if data.len() > bytes_max.saturating_sub(text.len()) {
+            return Err(TOO_LARGE);
+        }
+        text.extend_from_slice(&data);
+    }
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len());
+    }
+    String::from_utf8(text).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        INVALID.because(Flaw::Utf8 { at })
+    })
+}

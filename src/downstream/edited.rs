@@ -205,7 +205,15 @@ impl EditedStream {
             said = self.answering.next() => said.ok()??,
             _ = self.beat.tick() => return Some(sse::COMMENT),
         };
-        let RawMessage { text, event_id } = said;
+        let RawMessage {
+            text,
+            event_id,
+            other,
+        } = said;
+        if let Some(mut other) = other {
+            other.id = event_id;
+            return Some(sse::encode(&other));
+        }
         self.edit.note(&self.head, &text).await;
         let event = if text.is_empty() {
             Bytes::from_static(b"data: \n\n")

@@ -131,10 +131,12 @@ pub(super) struct Messages {
 /// One message as text: an event of a stream, or a JSON body.
 #[derive(Debug)]
 pub struct RawMessage {
-    /// The message. Empty in events that only say where to resume.
+    /// The message. Empty in events that only say where to resume, and in events of other names.
     pub text: String,
     /// The server's own id of the event.
     pub event_id: Option<String>,
+    /// An event of another name, without its id: clients ignore it, even if its data is a message.
+    pub other: Option<Box<SseEvent>>,
 }
 
 /// An event that waits to be taken. Priming events have an id and no data.
@@ -142,7 +144,12 @@ pub struct RawMessage {
 struct Queued {
     data: String,
     id: Option<HeaderValue>,
+    /// An event of another name.
+    other: Option<Box<SseEvent>>,
 }
+
+/// How many events without a message are skipped to look at the first message of a stream.
+const SKIPPED_MAX: usize = 16;
 
 #[derive(Debug)]
 enum BodyForm {
@@ -228,7 +235,7 @@ impl Messages {
     /// The next message that can be read. An event that cannot be read is ignored, and fails the call only if
     /// no answer follows. `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<ServerMessage>, Failure> {
-        while let Some(text) = self.next_text().await? {
+        while let Some(Queued { data: text, .. }) = self.next_event().await? {
             if text.is_empty() && self.is_stream() {
                 return Ok(Some(ServerMessage::Primed));
             }
@@ -244,14 +251,16 @@ impl Messages {
         Ok(None)
     }
 
-    /// Looks at the next event without taking it: its data, and whether it has an id. `None` at the end. Cancel
-    /// safe.
+    /// Looks at the first message without taking it: its text, and whether its event has an id. The text is empty
+    /// if many events come before a message. `None` at the end. Cancel safe.
     pub(super) async fn peek(&mut self) -> Result<Option<(&str, bool)>, Failure> {
-        while self.queue.is_empty() && !self.ended {
+        let is_other = |event: &Queued| event.other.is_some() && event.id.is_none();
+        while self.queue.iter().all(is_other) && self.queue.len() < SKIPPED_MAX && !self.ended {
             self.read_events().await;
         }
-        match (self.queue.front(), self.fault) {
+        match (self.queue.iter().find(|event| !is_other(event)), self.fault) {
             (None, Some(fault)) => Err(fault),
+            (None, None) if !self.ended => Ok(Some(("", false))),
             (next, _) => Ok(next.map(|event| (event.data.as_str(), event.id.is_some()))),
         }
     }
@@ -283,17 +292,14 @@ impl Messages {
         while self.queue.is_empty() && !self.ended && self.is_stream() {
             self.read_events().await;
         }
-        if let Some(Queued { data, id }) = self.queue.pop_front() {
-            let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
-            return Ok(Some(RawMessage {
-                text: data,
-                event_id,
-            }));
-        }
-        let text = self.next_text().await?;
-        Ok(text.map(|text| RawMessage {
-            text,
-            event_id: None,
+        let event = match self.queue.pop_front() {
+            None => self.next_event().await?,
+            event => event,
+        };
+        Ok(event.map(|Queued { data, id, other }| RawMessage {
+            text: data,
+            event_id: id.and_then(|id| id.to_str().ok().map(str::to_owned)),
+            other,
         }))
     }
 
@@ -308,14 +314,14 @@ impl Messages {
         self.body
     }
 
-    /// The next message's text; `None` at the end of the body, however it ended for a stream.
+    /// The next event, or the body as one; `None` at the end of the body, however it ended for a stream.
     ///
     /// Not cancel safe for JSON bodies: poll it to its end or drop the whole.
-    async fn next_text(&mut self) -> Result<Option<String>, Failure> {
+    async fn next_event(&mut self) -> Result<Option<Queued>, Failure> {
         loop {
-            if let Some(Queued { data, id }) = self.queue.pop_front() {
-                self.last_event_id = id.or_else(|| self.last_event_id.take());
-                return Ok(Some(data));
+            if let Some(mut event) = self.queue.pop_front() {
+                self.last_event_id = event.id.take().or_else(|| self.last_event_id.take());
+                return Ok(Some(event));
             }
             if self.ended {
                 return self.fault.map_or(Ok(None), Err);
@@ -324,7 +330,11 @@ impl Messages {
                 BodyForm::Json => {
                     self.ended = true;
                     let text = read_json(&mut self.body, self.bytes_max).await?;
-                    return Ok(Some(text));
+                    return Ok(Some(Queued {
+                        data: text,
+                        id: None,
+                        other: None,
+                    }));
                 }
                 BodyForm::Events(_) => self.read_events().await,
             }
@@ -347,20 +357,21 @@ impl Messages {
             unread.extend_from_slice(&data);
         }
         let (queue, retry) = (&mut self.queue, &mut self.retry);
-        let fed = decoder.feed(&data, |event| {
-            let SseEvent {
-                data,
-                id,
-                retry: wait,
-                event: _,
-                has_data: _,
-            } = event;
-            let id = id.and_then(|id| HeaderValue::try_from(id).ok());
-            if let Some(wait) = wait {
+        let fed = decoder.feed(&data, |mut event| {
+            let id = event
+                .id
+                .take()
+                .and_then(|id| HeaderValue::try_from(id).ok());
+            if let Some(wait) = event.retry.take() {
                 *retry = Some(Duration::from_millis(wait));
             }
-            if id.is_some() || !data.is_empty() {
-                queue.push_back(Queued { data, id });
+            let (data, other) = if event.is_message() {
+                (event.data, None)
+            } else {
+                (String::new(), Some(Box::new(event)))
+            };
+            if id.is_some() || !data.is_empty() || other.is_some() {
+                queue.push_back(Queued { data, id, other });
             }
         });
         if let Err(fault) = fed {

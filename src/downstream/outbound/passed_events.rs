@@ -98,7 +98,11 @@ impl PassedEvents {
         for (at, end) in self.arrivals.drain(..) {
             let part = self.unread.get(begin..end).unwrap_or_default();
             begin = end;
-            let fed = decoder.feed(part, |event| messages.push((at, event.data)));
+            let fed = decoder.feed(part, |event| {
+                if event.is_message() {
+                    messages.push((at, event.data));
+                }
+            });
             is_readable = fed.is_ok();
             if !is_readable {
                 break;

@@ -219,7 +219,10 @@ impl ClientStream {
         {
             let session = session.upgrade()?;
             let is_read = self.state().has_reader;
-            if is_ours(&session, &event.data) || (!is_read && is_answered(&session, &event.data)) {
+            let is_taken = event.is_message()
+                && (is_ours(&session, &event.data)
+                    || (!is_read && is_answered(&session, &event.data)));
+            if is_taken {
                 return Some(());
             }
         }

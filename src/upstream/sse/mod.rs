@@ -198,8 +198,7 @@ async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
             }
             Err(end) => return end,
         };
-        let is_message = event.event.as_deref().is_none_or(|kind| kind == "message");
-        if !is_message || event.data.is_empty() {
+        if !event.is_message() || event.data.is_empty() {
             continue;
         }
         if let Ok(message) = server_message::read(&event.data) {

@@ -20,6 +20,7 @@ mod obstacle;
 mod pin;
 mod pool;
 mod port;
+mod reader_queue;
 pub mod reconnect;
 pub mod relay;
 mod request_id;

@@ -132,6 +132,11 @@ impl ServerStream {
                 break;
             };
             self.on_message(&session, message).await;
+            let full = session.calls().full();
+            drop(session);
+            if let Some(full) = full {
+                full.await;
+            }
         }
         heard_any
     }

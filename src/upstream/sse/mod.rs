@@ -203,7 +203,7 @@ async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
         }
         if let Ok(message) = server_message::read(&event.data) {
             listener.heard(message, &event.data);
-            yielder.heard().await;
+            yielder.heard(listener).await;
         } else {
             debug!("an unreadable event of the server was ignored");
         }

@@ -19,6 +19,7 @@ use super::outbound::response::Rpc;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
 use super::{companion, passthrough};
+use crate::mcp::answer::is_any_message;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, raw, set, string};
 use crate::mcp::request::Request;
@@ -208,11 +209,15 @@ impl EditedStream {
         let RawMessage {
             text,
             event_id,
+            is_named,
             other,
         } = said;
         if let Some(mut other) = other {
             other.id = event_id;
             return Some(sse::encode(&other));
+        }
+        if !text.is_empty() && !is_any_message(&text) {
+            return Some(sse::unread(text, is_named, event_id));
         }
         self.edit.note(&self.head, &text).await;
         let event = if text.is_empty() {

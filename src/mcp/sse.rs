@@ -220,12 +220,14 @@ fn end_event(mut out: Vec<u8>, json: &str) -> Bytes {
     out.into()
 }
 
-/// The data as an event without a name.
-pub fn unnamed(data: String) -> Bytes {
+/// Data that is no message as an event, with the default name where the event was named.
+pub fn unread(data: String, is_named: bool, id: Option<String>) -> Bytes {
     encode(&SseEvent {
+        event: is_named.then(|| "message".to_owned()),
         data,
         has_data: true,
-        ..SseEvent::default()
+        id,
+        retry: None,
     })
 }
 

@@ -135,6 +135,8 @@ pub struct RawMessage {
     pub text: String,
     /// The server's own id of the event.
     pub event_id: Option<String>,
+    /// Whether the event had its default name, `message`.
+    pub is_named: bool,
     /// An event of another name, without its id: clients ignore it, even if its data is a message.
     pub other: Option<Box<SseEvent>>,
 }
@@ -144,6 +146,7 @@ pub struct RawMessage {
 struct Queued {
     data: String,
     id: Option<HeaderValue>,
+    is_named: bool,
     /// An event of another name.
     other: Option<Box<SseEvent>>,
 }
@@ -296,10 +299,11 @@ impl Messages {
             None => self.next_event().await?,
             event => event,
         };
-        Ok(event.map(|Queued { data, id, other }| RawMessage {
-            text: data,
-            event_id: id.and_then(|id| id.to_str().ok().map(str::to_owned)),
-            other,
+        Ok(event.map(|event| RawMessage {
+            text: event.data,
+            event_id: event.id.and_then(|id| id.to_str().ok().map(str::to_owned)),
+            is_named: event.is_named,
+            other: event.other,
         }))
     }
 
@@ -333,6 +337,7 @@ impl Messages {
                     return Ok(Some(Queued {
                         data: text,
                         id: None,
+                        is_named: false,
                         other: None,
                     }));
                 }
@@ -365,13 +370,19 @@ impl Messages {
             if let Some(wait) = event.retry.take() {
                 *retry = Some(Duration::from_millis(wait));
             }
+            let is_named = event.event.is_some();
             let (data, other) = if event.is_message() {
                 (event.data, None)
             } else {
                 (String::new(), Some(Box::new(event)))
             };
             if id.is_some() || !data.is_empty() || other.is_some() {
-                queue.push_back(Queued { data, id, other });
+                queue.push_back(Queued {
+                    data,
+                    id,
+                    is_named,
+                    other,
+                });
             }
         });
         if let Err(fault) = fed {

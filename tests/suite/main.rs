@@ -74,6 +74,7 @@ mod facade;
 mod facade_bounds;
 mod facade_ends;
 mod facade_replicas;
+mod field_streams;
 mod floods;
 mod framing;
 mod get_stream;

@@ -144,6 +144,7 @@ impl ServerAnswer {
         let relay::RawMessage {
             text,
             event_id,
+            is_named,
             other,
         } = said;
         if event_id.is_some() && self.may_resume {
@@ -165,7 +166,7 @@ impl ServerAnswer {
         }
         if kind == MessageKind::None {
             // A client that tried to read it would fail in the same way without raincheck.
-            let event = sse::unnamed(text);
+            let event = sse::unread(text, is_named, None);
             return Some(StreamItem::Other { event, event_id });
         }
         let json = text;

@@ -1,5 +1,7 @@
 //! Events of other names: keepalives and whatever else clients ignore.
 
+use std::fmt::Write as _;
+
 use serde_json::json;
 
 use super::{Scripted, answer_json, note};
@@ -45,7 +47,7 @@ fn numbered(events: &[String], call: &str) -> String {
         match event.strip_prefix("event: message\n") {
             Some(rest) => {
                 number += 1;
-                text += &format!("event: message\nid: {call}/{number}\n{rest}");
+                write!(text, "event: message\nid: {call}/{number}\n{rest}").unwrap();
             }
             None => text += event,
         }

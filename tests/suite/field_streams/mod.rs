@@ -66,12 +66,6 @@ impl Scripted {
         seen.iter().filter(|it| *it == method).count()
     }
 
-    /// Waits until the server has written everything.
-    async fn until_finished(&self) {
-        let is_finished = async || self.state.is_finished.load(Ordering::Relaxed);
-        eventually(PATIENCE, "everything is written", is_finished).await;
-    }
-
     /// Waits until the server has written everything, or is read no more.
     async fn until_quiet(&self) {
         let (mut last, mut quiet) = (0, 0);

@@ -20,7 +20,7 @@ use super::outbound::response::Rpc;
 use super::passthrough;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
-use crate::mcp::answer::is_same_id;
+use crate::mcp::answer::{is_any_message, is_same_id};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, raw, set};
 use crate::mcp::request::Request;
@@ -206,7 +206,19 @@ impl EditedStream {
             said = self.answering.next() => said.ok()??,
             _ = self.beat.tick() => return Some(sse::COMMENT),
         };
-        let RawMessage { text, event_id } = said;
+        let RawMessage {
+            text,
+            event_id,
+            is_named,
+            other,
+        } = said;
+        if let Some(mut other) = other {
+            other.id = event_id;
+            return Some(sse::encode(&other));
+        }
+        if !text.is_empty() && !is_any_message(&text) {
+            return Some(sse::unread(text, is_named, event_id));
+        }
         self.edit.note(&self.head, &text).await;
         let event = if text.is_empty() {
             Bytes::from_static(b"data: \n\n")

@@ -18,6 +18,15 @@ pub fn is_any_answer(message: &Object<'_>) -> bool {
     !message.contains("method") && (message.contains("result") || message.contains("error"))
 }
 
+/// Whether a text is a JSON-RPC message.
+pub fn is_any_message(text: &str) -> bool {
+    Object::parse(text).is_ok_and(|message| {
+        ["method", "result", "error"]
+            .into_iter()
+            .any(|key| message.contains(key))
+    })
+}
+
 /// Whether two texts are one id. Servers may write an id in their own way: `7.0` or `"7"` for `7`, a character for its escape.
 pub fn is_same_id(one: &str, other: &str) -> bool {
     if one == other {

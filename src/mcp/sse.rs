@@ -16,6 +16,15 @@ pub struct SseEvent {
     pub retry: Option<u64>,
 }
 
+impl SseEvent {
+    /// True for an event that may have a message: clients ignore events of other names (2025-11-25, Transports,
+    /// Streamable HTTP).
+    pub fn is_message(&self) -> bool {
+        let name = self.event.as_deref().unwrap_or_default();
+        name.is_empty() || name == "message"
+    }
+}
+
 /// An event was larger than allowed, or not UTF-8: the stream is of no further use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseFault {
@@ -219,6 +228,17 @@ fn end_event(mut out: Vec<u8>, json: &str) -> Bytes {
     out.into()
 }
 
+/// Data that is no message as an event, with the default name where the event was named.
+pub fn unread(data: String, is_named: bool, id: Option<String>) -> Bytes {
+    encode(&SseEvent {
+        event: is_named.then(|| "message".to_owned()),
+        data,
+        has_data: true,
+        id,
+        retry: None,
+    })
+}
+
 /// The event as bytes, with the fields that it had.
 pub fn encode(event: &SseEvent) -> Bytes {
     let SseEvent {
@@ -328,6 +348,23 @@ mod tests {
                 panic!("one event")
             };
             assert_eq!(encode(event), text);
+        }
+    }
+
+    #[test]
+    fn only_the_default_name_is_a_message_s() {
+        for (text, is_message) in [
+            ("data: {}\n\n", true),
+            ("event: message\ndata: {}\n\n", true),
+            ("event:\ndata: {}\n\n", true),
+            ("event: Message\ndata: {}\n\n", false),
+            ("event: ping\ndata: {}\n\n", false),
+        ] {
+            assert_eq!(
+                decode(&[text.as_bytes()])[0].is_message(),
+                is_message,
+                "{text}"
+            );
         }
     }
 

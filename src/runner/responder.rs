@@ -19,9 +19,9 @@ use crate::upstream::{self, UpstreamError};
 /// The most notifications that wait for a slow client.
 const REPLIES_MAX: usize = 8;
 
-/// The longest time that a client that does not read delays its call. After that it misses notifications
-/// until it reads again: the call must not stand still, and must become a task in time.
-const SLOW_CLIENT: Duration = Duration::from_secs(5);
+/// The longest time that a client that does not read delays its call: a little longer than its connection is kept.
+/// After that it misses notifications until it reads again, because the call must not stand still.
+const SLOW_CLIENT: Duration = Duration::from_secs(35);
 
 /// What a subscriber hears.
 #[derive(Debug)]

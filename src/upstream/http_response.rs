@@ -143,10 +143,14 @@ pub(super) struct Messages {
 /// One message as text: an event of a stream, or a JSON body.
 #[derive(Debug)]
 pub struct RawMessage {
-    /// The message. Empty in events that only say where to resume.
+    /// The message. Empty in events that only say where to resume, and in events of other names.
     pub text: String,
     /// The server's own id of the event.
     pub event_id: Option<String>,
+    /// Whether the event had its default name, `message`.
+    pub is_named: bool,
+    /// An event of another name, without its id: clients ignore it, even if its data is a message.
+    pub other: Option<Box<SseEvent>>,
 }
 
 /// An event that waits to be taken. Priming events have an id and no data.
@@ -154,7 +158,35 @@ pub struct RawMessage {
 struct Queued {
     data: String,
     id: Option<HeaderValue>,
+    is_named: bool,
+    /// An event of another name.
+    other: Option<Box<SseEvent>>,
 }
+
+impl Queued {
+    /// `None`: nothing is in the event.
+    fn of(mut event: SseEvent) -> Option<Self> {
+        let id = event.id.take();
+        let id = id.and_then(|id| HeaderValue::try_from(id).ok());
+        let is_named = event.event.is_some();
+        let (data, other) = if event.is_message() {
+            (event.data, None)
+        } else {
+            event.retry = None;
+            (String::new(), Some(Box::new(event)))
+        };
+        let is_empty = id.is_none() && data.is_empty() && other.is_none();
+        (!is_empty).then_some(Self {
+            data,
+            id,
+            is_named,
+            other,
+        })
+    }
+}
+
+/// How many events without a message are skipped to look at the first message of a stream.
+const SKIPPED_MAX: usize = 16;
 
 #[derive(Debug)]
 enum BodyForm {
@@ -273,8 +305,8 @@ impl Messages {
         loop {
             let text = match self.batch.pop_front() {
                 Some(text) => text,
-                None => match self.next_text().await? {
-                    Some(text) => text,
+                None => match self.next_event().await? {
+                    Some(event) => event.data,
                     None => return Ok(None),
                 },
             };
@@ -296,14 +328,19 @@ impl Messages {
         }
     }
 
-    /// Looks at the next event without taking it: its data, and whether it has an id. `None` at the end. Cancel
-    /// safe.
+    /// Looks at the first message without taking it: its text, and whether its event has an id. The text is empty
+    /// if many events come before a message. `None` at the end. Cancel safe.
     pub(super) async fn peek(&mut self) -> Result<Option<(&str, bool)>, Failure> {
-        while self.queue.is_empty() && !self.ended {
+        let is_other = |event: &Queued| event.other.is_some() && event.id.is_none();
+        while self.queue.iter().all(is_other) && self.queue.len() < SKIPPED_MAX && !self.ended {
             self.read_events().await;
         }
-        match (self.queue.front(), &self.fault) {
+        match (
+            self.queue.iter().find(|event| !is_other(event)),
+            &self.fault,
+        ) {
             (None, Some(fault)) => Err(fault.clone()),
+            (None, None) if !self.ended => Ok(Some(("", false))),
             (next, _) => Ok(next.map(|event| (event.data.as_str(), event.id.is_some()))),
         }
     }
@@ -339,17 +376,15 @@ impl Messages {
         while self.queue.is_empty() && !self.ended && self.is_stream() {
             self.read_events().await;
         }
-        if let Some(Queued { data, id }) = self.queue.pop_front() {
-            let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
-            return Ok(Some(RawMessage {
-                text: server_message::alone(data),
-                event_id,
-            }));
-        }
-        let text = self.next_text().await?;
-        Ok(text.map(|text| RawMessage {
-            text: server_message::alone(text),
-            event_id: None,
+        let event = match self.queue.pop_front() {
+            None => self.next_event().await?,
+            event => event,
+        };
+        Ok(event.map(|event| RawMessage {
+            text: server_message::alone(event.data),
+            event_id: event.id.and_then(|id| id.to_str().ok().map(str::to_owned)),
+            is_named: event.is_named,
+            other: event.other,
         }))
     }
 
@@ -364,14 +399,14 @@ impl Messages {
         self.body
     }
 
-    /// The next message's text; `None` at the end of the body, however it ended for a stream.
+    /// The next event, or the body as one; `None` at the end of the body, however it ended for a stream.
     ///
     /// Not cancel safe for JSON bodies: poll it to its end or drop the whole.
-    async fn next_text(&mut self) -> Result<Option<String>, Failure> {
+    async fn next_event(&mut self) -> Result<Option<Queued>, Failure> {
         loop {
-            if let Some(Queued { data, id }) = self.queue.pop_front() {
-                self.last_event_id = id.or_else(|| self.last_event_id.take());
-                return Ok(Some(data));
+            if let Some(mut event) = self.queue.pop_front() {
+                self.last_event_id = event.id.take().or_else(|| self.last_event_id.take());
+                return Ok(Some(event));
             }
             if self.ended {
                 return self.fault.clone().map_or(Ok(None), Err);
@@ -380,8 +415,12 @@ impl Messages {
                 BodyForm::Json(begun) => {
                     self.ended = true;
                     let begun = std::mem::take(begun);
-                    let text = read_json(&mut self.body, begun, self.bytes_max).await?;
-                    return Ok(Some(text));
+                    return Ok(Some(Queued {
+                        data: read_json(&mut self.body, begun, self.bytes_max).await?,
+                        id: None,
+                        is_named: false,
+                        other: None,
+                    }));
                 }
                 BodyForm::Events(_) => self.read_events().await,
             }
@@ -405,10 +444,7 @@ impl Messages {
                 let last = decoder
                     .last()
                     .filter(|last| Object::parse(&last.data).is_ok());
-                if let Some(SseEvent { data, id, .. }) = last {
-                    let id = id.and_then(|id| HeaderValue::try_from(id).ok());
-                    self.queue.push_back(Queued { data, id });
-                }
+                self.queue.extend(last.and_then(Queued::of));
             }
         }
     }
@@ -422,20 +458,10 @@ impl Messages {
         }
         let (queue, retry) = (&mut self.queue, &mut self.retry);
         let fed = decoder.feed(data, |event| {
-            let SseEvent {
-                data,
-                id,
-                retry: wait,
-                event: _,
-                has_data: _,
-            } = event;
-            let id = id.and_then(|id| HeaderValue::try_from(id).ok());
-            if let Some(wait) = wait {
+            if let Some(wait) = event.retry {
                 *retry = Some(Duration::from_millis(wait));
             }
-            if id.is_some() || !data.is_empty() {
-                queue.push_back(Queued { data, id });
-            }
+            queue.extend(Queued::of(event));
         });
         if let Err(fault) = fed {
             // Events that came whole before one that cannot be read still count.

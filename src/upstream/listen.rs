@@ -2,10 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt as _, StreamExt as _};
+use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::mcp::changes::is_change;
 use crate::mcp::envelope;
@@ -20,10 +24,19 @@ use crate::upstream::http_response;
 use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::note;
 use crate::upstream::pool::PoolKey;
+use crate::upstream::reconnect::Reconnect;
 use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
+use crate::upstream::sessions::stream_attempt::{StreamAttempt, attempt};
 use crate::upstream::translate;
 use crate::upstream::wanted::WantedChanges;
+
+/// How long a subscription waits for the answer to its request for a stream. The client waits longer for the
+/// acknowledgement.
+const OPENING: Duration = Duration::from_secs(1);
+
+/// A stream that was open for this long was no answer to one request.
+const LASTING: Duration = Duration::from_secs(1);
 
 /// What the wrapped server says to a listener.
 #[derive(Debug)]
@@ -34,6 +47,8 @@ pub enum ListenEvent {
         method: String,
         params: Option<Box<RawValue>>,
     },
+    /// The client may have missed changes.
+    Missed,
     /// The last event: the server has ended the subscription. It may be asked again.
     Ended,
 }
@@ -63,6 +78,7 @@ pub(super) fn listen(
         source: None,
         said: VecDeque::new(),
         over: false,
+        is_silent: false,
         wanted: WantedChanges::default(),
     };
     stream::unfold(subscription, |mut subscription| async {
@@ -80,14 +96,131 @@ struct HttpSubscription {
     source: Option<OpenStream>,
     said: VecDeque<ListenEvent>,
     over: bool,
+    /// The server sends no changes: it has no stream for them.
+    is_silent: bool,
     /// What a legacy server was found to serve of the request.
     wanted: WantedChanges,
 }
 
-struct OpenStream {
-    messages: Box<Messages>,
-    /// The legacy session of this subscription, for as long as it is open.
-    lease: Option<SessionLease>,
+enum OpenStream {
+    /// The stream of a request at a modern server. The subscription ends with it.
+    Modern(Box<Messages>),
+    Legacy(Box<SessionStream>),
+}
+
+/// The stream of a legacy session, which is requested again when it ends: the session has the subscriptions.
+struct SessionStream {
+    /// The session of this subscription, for as long as it is open.
+    lease: SessionLease,
+    state: StreamState,
+    reconnect: Reconnect,
+    last_event_id: Option<HeaderValue>,
+    /// Since when the stream is open, or was last asked for.
+    since: Instant,
+    /// The client may miss changes while the stream is not open.
+    has_gap: bool,
+}
+
+enum StreamState {
+    Opening(BoxFuture<'static, StreamAttempt>),
+    Open(Box<Messages>),
+}
+
+/// What a legacy session's stream has for its reader.
+enum SessionNews {
+    Message(ServerMessage),
+    /// The stream is open again, and may not have what was sent meanwhile.
+    Missed,
+    /// The server has no such stream.
+    Never,
+    /// The server does not know the session any more.
+    Lost,
+}
+
+impl SessionStream {
+    fn new(lease: SessionLease) -> Self {
+        let opening = attempt(&lease.session, None).boxed();
+        Self {
+            lease,
+            state: StreamState::Opening(opening),
+            reconnect: Reconnect::to_stream(),
+            last_event_id: None,
+            since: Instant::now(),
+            has_gap: false,
+        }
+    }
+
+    /// Waits a moment for the server to answer the first request for the stream. A server may hold back the head of
+    /// the response until it has something to say. `Err`: there is no stream, or not now.
+    async fn begun(&mut self) -> Result<(), StreamAttempt> {
+        let StreamState::Opening(opening) = &mut self.state else {
+            return Ok(());
+        };
+        match timeout(OPENING, opening).await {
+            Err(_elapsed) => Ok(()),
+            Ok(StreamAttempt::Stream(messages)) => {
+                self.state = StreamState::Open(messages);
+                Ok(())
+            }
+            Ok(refused) => Err(refused),
+        }
+    }
+
+    async fn next(&mut self) -> SessionNews {
+        loop {
+            match &mut self.state {
+                StreamState::Opening(opening) => match opening.await {
+                    StreamAttempt::Stream(messages) => {
+                        self.state = StreamState::Open(messages);
+                        self.since = Instant::now();
+                        if std::mem::take(&mut self.has_gap) {
+                            return SessionNews::Missed;
+                        }
+                    }
+                    StreamAttempt::Later(asked) => {
+                        self.reconnect.asked(asked);
+                        self.open_again();
+                    }
+                    StreamAttempt::Never => return SessionNews::Never,
+                    StreamAttempt::Unknown => return SessionNews::Lost,
+                },
+                StreamState::Open(messages) => {
+                    if let Ok(Some(message)) = messages.next().await {
+                        self.reconnect.heard();
+                        return SessionNews::Message(message);
+                    }
+                    self.last_event_id = messages
+                        .last_event_id
+                        .take()
+                        .or_else(|| self.last_event_id.take());
+                    self.reconnect.asked(messages.retry);
+                    // A server that ends its streams at once sends nothing between them that could be missed. One
+                    // that gives ids to its events sends what was missed.
+                    let lasted = Instant::now().saturating_duration_since(self.since);
+                    self.has_gap |= lasted >= LASTING && self.last_event_id.is_none();
+                    self.open_again();
+                }
+            }
+        }
+    }
+
+    fn open_again(&mut self) {
+        let pause = sleep(self.reconnect.pause());
+        let attempt = attempt(&self.lease.session, self.last_event_id.as_ref());
+        let opening = async {
+            pause.await;
+            attempt.await
+        };
+        self.state = StreamState::Opening(opening.boxed());
+    }
+
+    /// Answers the server's ping.
+    async fn answer(&mut self, id: &str, method: &str) {
+        if method == "ping" {
+            // If the answer cannot be sent, the server will notice by itself.
+            let _ = self.lease.session.tell(envelope::result(id, "{}")).await;
+        }
+    }
 }
 
 impl HttpSubscription {
@@ -98,18 +231,31 @@ impl HttpSubscription {
         if self.over {
             return None;
         }
-        if self.source.is_none() && self.open().await.is_none() {
+        if self.source.is_none() && !self.is_silent && self.open().await.is_none() {
             return Some(self.end());
         }
         loop {
             if let Some(event) = self.said.pop_front() {
                 return Some(event);
             }
-            let Some(source) = &mut self.source else {
-                return Some(self.end());
-            };
-            let Ok(Some(message)) = source.messages.next().await else {
-                return Some(self.end());
+            if self.is_silent {
+                std::future::pending::<()>().await;
+            }
+            let message = match &mut self.source {
+                None => return Some(self.end()),
+                Some(OpenStream::Modern(messages)) => match messages.next().await {
+                    Ok(Some(message)) => message,
+                    Ok(None) | Err(_) => return Some(self.end()),
+                },
+                Some(OpenStream::Legacy(stream)) => match stream.next().await {
+                    SessionNews::Message(message) => message,
+                    SessionNews::Missed => return Some(ListenEvent::Missed),
+                    SessionNews::Never => {
+                        self.be_silent();
+                        continue;
+                    }
+                    SessionNews::Lost => return Some(self.end()),
+                },
             };
             match message {
                 ServerMessage::Notification { method, params } => {
@@ -124,23 +270,20 @@ impl HttpSubscription {
                     return Some(self.end());
                 }
                 ServerMessage::Primed => {}
-                ServerMessage::Request { id, method, .. } => self.on_request(&id, &method).await,
+                ServerMessage::Request { id, method, .. } => {
+                    if let Some(OpenStream::Legacy(stream)) = &mut self.source {
+                        stream.answer(&id, &method).await;
+                    }
+                }
             }
         }
     }
 
-    /// Answers the ping of a legacy server.
-    async fn on_request(&self, id: &str, method: &str) {
-        let lease = self
-            .source
-            .as_ref()
-            .and_then(|source| source.lease.as_ref());
-        if let Some(lease) = lease
-            && method == "ping"
-        {
-            // If the answer cannot be sent, the server will notice by itself.
-            let _ = lease.session.tell(envelope::result(id, "{}")).await;
-        }
+    /// The server has no stream, and a new session would have none either.
+    fn be_silent(&mut self) {
+        tracing::info!("the server has no stream for changes: clients do not hear of any");
+        self.source = None;
+        self.is_silent = true;
     }
 
     fn end(&mut self) -> ListenEvent {
@@ -189,10 +332,7 @@ impl HttpSubscription {
         let response = self.origin.send(head, RequestBody::json(body)).await.ok()?;
         match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
-                self.source = Some(OpenStream {
-                    messages,
-                    lease: None,
-                });
+                self.source = Some(OpenStream::Modern(messages));
                 Some(())
             }
             ResponseKind::Messages(_)
@@ -210,16 +350,17 @@ impl HttpSubscription {
             .await
             .ok()?;
         let session = Arc::clone(&lease.session);
-        let response = self
-            .origin
-            .send(session.get(None), RequestBody::empty())
-            .await
-            .ok()?;
-        let ResponseKind::Messages(messages) =
-            http_response::classify_response(response, self.origin.message_bytes_max).await
-        else {
-            return None;
-        };
+        let mut stream = SessionStream::new(lease);
+        match stream.begun().await {
+            Ok(()) => {}
+            Err(StreamAttempt::Never | StreamAttempt::Unknown) => {
+                let none = WantedChanges::default().honoured();
+                self.said.push_back(ListenEvent::Acknowledged(none));
+                self.be_silent();
+                return Some(());
+            }
+            Err(StreamAttempt::Later(_) | StreamAttempt::Stream(_)) => return None,
+        }
         let described = session.described()?;
         let mut wanted = WantedChanges::of(&self.request.filter, described.capabilities.get());
         let mut taken = Vec::new();
@@ -236,10 +377,7 @@ impl HttpSubscription {
         self.said
             .push_back(ListenEvent::Acknowledged(wanted.honoured()));
         self.wanted = wanted;
-        self.source = Some(OpenStream {
-            messages,
-            lease: Some(lease),
-        });
+        self.source = Some(OpenStream::Legacy(Box::new(stream)));
         Some(())
     }
 }

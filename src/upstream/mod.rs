@@ -24,6 +24,7 @@ mod pin;
 mod pool;
 mod port;
 mod query;
+mod reader_queue;
 pub mod reconnect;
 pub mod relay;
 mod request_id;

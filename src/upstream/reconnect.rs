@@ -69,7 +69,7 @@ pub(super) fn is_gone(status: StatusCode) -> bool {
 /// Whether a refusal is temporary, for a stream on which the server sends messages of its own. With any other
 /// status the server has no such stream.
 pub(super) fn is_for_now(status: StatusCode) -> bool {
-    status.is_server_error()
+    (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
         || status == StatusCode::REQUEST_TIMEOUT
         || status == StatusCode::TOO_MANY_REQUESTS
 }
@@ -126,6 +126,6 @@ mod tests {
             known.map(|it| it.as_u16()).collect()
         };
         assert_eq!(which(is_gone), [400, 401, 403, 404, 405]);
-        assert_eq!(which(is_for_now), [408, 429, 500, 501, 502, 503, 504]);
+        assert_eq!(which(is_for_now), [408, 429, 500, 502, 503, 504]);
     }
 }

@@ -60,11 +60,13 @@ impl Canned {
 const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-own: 1\r\nconnection: close\r\n\r\n\
     id: 1\nretry: 100\ndata: \n\n: a comment\n\nevent: message\nid: 2\ndata: {\"id\":1,\ndata: \"method\":\"ping\"}\n\n\
     data: {\"id\":\"raincheck/x\",\"result\":{}}\n\n\
+    event: ping\ndata: {\"id\":\"raincheck/x\",\"result\":{}}\n\n\
     data: {\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"raincheck\\/x\"}}\n\n\
     data: {\"method\":\"notifications/message\",\"params\":{}}\n\n";
 
 const READ: &str = "id: 1\nretry: 100\ndata: \n\n\
     event: message\nid: 2\ndata: {\"id\":1,\ndata: \"method\":\"ping\"}\n\n\
+    event: ping\ndata: {\"id\":\"raincheck/x\",\"result\":{}}\n\n\
     data: {\"method\":\"notifications/message\",\"params\":{}}\n\n";
 
 #[tokio::test]

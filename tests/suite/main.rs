@@ -81,6 +81,7 @@ mod field_errors;
 mod field_process_one;
 mod field_query;
 mod field_servers;
+mod field_streams;
 mod field_watched_server;
 mod floods;
 mod framing;

@@ -85,7 +85,7 @@ def call(id, params):
             text(id, "logged")
         case "burst":
             pad = "." * arguments["bytes"]
-            lines = [{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": [n, pad]}} for n in range(50)]
+            lines = [{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": [n, pad]}} for n in range(arguments.get("n", 50))]
             OUT.write("".join(json.dumps(line) + "\n" for line in lines).encode())
             text(id, "said")
         case "ask" | "ask_twice":

@@ -200,6 +200,7 @@ async fn heard(listening: &mut Listening) -> String {
                 params.map_or(String::new(), |p| p.get().to_owned())
             )
         }
+        ListenEvent::Missed => "missed".into(),
         ListenEvent::Ended => "ended".into(),
     }
 }
@@ -250,8 +251,11 @@ async fn listening_to_a_legacy_server() {
     server.on_discover(Reply::json(405, ""));
     assert_eq!(up.era(None).await.unwrap(), Era::Legacy);
     let mut listening = up.listen([1; 16], None, "{}".into(), FILTER.into());
-    // A server without such a stream announces nothing.
-    assert_eq!(heard(&mut listening).await, "ended");
+    // A server without such a stream announces nothing, and would announce nothing on another session.
+    assert_eq!(heard(&mut listening).await, "ack {}");
+    server.until(|s| s.count("DELETE") == 1).await;
+    let next = futures_util::FutureExt::now_or_never(listening.next());
+    assert!(next.is_none());
 }
 
 #[tokio::test]

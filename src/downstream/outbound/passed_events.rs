@@ -98,7 +98,11 @@ impl PassedEvents {
         for (at, end) in self.arrivals.drain(..) {
             let part = self.unread.get(begin..end).unwrap_or_default();
             begin = end;
-            let fed = decoder.feed(part, |event| messages.push((at, event.data)));
+            let fed = decoder.feed(part, |event| {
+                if event.is_message() {
+                    messages.push((at, event.data));
+                }
+            });
             is_readable = fed.is_ok();
             if !is_readable {
                 break;
@@ -133,6 +137,22 @@ fn may_be_answer(message: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_message_is_an_answer() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        for (name, position) in [
+            ("ping", Position::BetweenEvents),
+            ("message", Position::Over),
+        ] {
+            let mut keepalive = Keepalive::since(Instant::now(), raw("7"));
+            let mut events = PassedEvents::new();
+            let event = format!("event: {name}\ndata: {{\"id\":1,\"result\":{{}}}}\n\n");
+            let _ = events.passed(event.as_bytes());
+            events.read(&raw("1"), &mut keepalive);
+            assert_eq!(events.position(), position, "{name}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn many_small_pieces_leave_little() {

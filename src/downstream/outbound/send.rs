@@ -7,8 +7,11 @@ use tokio::time::timeout;
 
 use super::stream::ResponseEvent;
 
-/// How long a client that does not read delays its call. Then the client misses a message.
+/// How long a question waits for a client that does not read, before it is asked in another way.
 const SLOW_CLIENT: Duration = Duration::from_secs(5);
+
+/// How long a client that does not read delays its call: a little longer than its connection is kept.
+const STUCK_CLIENT: Duration = Duration::from_secs(35);
 
 /// Sends a message. False where the client does not take it.
 pub(in crate::downstream) async fn send(
@@ -29,7 +32,7 @@ pub(in crate::downstream) async fn notify(
     let patience = if *is_slow {
         Duration::ZERO
     } else {
-        SLOW_CLIENT
+        STUCK_CLIENT
     };
     let sending = events.send(ResponseEvent::Message(notification));
     *is_slow = timeout(patience, sending).await.is_err();

@@ -22,6 +22,8 @@ use crate::runner::responder::DeliveryGuard;
 pub(in crate::downstream) enum ResponseEvent {
     /// A notification, or a request of the server's.
     Message(String),
+    /// An event of the server's that is no message, as it goes to the client.
+    Other(Bytes),
     /// The answer. Nothing follows.
     Answer(Rpc),
 }
@@ -66,8 +68,8 @@ impl ResponseSource for BoxFuture<'static, Rpc> {
 pub(in crate::downstream) enum Head {
     /// The answer, which is the whole response.
     Answer(Rpc),
-    /// The response is a stream, and this is the first message on it.
-    Message(String),
+    /// The response is a stream, and this is the first event on it.
+    Event(ResponseEvent),
     /// The response is a stream.
     Nothing,
     /// The response is a stream that ends at once: there is no answer.
@@ -83,7 +85,7 @@ pub(in crate::downstream) async fn head(
     tokio::select! {
         event = source.next() => match event {
             Some(ResponseEvent::Answer(answer)) => Head::Answer(answer),
-            Some(ResponseEvent::Message(message)) => Head::Message(message),
+            Some(event) => Head::Event(event),
             None => Head::End,
         },
         () = sleep(patience) => Head::Nothing,
@@ -107,7 +109,7 @@ pub(in crate::downstream) fn respond(
         };
         let first = match head {
             Head::Answer(answer) => return answer.guarded(source.into_guard()),
-            Head::Message(message) => Some(message),
+            Head::Event(event) => Some(event),
             Head::Nothing => None,
             Head::End => return response::event_stream(Body::Events(stream::empty().boxed())),
         };
@@ -119,7 +121,7 @@ pub(in crate::downstream) fn respond(
 async fn answer_only(source: &mut impl ResponseSource) -> Head {
     loop {
         match source.next().await {
-            Some(ResponseEvent::Message(_)) => {}
+            Some(ResponseEvent::Message(_) | ResponseEvent::Other(_)) => {}
             Some(ResponseEvent::Answer(answer)) => return Head::Answer(answer),
             None => return Head::End,
         }
@@ -129,7 +131,7 @@ async fn answer_only(source: &mut impl ResponseSource) -> Head {
 /// A stream of what the source says.
 pub(in crate::downstream) fn stream_of(
     source: impl ResponseSource,
-    first: Option<String>,
+    first: Option<ResponseEvent>,
     heartbeat: Option<Keepalive>,
 ) -> Response<Body> {
     let open = OpenBody {
@@ -152,7 +154,7 @@ enum Stage<S> {
 
 struct OpenBody<S> {
     source: S,
-    first: Option<String>,
+    first: Option<ResponseEvent>,
     beat: Interval,
     heartbeat: Option<Keepalive>,
 }
@@ -168,7 +170,7 @@ impl<S: ResponseSource> Stage<S> {
             }
         };
         let event = if let Some(first) = open.first.take() {
-            ResponseEvent::Message(first)
+            first
         } else {
             tokio::select! {
                 event = open.source.next() => event?,
@@ -186,6 +188,7 @@ impl<S: ResponseSource> Stage<S> {
                 }
                 (sse::event(&message), Self::Open(open))
             }
+            ResponseEvent::Other(event) => (event, Self::Open(open)),
             ResponseEvent::Answer(answer) => {
                 let guard = open.source.into_guard();
                 (sse::event(&answer.json), Self::Answered(guard))

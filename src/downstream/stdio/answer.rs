@@ -24,7 +24,7 @@ pub(super) async fn answer_to(response: Response<Body>, id: &str) -> Option<Stri
         };
         let mut answer = None;
         let fed = decoder.feed(&data, |event| {
-            if is_answer(&event.data, id) {
+            if event.is_message() && is_answer(&event.data, id) {
                 answer = Some(event.data);
             }
         });

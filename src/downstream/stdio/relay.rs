@@ -93,12 +93,16 @@ impl Client {
                 continue;
             };
             let mut said = Vec::new();
-            let fed = decoder.feed(&data, |event| {
-                if let Some(id) = event.id.and_then(|id| HeaderValue::try_from(id).ok()) {
+            let fed = decoder.feed(&data, |mut event| {
+                if let Some(id) = event
+                    .id
+                    .take()
+                    .and_then(|id| HeaderValue::try_from(id).ok())
+                {
                     heard.last_event_id = Some(id);
                 }
                 heard.retry = event.retry.map(Duration::from_millis).or(heard.retry);
-                if !event.data.is_empty() {
+                if event.is_message() && !event.data.is_empty() {
                     said.push(event.data);
                 }
             });

@@ -108,7 +108,7 @@ impl ServerSubscription {
         {
             match timeout_at(deadline, events.next()).await {
                 // A notification may not come before the acknowledgement.
-                Ok(Some(ListenEvent::Notification { .. })) => {}
+                Ok(Some(ListenEvent::Notification { .. } | ListenEvent::Missed)) => {}
                 Ok(Some(ListenEvent::Ended) | None) => self.state = State::Closed,
                 Ok(event) => {
                     self.heard(event, Instant::now());
@@ -177,6 +177,10 @@ impl ServerSubscription {
                     self.missed = changes_of(&honoured);
                 }
                 self.honoured = Some(honoured);
+                None
+            }
+            Some(ListenEvent::Missed) => {
+                self.missed = self.honoured.as_deref().map(changes_of).unwrap_or_default();
                 None
             }
             Some(ListenEvent::Ended) | None => {

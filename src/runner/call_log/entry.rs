@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 
+use super::other_events::OtherEvents;
+
 /// One event of a call, as the store has it: the JSON, a line feed, the server's event id from which the call
-/// can be resumed (sealed, and empty if there is none), and a last byte for the kind.
+/// can be resumed (sealed, and empty if there is none), and a last byte for the kind. Before the last byte may be a
+/// space and the [other events](OtherEvents) that came before this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry(pub(super) Bytes);
 
@@ -53,6 +56,26 @@ impl LogEntry {
         Self(json.into())
     }
 
+    /// With the events that came before this one and are no messages.
+    pub(super) fn after(self, others: &OtherEvents) -> Self {
+        if others.is_empty() {
+            return self;
+        }
+        let Some((kind, json, sealed, _)) = self.parts() else {
+            return self;
+        };
+        let others = serde_json::to_string(others).unwrap_or_default();
+        Self::resumable(kind, json.to_owned(), &format!("{sealed} {others}"))
+    }
+
+    /// Without the events that came before it.
+    pub(super) fn alone(&self) -> Self {
+        match self.parts() {
+            Some((kind, json, sealed, Some(_))) => Self::resumable(kind, json.to_owned(), sealed),
+            Some(_) | None => self.clone(),
+        }
+    }
+
     /// Reads what the store had. `None`: no version of raincheck wrote it.
     pub fn read(bytes: Bytes) -> Option<Self> {
         let entry = Self(bytes);
@@ -60,10 +83,21 @@ impl LogEntry {
         Some(entry)
     }
 
-    fn parts(&self) -> Option<(EntryKind, &str, &str)> {
+    fn parts(&self) -> Option<(EntryKind, &str, &str, Option<&str>)> {
         let (last, text) = self.0.split_last()?;
-        let (json, sealed) = std::str::from_utf8(text).ok()?.rsplit_once('\n')?;
-        Some((EntryKind::of(*last)?, json, sealed))
+        let (json, rest) = std::str::from_utf8(text).ok()?.rsplit_once('\n')?;
+        let (sealed, others) = match rest.split_once(' ') {
+            Some((sealed, others)) => (sealed, Some(others)),
+            None => (rest, None),
+        };
+        Some((EntryKind::of(*last)?, json, sealed, others))
+    }
+
+    /// The events that came before this one and are no messages.
+    pub fn others(&self) -> OtherEvents {
+        let others = self.parts().and_then(|(.., others)| others);
+        let read = others.and_then(|others| serde_json::from_str(others).ok());
+        read.unwrap_or_default()
     }
 
     pub fn kind(&self) -> EntryKind {
@@ -71,12 +105,12 @@ impl LogEntry {
     }
 
     pub fn json(&self) -> &str {
-        self.parts().map_or("", |(_, json, _)| json)
+        self.parts().map_or("", |(_, json, ..)| json)
     }
 
     /// The server's event id from which the call can be resumed behind this entry.
     pub fn sealed(&self) -> Option<&str> {
-        let (.., sealed) = self.parts()?;
+        let (_, _, sealed, _) = self.parts()?;
         Some(sealed).filter(|sealed| !sealed.is_empty())
     }
 
@@ -100,9 +134,16 @@ mod tests {
             let json = "{\"é\":\n1}";
             for (sealed, expected) in [("", None), ("AAAA", Some("AAAA"))] {
                 let entry = LogEntry::resumable(kind, json.into(), sealed);
-                let read = LogEntry::read(entry.0.clone()).unwrap();
-                assert_eq!((read.kind(), read.json()), (kind, json));
-                assert_eq!(read.sealed(), expected);
+                let mut others = OtherEvents::default();
+                assert_eq!(entry.clone().after(&others), entry);
+                others.add("event: a b\ndata: {\ndata: }\n\n");
+                let behind = entry.clone().after(&others);
+                assert_eq!((behind.others(), behind.alone()), (others, entry.clone()));
+                for entry in [entry, behind] {
+                    let read = LogEntry::read(entry.0.clone()).unwrap();
+                    assert_eq!((read.kind(), read.json()), (kind, json));
+                    assert_eq!(read.sealed(), expected);
+                }
             }
         }
         for foreign in ["", "{}", "x", "{}m"] {

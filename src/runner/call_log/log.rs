@@ -143,9 +143,14 @@ impl EventLog {
         entry: &LogEntry,
         expires_ms: u64,
     ) -> Result<usize, StoreError> {
-        let is_kept = entry.kind() != EntryKind::Message || entry.len() <= MESSAGE_BYTES_MAX;
-        let entry = if is_kept {
+        let is_small = |entry: &LogEntry| entry.len() <= MESSAGE_BYTES_MAX;
+        let entry = if is_small(entry) {
             entry.clone()
+        } else {
+            entry.alone()
+        };
+        let entry = if entry.kind() != EntryKind::Message || is_small(&entry) {
+            entry
         } else {
             let sealed = entry.sealed().unwrap_or_default();
             LogEntry::resumable(EntryKind::Omitted, String::new(), sealed)

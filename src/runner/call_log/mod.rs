@@ -4,6 +4,8 @@
 mod budget;
 pub mod entry;
 pub mod log;
+pub mod other_events;
+pub mod pace;
 mod point_seal;
 pub mod recent;
 mod record;

@@ -1,8 +1,12 @@
-//! The newest events of one call, in memory: every reader here gets them without the store. Pure.
+//! The newest events of one call, in memory: every reader here gets them without the store. What the newest reader
+//! has not read is kept, and the server is not read while that is too much.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::entry::LogEntry;
+use super::other_events::OtherEvents;
+use super::pace::ReaderPace;
 use crate::store::kv::ENTRIES_MAX;
 
 /// Bytes that are kept of one call beside its last event; the log in the store has the rest.
@@ -17,6 +21,9 @@ pub struct RecentEvents {
     bytes: usize,
     /// The number of the last entry. The log may be the only place that has it.
     last: u64,
+    /// The events behind the last entry that are no messages.
+    others: OtherEvents,
+    pace: Arc<ReaderPace>,
 }
 
 /// The events behind one that a reader has.
@@ -30,11 +37,13 @@ pub enum Backlog {
 
 impl RecentEvents {
     /// For a call that another replica carried until this entry.
-    pub fn behind_entry(last: u64) -> Self {
-        Self {
-            last,
-            ..Self::default()
-        }
+    pub fn begin_behind(&mut self, last: u64) {
+        self.last = last;
+    }
+
+    /// The place of the newest reader here.
+    pub fn pace(&self) -> &Arc<ReaderPace> {
+        &self.pace
     }
 
     /// Replaces everything by this entry.
@@ -48,13 +57,47 @@ impl RecentEvents {
         self.last = number;
         self.bytes += entry.len();
         self.entries.push_back((number, entry));
+        // The entry has them.
+        self.others = OtherEvents::default();
+        let read = self.pace.place().map_or(number, |place| place.after);
         while self.entries.len() > 1
             && (self.bytes > BYTES_MAX || self.entries.len() as u64 > ENTRIES_MAX)
+            && self
+                .entries
+                .front()
+                .is_some_and(|(oldest, _)| *oldest <= read)
         {
             if let Some((_, oldest)) = self.entries.pop_front() {
                 self.bytes -= oldest.len();
             }
         }
+    }
+
+    /// Adds an event that is no message.
+    pub fn add_other(&mut self, event: &str) {
+        self.others.add(event);
+    }
+
+    /// The events behind the last entry that are no messages.
+    pub fn others(&self) -> &OtherEvents {
+        &self.others
+    }
+
+    /// Whether one more event drops none that the newest reader has not read.
+    pub(super) fn has_room(&self) -> bool {
+        let Some(place) = self.pace.place() else {
+            return true;
+        };
+        let entries = self.entries.iter().rev();
+        let unread = entries.take_while(|(number, _)| *number > place.after);
+        let (mut count, mut bytes) = (0, 0);
+        for (_, entry) in unread {
+            count += 1;
+            bytes += entry.len();
+        }
+        let has_read_others = count == 0 && place.others >= self.others.count();
+        let has_room_for_others = has_read_others || !self.others.is_full();
+        count < ENTRIES_MAX && bytes < BYTES_MAX && has_room_for_others
     }
 
     pub fn behind(&self, after: u64) -> Backlog {
@@ -83,6 +126,7 @@ impl RecentEvents {
 #[cfg(test)]
 mod tests {
     use super::super::entry::EntryKind;
+    use super::super::pace::ReadPlace;
     use super::*;
 
     fn entry(bytes: usize) -> LogEntry {
@@ -108,8 +152,39 @@ mod tests {
         recent.push(last, entry(BYTES_MAX * 2));
         assert_eq!(recent.behind(0), Backlog::Since(last));
         assert_eq!(recent.behind(last), Backlog::All(Vec::new()));
-        let taken_over = RecentEvents::behind_entry(5);
+        let mut taken_over = RecentEvents::default();
+        taken_over.begin_behind(5);
         assert_eq!(taken_over.behind(3), Backlog::Since(6));
         assert_eq!(taken_over.behind(5), Backlog::All(Vec::new()));
+    }
+
+    #[test]
+    fn nothing_is_dropped_that_the_newest_reader_has_not_read() {
+        let mut recent = RecentEvents::default();
+        let older = recent.pace().begin(ReadPlace::default());
+        let reader = recent.pace().begin(ReadPlace::default());
+        for number in 1..=ENTRIES_MAX {
+            assert!(recent.has_room());
+            recent.push(number, entry(1));
+        }
+        assert!(!recent.has_room());
+        let behind = |after, others| ReadPlace { after, others };
+        older.has_read(behind(ENTRIES_MAX, 0));
+        assert!(!recent.has_room(), "it does not read any more");
+        // The answer does not wait.
+        recent.push(ENTRIES_MAX + 1, entry(BYTES_MAX));
+        assert!(matches!(recent.behind(0), Backlog::All(_)));
+        reader.has_read(behind(ENTRIES_MAX, 0));
+        assert!(!recent.has_room());
+        reader.has_read(behind(ENTRIES_MAX + 1, 0));
+        while recent.has_room() {
+            recent.add_other("x");
+        }
+        reader.has_read(behind(ENTRIES_MAX + 1, recent.others().count()));
+        assert!(recent.has_room());
+        drop(reader);
+        recent.push(ENTRIES_MAX + 2, entry(BYTES_MAX));
+        recent.push(ENTRIES_MAX + 3, entry(BYTES_MAX));
+        assert!(recent.has_room() && recent.kept_behind(0).len() == 1);
     }
 }

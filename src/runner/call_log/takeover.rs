@@ -55,7 +55,7 @@ impl EventLog {
                 });
             }
         }
-        recent.send_replace(RecentEvents::behind_entry(last));
+        recent.send_modify(|recent| recent.begin_behind(last));
         let writer = LogWriter::of_successor(self, record, recent, last, seen);
         Ok(Some(TakenOver { writer, event_id }))
     }

@@ -1,5 +1,6 @@
 //! Writes the event log of one call, and shows its events to the readers here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -137,6 +138,7 @@ impl LogWriter {
     pub async fn say(&mut self, kind: EntryKind, json: String, event_id: Option<&str>) {
         let sealed = event_id.and_then(|event_id| self.log.seal().seal(event_id));
         let entry = LogEntry::resumable(kind, json, &sealed.unwrap_or_default());
+        let entry = entry.after(self.recent.borrow().others());
         self.said += 1;
         let number = self.said;
         self.write_down().await;
@@ -148,6 +150,22 @@ impl LogWriter {
         }
         if !self.is_lost() {
             self.recent.send_modify(|recent| recent.push(number, entry));
+        }
+    }
+
+    /// Shows an event that is no message. The log gets it with the next entry.
+    pub fn show_other(&mut self, event: &str) {
+        if !self.is_lost() {
+            self.recent.send_modify(|recent| recent.add_other(event));
+        }
+    }
+
+    /// Resolves when the newest reader here has read so much that it misses no further event. The reader's connection
+    /// ends if it reads nothing for long. Cancel safe.
+    pub async fn room(&self) {
+        let pace = Arc::clone(self.recent.borrow().pace());
+        while !self.recent.borrow().has_room() {
+            pace.moved().await;
         }
     }
 

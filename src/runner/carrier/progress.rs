@@ -28,8 +28,9 @@ impl Carrier {
             CallStage::Plain(_) => {
                 // The server echoes raincheck's token; the client knows its own.
                 if let Some(client) = self.audience.client() {
-                    let until = self.timers.at(Timer::GraceWindow);
-                    client.tell_progress(params.get(), until).await;
+                    client
+                        .tell_progress(params.get(), self.timers.patience())
+                        .await;
                 }
             }
         }
@@ -49,11 +50,10 @@ impl Carrier {
     }
 
     /// Relays a notification to the client that waits. A slow client delays the call until the grace
-    /// window ends, and no longer.
+    /// window or the call's time ends, and no longer.
     pub(super) async fn relay(&mut self, method: &str, params: &str) {
         if let Some(client) = self.audience.client() {
-            let until = self.timers.at(Timer::GraceWindow);
-            client.tell(method, params, until).await;
+            client.tell(method, params, self.timers.patience()).await;
         }
     }
 

@@ -86,6 +86,14 @@ impl Timers {
         }
     }
 
+    /// Until when a client that does not read may delay the call.
+    pub(super) fn patience(&self) -> Option<Instant> {
+        let window = self.at(Timer::GraceWindow);
+        window
+            .map(|window| window.min(self.deadline))
+            .or(Some(self.deadline))
+    }
+
     /// When the next timer is due.
     pub(super) fn next(&self) -> Instant {
         let armed = self.armed.iter().flatten().copied();

@@ -22,6 +22,7 @@ use crate::upstream::client_session::stream;
 use crate::upstream::client_session::stream::ClientStream;
 use crate::upstream::http::origin::NO_CODING;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::reconnect::is_for_now;
 use crate::upstream::sessions::session::{ServerSession, Unasked};
 
 /// The beginning of event ids that raincheck gave.
@@ -266,7 +267,8 @@ async fn open(shared: Arc<SharedStreams>, session: Weak<ServerSession>, opening:
     let (head, events) = match opened {
         Ok(opened) => opened,
         Err(status) => {
-            shared.streams().none = status == hyper::StatusCode::METHOD_NOT_ALLOWED;
+            let is_busy = is_for_now(status) || status == hyper::StatusCode::CONFLICT;
+            shared.streams().none = !is_busy;
             return;
         }
     };

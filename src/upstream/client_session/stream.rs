@@ -222,12 +222,19 @@ impl ClientStream {
 
     /// `None`: the session is not used any more.
     async fn heard(self: &Arc<Self>, session: &Weak<ServerSession>, event: SseEvent) -> Option<()> {
-        {
+        let full = {
             let session = session.upgrade()?;
             let is_read = self.state().has_reader;
-            if is_ours(&session, &event.data) || (!is_read && is_answered(&session, &event.data)) {
-                return Some(());
+            let is_taken = event.is_message()
+                && (is_ours(&session, &event.data)
+                    || (!is_read && is_answered(&session, &event.data)));
+            is_taken.then(|| session.calls().full())
+        };
+        if let Some(full) = full {
+            if let Some(full) = full {
+                full.await;
             }
+            return Some(());
         }
         // This future holds no session while it waits for room, so that the session can end.
         let has_reader = loop {

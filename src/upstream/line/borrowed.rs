@@ -4,11 +4,11 @@ use tokio::sync::mpsc;
 
 use crate::mcp::input::InputKind;
 use crate::upstream::port::{Event, Question};
+use crate::upstream::reader_queue::{Full, OWN_PATIENCE, ReaderQueue};
 use crate::upstream::request_id::RequestId;
 use serde_json::value::RawValue;
 
-/// Notifications and questions that wait for the reader of one request; the answer has a place of its own. More
-/// of them are dropped, because one task reads the line for all requests and must not wait for one of them.
+/// Notifications and questions that wait for the reader of one request; the answer has a place of its own.
 const EVENTS_MAX: usize = 16;
 
 /// A request of raincheck's, ready to be sent over a client's own line.
@@ -20,7 +20,7 @@ pub(in crate::upstream) struct BorrowedRequest {
 
 /// Takes what the server says about one borrowed request, for the call that reads it.
 pub(in crate::upstream) struct BorrowedResponder {
-    events: mpsc::Sender<Event>,
+    events: ReaderQueue<Event>,
     answer: mpsc::OwnedPermit<Event>,
 }
 
@@ -28,6 +28,7 @@ impl BorrowedResponder {
     pub(in crate::upstream) fn new() -> Option<(Self, mpsc::Receiver<Event>)> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;
+        let events = ReaderQueue::new(events, OWN_PATIENCE);
         Some((Self { events, answer }, receiver))
     }
 
@@ -58,7 +59,12 @@ impl BorrowedResponder {
             }
             _ => return false,
         };
-        self.events.try_send(event).is_ok()
+        self.events.put(event)
+    }
+
+    /// Returns the wait for the reader, if its queue is full.
+    pub(in crate::upstream) fn full(&self) -> Option<Full> {
+        self.events.full()
     }
 }
 

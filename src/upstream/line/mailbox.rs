@@ -4,10 +4,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::Notify;
+use futures_util::FutureExt as _;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 
-/// Messages that wait for the reader.
+use crate::upstream::reader_queue::{Full, OWN_PATIENCE};
+
+/// Messages that wait for the reader. The line is not read while more wait, if there is a reader.
 const MESSAGES_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -15,6 +20,10 @@ pub(super) struct LineMailbox {
     messages: VecDeque<String>,
     reader: Option<ReaderId>,
     is_over: bool,
+    /// Whether the line waits for the reader.
+    is_full: watch::Sender<bool>,
+    /// The reader was waited for in vain.
+    is_slow: Arc<AtomicBool>,
 }
 
 /// Tells one reader from another, and wakes it.
@@ -40,6 +49,7 @@ impl LineMailbox {
         if let Some(older) = self.reader.replace(reader.clone()) {
             older.0.notify_one();
         }
+        self.moved();
         reader
     }
 
@@ -47,6 +57,7 @@ impl LineMailbox {
     pub(super) fn leave(&mut self, reader: &ReaderId) {
         if self.is_of(reader) {
             self.reader = None;
+            self.moved();
         }
     }
 
@@ -56,6 +67,7 @@ impl LineMailbox {
             return false;
         }
         self.messages.push_back(message.to_owned());
+        self.is_full.send_replace(self.has_slow_reader());
         self.wake();
         true
     }
@@ -71,10 +83,37 @@ impl LineMailbox {
             return Mail::End;
         }
         match self.messages.pop_front() {
-            Some(message) => Mail::Message(message),
+            Some(message) => {
+                self.moved();
+                Mail::Message(message)
+            }
             None if self.is_over => Mail::End,
             None => Mail::Nothing,
         }
+    }
+
+    /// Returns the wait for the reader, if as many messages wait as may.
+    pub(super) fn full(&self) -> Option<Full> {
+        if !self.has_slow_reader() || self.is_slow.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (mut is_full, is_slow) = (self.is_full.subscribe(), Arc::clone(&self.is_slow));
+        let waiting = async move {
+            let has_room = is_full.wait_for(|is_full| !is_full);
+            if timeout(OWN_PATIENCE, has_room).await.is_err() {
+                is_slow.store(true, Ordering::Relaxed);
+            }
+        };
+        Some(waiting.boxed())
+    }
+
+    fn has_slow_reader(&self) -> bool {
+        self.messages.len() >= MESSAGES_MAX && self.reader.is_some()
+    }
+
+    fn moved(&self) {
+        self.is_slow.store(false, Ordering::Relaxed);
+        self.is_full.send_replace(self.has_slow_reader());
     }
 
     fn is_of(&self, reader: &ReaderId) -> bool {
@@ -127,6 +166,27 @@ mod tests {
         assert_eq!(message(unread.next(&last)).as_deref(), Some("3"));
         assert!(matches!(unread.next(&last), Mail::End));
         assert!(!unread.say("4"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn its_reader_is_waited_for_until_it_reads_nothing_for_long() {
+        let mut unread = LineMailbox::default();
+        while unread.say("x") {
+            assert!(unread.full().is_none());
+        }
+        let reader = unread.read();
+        let full = unread.full().unwrap();
+        assert_eq!(message(unread.next(&reader)).as_deref(), Some("x"));
+        full.await;
+        assert!(unread.full().is_none() && unread.say("y"));
+        unread.full().unwrap().await;
+        assert!(unread.full().is_none(), "it was waited for once");
+        assert_eq!(message(unread.next(&reader)).as_deref(), Some("x"));
+        assert!(unread.say("z"));
+        let full = unread.full().unwrap();
+        unread.leave(&reader);
+        full.await;
+        assert!(unread.full().is_none());
     }
 
     #[test]

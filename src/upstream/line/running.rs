@@ -13,6 +13,7 @@ use crate::upstream::line::borrowed::BorrowedResponder;
 use crate::upstream::line::borrowed::StrayMessage;
 use crate::upstream::line::writer::SendState;
 use crate::upstream::port::{Event, UpstreamError};
+use crate::upstream::reader_queue::{Full, ReaderQueue};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::server_message::{ServerMessage, is_readable_elsewhere};
 
@@ -36,7 +37,7 @@ pub(super) struct RunningRequest {
 pub(super) enum RequestReader {
     Client {
         id: Box<RawValue>,
-        said: mpsc::Sender<SessionEvent>,
+        said: ReaderQueue<SessionEvent>,
         answer: mpsc::OwnedPermit<SessionEvent>,
     },
     Borrowed(BorrowedResponder),
@@ -83,9 +84,17 @@ impl RequestReader {
         match self {
             Self::Client { said, .. } => {
                 let message = SessionEvent::Message(stray.text.to_owned());
-                said.try_send(message).is_ok()
+                said.put(message)
             }
             Self::Borrowed(responder) => responder.say(stray),
+        }
+    }
+
+    /// Returns the wait for the reader, if its queue is full.
+    pub(super) fn full(&self) -> Option<Full> {
+        match self {
+            Self::Client { said, .. } => said.full(),
+            Self::Borrowed(responder) => responder.full(),
         }
     }
 

@@ -27,11 +27,12 @@ use crate::upstream::line::writer::{
 };
 use crate::upstream::message::{ambiguous, cancelled, question, response};
 use crate::upstream::pool::{MayAsk, PooledSession, Questions};
+use crate::upstream::reader_queue::{Full, ReaderQueue, SHARED_PATIENCE};
 use crate::upstream::request_id::{RequestId, number_of};
 use crate::upstream::server_message::{ServerMessage, is_about_notification};
 
-/// Notifications and questions that wait for the reader of one request; the answer has a place of its own. More
-/// of them are dropped, because one task reads the line for all requests and must not wait for one of them.
+/// Notifications and questions that wait for the reader of one request; the answer has a place of its own. One task
+/// reads the line for all requests, and waits only a moment for one of them.
 const EVENTS_MAX: usize = 16;
 
 /// A notification larger than this is dropped.
@@ -112,7 +113,7 @@ impl SharedLine {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let send_state = Arc::new(SendState::default());
         let pending = Pending {
-            events,
+            events: ReaderQueue::new(events, SHARED_PATIENCE),
             answer,
             send_state: Arc::clone(&send_state),
             has_asked: false,
@@ -222,9 +223,9 @@ impl SharedLine {
                 }
             }
             ("notifications/message", Some(params)) => {
-                if let Some(only) = self.table().inflight.only(Instant::now()) {
-                    only.put(LineEvent::Log(params));
-                }
+                let mut table = self.table();
+                let only = table.inflight.only(Instant::now());
+                table.full = only.and_then(|only| only.put(LineEvent::Log(params)));
             }
             (_, params) => {
                 if &*method == "notifications/tools/list_changed" {
@@ -244,9 +245,9 @@ impl SharedLine {
 
     /// Gives an event to a request. The event is dropped if the request has ended, or if its reader is slow.
     fn put(&self, id: u64, said: LineEvent) {
-        if let Some(pending) = self.table().inflight.get(&id) {
-            pending.put(said);
-        }
+        let mut table = self.table();
+        let pending = table.inflight.get(&id);
+        table.full = pending.and_then(|pending| pending.put(said));
     }
 
     fn on_request(&self, id: &str, method: &str, params: Option<Box<RawValue>>) {
@@ -256,9 +257,10 @@ impl SharedLine {
             Ok(question) => {
                 let mut table = self.table();
                 if let Some(only) = table.inflight.only_mut(Instant::now())
-                    && only.events.try_send(LineEvent::Question(question)).is_ok()
+                    && only.events.put(LineEvent::Question(question))
                 {
                     only.has_asked = true;
+                    table.full = only.events.full();
                     return;
                 }
                 let running = table.inflight.len();
@@ -312,6 +314,10 @@ impl LineListener for SharedLine {
             ServerMessage::Notification { method, params } => self.on_notification(method, params),
             ServerMessage::Request { id, method, params } => self.on_request(&id, &method, params),
         }
+    }
+
+    fn full(&self) -> Option<Full> {
+        self.table().full.take()
     }
 
     fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {

@@ -12,6 +12,7 @@ use crate::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
+use crate::upstream::reader_queue::Full;
 use crate::upstream::server_message::ServerMessage;
 
 /// Listens to the spare process, and to the same process after a caller has taken it over.
@@ -62,6 +63,10 @@ impl HandoverListener {
 impl LineListener for HandoverListener {
     fn heard(&self, message: ServerMessage, text: &str) {
         self.listener().heard(message, text);
+    }
+
+    fn full(&self) -> Option<Full> {
+        self.listener().full()
     }
 
     fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {

@@ -8,6 +8,7 @@ use tracing::debug;
 use crate::upstream::inflight::Inflight;
 use crate::upstream::line::event::{LineEvent, LineNotice};
 use crate::upstream::line::writer::SendState;
+use crate::upstream::reader_queue::{Full, ReaderQueue};
 
 /// Notifications that wait for a subscription. A subscription that is slower begins anew.
 const NOTICES_MAX: usize = 64;
@@ -18,11 +19,13 @@ pub(super) struct LineState {
     /// `None` after the end of the line, so that subscriptions end, too.
     pub(super) notices: Option<broadcast::Sender<Arc<LineNotice>>>,
     pub(super) ignored: u64,
+    /// The wait for the reader whose queue the last message has filled.
+    pub(super) full: Option<Full>,
 }
 
 /// A request that waits for its answer.
 pub(super) struct Pending {
-    pub(super) events: mpsc::Sender<LineEvent>,
+    pub(super) events: ReaderQueue<LineEvent>,
     pub(super) answer: mpsc::OwnedPermit<LineEvent>,
     pub(super) send_state: Arc<SendState>,
     /// The client of the request was asked, and may be asked again.
@@ -36,15 +39,18 @@ impl LineState {
             is_open: true,
             notices: Some(broadcast::Sender::new(NOTICES_MAX)),
             ignored: 0,
+            full: None,
         }
     }
 }
 
 impl Pending {
-    /// Gives an event to the reader of the request. The event is dropped if the reader is slow.
-    pub(super) fn put(&self, said: LineEvent) {
-        if self.events.try_send(said).is_err() {
+    /// Gives an event to the reader of the request, and returns the wait for a reader whose queue is full now. The
+    /// event is dropped if the reader is slow.
+    pub(super) fn put(&self, said: LineEvent) -> Option<Full> {
+        if !self.events.put(said) {
             debug!("a notification to a slow reader was dropped");
         }
+        self.events.full()
     }
 }

@@ -15,6 +15,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::line::health::LineHealth;
 use crate::upstream::port::UpstreamError;
+use crate::upstream::reader_queue::Full;
 use crate::upstream::server_message::ServerMessage;
 
 /// Messages that wait for a server that does not read. A caller with one more waits, too.
@@ -24,10 +25,12 @@ const OUTBOUND_MAX: usize = 64;
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Hears what the server says on a line. The task that reads the line calls these functions, so none of them
-/// may wait.
+/// may wait. Between two messages the task waits for a reader whose queue is full.
 pub(in crate::upstream) trait LineListener: Send + Sync + 'static {
     /// One message, and its text.
     fn heard(&self, message: ServerMessage, text: &str);
+    /// Returns the wait for the reader whose queue the last message has filled.
+    fn full(&self) -> Option<Full>;
     /// The server did not take a message. `None`: no caller waits for the fate of this message.
     fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken);
     /// The line has ended: nothing more is heard or sent.
@@ -46,7 +49,10 @@ pub(in crate::upstream) struct Yielder {
 
 impl Yielder {
     /// One message more was heard.
-    pub(in crate::upstream) async fn heard(&mut self) {
+    pub(in crate::upstream) async fn heard(&mut self, listener: &impl LineListener) {
+        if let Some(full) = listener.full() {
+            full.await;
+        }
         self.heard += 1;
         if self.heard.is_multiple_of(AT_ONCE) {
             tokio::task::yield_now().await;

@@ -14,10 +14,10 @@ use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::inflight::Inflight;
 use crate::upstream::message::log_at;
 use crate::upstream::port::{Event, Question, UpstreamRequest};
+use crate::upstream::reader_queue::{Full, ReaderQueue, SHARED_PATIENCE};
 use crate::upstream::request_id::RequestId;
 
-/// Events that wait for a call. More of them are dropped, and more questions are refused, because one task
-/// reads the stream for all calls and must not wait for one of them.
+/// Events that wait for a call. One task reads the stream for all calls, and waits only a moment for one of them.
 const EVENTS_MAX: usize = 16;
 
 /// The calls that run on one session. One at a time, unless the session is shared.
@@ -28,7 +28,7 @@ pub(in crate::upstream) struct SessionCalls(Mutex<Inflight<RequestId, JoinedCall
 struct JoinedCall {
     wants_progress: bool,
     log_level: Option<Arc<str>>,
-    events: mpsc::Sender<Event>,
+    events: ReaderQueue<Event>,
 }
 
 /// A channel for the events of one call.
@@ -72,7 +72,7 @@ impl SessionCalls {
         let call = JoinedCall {
             wants_progress: request.wants_progress,
             log_level: request.log_level.clone(),
-            events,
+            events: ReaderQueue::new(events, SHARED_PATIENCE),
         };
         self.lock().insert(id.clone(), true, call);
         CallGuard {
@@ -89,6 +89,11 @@ impl SessionCalls {
     /// Whether no call runs.
     pub(in crate::upstream) fn is_empty(&self) -> bool {
         self.lock().is_empty()
+    }
+
+    /// Returns the wait for a call that has as many events waiting as may.
+    pub(in crate::upstream) fn full(&self) -> Option<Full> {
+        self.lock().requests().find_map(|call| call.events.full())
     }
 
     /// Puts a question to the only call that may ask. False if there is no such call, or if it is slow to read.
@@ -136,7 +141,7 @@ impl SessionCalls {
 impl JoinedCall {
     /// Gives an event to the call. False if too many wait already.
     fn say(&self, event: Event) -> bool {
-        let is_put = self.events.try_send(event).is_ok();
+        let is_put = self.events.put(event);
         if !is_put {
             debug!("an event for a slow reader was dropped");
         }

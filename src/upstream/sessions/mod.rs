@@ -6,3 +6,4 @@ pub(super) mod pinned;
 pub(super) mod pool;
 mod server_stream;
 pub(super) mod session;
+pub(super) mod stream_attempt;

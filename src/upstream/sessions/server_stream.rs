@@ -7,22 +7,20 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, oneshot};
 
 use crate::mcp::input::InputKind;
 use crate::mcp::json::Object;
-use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
-use crate::upstream::http_response;
-use crate::upstream::http_response::{Messages, ResponseKind};
+use crate::upstream::http_response::Messages;
 use crate::upstream::message::{ambiguous, note, question, response};
 use crate::upstream::port::{Answer, Event, UpstreamError};
-use crate::upstream::reconnect::{Reconnect, is_for_now};
+use crate::upstream::reconnect::Reconnect;
 use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::session::{ServerSession, Unasked};
+use crate::upstream::sessions::stream_attempt::{StreamAttempt, attempt};
 
 /// How long the first call of a session waits for the stream. A server may hold back the head of the response
 /// until it has something to say.
@@ -69,13 +67,6 @@ struct ServerStream {
     opened: Option<oneshot::Sender<()>>,
 }
 
-/// What became of a request for the stream.
-enum StreamAttempt {
-    Stream(Box<Messages>),
-    Never,
-    Later(Option<Duration>),
-}
-
 impl ServerStream {
     async fn run(mut self) {
         let mut reconnect = Reconnect::to_stream();
@@ -83,7 +74,7 @@ impl ServerStream {
             let opened = self.get().await;
             self.opened = None;
             match opened {
-                StreamAttempt::Never => return,
+                StreamAttempt::Never | StreamAttempt::Unknown => return,
                 StreamAttempt::Later(asked) => reconnect.asked(asked),
                 StreamAttempt::Stream(mut messages) => {
                     let heard_any = self.hear(&mut messages).await;
@@ -102,25 +93,10 @@ impl ServerStream {
         let Some(session) = self.session.upgrade() else {
             return StreamAttempt::Never;
         };
-        let request = session.get(self.last_event_id.as_ref());
+        let attempt = attempt(&session, self.last_event_id.as_ref());
         drop(session);
-        let sent = self.origin.send(request, RequestBody::empty());
-        let Ok(Ok(response)) = tokio::time::timeout(PATIENCE, sent).await else {
-            return StreamAttempt::Later(None);
-        };
-        let status = response.status();
-        match http_response::classify_response(response, self.origin.message_bytes_max).await {
-            ResponseKind::Messages(messages) if messages.is_stream() => {
-                StreamAttempt::Stream(messages)
-            }
-            ResponseKind::Later(pause) => StreamAttempt::Later(Some(pause)),
-            // The server still holds another stream of this session, or a gateway is away.
-            _ if is_for_now(status) || status == StatusCode::CONFLICT => StreamAttempt::Later(None),
-            // The server has no such stream, or none for raincheck.
-            ResponseKind::Messages(_) | ResponseKind::Error(_) | ResponseKind::Refused { .. } => {
-                StreamAttempt::Never
-            }
-        }
+        let attempt = tokio::time::timeout(PATIENCE, attempt).await;
+        attempt.unwrap_or(StreamAttempt::Later(None))
     }
 
     /// Reads the stream to its end. True if anything was said before.
@@ -132,6 +108,11 @@ impl ServerStream {
                 break;
             };
             self.on_message(&session, message).await;
+            let full = session.calls().full();
+            drop(session);
+            if let Some(full) = full {
+                full.await;
+            }
         }
         heard_any
     }

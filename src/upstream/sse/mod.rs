@@ -203,15 +203,14 @@ async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
             }
             Err(end) => return end,
         };
-        let is_message = event.event.as_deref().is_none_or(|kind| kind == "message");
-        if !is_message || event.data.is_empty() {
+        if !event.is_message() || event.data.is_empty() {
             continue;
         }
         let batch = server_message::batch(&event.data);
         for text in batch.unwrap_or_else(|| [event.data].into()) {
             if let Ok(message) = server_message::read(&text) {
                 listener.heard(message, &text);
-                yielder.heard().await;
+                yielder.heard(listener).await;
             } else {
                 debug!("an unreadable event of the server was ignored");
             }

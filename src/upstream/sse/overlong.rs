@@ -33,7 +33,7 @@ impl OverlongEvent {
             message: Overlong::default(),
             place: SsePlace::Name(Vec::new()),
             after_cr: false,
-            is_message: event.event.as_deref().is_none_or(|kind| kind == "message"),
+            is_message: event.is_message(),
         };
         let verdict = match begun.data(event.data.as_bytes()) {
             OverlongVerdict::Open => begun.next(&mut &*line),

@@ -373,7 +373,7 @@ async fn read(
                     overlong = Some(begun);
                 }
             }
-            yielder.heard().await;
+            yielder.heard(listener).await;
         }
     }
     // The last line counts even without a line end, if it is a message.

@@ -14,6 +14,8 @@ use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::runner::call_log::entry::LogEntry;
 use crate::runner::call_log::log::{EventLog, MARK_LASTS};
+use crate::runner::call_log::other_events::OtherEvents;
+use crate::runner::call_log::pace::ReadPlace;
 use crate::runner::call_log::recent::{Backlog, RecentEvents};
 use crate::runner::call_log::standing::CallStanding;
 use crate::runner::watch::Watch;
@@ -52,6 +54,8 @@ pub(super) enum FoundEvents {
     /// This replica carries the call on.
     Local(watch::Receiver<RecentEvents>),
     Events(Vec<(u64, LogEntry)>),
+    /// Events behind the last entry that are no messages.
+    Others(OtherEvents),
     /// An error in place of the call's answer. Nothing follows.
     Lost(String),
     /// Nothing follows.
@@ -73,13 +77,13 @@ impl EventSource {
         }))
     }
 
-    /// What comes behind the entry `after`. A client that is too slow for the log misses entries: then `after`
-    /// moves on. Cancel safe.
+    /// What comes behind that place. A client that came back, and is too slow for the log, misses entries: then the
+    /// place moves on. Cancel safe.
     pub(super) async fn next(
         &mut self,
         proxy: &Arc<Proxy>,
         log: &EventLog,
-        after: &mut u64,
+        place: &mut ReadPlace,
     ) -> FoundEvents {
         match self {
             Self::NotBegun(recent) => {
@@ -88,8 +92,8 @@ impl EventSource {
                 }
                 FoundEvents::Begun(recent.clone())
             }
-            Self::Local(recent) => local_events(log, recent, after).await,
-            Self::Remote(remote) => remote.next(proxy, log, *after).await,
+            Self::Local(recent) => local_events(log, recent, place).await,
+            Self::Remote(remote) => remote.next(proxy, log, place.after).await,
             Self::Over => FoundEvents::Over,
         }
     }
@@ -98,21 +102,35 @@ impl EventSource {
 async fn local_events(
     log: &EventLog,
     recent: &mut watch::Receiver<RecentEvents>,
-    after: &mut u64,
+    place: &mut ReadPlace,
 ) -> FoundEvents {
     loop {
-        let backlog = recent.borrow_and_update().behind(*after);
+        let (backlog, others) = {
+            let recent = recent.borrow_and_update();
+            let others = recent.others();
+            let is_new = others.count() > place.others;
+            let others = is_new.then(|| others.clone());
+            (recent.behind(place.after), others)
+        };
         match backlog {
             Backlog::All(entries) if entries.is_empty() => {
+                if let Some(others) = others {
+                    return FoundEvents::Others(others);
+                }
                 if recent.changed().await.is_err() {
                     return FoundEvents::Over;
                 }
             }
             Backlog::All(entries) => return FoundEvents::Events(entries),
             // A slow client misses what the log no longer has. The answer is never dropped.
-            Backlog::Since(first) => match log.behind(*after).await {
+            Backlog::Since(first) => match log.behind(place.after).await {
                 Ok(entries) if !entries.is_empty() => return FoundEvents::Events(entries),
-                Ok(_) | Err(_) => *after = first - 1,
+                Ok(_) | Err(_) => {
+                    *place = ReadPlace {
+                        after: first - 1,
+                        others: 0,
+                    };
+                }
             },
         }
     }

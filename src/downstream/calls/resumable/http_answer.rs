@@ -15,6 +15,7 @@ use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::scan::with_finite;
+use crate::mcp::sse;
 use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;
 
@@ -141,17 +142,33 @@ impl ServerAnswer {
     }
 
     fn event(&mut self, answering: Box<Answering>, said: relay::RawMessage) -> Option<StreamItem> {
-        let relay::RawMessage { text, event_id } = said;
+        let relay::RawMessage {
+            text,
+            event_id,
+            is_named,
+            other,
+        } = said;
         if event_id.is_some() && self.may_resume {
             self.event_id.clone_from(&event_id);
         }
-        if is_answer(&text, &self.id) {
+        if let Some(other) = other {
+            self.state = ReadState::Reading(answering);
+            let event = sse::encode(&other);
+            return Some(StreamItem::Other { event, event_id });
+        }
+        let kind = kind_of(&text, &self.id);
+        if kind == MessageKind::Answer {
             self.upstream.finish(*answering);
             return Some(StreamItem::Answer(text));
         }
         self.state = ReadState::Reading(answering);
         if text.is_empty() {
             return event_id.map(StreamItem::EventId);
+        }
+        if kind == MessageKind::None {
+            // A client that tried to read it would fail in the same way without raincheck.
+            let event = sse::unread(text, is_named, None);
+            return Some(StreamItem::Other { event, event_id });
         }
         let json = text;
         Some(StreamItem::Message { json, event_id })
@@ -179,11 +196,36 @@ impl ServerAnswer {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MessageKind {
+    Answer,
+    /// Any other JSON-RPC message.
+    Message,
+    /// No JSON-RPC message.
+    None,
+}
+
+/// Reads what a text is for the request with that id.
+fn kind_of(text: &str, id: &RawValue) -> MessageKind {
+    let kind_in = |text: &str| {
+        let message = Object::parse(text).ok()?;
+        Some(if answer::is_answer(&message, id) {
+            MessageKind::Answer
+        } else if message.contains("method") || answer::is_any_answer(&message) {
+            MessageKind::Message
+        } else {
+            MessageKind::None
+        })
+    };
+    // Some clients read what is JSON but for NaN.
+    kind_in(text)
+        .or_else(|| kind_in(&with_finite(text)?))
+        .unwrap_or(MessageKind::None)
+}
+
 /// Whether a text is the response to the request with that id.
 pub(super) fn is_answer(message: &str, id: &RawValue) -> bool {
-    let is_it = |message: &str| Object::parse(message).map(|it| answer::is_answer(&it, id));
-    // Some clients read what is JSON but for NaN.
-    is_it(message).unwrap_or_else(|_| with_finite(message).is_some_and(|it| is_it(&it) == Ok(true)))
+    kind_of(message, id) == MessageKind::Answer
 }
 
 fn unknown(reason: Reason) -> Failure {

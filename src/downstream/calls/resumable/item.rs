@@ -1,5 +1,7 @@
 //! One item of what a server says about a call, as the log takes it.
 
+use bytes::Bytes;
+
 use crate::downstream::outbound::stream::ResponseEvent;
 
 /// One item of what a server says about a call.
@@ -8,6 +10,11 @@ pub(super) enum StreamItem {
     /// A notification, or a request of the server's. `event_id`: the server's own.
     Message {
         json: String,
+        event_id: Option<String>,
+    },
+    /// An event that is no message, as it goes to the client. `event_id`: the server's own.
+    Other {
+        event: Bytes,
         event_id: Option<String>,
     },
     /// The call can be resumed behind this event, which had no message.
@@ -22,6 +29,10 @@ impl From<ResponseEvent> for StreamItem {
         match event {
             ResponseEvent::Message(json) => Self::Message {
                 json,
+                event_id: None,
+            },
+            ResponseEvent::Other(event) => Self::Other {
+                event,
                 event_id: None,
             },
             ResponseEvent::Answer(answer) => Self::Answer(answer.json),

@@ -137,6 +137,12 @@ impl CallJob {
                     let event_id = event_id.as_deref();
                     self.writer.say(EntryKind::Message, json, event_id).await;
                 }
+                Some(StreamItem::Other { event, event_id }) => {
+                    self.writer.show_other(&String::from_utf8_lossy(&event));
+                    if let Some(event_id) = event_id {
+                        self.writer.resumes_at(&event_id).await;
+                    }
+                }
                 Some(StreamItem::EventId(event_id)) => self.writer.resumes_at(&event_id).await,
                 Some(StreamItem::Answer(json)) => break (EntryKind::Answer, json),
                 Some(StreamItem::End) => break (EntryKind::End, String::new()),
@@ -177,8 +183,13 @@ impl CallJob {
                     None => std::future::pending().await,
                 }
             };
+            // A server that says more than its client reads waits, as it would without raincheck.
+            let item = async {
+                self.writer.room().await;
+                source.next().await
+            };
             tokio::select! {
-                item = source.next() => return Some(item.unwrap_or(StreamItem::End)),
+                item = item => return Some(item.unwrap_or(StreamItem::End)),
                 () = halt.cancelled() => {
                     let may_leave = self.proxy.runner.others_carry_logs_on();
                     let is_left = may_leave && self.writer.leave().await;

@@ -18,6 +18,8 @@ use crate::downstream::proxy::Proxy;
 use crate::mcp::sse;
 use crate::runner::call_log::entry::{EntryKind, LogEntry};
 use crate::runner::call_log::log::EventLog;
+use crate::runner::call_log::other_events::OtherEvents;
+use crate::runner::call_log::pace::{PacedReader, ReadPlace};
 use crate::runner::call_log::recent::RecentEvents;
 use crate::task::id::TaskId;
 use crate::task::log_terms::LogTerms;
@@ -29,10 +31,12 @@ pub(super) struct LogReader {
     proxy: Arc<Proxy>,
     call: TaskId,
     log: EventLog,
-    /// The last entry that the client has.
-    after: u64,
+    /// How far the client has read.
+    place: ReadPlace,
     ready: VecDeque<Bytes>,
     source: EventSource,
+    /// Keeps the call at the pace of this client, if this replica carries it.
+    pace: Option<PacedReader>,
     heartbeat: Option<Keepalive>,
     beat: Interval,
     primes: bool,
@@ -50,9 +54,10 @@ impl LogReader {
             proxy: Arc::clone(proxy),
             call,
             log,
-            after: 0,
+            place: ReadPlace::default(),
             ready: VecDeque::new(),
             source: EventSource::Over,
+            pace: None,
             heartbeat,
             beat: comments(),
             primes: false,
@@ -62,13 +67,19 @@ impl LogReader {
 
     /// Begins behind this entry.
     pub(super) fn behind(self, after: u64) -> Self {
-        Self { after, ..self }
+        let place = ReadPlace { after, others: 0 };
+        Self { place, ..self }
     }
 
     /// Reads a call that this replica carries.
     pub(super) fn of_local(self, recent: watch::Receiver<RecentEvents>) -> Self {
+        let pace = Some(recent.borrow().pace().begin(self.place));
         let source = EventSource::NotBegun(recent);
-        Self { source, ..self }
+        Self {
+            source,
+            pace,
+            ..self
+        }
     }
 
     /// Reads a call that another replica carries. `takeover` continues the call here if that replica is lost.
@@ -87,7 +98,7 @@ impl LogReader {
 
     /// The same for a client that came back: it looks for its place on the stream that was cut last.
     pub(super) fn resumed(mut self) -> Self {
-        let id = event_id(self.call, self.after);
+        let id = event_id(self.call, self.place.after);
         self.ready.push_back(sse::priming(&id, RETRY_MS));
         self
     }
@@ -109,8 +120,11 @@ impl LogReader {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
+            if let Some(pace) = &self.pace {
+                pace.has_read(self.place);
+            }
             let found = tokio::select! {
-                found = self.source.next(&self.proxy, &self.log, &mut self.after) => found,
+                found = self.source.next(&self.proxy, &self.log, &mut self.place) => found,
                 _ = self.beat.tick() => return Some(sse::COMMENT),
                 () = keepalive::due(self.heartbeat.as_ref()) => {
                     let beat = self.heartbeat.as_mut().map(Keepalive::beat)?;
@@ -125,12 +139,16 @@ impl LogReader {
                         return Some(sse::priming(&id, RETRY_MS));
                     }
                 }
-                FoundEvents::Local(recent) => self.source = EventSource::Local(recent),
+                FoundEvents::Local(recent) => {
+                    self.pace = Some(recent.borrow().pace().begin(self.place));
+                    self.source = EventSource::Local(recent);
+                }
+                FoundEvents::Others(others) => self.take_others(&others),
                 FoundEvents::Events(entries) => entries
                     .into_iter()
                     .for_each(|(number, entry)| self.take(number, &entry)),
                 FoundEvents::Lost(answer) => {
-                    let id = event_id(self.call, self.after + 1);
+                    let id = event_id(self.call, self.place.after + 1);
                     self.ready.push_back(sse::event_with_id(&id, &answer));
                     self.source = EventSource::Over;
                 }
@@ -146,7 +164,7 @@ impl LogReader {
         let Self {
             proxy,
             log,
-            after,
+            place: ReadPlace { after, .. },
             has_answer,
             ..
         } = self;
@@ -166,8 +184,24 @@ impl LogReader {
         });
     }
 
+    /// Takes the events behind the last entry that are no messages.
+    fn take_others(&mut self, others: &OtherEvents) {
+        for event in others.behind(self.place.others) {
+            self.ready
+                .push_back(Bytes::copy_from_slice(event.as_bytes()));
+        }
+        self.place.others = others.count();
+    }
+
     fn take(&mut self, number: u64, entry: &LogEntry) {
-        self.after = number;
+        if number != self.place.after + 1 {
+            self.place.others = 0;
+        }
+        self.take_others(&entry.others());
+        self.place = ReadPlace {
+            after: number,
+            others: 0,
+        };
         match entry.kind() {
             EntryKind::Message => {}
             EntryKind::Answer => {

@@ -40,7 +40,7 @@ pub(in crate::downstream) fn respond<'a>(
         let patience = call.head_patience(by, usual);
         let (first, source) = match head(&mut source, patience, None).await {
             Head::Answer(answer) => return answer.into_response(),
-            Head::Message(message) => (Some(ResponseEvent::Message(message)), Some(source)),
+            Head::Event(event) => (Some(event), Some(source)),
             Head::Nothing => (None, Some(source)),
             Head::End => (None, None),
         };
@@ -80,6 +80,7 @@ pub(super) fn without_ids(
 ) -> BoxStream<'static, ResponseEvent> {
     let events = items.filter_map(async |item| match item {
         StreamItem::Message { json, .. } => Some(ResponseEvent::Message(json)),
+        StreamItem::Other { event, .. } => Some(ResponseEvent::Other(event)),
         StreamItem::Answer(json) => Some(ResponseEvent::Answer(Rpc::passed(json))),
         StreamItem::EventId(_) | StreamItem::End => None,
     });

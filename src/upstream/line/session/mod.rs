@@ -25,6 +25,7 @@ use crate::upstream::line::running::RunningRequest;
 pub use crate::upstream::line::running::SessionEvent;
 use crate::upstream::line::writer::{LineWriter, Outbound, SendState};
 use crate::upstream::port::Event;
+use crate::upstream::reader_queue::{Full, OWN_PATIENCE, ReaderQueue};
 use crate::upstream::request_id::RequestId;
 
 mod routing;
@@ -51,6 +52,8 @@ struct LineSessionState {
     /// The messages that belong to no request.
     mailbox: LineMailbox,
     used: Instant,
+    /// The wait for the reader whose queue the last message has filled.
+    full: Option<Full>,
 }
 
 /// Why the session does not accept a request.
@@ -91,6 +94,7 @@ impl LineSession {
                 inflight: Inflight::default(),
                 mailbox: LineMailbox::default(),
                 used: Instant::now(),
+                full: None,
             }),
             needed: Needed::default(),
         })
@@ -165,7 +169,7 @@ impl LineSession {
         let running = RunningRequest {
             reader: running::RequestReader::Client {
                 id: asked.id.to_owned(),
-                said,
+                said: ReaderQueue::new(said, OWN_PATIENCE),
                 answer,
             },
             send_state: Arc::default(),

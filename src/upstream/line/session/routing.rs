@@ -16,6 +16,7 @@ use crate::upstream::line::running::{self, NoAnswer, RunningRequest};
 use crate::upstream::line::writer::{LineEnd, LineListener, NotTaken, SendState};
 use crate::upstream::message::response;
 use crate::upstream::port::{Answer, UpstreamError};
+use crate::upstream::reader_queue::Full;
 use crate::upstream::request_id::{RequestId, is_beside_clients};
 use crate::upstream::server_message::{ServerMessage, is_about_notification};
 
@@ -102,7 +103,12 @@ impl LineSession {
                 let own = table.inflight.requests().find(of_token);
                 if is_ours {
                     // The message is about a request of raincheck's, which may be over. No client hears it.
-                    return own.is_none_or(|own| own.reader.say(stray));
+                    let (is_heard, full) = match own {
+                        Some(own) => (own.reader.say(stray), own.reader.full()),
+                        None => (true, None),
+                    };
+                    table.full = full;
+                    return is_heard;
                 }
                 own
             }
@@ -110,10 +116,13 @@ impl LineSession {
             change if is_change(change) && table.mailbox.is_read() => None,
             _ => table.inflight.only(Instant::now()),
         };
-        if own.is_some_and(|running| running.reader.say(stray)) {
+        if let Some(own) = own.filter(|own| own.reader.say(stray)) {
+            table.full = own.reader.full();
             return true;
         }
-        table.mailbox.say(text)
+        let is_heard = table.mailbox.say(text);
+        table.full = table.mailbox.full();
+        is_heard
     }
 }
 
@@ -165,6 +174,10 @@ impl LineListener for LineSession {
                 }
             }
         }
+    }
+
+    fn full(&self) -> Option<Full> {
+        self.table().full.take()
     }
 
     fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {

@@ -1,0 +1,53 @@
+//! One request for the stream on which a legacy server sends messages of its own.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+
+use crate::upstream::http::RequestBody;
+use crate::upstream::http_response::{self, Messages, ResponseKind};
+use crate::upstream::reconnect::is_for_now;
+use crate::upstream::sessions::session::ServerSession;
+
+/// What became of the request.
+pub(in crate::upstream) enum StreamAttempt {
+    Stream(Box<Messages>),
+    /// The server has no such stream, or none for raincheck.
+    Never,
+    /// The server does not know the session any more, or has no such stream.
+    Unknown,
+    Later(Option<Duration>),
+}
+
+/// Requests the stream of the session, from here on or behind that event. A server may hold back the head of the
+/// response until it has something to say. The session is not kept meanwhile.
+pub(in crate::upstream) fn attempt(
+    session: &ServerSession,
+    after: Option<&HeaderValue>,
+) -> impl Future<Output = StreamAttempt> + Send + use<> {
+    let request = session.get(after);
+    let origin = std::sync::Arc::clone(session.origin());
+    async move {
+        let Ok(response) = origin.send(request, RequestBody::empty()).await else {
+            return StreamAttempt::Later(None);
+        };
+        let status = response.status();
+        match http_response::classify_response(response, origin.message_bytes_max).await {
+            ResponseKind::Messages(messages) if messages.is_stream() => {
+                StreamAttempt::Stream(messages)
+            }
+            ResponseKind::Later(pause) => StreamAttempt::Later(Some(pause)),
+            // The server still holds another stream of this session, or a gateway is away.
+            _ if is_for_now(status) || status == StatusCode::CONFLICT => StreamAttempt::Later(None),
+            _ if status == StatusCode::NOT_FOUND => StreamAttempt::Unknown,
+            ResponseKind::Refused {
+                is_session_lost: true,
+                ..
+            } => StreamAttempt::Unknown,
+            ResponseKind::Messages(_) | ResponseKind::Error(_) | ResponseKind::Refused { .. } => {
+                StreamAttempt::Never
+            }
+        }
+    }
+}

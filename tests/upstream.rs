@@ -31,6 +31,8 @@ mod http2_server;
 mod http_request;
 #[path = "upstream/knowing.rs"]
 mod knowing;
+#[path = "upstream/lost.rs"]
+mod lost;
 #[path = "upstream/native.rs"]
 mod native;
 #[path = "support/process.rs"]

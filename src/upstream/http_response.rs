@@ -18,6 +18,7 @@ use crate::retry_after;
 use crate::upstream::failures::{INVALID, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
 use crate::upstream::http::refusal;
+use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::port::UpstreamError;
 use crate::upstream::server_message::{self, ServerMessage};
 
@@ -38,8 +39,6 @@ pub(super) enum ResponseKind {
     Refused {
         failure: Failure,
         status: StatusCode,
-        /// The server says that it does not know the session.
-        is_session_lost: bool,
     },
 }
 
@@ -48,43 +47,48 @@ pub(super) async fn classify_response(
     response: Response<ResponseBody>,
     bytes_max: usize,
 ) -> ResponseKind {
+    classify_on_session(response, bytes_max).await.0
+}
+
+/// Reads the response to a request on a session, and what a refusal says about that session.
+pub(super) async fn classify_on_session(
+    response: Response<ResponseBody>,
+    bytes_max: usize,
+) -> (ResponseKind, Option<SessionRefusal>) {
     let status = response.status();
     if status.is_success() && status != StatusCode::ACCEPTED {
-        return match Messages::of(response, bytes_max) {
+        let kind = match Messages::of(response, bytes_max) {
             Ok(messages) => ResponseKind::Messages(Box::new(messages)),
-            Err(failure) => ResponseKind::Refused {
-                failure,
-                status,
-                is_session_lost: false,
-            },
+            Err(failure) => ResponseKind::Refused { failure, status },
         };
+        return (kind, None);
     }
     let (head, body) = response.into_parts();
     let text = error_text(body).await;
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     if is_refusal && let Some(pause) = retry_after::pause(&head.headers) {
-        return ResponseKind::Later(pause);
+        return (ResponseKind::Later(pause), None);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
     let failure = refusal::failure_of(status);
     let unauthorized = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let said = error_of(&text);
+    let of_session = match &said {
+        Some(error) => SessionRefusal::of_error(status.as_u16(), error),
+        None => SessionRefusal::of_text(status, &text),
+    };
     if said.is_none() && !unauthorized {
-        let is_session_lost = refusal::is_session_lost(status, &text);
-        return ResponseKind::Refused {
-            failure,
-            status,
-            is_session_lost,
-        };
+        return (ResponseKind::Refused { failure, status }, of_session);
     }
     // If the server gave a challenge without an error object, raincheck adds one.
     let error = said.unwrap_or_else(|| failure.to_error().to_raw());
-    ResponseKind::Error(UpstreamError {
+    let error = UpstreamError {
         error,
         status: status.as_u16(),
         www_authenticate,
-    })
+    };
+    (ResponseKind::Error(error), of_session)
 }
 
 async fn error_text(body: ResponseBody) -> String {

@@ -215,6 +215,7 @@ impl HttpSubscription {
             .send(session.get(None), RequestBody::empty())
             .await
             .ok()?;
+        session.heard(&response);
         let ResponseKind::Messages(messages) =
             http_response::classify_response(response, self.origin.message_bytes_max).await
         else {

@@ -254,6 +254,14 @@ impl Upstream {
         }
     }
 
+    /// The address to which the server redirected, if another path than the configured one.
+    pub fn learned_address(&self) -> Option<String> {
+        match &self.server {
+            Server::Http(http_server) => http_server.origin.learned_address(),
+            Server::Program(_) => None,
+        }
+    }
+
     pub fn known_era(&self) -> Option<Era> {
         self.known.era()
     }

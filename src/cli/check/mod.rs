@@ -147,7 +147,11 @@ fn report(
     let warn = |(subject, text): (&str, String)| ["warn".to_owned(), subject.to_owned(), text];
     let found_tools = inspection.map_or(&[][..], |found| &found.tools);
     let without = without_tools(&config.rules, found_tools).map(|text| ("tools", text));
-    let further = warnings(config).chain(without).chain(without_traces);
+    let redirected = inspection.ok().and_then(redirected);
+    let further = warnings(config)
+        .chain(without)
+        .chain(redirected)
+        .chain(without_traces);
     rows.extend(further.map(warn));
     let mut text = table(&rows);
     let tools = tool_rows(&config.rules, found_tools);
@@ -306,6 +310,14 @@ fn named(found: &Inspection) -> String {
         .as_ref()
         .map(|name| format!(": {}", printable(name)))
         .unwrap_or_default()
+}
+
+/// A redirect costs a request after each start, and is followed within the server only.
+fn redirected(found: &Inspection) -> Option<(&'static str, String)> {
+    let to = printable(found.redirected.as_ref()?);
+    let text =
+        format!("it redirects to {to}, which is followed; write that address in upstream.url");
+    Some(("upstream", text))
 }
 
 fn era(found: &Inspection) -> String {

@@ -126,7 +126,10 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Option<Sessi
     match initialize::post(origin, credentials, "{}").await {
         Ok(initialized) => {
             if let Some(session) = initialized.session_id {
-                let end = origin.delete(credentials).header(SESSION_ID, session);
+                let mut end = origin.delete(credentials).header(SESSION_ID, session);
+                if let Some(headers) = end.headers_mut() {
+                    initialized.cookies.put(headers, || origin.url());
+                }
                 // If the server cannot be told, it forgets the session by itself.
                 let _ = origin.send(end, RequestBody::empty()).await;
             }

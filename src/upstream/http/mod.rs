@@ -2,14 +2,18 @@
 //! HTTP/2. A request that provably was not sent goes out again on a fresh connection, and a request that may have been
 //! sent never does. Dropping a response body closes its connection, or resets its stream, which is the cancel signal.
 
+mod address;
 pub(super) mod connect;
+pub(super) mod cookies;
 pub(super) mod hop_headers;
 mod http1;
 mod http2;
 pub(super) mod origin;
+mod redirect;
 pub(super) mod refusal;
 mod request_body;
 mod response_body;
+pub(super) mod same_origin;
 
 use std::time::Duration;
 
@@ -37,6 +41,7 @@ use crate::upstream::http::http2::connections::Connections;
 use crate::upstream::http::request_body::BoxError;
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 
+pub use crate::upstream::http::refusal::SessionRefusal;
 pub use crate::upstream::http::request_body::RequestBody;
 pub use crate::upstream::http::response_body::ResponseBody;
 

@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use url::Url;
 
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -15,6 +16,7 @@ use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
 use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::forward::{ClientHeaders, Forward};
+use crate::upstream::http::address::Address;
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::{Http, RequestBody, ResponseBody};
 use crate::upstream::request_id::RequestId;
@@ -34,8 +36,8 @@ pub(in crate::upstream) const JSON: HeaderValue = HeaderValue::from_static("appl
 #[derive(Debug)]
 pub(in crate::upstream) struct Origin {
     pub(in crate::upstream) http: Http,
-    /// Path and query of the MCP endpoint.
-    path: Uri,
+    /// The MCP endpoint.
+    pub(super) address: Address,
     host: HeaderValue,
     forward: Forward,
     pub(in crate::upstream) message_bytes_max: usize,
@@ -65,7 +67,7 @@ impl Origin {
                 },
             },
             http,
-            path: path.parse().ok()?,
+            address: Address::new(url, path.parse().ok()?)?,
             host: HeaderValue::try_from(authority).ok()?,
             message_bytes_max: settings.message_bytes_max,
             next_id: AtomicU64::new(1),
@@ -101,7 +103,7 @@ impl Origin {
     fn builder(&self, method: Method, credentials: Option<&Credentials>) -> request::Builder {
         let builder = Request::builder()
             .method(method)
-            .uri(self.path.clone())
+            .uri(self.address.target())
             .header(HOST, &self.host);
         match credentials {
             Some(credentials) => credentials.put(builder),
@@ -141,8 +143,23 @@ impl Origin {
         async move {
             let request =
                 request.map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
-            self.http.send(request).await
+            self.deliver(request).await
         }
+    }
+
+    /// The address of the endpoint, by which cookies are chosen.
+    pub(in crate::upstream) fn url(&self) -> Url {
+        self.url_of(&self.address.target())
+    }
+
+    /// The address of that path and query at the server.
+    pub(in crate::upstream) fn url_of(&self, target: &Uri) -> Url {
+        self.address.url_of(target)
+    }
+
+    /// The whole address of the endpoint, without its query, if the server redirected to it.
+    pub(in crate::upstream) fn learned_address(&self) -> Option<String> {
+        self.address.learned()
     }
 
     /// What the server gets of a client's credentials.
@@ -165,7 +182,12 @@ impl Origin {
         self.forward.strip(&mut parts.headers);
         self.readdress(&mut parts, well_known);
         let request = Box::new(Request::from_parts(*parts, body));
-        let mut response = self.http.send(request).await?;
+        let mut response = self.deliver(request).await?;
+        if well_known.is_none()
+            && let Some(failure) = Self::not_followed(&response)
+        {
+            return Err(failure);
+        }
         // No client asked for another protocol. A client that believed the answer would read what follows as
         // one.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -177,7 +199,8 @@ impl Origin {
 
     /// Makes a client's own request one for this server: same bytes, another address.
     fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
-        let own = self.path.path();
+        let address = self.address.target();
+        let own = address.path();
         let target = match (well_known, parts.uri.query()) {
             (None, None) => None,
             (None, Some(query)) => Some(format!("{own}?{query}")),
@@ -188,7 +211,7 @@ impl Origin {
             (Some(prefix), _) => Some(prefix.to_owned()),
         };
         let target = target.and_then(|it| it.parse().ok());
-        parts.uri = target.unwrap_or_else(|| self.path.clone());
+        parts.uri = target.unwrap_or(address);
         parts.version = hyper::Version::HTTP_11;
         parts.headers.insert(HOST, self.host.clone());
     }

@@ -4,5 +4,6 @@
 pub(super) mod calls;
 pub(super) mod pinned;
 pub(super) mod pool;
+pub(super) mod proof;
 mod server_stream;
 pub(super) mod session;

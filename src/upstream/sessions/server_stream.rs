@@ -108,6 +108,9 @@ impl ServerStream {
         let Ok(Ok(response)) = tokio::time::timeout(PATIENCE, sent).await else {
             return StreamAttempt::Later(None);
         };
+        if let Some(session) = self.session.upgrade() {
+            session.heard(&response);
+        }
         let status = response.status();
         match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {

@@ -12,6 +12,8 @@ mod borrowed;
 mod calls;
 #[path = "upstream/changing.rs"]
 mod changing;
+#[path = "upstream/cookies.rs"]
+mod cookies;
 #[path = "support/directory.rs"]
 mod directory;
 #[path = "support/eventually.rs"]
@@ -39,6 +41,8 @@ mod native;
 mod process;
 #[path = "upstream/reach.rs"]
 mod reach;
+#[path = "upstream/redirects.rs"]
+mod redirects;
 #[path = "support/relay.rs"]
 mod relay;
 #[path = "upstream/reply.rs"]

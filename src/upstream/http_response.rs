@@ -17,6 +17,7 @@ use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 use crate::retry_after;
 use crate::upstream::failures::{INVALID, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
+use crate::upstream::http::redirect::has_moved;
 use crate::upstream::http::refusal;
 use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::port::UpstreamError;
@@ -56,6 +57,9 @@ pub(super) async fn classify_on_session(
     bytes_max: usize,
 ) -> (ResponseKind, Option<SessionRefusal>) {
     let status = response.status();
+    if has_moved(&response) {
+        return (ResponseKind::Later(Duration::ZERO), None);
+    }
     if status.is_success() && status != StatusCode::ACCEPTED {
         let kind = match Messages::of(response, bytes_max) {
             Ok(messages) => ResponseKind::Messages(Box::new(messages)),

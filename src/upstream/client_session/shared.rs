@@ -144,10 +144,12 @@ impl SharedStreams {
             None => SharedStreamKind::Session,
         };
         let origin = session.origin();
+        let cookies = Some(session.cookies());
         let response = origin
-            .pass(Box::new(parts), RequestBody::empty(), None)
+            .pass(Box::new(parts), RequestBody::empty(), None, cookies)
             .await;
         let response = response.map_err(Unheard::Failed)?;
+        session.heard(&response);
         match stream::events_of(response, origin.message_bytes_max) {
             Ok((head, events)) => {
                 let opened = ClientStream::new(head, true);

@@ -13,6 +13,7 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::result;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::http::RequestBody;
+use crate::upstream::http::cookies::FirstOfName;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
 use crate::upstream::initialize::NotInitialized;
@@ -128,7 +129,8 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Option<Sessi
             if let Some(session) = initialized.session_id {
                 let mut end = origin.delete(credentials).header(SESSION_ID, session);
                 if let Some(headers) = end.headers_mut() {
-                    initialized.cookies.put(headers, || origin.url());
+                    let first = FirstOfName::Sessions;
+                    initialized.cookies.put(headers, first, || origin.url());
                 }
                 // If the server cannot be told, it forgets the session by itself.
                 let _ = origin.send(end, RequestBody::empty()).await;

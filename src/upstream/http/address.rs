@@ -18,6 +18,7 @@ pub(super) struct Address {
     configured: Url,
     /// Path and query, as last learned.
     target: ArcSwap<Uri>,
+    has_learned: AtomicBool,
     /// A POST to the target was answered with success, so that no redirect is expected any more.
     is_settled: AtomicBool,
     /// The redirect that was last logged as not followed.
@@ -43,6 +44,7 @@ impl Address {
         Some(Self {
             configured,
             target: ArcSwap::from_pointee(target),
+            has_learned: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
             refused: Mutex::default(),
         })
@@ -61,14 +63,12 @@ impl Address {
 
     /// The whole address of the endpoint, without its query, if the server redirected to it.
     pub(super) fn learned(&self) -> Option<String> {
-        let target = self.target.load();
-        let is_other = target.path() != self.configured.path();
-        is_other.then(|| {
-            let mut learned = self.configured.clone();
-            learned.set_path(target.path());
-            learned.set_query(None);
-            learned.into()
-        })
+        if !self.has_learned.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut learned = self.url_of(&self.target.load());
+        learned.set_query(None);
+        Some(learned.into())
     }
 
     /// Whether a redirect of that request would be no surprise, so that the request is to be kept until its response.
@@ -128,6 +128,7 @@ impl Address {
         let path = printable(learned.path().as_bytes()).into_owned();
         self.is_settled.store(false, Ordering::Relaxed);
         self.target.store(Arc::new(learned));
+        self.has_learned.store(true, Ordering::Relaxed);
         tracing::warn!(
             path,
             "the upstream redirects, and requests go to this path from now on; write it in upstream.url"

@@ -14,6 +14,15 @@ use crate::lock::Mutex;
 const COOKIES_MAX: usize = 16;
 const COOKIE_BYTES_MAX: usize = 4096;
 
+/// Whose cookie counts where the client sends one of the same name as the session has.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::upstream) enum FirstOfName {
+    /// On a session of raincheck's, which is where its own cookie leads.
+    Sessions,
+    /// On the client's own session, whose cookies the client may know better.
+    Clients,
+}
+
 /// Cookies, which are secrets as the id of the session is. Most servers set none.
 #[derive(Default)]
 pub(in crate::upstream) struct Cookies(Mutex<Option<Box<CookieStore>>>);
@@ -35,11 +44,16 @@ impl Cookies {
     /// Cookies that another process wrote with [`Self::lines`].
     pub(in crate::upstream) fn restored(lines: &[String], from: impl FnOnce() -> Url) -> Self {
         let cookies = Self::default();
-        if !lines.is_empty() {
-            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-            cookies.add(&lines, &from());
-        }
+        cookies.restore(lines, from);
         cookies
+    }
+
+    /// Takes in what another process wrote with [`Self::lines`], if nothing newer is known.
+    pub(in crate::upstream) fn restore(&self, lines: &[String], from: impl FnOnce() -> Url) {
+        if !lines.is_empty() && self.0.lock().is_none() {
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            self.add(&lines, &from());
+        }
     }
 
     /// Takes in what a response from that address sets.
@@ -68,27 +82,38 @@ impl Cookies {
         }
     }
 
-    /// Writes the cookies for that address into a request, beside the client's own. Where both have one of a name, the
-    /// session's counts: the session is where its own cookie leads.
-    pub(in crate::upstream) fn put(&self, headers: &mut HeaderMap, to: impl FnOnce() -> Url) {
+    /// Writes the cookies for that address into a request, beside the client's own.
+    pub(in crate::upstream) fn put(
+        &self,
+        headers: &mut HeaderMap,
+        first: FirstOfName,
+        to: impl FnOnce() -> Url,
+    ) {
         let cookies = self.0.lock();
         let Some(store) = cookies.as_ref() else {
             return;
         };
         let to = to();
-        let ours: Vec<(&str, &str)> = store.get_request_values(&to).collect();
+        let mut ours: Vec<(&str, &str)> = store.get_request_values(&to).collect();
+        let clients = headers.get_all(COOKIE).iter();
+        let clients = clients.filter_map(|line| line.to_str().ok());
+        let clients = clients.flat_map(|line| line.split(';')).map(str::trim);
+        let mut clients: Vec<&str> = clients.filter(|pair| !pair.is_empty()).collect();
+        match first {
+            FirstOfName::Sessions => {
+                clients.retain(|pair| !ours.iter().any(|(name, _)| *name == name_of(pair)));
+            }
+            FirstOfName::Clients => {
+                ours.retain(|(name, _)| !clients.iter().any(|pair| *name == name_of(pair)));
+            }
+        }
         if ours.is_empty() {
             return;
         }
         let pairs = ours.iter().map(|(name, value)| format!("{name}={value}"));
-        let clients = headers.get_all(COOKIE).iter();
-        let clients = clients.filter_map(|line| line.to_str().ok());
-        let clients = clients.flat_map(|line| line.split(';')).map(str::trim);
-        let others = clients.filter(|pair| {
-            let name = pair.split('=').next().unwrap_or_default();
-            !pair.is_empty() && !ours.iter().any(|(own, _)| *own == name)
-        });
-        let pairs: Vec<String> = pairs.chain(others.map(str::to_owned)).collect();
+        let pairs: Vec<String> = pairs
+            .chain(clients.into_iter().map(str::to_owned))
+            .collect();
         if let Ok(mut value) = HeaderValue::try_from(pairs.join("; ")) {
             value.set_sensitive(true);
             headers.insert(COOKIE, value);
@@ -101,6 +126,10 @@ impl Cookies {
         let unexpired = cookies.iter().flat_map(|store| store.iter_unexpired());
         unexpired.map(line).collect()
     }
+}
+
+fn name_of(pair: &str) -> &str {
+    pair.split('=').next().unwrap_or_default()
 }
 
 /// Whether a response from that address may set the cookie at all (RFC 6265bis, 5.7): its name may demand attributes, and
@@ -154,7 +183,7 @@ mod tests {
         for line in clients {
             headers.append(COOKIE, line.parse().unwrap());
         }
-        cookies.put(&mut headers, || url(to));
+        cookies.put(&mut headers, FirstOfName::Sessions, || url(to));
         let all = headers.get_all(COOKIE).iter();
         let all: Vec<&str> = all.map(|line| line.to_str().unwrap()).collect();
         all.join(" | ")
@@ -226,6 +255,13 @@ mod tests {
             "lb=2; mine=a=b; too=1"
         );
         assert_eq!(sent(&Cookies::default(), AT, &["mine=1"]), "mine=1");
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, "lb=9; mine=1".parse().unwrap());
+        cookies.put(&mut headers, FirstOfName::Clients, || url(AT));
+        assert_eq!(headers[COOKIE], "lb=9; mine=1");
+        headers.insert(COOKIE, "mine=1".parse().unwrap());
+        cookies.put(&mut headers, FirstOfName::Clients, || url(AT));
+        assert_eq!(headers[COOKIE], "lb=2; mine=1");
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub(super) mod hop_headers;
 mod http1;
 mod http2;
 pub(super) mod origin;
-mod redirect;
+pub(super) mod redirect;
 pub(super) mod refusal;
 mod request_body;
 mod response_body;

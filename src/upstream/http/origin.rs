@@ -17,6 +17,7 @@ use crate::upstream::cache::Cache;
 use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::forward::{ClientHeaders, Forward};
 use crate::upstream::http::address::Address;
+use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::{Http, RequestBody, ResponseBody};
 use crate::upstream::request_id::RequestId;
@@ -172,14 +173,19 @@ impl Origin {
         self.forward.carried(headers)
     }
 
-    /// Passes a client's request on, with those headers that go to the server.
+    /// Passes a client's request on, with those headers that go to the server, and with the cookies of its session.
     pub(in crate::upstream) async fn pass(
         &self,
         mut parts: Box<request::Parts>,
         body: RequestBody,
         well_known: Option<&str>,
+        cookies: Option<&Cookies>,
     ) -> Result<Response<ResponseBody>, Failure> {
         self.forward.strip(&mut parts.headers);
+        if let Some(cookies) = cookies {
+            let first = FirstOfName::Clients;
+            cookies.put(&mut parts.headers, first, || self.url());
+        }
         self.readdress(&mut parts, well_known);
         let request = Box::new(Request::from_parts(*parts, body));
         let mut response = self.deliver(request).await?;

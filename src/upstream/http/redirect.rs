@@ -1,8 +1,8 @@
 //! Follows redirects within the server, as HTTP clients do: FastAPI and Starlette answer `/mcp` with 307 to `/mcp/`.
 
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 
-use crate::mcp::error::Failure;
+use crate::mcp::error::{Failure, SideEffect};
 use crate::upstream::http::address::Direction;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::refusal;
@@ -10,6 +10,15 @@ use crate::upstream::http::{RequestBody, ResponseBody};
 
 /// How many redirects of one request are followed.
 const HOPS_MAX: usize = 5;
+
+/// In the extensions of a response: a redirect whose target is known now.
+#[derive(Debug, Clone, Copy)]
+struct Moved;
+
+/// Whether the request ran nothing, and would go to the right address if it were made once more.
+pub(in crate::upstream) fn has_moved(response: &Response<ResponseBody>) -> bool {
+    response.extensions().get::<Moved>().is_some()
+}
 
 impl Origin {
     /// Sends a request, and sends it again where the server redirects it to another path of its own. A redirect that is
@@ -24,11 +33,26 @@ impl Origin {
         {
             return Box::pin(self.deliver_along(request)).await;
         }
-        let response = self.http.send(request).await?;
+        let asked = request.uri().clone();
+        let mut response = self.http.send(request).await?;
         if response.status().is_redirection() {
-            self.address.unsettle();
+            self.on_surprise(&asked, &mut response);
         }
         Ok(response)
+    }
+
+    /// Learns from a redirect of a POST that was not kept. It ran nothing, and can be made once more.
+    fn on_surprise(&self, asked: &Uri, response: &mut Response<ResponseBody>) {
+        self.address.unsettle();
+        let status = response.status();
+        match self.address.direction(asked, status, response.headers()) {
+            Direction::To(target) => {
+                self.address.learn(&Method::POST, asked, &target);
+                response.extensions_mut().insert(Moved);
+            }
+            Direction::Elsewhere(location) => self.address.refuse(status, location),
+            Direction::Here => {}
+        }
     }
 
     /// Keeps a copy of the request until its response says that it has arrived.
@@ -72,7 +96,14 @@ impl Origin {
     /// must not be told.
     pub(super) fn not_followed(response: &Response<ResponseBody>) -> Option<Failure> {
         let status = response.status();
-        (status.is_redirection() && status != hyper::StatusCode::NOT_MODIFIED)
-            .then(|| refusal::failure_of(status))
+        if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
+            return None;
+        }
+        let failure = refusal::failure_of(status);
+        Some(if has_moved(response) {
+            Failure::new(failure.reason, SideEffect::None)
+        } else {
+            failure
+        })
     }
 }

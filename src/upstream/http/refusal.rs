@@ -9,7 +9,13 @@ use crate::mcp::json::Object;
 use crate::mcp::result;
 
 /// Texts of servers that do not know the session of a request. The last one is for HTTP+SSE.
-const SESSION_WORDS: [&str; 3] = ["session", "not initialized", "no transport found"];
+const SESSION_WORDS: [&str; 5] = [
+    "session",
+    "not initialized",
+    "not been initialized",
+    "before initialization",
+    "no transport found",
+];
 
 /// The failure that a status means, if the server gave no answer to the call.
 pub(in crate::upstream) fn failure_of(status: StatusCode) -> Failure {

@@ -24,7 +24,7 @@ use crate::upstream::client_session::needed::Needed;
 use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::forward::ClientHeaders;
-use crate::upstream::http::cookies::Cookies;
+use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::initialize::Initialized;
@@ -64,7 +64,7 @@ struct Stamp {
     id: Option<HeaderValue>,
     version: HeaderValue,
     credentials: LatestCredentials,
-    cookies: Cookies,
+    cookies: Arc<Cookies>,
 }
 
 /// What goes on beside a session's calls, until the session ends.
@@ -111,6 +111,8 @@ pub(in crate::upstream) struct SessionIdentity {
     pub(in crate::upstream) version: HeaderValue,
     /// The client's credentials, if the server may have them.
     pub(in crate::upstream) credentials: Option<Credentials>,
+    /// The session's cookies, as another process knew them.
+    pub(in crate::upstream) cookies: Vec<String>,
 }
 
 impl SessionBackground {
@@ -154,6 +156,7 @@ impl SessionHandover {
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*self.version).ok()?,
             credentials: None,
+            cookies: self.cookies.clone(),
         })
     }
 }
@@ -238,7 +241,7 @@ impl ServerSession {
             id: initialized.session_id,
             version: HeaderValue::try_from(&*version).ok()?,
             credentials: LatestCredentials::new(credentials),
-            cookies: initialized.cookies,
+            cookies: Arc::new(initialized.cookies),
         };
         Some(Self {
             described: Some(Arc::new(Discovered::of_initialize(&result)?)),
@@ -260,7 +263,7 @@ impl ServerSession {
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*handover.version).ok()?,
             credentials: LatestCredentials::default(),
-            cookies: Cookies::restored(&handover.cookies, || origin.url()),
+            cookies: Arc::new(Cookies::restored(&handover.cookies, || origin.url())),
         };
         Some(Self {
             shared: handover.shared,
@@ -273,13 +276,15 @@ impl ServerSession {
         origin: &Arc<Origin>,
         services: TaskTracker,
         identity: SessionIdentity,
+        cookies: Arc<Cookies>,
         unasked: Box<dyn Unasked>,
     ) -> Self {
+        cookies.restore(&identity.cookies, || origin.url());
         let stamp = Stamp {
             id: identity.id,
             version: identity.version,
             credentials: LatestCredentials::new(identity.credentials.as_ref()),
-            cookies: Cookies::default(),
+            cookies,
         };
         Self {
             shared: true,
@@ -390,12 +395,22 @@ impl ServerSession {
     fn stamp(&self, builder: request::Builder) -> request::Builder {
         let mut builder = builder.header(PROTOCOL_VERSION, &self.stamp.version);
         if let Some(headers) = builder.headers_mut() {
-            self.stamp.cookies.put(headers, || self.origin.url());
+            let first = if self.is_borrowed() {
+                FirstOfName::Clients
+            } else {
+                FirstOfName::Sessions
+            };
+            self.stamp.cookies.put(headers, first, || self.origin.url());
         }
         match &self.stamp.id {
             Some(id) => builder.header(SESSION_ID, id),
             None => builder,
         }
+    }
+
+    /// The cookies that the server set on the session.
+    pub(in crate::upstream) fn cookies(&self) -> &Cookies {
+        &self.stamp.cookies
     }
 
     /// Takes in the cookies of a response to a request on the session.

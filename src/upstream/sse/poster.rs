@@ -14,7 +14,7 @@ use tracing::debug;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::credentials::LatestCredentials;
 use crate::upstream::failures::LATER;
-use crate::upstream::http::cookies::Cookies;
+use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -198,7 +198,7 @@ impl<E: LineListener> Poster<E> {
             .uri(self.endpoint.clone());
         let url = || self.origin.url_of(&self.endpoint);
         if let Some(headers) = request.headers_mut() {
-            self.cookies.put(headers, url);
+            self.cookies.put(headers, FirstOfName::Sessions, url);
         }
         let body = RequestBody::Ready(text);
         let sent = self.origin.send(request, body).await;

@@ -15,16 +15,16 @@ in_both_eras!(
     both_spellings_of_the_path_are_one,
 );
 
-async fn moved(era: Era, status: u16, location: &str) -> Rig {
+async fn moved(era: Era, config: Config, status: u16, location: &str) -> Rig {
     let upstream = Upstream::start(era).await;
     upstream.move_to(status, location);
-    let proxy = Config::always().start(&upstream.url()).await;
+    let proxy = config.start(&upstream.url()).await;
     Rig { proxy, upstream }
 }
 
 async fn calls_go_where_the_server_redirects(era: Era) {
     for status in [307, 308] {
-        let rig = moved(era, status, "/mcp/").await;
+        let rig = moved(era, Config::always(), status, "/mcp/").await;
         for nonce in ["a", "b"] {
             let arguments = json!({"text": "x", "nonce": nonce});
             let task = rig.client().call("echo", arguments).await.into_task();
@@ -45,7 +45,7 @@ async fn calls_go_where_the_server_redirects(era: Era) {
 
 #[tokio::test]
 async fn a_legacy_session_passes_to_where_the_server_redirects() {
-    let rig = moved(Era::Legacy, 307, "/mcp/").await;
+    let rig = moved(Era::Legacy, Config::always(), 307, "/mcp/").await;
     let session = Session::open(rig.client(), NEWEST).await;
     let answer = session
         .calling(1, "echo", json!({"text": "x"}))
@@ -84,7 +84,7 @@ async fn a_redirect_elsewhere_ends_the_call_and_is_said(era: Era) {
         (308, "https://user:s3cret@sso.example/login".to_owned()),
         (307, "/mcp".to_owned()),
     ] {
-        let rig = moved(era, status, &location).await;
+        let rig = moved(era, Config::never(), status, &location).await;
         let answer = rig.client().call("echo", json!({"text": "x"})).await;
         assert!(answer.body.contains("upstream_"), "{}", answer.body);
         assert!(!answer.body.contains("s3cret"), "{}", answer.body);

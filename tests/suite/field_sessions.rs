@@ -93,11 +93,13 @@ async fn a_client_on_a_pipe_goes_on() {
     }
 }
 
-/// A client over HTTP begins a session anew when it gets 404, whatever the server said.
+/// A client over HTTP begins a session anew when it gets 404. Its call, which raincheck carries on that session, ends so
+/// whatever the server said.
 #[tokio::test]
 async fn a_legacy_client_gets_what_the_protocol_says() {
     for (status, words) in LOST.into_iter().filter(|(status, _)| *status != 200) {
-        let rig = Rig::start(Era::Legacy, Config::auto("20s")).await;
+        let carried = Config::auto("10s").terms("companion_tools = true\nfallback_after = \"20s\"");
+        let rig = Rig::start(Era::Legacy, carried).await;
         rig.upstream.refuse_lost(status, words);
         let session = Session::open(rig.client(), NEWEST).await;
         rig.upstream.forget_sessions();

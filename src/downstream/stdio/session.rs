@@ -239,9 +239,8 @@ async fn look_for_loss(response: Response<Body>) -> (Response<Body>, Option<Sess
     let status = response.status();
     let may_be = match status.as_u16() {
         400 | 401 | 404 | 410 | 500 => true,
-        // An error of a server that gives every error so.
-        200 => !is_stream(&response) && response.body().size_hint().exact().is_some_and(is_short),
-        _ => false,
+        // Of any other answer only one is read that is short, as refusals are.
+        _ => !is_stream(&response) && response.body().size_hint().exact().is_some_and(is_short),
     };
     if !may_be {
         return (response, None);

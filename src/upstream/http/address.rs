@@ -151,9 +151,9 @@ impl Address {
     }
 
     /// Logs a redirect that is not followed, once for each target.
-    pub(super) fn refuse(&self, status: StatusCode, location: String) {
-        let before = self.refused.lock().replace(location.clone());
-        if before.as_ref() != Some(&location) {
+    pub(super) fn refuse(&self, status: StatusCode, location: &str) {
+        let before = self.refused.lock().replace(location.to_owned());
+        if before.as_deref() != Some(location) {
             tracing::warn!(
                 status = status.as_u16(),
                 location,

@@ -1,4 +1,4 @@
-//! Follows redirects within the server, as HTTP clients do: FastAPI and Starlette answer `/mcp` with 307 to `/mcp/`.
+//! Follows redirects within the server, as HTTP clients do: Python frameworks answer `/mcp` with 307 to `/mcp/`.
 
 use hyper::{Method, Request, Response, StatusCode, Uri};
 
@@ -50,7 +50,7 @@ impl Origin {
                 self.address.learn(&Method::POST, asked, &target);
                 response.extensions_mut().insert(Moved);
             }
-            Direction::Elsewhere(location) => self.address.refuse(status, location),
+            Direction::Elsewhere(location) => self.address.refuse(status, &location),
             Direction::Here => {}
         }
     }
@@ -74,11 +74,11 @@ impl Origin {
                     *copy.uri_mut() = target;
                 }
                 Direction::To(target) => {
-                    self.address.refuse(status, target.path().to_owned());
+                    self.address.refuse(status, target.path());
                     return Ok(response);
                 }
                 Direction::Elsewhere(location) => {
-                    self.address.refuse(status, location);
+                    self.address.refuse(status, &location);
                     return Ok(response);
                 }
                 Direction::Here => {

@@ -15,7 +15,7 @@ use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::http_response;
 use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::may_ask;
-use crate::upstream::port::Event;
+use crate::upstream::port::{Event, UpstreamError};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::pinned;
 use crate::upstream::sessions::pool::SessionLease;
@@ -148,34 +148,34 @@ impl SessionCall {
         session.heard(&response);
         let (kind, refusal) =
             http_response::classify_on_session(response, self.origin.message_bytes_max).await;
-        let end = match kind {
+        let said = match kind {
             ResponseKind::Messages(messages) => {
                 self.taken.send_replace(true);
                 return Ok(messages);
             }
             ResponseKind::Later(pause) => return Err(NotPosted::Untaken(Untaken::Later(pause))),
-            ResponseKind::Error(error) => Event::Error(error),
-            ResponseKind::Refused { failure, .. } => Event::Failed(failure),
+            ResponseKind::Error(error) => Ok(error),
+            ResponseKind::Refused { failure, .. } => Err(failure),
         };
-        match refusal {
-            Some(refusal) if proof::is_lost(&session, &refusal).await => {
-                Err(NotPosted::SessionLost(lost(end, session.is_borrowed())))
-            }
-            Some(_) | None => Err(end.into()),
+        if let Some(refusal) = refusal
+            && proof::is_lost(&session, &refusal).await
+        {
+            let end = lost(said, session.is_borrowed());
+            return Err(NotPosted::SessionLost(end));
         }
+        Err(said.map_or_else(Event::Failed, Event::Error).into())
     }
 }
 
-/// The refusal of a call that did not run. The client whose own session is lost begins another one.
-fn lost(said: Event, is_borrowed: bool) -> Event {
+/// The refusal of a call that did not run. The client whose own session is lost begins another one, unless it has to
+/// show its credentials first.
+fn lost(said: Result<UpstreamError, Failure>, is_borrowed: bool) -> Event {
     match said {
-        Event::Error(error) if matches!(error.status, 401 | 403) || !is_borrowed => {
-            Event::Error(error)
-        }
-        Event::Failed(failure) if !is_borrowed => {
+        Ok(error) if !is_borrowed || matches!(error.status, 401 | 403) => Event::Error(error),
+        Err(failure) if !is_borrowed => {
             Event::Failed(Failure::new(failure.reason, SideEffect::None))
         }
-        _ => Event::Failed(Failure::new(Reason::UpstreamReset, SideEffect::None)),
+        Ok(_) | Err(_) => Event::Failed(Failure::new(Reason::UpstreamReset, SideEffect::None)),
     }
 }
 
@@ -190,16 +190,23 @@ pub(super) enum Fitness {
 
 impl Fitness {
     pub(super) fn after(last: &Event) -> Self {
-        match last {
-            Event::Result(_) => Self::Fit,
-            Event::Error(error)
-                if SessionRefusal::of_error(error.status, &error.error).is_some() =>
-            {
-                Self::Unfit
-            }
-            Event::Error(error) if error.status == StatusCode::OK => Self::Fit,
-            Event::Error(_) => Self::Doubtful,
-            _ => Self::Unfit,
+        let error = match last {
+            Event::Error(error) => error,
+            Event::Result(_) => return Self::Fit,
+            Event::Sent
+            | Event::Progress(_)
+            | Event::Log(_)
+            | Event::Question(_)
+            | Event::Resumable
+            | Event::Later(_)
+            | Event::Failed(_) => return Self::Unfit,
+        };
+        if SessionRefusal::of_error(error.status, &error.error).is_some() {
+            Self::Unfit
+        } else if error.status == StatusCode::OK {
+            Self::Fit
+        } else {
+            Self::Doubtful
         }
     }
 }

@@ -12,6 +12,8 @@ mod borrowed;
 mod calls;
 #[path = "upstream/changing.rs"]
 mod changing;
+#[path = "upstream/cookies.rs"]
+mod cookies;
 #[path = "support/directory.rs"]
 mod directory;
 #[path = "support/eventually.rs"]
@@ -31,12 +33,16 @@ mod http2_server;
 mod http_request;
 #[path = "upstream/knowing.rs"]
 mod knowing;
+#[path = "upstream/lost.rs"]
+mod lost;
 #[path = "upstream/native.rs"]
 mod native;
 #[path = "support/process.rs"]
 mod process;
 #[path = "upstream/reach.rs"]
 mod reach;
+#[path = "upstream/redirects.rs"]
+mod redirects;
 #[path = "support/relay.rs"]
 mod relay;
 #[path = "upstream/reply.rs"]

@@ -150,11 +150,11 @@ fn refused(status: StatusCode, location: Option<&str>, server: &Wrapped) -> Stri
             let advice = match status {
                 StatusCode::MOVED_PERMANENTLY
                 | StatusCode::TEMPORARY_REDIRECT
-                | StatusCode::PERMANENT_REDIRECT => ": write that address",
+                | StatusCode::PERMANENT_REDIRECT => "write that address in upstream.url",
                 // Probably a page to sign in.
-                _ => "",
+                _ => "is upstream.url the server's MCP endpoint?",
             };
-            format!("HTTP {number} to {place}; redirects are not followed{advice}")
+            format!("HTTP {number} to {place}, which is not followed: {advice}")
         }
         (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => {
             format!("HTTP {number}: {}", usual(path))
@@ -320,19 +320,19 @@ mod tests {
     #[test]
     fn a_redirect_is_an_address_to_write_without_what_may_be_secret() {
         let url = "http://127.0.0.1:1/mcp/";
-        let follow = "redirects are not followed: write that address";
+        let follow = "which is not followed: write that address in upstream.url";
         for location in [
             "/mcp",
             "/mcp?token=s3cret",
             "http://user:s3cret@127.0.0.1:1/mcp#s3cret",
         ] {
-            let expected = format!("HTTP 307 to http://127.0.0.1:1/mcp; {follow}");
+            let expected = format!("HTTP 307 to http://127.0.0.1:1/mcp, {follow}");
             assert_eq!(refused(url, 307, Some(location)), expected, "{location}");
         }
         let to_sign_in = refused(url, 302, Some("https://sso.example/login?s3cret"));
         assert_eq!(
             to_sign_in,
-            "HTTP 302 to https://sso.example/login; redirects are not followed"
+            "HTTP 302 to https://sso.example/login, which is not followed: is upstream.url the server's MCP endpoint?"
         );
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Inspection {
     pub(super) server: Option<String>,
     /// Names of the server's capabilities.
     pub(super) capabilities: Vec<String>,
+    /// The address to which the server redirected.
+    pub(super) redirected: Option<String>,
     /// Names, sorted.
     pub(super) tools: Vec<String>,
     /// How long a program took to start and to say what it is.
@@ -86,6 +88,7 @@ async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
         over_sse: upstream.has_address() && !upstream.speaks_http(),
         server,
         capabilities,
+        redirected: upstream.learned_address(),
         tools,
         started_in,
     })

@@ -17,7 +17,9 @@ use crate::retry_after;
 use crate::upstream::failures::{INVALID, INVALID_WORDS, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
 use crate::upstream::http::decoded;
+use crate::upstream::http::redirect;
 use crate::upstream::http::refusal;
+use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::json_body::{self, FoundForm, read_json};
 use crate::upstream::port::UpstreamError;
 use crate::upstream::server_message::{self, ServerMessage};
@@ -36,8 +38,6 @@ pub(super) enum ResponseKind {
     Refused {
         failure: Failure,
         status: StatusCode,
-        /// The server says that it does not know the session.
-        is_session_lost: bool,
     },
 }
 
@@ -46,19 +46,26 @@ pub(super) async fn classify_response(
     response: Response<ResponseBody>,
     bytes_max: usize,
 ) -> ResponseKind {
+    classify_on_session(response, bytes_max).await.0
+}
+
+/// Reads the response to a request on a session, and what a refusal says about that session.
+pub(super) async fn classify_on_session(
+    response: Response<ResponseBody>,
+    bytes_max: usize,
+) -> (ResponseKind, Option<SessionRefusal>) {
     let status = response.status();
+    if redirect::is_of_moved(response.extensions()) {
+        return (ResponseKind::Later(Duration::ZERO), None);
+    }
     let is_answer = status.is_success() && status != StatusCode::ACCEPTED;
     let (head, text) = match decoded(response) {
         Ok(response) if is_answer => match Messages::of(response, bytes_max).await {
-            Ok(messages) => return ResponseKind::Messages(Box::new(messages)),
+            Ok(messages) => return (ResponseKind::Messages(Box::new(messages)), None),
             Err(refusal) => refusal,
         },
         Err((failure, _)) if is_answer => {
-            return ResponseKind::Refused {
-                failure,
-                status,
-                is_session_lost: false,
-            };
+            return (ResponseKind::Refused { failure, status }, None);
         }
         Ok(response) => {
             let (head, body) = response.into_parts();
@@ -70,27 +77,28 @@ pub(super) async fn classify_response(
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     if is_refusal && let Some(pause) = retry_after::pause(&head.headers) {
-        return ResponseKind::Later(pause);
+        return (ResponseKind::Later(pause), None);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
     let failure = refusal::failure(&head, &text);
     let unauthorized = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let said = error_of(&text);
+    let of_session = match &said {
+        Some(error) => SessionRefusal::of_error(status.as_u16(), error),
+        None if is_answer => None,
+        None => SessionRefusal::of_text(status, &text),
+    };
     if said.is_none() && !unauthorized {
-        let is_session_lost = refusal::is_session_lost(status, &text);
-        return ResponseKind::Refused {
-            failure,
-            status,
-            is_session_lost,
-        };
+        return (ResponseKind::Refused { failure, status }, of_session);
     }
     // If the server gave a challenge without an error object, raincheck adds one.
     let error = said.unwrap_or_else(|| failure.to_error().to_raw());
-    ResponseKind::Error(UpstreamError {
+    let error = UpstreamError {
         error,
         status: status.as_u16(),
         www_authenticate,
-    })
+    };
+    (ResponseKind::Error(error), of_session)
 }
 
 /// The beginning of an error body, as far as it comes. `read`: what was read of it already.

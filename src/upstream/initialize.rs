@@ -12,6 +12,7 @@ use crate::mcp::json::Writer;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::http::RequestBody;
+use crate::upstream::http::cookies::Cookies;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response;
 use crate::upstream::http_response::ResponseKind;
@@ -35,6 +36,7 @@ pub(super) struct Initialized {
     pub(super) result: Box<RawValue>,
     /// A server without sessions gives none.
     pub(super) session_id: Option<HeaderValue>,
+    pub(super) cookies: Cookies,
 }
 
 /// Why a server did not answer with a result.
@@ -76,6 +78,7 @@ pub(super) async fn post(
     let sent = origin.send(origin.post(credentials), RequestBody::json(body));
     let response = sent.await.map_err(NotInitialized::Failed)?;
     let session_id = response.headers().get(SESSION_ID).cloned();
+    let cookies = Cookies::set_by(response.headers(), || origin.url());
     let mut messages =
         match http_response::classify_response(response, origin.message_bytes_max).await {
             ResponseKind::Messages(messages) => messages,
@@ -91,5 +94,9 @@ pub(super) async fn post(
         None => return Err(NotInitialized::Failed(messages.without_words())),
     };
     origin.http.finish(messages.into_body());
-    Ok(Initialized { result, session_id })
+    Ok(Initialized {
+        result,
+        session_id,
+        cookies,
+    })
 }

@@ -63,6 +63,7 @@ pub(super) fn is_gone(status: StatusCode) -> bool {
             | StatusCode::FORBIDDEN
             | StatusCode::NOT_FOUND
             | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::GONE
     )
 }
 
@@ -125,7 +126,7 @@ mod tests {
             let known = statuses.filter(|it| it.canonical_reason().is_some() && rule(*it));
             known.map(|it| it.as_u16()).collect()
         };
-        assert_eq!(which(is_gone), [400, 401, 403, 404, 405]);
+        assert_eq!(which(is_gone), [400, 401, 403, 404, 405, 410]);
         assert_eq!(which(is_for_now), [408, 429, 500, 502, 503, 504]);
     }
 }

@@ -12,9 +12,11 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, MODERN};
 use crate::telemetry::operation_series::Side;
 use crate::telemetry::operations::Operation;
+use crate::upstream::client_session::cookies::OfCaller;
 use crate::upstream::credentials::Credentials;
 pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
@@ -259,6 +261,14 @@ impl Upstream {
         }
     }
 
+    /// The address to which the server redirected, if another path than the configured one.
+    pub fn learned_address(&self) -> Option<String> {
+        match &self.server {
+            Server::Http(http_server) => http_server.origin.learned_address(),
+            Server::Program(_) => None,
+        }
+    }
+
     pub fn known_era(&self) -> Option<Era> {
         self.known.era()
     }
@@ -331,7 +341,19 @@ impl Upstream {
             .then_some(WELL_KNOWN);
         let is_message = parts.method == Method::POST;
         let credentials = http_server.origin.credentials().of(&parts.headers);
-        let passed = http_server.origin.pass(parts, body, well_known).await;
+        let kept = &http_server.client_sessions.cookies;
+        let cookies = kept.for_request(&parts);
+        let caller = parts.extensions.get::<OfCaller>().copied();
+        let session = caller.and_then(|_| parts.headers.get(SESSION_ID).cloned());
+        let origin = &http_server.origin;
+        let passing = origin.pass(parts, body, well_known, cookies.as_deref());
+        let passed = passing.await;
+        if let Ok(response) = &passed {
+            let head = response.headers();
+            if let Some(cookies) = kept.for_response(caller, session.as_ref(), head) {
+                cookies.take_in(head, || origin.url());
+            }
+        }
         if let Ok(response) = &passed
             && is_message
             && !response.status().is_success()

@@ -82,8 +82,8 @@ fn a_redirect_is_said_with_its_address() {
     assert_eq!(
         upstream_at(&url),
         format!(
-            "WRONG upstream http://127.0.0.1:{port}/mcp/?...: HTTP 307 to http://127.0.0.1:{port}/mcp; \
-             redirects are not followed: write that address"
+            "WRONG upstream http://127.0.0.1:{port}/mcp/?...: HTTP 307 to http://127.0.0.1:{port}/mcp, \
+             which is not followed: write that address in upstream.url"
         )
     );
 }

@@ -221,7 +221,7 @@ async fn the_first_line_says_what_starts_and_the_next_what_is_probably_not_meant
 async fn a_wrong_path_is_answered_with_the_right_one() {
     let config = Config::always().section("telemetry", "log = \"debug\"");
     let rig = Rig::start(Era::Modern, config).await;
-    for path in ["/", "/mcp/", "/sse", "/.well-known/openid-configuration"] {
+    for path in ["/", "/mcp//", "/sse", "/.well-known/openid-configuration"] {
         let answer = rig.client().http(Method::POST, path).send().await;
         assert_eq!(answer.refusal(), (404, -32600));
         assert!(

@@ -128,7 +128,7 @@ async fn every_other_path_is_closed(era: Era) {
     let client = rig.client();
     for path in [
         "/",
-        "/mcp/",
+        "/mcp//",
         "//mcp",
         "/mcp/../x",
         "/MCP",

@@ -33,7 +33,7 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
-    fn new(config: Config, upstream: &Upstream) -> Self {
+    pub(crate) fn new(config: Config, upstream: &Upstream) -> Self {
         Self::with(&["--upstream", &upstream.url()], &config)
     }
 
@@ -164,7 +164,7 @@ pub(crate) fn modern(mut params: Value) -> Value {
     params
 }
 
-fn call(tool: &str, arguments: Value) -> Value {
+pub(crate) fn call(tool: &str, arguments: Value) -> Value {
     json!({"name": tool, "arguments": arguments})
 }
 

@@ -23,11 +23,11 @@ fn headers() -> HeaderMap {
     headers
 }
 
-fn borrowed(upstream: &Upstream) -> ClientSession {
+pub(super) fn borrowed(upstream: &Upstream) -> ClientSession {
     upstream.client_session(&headers(), [1; 16]).unwrap()
 }
 
-fn on(session: &ClientSession, tool: &str) -> UpstreamRequest {
+pub(super) fn on(session: &ClientSession, tool: &str) -> UpstreamRequest {
     UpstreamRequest {
         pin: Some(session.pin()),
         capabilities: "{}".into(),

@@ -146,9 +146,8 @@ fn report(
         .collect();
     let warn = |(subject, text): (&str, String)| ["warn".to_owned(), subject.to_owned(), text];
     let found_tools = inspection.map_or(&[][..], |found| &found.tools);
-    let without = without_tools(&config.rules, found_tools).map(|text| ("tools", text));
-    let further = warnings(config).chain(without).chain(without_traces);
-    rows.extend(further.map(warn));
+    let further = warnings(config).chain(found_warnings(config, inspection.ok()));
+    rows.extend(further.chain(without_traces).map(warn));
     let mut text = table(&rows);
     let tools = tool_rows(&config.rules, found_tools);
     if inspection.is_ok() {
@@ -306,6 +305,24 @@ fn named(found: &Inspection) -> String {
         .as_ref()
         .map(|name| format!(": {}", printable(name)))
         .unwrap_or_default()
+}
+
+/// What is not as the operator may think, as the server says it.
+fn found_warnings(
+    config: &Config,
+    found: Option<&Inspection>,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let tools = found.map_or(&[][..], |found| &found.tools);
+    let without = without_tools(&config.rules, tools).map(|text| ("tools", text));
+    without.into_iter().chain(found.and_then(redirected))
+}
+
+/// A redirect costs a request after each start, and is followed within the server only.
+fn redirected(found: &Inspection) -> Option<(&'static str, String)> {
+    let to = printable(found.redirected.as_ref()?);
+    let text =
+        format!("it redirects to {to}, which is followed; write that address in upstream.url");
+    Some(("upstream", text))
 }
 
 fn era(found: &Inspection) -> String {

@@ -37,6 +37,7 @@ fn inspection() -> Inspection {
         over_sse: false,
         server: Some("slow-server 1.0".into()),
         capabilities: vec!["tools".into(), "logging".into()],
+        redirected: None,
         tools: vec!["build".into(), "greet\u{1b}[2J".into()],
         started_in: None,
     }
@@ -111,6 +112,19 @@ fn the_old_transport_is_said() {
     ] {
         assert!(report.text.contains(line), "{}", report.text);
     }
+}
+
+#[test]
+fn a_redirect_that_was_followed_is_said() {
+    let found = Inspection {
+        redirected: Some("http://127.0.0.1:8000/mcp/".into()),
+        ..inspection()
+    };
+    let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));
+    assert!(report.good);
+    let line = "warn  upstream      it redirects to http://127.0.0.1:8000/mcp/, which is followed; write that address \
+                in upstream.url";
+    assert!(report.text.contains(line), "{}", report.text);
 }
 
 #[test]

@@ -55,12 +55,14 @@ pub struct Names {
 impl Names {
     pub(in crate::downstream) fn endpoint(&self, uri: &Uri) -> Option<Endpoint> {
         let path = uri.path();
-        if path == self.path {
+        if is_one(path, &self.path) {
             return Some(Endpoint::Mcp);
         }
         let rest = path.strip_prefix(PROTECTED_RESOURCE)?;
-        let is_ours =
-            rest.is_empty() || rest == self.path || Some(rest) == self.public_path.as_deref();
+        let public_path = self.public_path.as_deref();
+        let is_ours = rest.is_empty()
+            || is_one(rest, &self.path)
+            || public_path.is_some_and(|public| is_one(rest, public));
         is_ours.then_some(Endpoint::ProtectedResource)
     }
 
@@ -119,6 +121,12 @@ impl Names {
             .iter()
             .any(|ours| ours.eq_ignore_ascii_case(host))
     }
+}
+
+/// Whether both are one path: a slash at the end makes no other one.
+fn is_one(path: &str, other: &str) -> bool {
+    path == other
+        || path.strip_suffix('/').unwrap_or(path) == other.strip_suffix('/').unwrap_or(other)
 }
 
 /// The host that a request names, safe to be logged: short, and without control characters.
@@ -299,6 +307,15 @@ mod tests {
         let endpoint = |path: &str| names().endpoint(&path.parse().unwrap());
         assert_eq!(endpoint("/mcp"), Some(Endpoint::Mcp));
         assert_eq!(endpoint("/mcp?x=1"), Some(Endpoint::Mcp));
+        assert_eq!(endpoint("/mcp/?x=1"), Some(Endpoint::Mcp));
+        let with_slash = Names {
+            path: "/mcp/".into(),
+            ..names()
+        };
+        for path in ["/mcp", "/mcp/"] {
+            let found = with_slash.endpoint(&path.parse().unwrap());
+            assert_eq!(found, Some(Endpoint::Mcp), "{path}");
+        }
         assert_eq!(
             endpoint("/.well-known/oauth-protected-resource"),
             Some(Endpoint::ProtectedResource)
@@ -307,7 +324,7 @@ mod tests {
             endpoint("/.well-known/oauth-protected-resource/mcp"),
             Some(Endpoint::ProtectedResource)
         );
-        for closed in ["/", "/mcp/", "//mcp", "/mcp/../x", "/metrics", "/%6dcp"] {
+        for closed in ["/", "/mcp//", "//mcp", "/mcp/../x", "/metrics", "/%6dcp"] {
             assert_eq!(endpoint(closed), None, "{closed}");
         }
     }

@@ -26,6 +26,9 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// itself, take a 503 with this for proof that nothing ran, so no other refusal has it.
 const SOON: HeaderValue = HeaderValue::from_static("1");
 
+/// A call on a client's own session that did not reach it.
+const SESSION_LOST: Failure = Failure::new(Reason::UpstreamReset, SideEffect::None);
+
 /// A JSON-RPC response, with its HTTP status and header.
 #[derive(Debug)]
 pub(in crate::downstream) struct Rpc {
@@ -89,31 +92,21 @@ impl Rpc {
         }
     }
 
-    /// The answer for a legacy client: the server's errors word for word, and on 200 as they came.
+    /// The answer for a legacy client: the server's errors word for word, and on 200 as they came. A call that did not
+    /// run because its session is lost is answered as by a server that has lost it, so that its client begins another one.
     pub(in crate::downstream) fn legacy_answer(id: &str, answer: CallAnswer) -> Self {
         match answer {
             CallAnswer::Error(error) if !matches!(error.status, 401 | 403) => {
                 Self::of(envelope::error(id, error.error.get()), StatusCode::OK)
             }
+            CallAnswer::Failed(failure) if failure == SESSION_LOST => Self {
+                status: StatusCode::NOT_FOUND,
+                ..Self::failure(id, failure)
+            },
             CallAnswer::Error(_)
             | CallAnswer::Result(_)
             | CallAnswer::Failed(_)
             | CallAnswer::StoreUnavailable(_) => Self::answer(id, answer),
-        }
-    }
-
-    /// The answer to a call on the session of a client on a pipe, which knows nothing of its session. A call that did not reach
-    /// the session is answered as by a server that has lost it: `stdio::session` then opens it again, and repeats the call.
-    pub(in crate::downstream) fn piped_answer(id: &str, answer: CallAnswer) -> Self {
-        let lost = Failure::new(Reason::UpstreamReset, SideEffect::None);
-        let is_lost = matches!(&answer, CallAnswer::Failed(failure) if *failure == lost);
-        let rpc = Self::legacy_answer(id, answer);
-        if !is_lost {
-            return rpc;
-        }
-        Self {
-            status: StatusCode::NOT_FOUND,
-            ..rpc
         }
     }
 

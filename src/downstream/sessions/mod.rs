@@ -40,7 +40,7 @@ mod servers_own;
 pub mod session_clients;
 
 use crate::mcp::version::Era;
-use crate::upstream::client_session::ClientSession;
+use crate::upstream::client_session::{ClientSession, OfCaller};
 use calls::DecidedCall;
 use servers_own::over_http;
 
@@ -57,6 +57,7 @@ pub(super) async fn post(
         return response::refusal_of(id, StatusCode::BAD_REQUEST, &error);
     }
     let mut parts = proxy.agreed.completed(by, parts);
+    parts.extensions.insert(OfCaller(*by.caller.as_bytes()));
     let message = message.legacy();
     if by.rules.wants_scopes()
         && let Some(refusal) = Box::pin(proxy.scope_refusal_on_session(by, &message)).await
@@ -181,7 +182,8 @@ pub(super) async fn other(
     client: Option<Arc<Identity>>,
 ) -> Response<Body> {
     let by = &proxy.requester(&parts, Era::Legacy, client);
-    let parts = proxy.agreed.completed(by, parts);
+    let mut parts = proxy.agreed.completed(by, parts);
+    parts.extensions.insert(OfCaller(*by.caller.as_bytes()));
     if let Some(last) = resumable::last_event(&parts) {
         return Box::pin(resumable::resume(proxy, by, &parts, last)).await;
     }

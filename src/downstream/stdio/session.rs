@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Collected, Limited};
+use hyper::body::Body as _;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, Response};
 use tokio::sync::Notify;
+use uuid::Uuid;
 
-use super::answer::answer_to;
+use super::answer::{answer_to, is_stream};
 use super::message::{StdioMessage, parts, plain_headers};
 use crate::downstream::body::Body;
 use crate::downstream::dispatch;
@@ -26,6 +28,7 @@ use crate::downstream::sessions;
 use crate::lock::Mutex;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
+use crate::upstream::http::SessionRefusal;
 
 /// How long a message without an answer may take. Later messages wait for it, because their order counts.
 pub(super) const TELL: Duration = Duration::from_secs(10);
@@ -115,9 +118,13 @@ impl StdioSession {
         };
         let sent_on = headers.get(SESSION_ID).cloned();
         let response = post(proxy, self.parts(headers), &sent.text).await;
-        let (response, is_lost) = match &sent_on {
+        let (response, refusal) = match &sent_on {
             Some(_) => look_for_loss(response).await,
-            None => (response, false),
+            None => (response, None),
+        };
+        let is_lost = match refusal {
+            Some(refusal) => self.is_lost(proxy, &refusal).await,
+            None => false,
         };
         if is_lost && self.renew(proxy, sent_on.as_ref()).await {
             let again = self.parts(self.headers());
@@ -125,6 +132,21 @@ impl StdioSession {
         }
         let named = response.headers().get(SESSION_ID).cloned();
         (response, named)
+    }
+
+    /// Whether a message that was refused so did nothing, because the server has lost the session. Words that prove
+    /// nothing by themselves are not a tool's if a ping is refused in the same words.
+    async fn is_lost(&self, proxy: &Arc<Proxy>, refusal: &SessionRefusal) -> bool {
+        if refusal.is_certain(true) {
+            return true;
+        }
+        let id = Uuid::new_v4();
+        let ping = format!(r#"{{"jsonrpc":"2.0","id":"raincheck/{id}","method":"ping"}}"#).into();
+        let pinging = post(proxy, self.parts(self.headers()), &ping);
+        let Ok(response) = tokio::time::timeout(TELL, pinging).await else {
+            return false;
+        };
+        look_for_loss(response).await.1.as_ref() == Some(refusal)
     }
 
     /// Remembers the server's answer to `initialize`.
@@ -212,19 +234,26 @@ async fn open(proxy: &Arc<Proxy>, initialize: Bytes) -> Option<HeaderValue> {
     agrees.then_some(id)
 }
 
-/// Whether the response says that the server has no such session: 404, or 400 with many texts. The response is
-/// returned with its body.
-async fn look_for_loss(response: Response<Body>) -> (Response<Body>, bool) {
-    if response.status() != StatusCode::BAD_REQUEST {
-        let is_lost = response.status() == StatusCode::NOT_FOUND;
-        return (response, is_lost);
+/// What the response says about the session, if it is a refusal. The response is returned with its body.
+async fn look_for_loss(response: Response<Body>) -> (Response<Body>, Option<SessionRefusal>) {
+    let status = response.status();
+    let may_be = match status.as_u16() {
+        400 | 401 | 404 | 410 | 500 => true,
+        // Of any other answer only one is read that is short, as refusals are.
+        _ => !is_stream(&response) && response.body().size_hint().exact().is_some_and(is_short),
+    };
+    if !may_be {
+        return (response, None);
     }
     let (head, body) = response.into_parts();
     let read = Limited::new(body, ERROR_BYTES_MAX).collect().await;
     let bytes = read.map(Collected::to_bytes).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
-    let is_lost = text.contains("session") || text.contains("not initialized");
-    (Response::from_parts(head, Body::ready(bytes)), is_lost)
+    let refusal = SessionRefusal::of_body(status, &String::from_utf8_lossy(&bytes));
+    (Response::from_parts(head, Body::ready(bytes)), refusal)
+}
+
+fn is_short(length: u64) -> bool {
+    usize::try_from(length).is_ok_and(|length| length <= ERROR_BYTES_MAX)
 }
 
 fn version_of(answer: &str) -> Option<HeaderValue> {

@@ -24,11 +24,13 @@ use crate::upstream::sessions::session::{ServerSession, SessionIdentity};
 use crate::upstream::wrapped::Upstream;
 
 mod buffer;
+pub(super) mod cookies;
 pub(super) mod needed;
 pub(super) mod registry;
 mod shared;
 mod stream;
 
+pub use crate::upstream::client_session::cookies::OfCaller;
 pub use crate::upstream::client_session::shared::{OUR_EVENT_IDS, ServerStreamReader, Unheard};
 
 /// The revision that a client without the header speaks (2025-11-25, Transports, Protocol Version Header).
@@ -132,6 +134,7 @@ impl Upstream {
             id: id.cloned(),
             version: headers.get(PROTOCOL_VERSION).cloned().unwrap_or(OLDEST),
             credentials: http_server.origin.credentials().of(headers),
+            cookies: Vec::new(),
         };
         Some(ClientSession(SessionKind::Http {
             session: http_server.client_sessions.get(identity)?,

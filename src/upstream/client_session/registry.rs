@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::lock::Mutex;
 use crate::telemetry::limits::{self, LimitHit};
+use crate::upstream::client_session::cookies::ClientCookies;
 use crate::upstream::client_session::shared::ClientStreams;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::sessions::session::{ServerSession, SessionIdentity, Unasked};
@@ -37,6 +38,7 @@ pub(in crate::upstream) struct ClientSessions {
     origin: Arc<Origin>,
     services: TaskTracker,
     by_key: Mutex<HashMap<ClientSessionKey, Weak<ServerSession>>>,
+    pub(in crate::upstream) cookies: ClientCookies,
 }
 
 impl ClientSessions {
@@ -45,6 +47,7 @@ impl ClientSessions {
             origin,
             services,
             by_key: Mutex::default(),
+            cookies: ClientCookies::default(),
         }
     }
 
@@ -61,8 +64,14 @@ impl ClientSessions {
                 Box::new(NobodysStream)
             };
             let (origin, services) = (&self.origin, self.services.clone());
+            let id = identity.id.as_ref();
+            let cookies = id.map(|id| self.cookies.of(identity.caller, id));
             Arc::new(ServerSession::of_client(
-                origin, services, identity, unasked,
+                origin,
+                services,
+                identity,
+                cookies.unwrap_or_default(),
+                unasked,
             ))
         };
         // Without an id, two clients could not be told apart.

@@ -20,6 +20,7 @@ use crate::mcp::sse::SseEvent;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::client_session::stream;
 use crate::upstream::client_session::stream::ClientStream;
+use crate::upstream::http::cookies::Cookies;
 use crate::upstream::http::origin::NO_CODING;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::reconnect::is_for_now;
@@ -145,10 +146,12 @@ impl SharedStreams {
             None => SharedStreamKind::Session,
         };
         let origin = session.origin();
+        let cookies: &Cookies = session.cookies();
         let response = origin
-            .pass(Box::new(parts), RequestBody::empty(), None)
+            .pass(Box::new(parts), RequestBody::empty(), None, Some(cookies))
             .await;
         let response = response.map_err(Unheard::Failed)?;
+        session.heard(&response);
         match stream::events_of(response, origin.message_bytes_max) {
             Ok((head, events)) => {
                 let opened = ClientStream::new(head, true);

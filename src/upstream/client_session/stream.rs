@@ -368,6 +368,7 @@ pub(super) async fn get(
     let Ok(response) = origin.send(request, RequestBody::empty()).await else {
         return Some(Err(StatusCode::BAD_GATEWAY));
     };
+    session.upgrade()?.heard(&response);
     let opened = events_of(response, origin.message_bytes_max);
     Some(opened.map_err(|refused| refused.status()))
 }

@@ -13,6 +13,7 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::result;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::http::RequestBody;
+use crate::upstream::http::cookies::FirstOfName;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
 use crate::upstream::initialize::NotInitialized;
@@ -126,7 +127,11 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Option<Sessi
     match initialize::post(origin, credentials, "{}").await {
         Ok(initialized) => {
             if let Some(session) = initialized.session_id {
-                let end = origin.delete(credentials).header(SESSION_ID, session);
+                let mut end = origin.delete(credentials).header(SESSION_ID, session);
+                if let Some(headers) = end.headers_mut() {
+                    let first = FirstOfName::Sessions;
+                    initialized.cookies.put(headers, first, || origin.url());
+                }
                 // If the server cannot be told, it forgets the session by itself.
                 let _ = origin.send(end, RequestBody::empty()).await;
             }

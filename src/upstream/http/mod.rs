@@ -2,17 +2,21 @@
 //! HTTP/2. A request that provably was not sent goes out again on a fresh connection, and a request that may have been
 //! sent never does. Dropping a response body closes its connection, or resets its stream, which is the cancel signal.
 
+mod address;
 mod coding;
 pub(super) mod connect;
+pub(super) mod cookies;
 pub(super) mod hop_headers;
 mod http1;
 mod http2;
 mod markup;
 pub(super) mod origin;
+pub(super) mod redirect;
 pub(super) mod refusal;
 mod refusal_text;
 mod request_body;
 mod response_body;
+pub(super) mod same_origin;
 
 use std::time::Duration;
 
@@ -41,6 +45,7 @@ use crate::upstream::http::http2::connections::Connections;
 use crate::upstream::http::request_body::BoxError;
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 
+pub use crate::upstream::http::refusal::SessionRefusal;
 pub use crate::upstream::http::request_body::RequestBody;
 pub use crate::upstream::http::response_body::ResponseBody;
 pub(super) use crate::upstream::http::response_body::decoded;

@@ -10,6 +10,7 @@ use hyper::header::{
 };
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use url::Url;
 
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -17,7 +18,11 @@ use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
 use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::forward::{ClientHeaders, Forward};
+use crate::upstream::http::address::Address;
+use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::hop_headers;
+use crate::upstream::http::redirect;
+use crate::upstream::http::refusal;
 use crate::upstream::http::refusal::SentSecrets;
 use crate::upstream::http::{Http, RequestBody, ResponseBody};
 use crate::upstream::query::{QueryRule, joined};
@@ -41,8 +46,8 @@ pub(in crate::upstream) const NO_CODING: HeaderValue = HeaderValue::from_static(
 #[derive(Debug)]
 pub(in crate::upstream) struct Origin {
     pub(in crate::upstream) http: Http,
-    /// Path and query of the MCP endpoint.
-    path: Uri,
+    /// The MCP endpoint.
+    pub(super) address: Address,
     host: HeaderValue,
     forward: Forward,
     pub(in crate::upstream) message_bytes_max: usize,
@@ -73,7 +78,7 @@ impl Origin {
                 },
             },
             http,
-            path: path.parse().ok()?,
+            address: Address::new(url, path.parse().ok()?)?,
             host: HeaderValue::try_from(authority).ok()?,
             message_bytes_max: settings.message_bytes_max,
             next_id: AtomicU64::new(1),
@@ -109,7 +114,7 @@ impl Origin {
     fn builder(&self, method: Method, credentials: Option<&Credentials>) -> request::Builder {
         let builder = Request::builder()
             .method(method)
-            .uri(self.path.clone())
+            .uri(self.address.target())
             .header(HOST, &self.host)
             .header(ACCEPT_ENCODING, NO_CODING);
         match credentials {
@@ -151,7 +156,7 @@ impl Origin {
             let request =
                 request.map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
             let sent = self.secrets(request.headers());
-            let mut response = self.http.send(request).await?;
+            let mut response = self.deliver(request).await?;
             if !response.status().is_success() || !is_of_mcp(response.headers()) {
                 let ours = self.http.configured_secrets();
                 let all = SentSecrets(sent.into_iter().chain(ours).collect());
@@ -169,6 +174,21 @@ impl Origin {
         named
             .flat_map(|name| headers.get_all(name).iter().cloned())
             .collect()
+    }
+
+    /// The address of the endpoint, by which cookies are chosen.
+    pub(in crate::upstream) fn url(&self) -> Url {
+        self.url_of(&self.address.target())
+    }
+
+    /// The address of that path and query at the server.
+    pub(in crate::upstream) fn url_of(&self, target: &Uri) -> Url {
+        self.address.url_of(target)
+    }
+
+    /// The whole address of the endpoint, without its query, if the server redirected to it.
+    pub(in crate::upstream) fn learned_address(&self) -> Option<String> {
+        self.address.learned()
     }
 
     /// What the server gets of a client's credentials.
@@ -194,22 +214,30 @@ impl Origin {
         query: Option<&str>,
     ) -> request::Builder {
         match query {
-            Some(query) => builder.uri(joined(&self.path, query)),
+            Some(query) => builder.uri(joined(&self.address.target(), query)),
             None => builder,
         }
     }
 
-    /// Passes a client's request on, with those headers that go to the server.
+    /// Passes a client's request on, with those headers that go to the server, and with the cookies of its session.
     pub(in crate::upstream) async fn pass(
         &self,
         mut parts: Box<request::Parts>,
         body: RequestBody,
         well_known: Option<&str>,
+        cookies: Option<&Cookies>,
     ) -> Result<Response<ResponseBody>, Failure> {
         self.forward.strip(&mut parts.headers);
+        if let Some(cookies) = cookies {
+            let first = FirstOfName::Clients;
+            cookies.put(&mut parts.headers, first, || self.url());
+        }
         self.readdress(&mut parts, well_known);
         let request = Box::new(Request::from_parts(*parts, body));
-        let mut response = self.http.send(request).await?;
+        let mut response = self.deliver(request).await?;
+        if well_known.is_none() && redirect::is_of_message(&response) {
+            return Err(refusal::failure(&response.into_parts().0, ""));
+        }
         // No client asked for another protocol. A client that believed the answer would read what follows as
         // one.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -221,18 +249,19 @@ impl Origin {
 
     /// Makes a client's own request one for this server: same bytes, another address.
     fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
+        let address = self.address.target();
         let target = match well_known {
             None => {
                 let query = self.forward.query.of(parts.uri.query());
-                query.map(|query| joined(&self.path, &query))
+                query.map(|query| joined(&address, &query))
             }
             // Metadata of this endpoint: the endpoint's path follows the prefix.
             Some(prefix) if parts.uri.path().len() > prefix.len() => {
-                format!("{prefix}{}", self.path.path()).parse().ok()
+                format!("{prefix}{}", address.path()).parse().ok()
             }
             Some(prefix) => prefix.parse().ok(),
         };
-        parts.uri = target.unwrap_or_else(|| self.path.clone());
+        parts.uri = target.unwrap_or(address);
         parts.version = hyper::Version::HTTP_11;
         parts.headers.insert(HOST, self.host.clone());
     }

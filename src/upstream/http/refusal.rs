@@ -5,13 +5,23 @@ use hyper::StatusCode;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::response::Parts;
+use serde_json::value::RawValue;
 
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::failure_detail::FailureDetail;
+use crate::mcp::json::Object;
+use crate::mcp::result;
+use crate::upstream::http::redirect::{self, NotFollowed};
 use crate::upstream::http::refusal_text::shown;
 
 /// Texts of servers that do not know the session of a request. The last one is for HTTP+SSE.
-const SESSION_WORDS: [&str; 3] = ["session", "not initialized", "no transport found"];
+const SESSION_WORDS: [&str; 5] = [
+    "session",
+    "not initialized",
+    "not been initialized",
+    "before initialization",
+    "no transport found",
+];
 
 /// The values in a request by which the server knows its sender. In the extensions of the answer, so that no text of the
 /// server brings them to anybody.
@@ -28,7 +38,9 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
         said = format!("{said} ({kind})");
     }
     let text = shown(text, &sent);
-    if !text.is_empty() {
+    if let Some(NotFollowed(place)) = head.extensions.get() {
+        said = format!("{said} to {place}, which is not followed (upstream.url)");
+    } else if !text.is_empty() {
         let between = if said.is_empty() { "" } else { ": " };
         said = format!("{said}{between}{text}");
     }
@@ -36,7 +48,11 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
         status: head.status.as_u16(),
         text: said,
     };
-    failure_of(head.status).with_detail(detail)
+    let failure = failure_of(head.status).with_detail(detail);
+    if redirect::is_of_moved(&head.extensions) {
+        return failure.with_effect(SideEffect::None);
+    }
+    failure
 }
 
 /// The words beside the status: those of the server, or those that belong to the number.
@@ -80,16 +96,75 @@ fn is_before_the_call(status: StatusCode) -> bool {
     )
 }
 
-/// Whether a refusal without JSON-RPC says that the server does not know the session. 404 always does
-/// (2025-11-25, Transports, Session Management). 400 has many meanings, and a call that was refused for another
-/// reason must not be sent again.
-pub(in crate::upstream) fn is_session_lost(status: StatusCode, text: &str) -> bool {
-    status == StatusCode::NOT_FOUND
-        || (matches!(status, StatusCode::BAD_REQUEST | StatusCode::GONE) && names_session(text))
+/// A refusal that may be about the session of its request: the status, and the words of the server.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SessionRefusal {
+    status: u16,
+    /// `None`: the refusal is no JSON-RPC error.
+    code: Option<i64>,
+    words: String,
 }
 
+impl SessionRefusal {
+    /// Reads the body of a refusal: with status 200 only a JSON-RPC error is one. `None`: it says nothing about a
+    /// session.
+    pub fn of_body(status: StatusCode, text: &str) -> Option<Self> {
+        let error = Object::parse(text)
+            .ok()
+            .and_then(|message| message.get("error"))
+            .filter(|error| result::error_code(error).is_some());
+        match error {
+            Some(error) => Self::of_error(status.as_u16(), error),
+            None if status.is_success() => None,
+            None => Self::of_text(status, text),
+        }
+    }
+
+    /// Reads a refusal without JSON-RPC. `None`: it says nothing about a session.
+    pub(in crate::upstream) fn of_text(status: StatusCode, text: &str) -> Option<Self> {
+        Self::of(status.as_u16(), None, text)
+    }
+
+    /// Reads a JSON-RPC error. `None`: it says nothing about a session.
+    pub(in crate::upstream) fn of_error(status: u16, error: &RawValue) -> Option<Self> {
+        let message = result::error_message(error).unwrap_or_default();
+        Self::of(status, result::error_code(error), &message)
+    }
+
+    fn of(status: u16, code: Option<i64>, words: &str) -> Option<Self> {
+        let may_be = matches!(status, 404 | 410) || code == Some(LOST) || names_session(words);
+        may_be.then(|| Self {
+            status,
+            code,
+            words: words.to_owned(),
+        })
+    }
+
+    /// Whether the words speak of a session.
+    pub(in crate::upstream) fn names_session(&self) -> bool {
+        names_session(&self.words)
+    }
+
+    /// Whether the refusal alone proves that the server does not know the session, and so ran nothing. 404 does for a
+    /// request that names a session (2025-11-25, Transports, Session Management), and 400 and 410 do where the words
+    /// speak of the session. With any other status the words may be those of a tool.
+    pub fn is_certain(&self, has_id: bool) -> bool {
+        match (self.status, self.code) {
+            (404, _) => has_id,
+            (400 | 410, None) => has_id && self.names_session(),
+            (400 | 410, Some(LOST)) => true,
+            (400 | 410, Some(SERVER_ERROR | code::INVALID_REQUEST)) => self.names_session(),
+            _ => false,
+        }
+    }
+}
+
+/// The codes of servers that do not know a session.
+const LOST: i64 = -32006;
+const SERVER_ERROR: i64 = -32000;
+
 /// Whether a text of the server speaks of its session.
-pub(in crate::upstream) fn names_session(text: &str) -> bool {
+fn names_session(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     SESSION_WORDS.iter().any(|word| text.contains(word))
 }
@@ -114,15 +189,69 @@ mod tests {
 
     #[test]
     fn a_lost_session_is_named() {
-        let lost = |status, text| is_session_lost(StatusCode::from_u16(status).unwrap(), text);
-        assert!(lost(404, ""));
+        let status = |status| StatusCode::from_u16(status).unwrap();
+        let lost = |number, text: &str| {
+            let refusal = SessionRefusal::of_text(status(number), text);
+            refusal.map(|refusal| refusal.is_certain(true))
+        };
+        assert_eq!(lost(404, ""), Some(true));
         for text in [
             "Invalid Session ID",
             "No transport found",
             "Server not initialized",
+            "Mcp-Session-Id header is required",
+            "{\"detail\":\"unknown session\"}",
         ] {
-            assert!(lost(400, text) && lost(410, text), "{text}");
+            for number in [400, 410] {
+                assert_eq!(lost(number, text), Some(true), "{text}");
+            }
+            // The words alone prove nothing.
+            for number in [401, 403, 409, 422, 500] {
+                assert_eq!(lost(number, text), Some(false), "{text}");
+            }
         }
-        assert!(!lost(400, "Bad Request") && !lost(410, "Gone") && !lost(422, "session"));
+        assert_eq!(lost(400, "Bad Request"), None);
+        assert_eq!(lost(500, "oops"), None);
+        assert_eq!(lost(410, "Gone"), Some(false));
+    }
+
+    #[test]
+    fn an_error_proves_what_its_code_and_its_status_say() {
+        let lost = |status, code: i64, message: &str| {
+            let error = format!(r#"{{"code":{code},"message":"{message}"}}"#);
+            let error = RawValue::from_string(error).unwrap();
+            let refusal = SessionRefusal::of_error(status, &error);
+            refusal.map(|refusal| refusal.is_certain(true))
+        };
+        for (status, code, message, expected) in [
+            (404, -32600, "Session not found", Some(true)),
+            (404, -32001, "", Some(true)),
+            (
+                400,
+                -32000,
+                "Bad Request: Server not initialized",
+                Some(true),
+            ),
+            (400, -32006, "gone", Some(true)),
+            (410, -32000, "Session expired", Some(true)),
+            // A code that tools use, too.
+            (400, -32602, "Invalid session ID", Some(false)),
+            (400, -32603, "session terminated", Some(false)),
+            (401, -32000, "Session expired", Some(false)),
+            (500, -32000, "Session expired", Some(false)),
+            (200, -32000, "Session expired", Some(false)),
+            (200, -32602, "Invalid params", None),
+            (500, -32603, "Internal error", None),
+        ] {
+            assert_eq!(
+                lost(status, code, message),
+                expected,
+                "{status} {code} {message}"
+            );
+        }
+        assert!(
+            SessionRefusal::of_text(StatusCode::NOT_FOUND, "")
+                .is_some_and(|refusal| !refusal.is_certain(false))
+        );
     }
 }

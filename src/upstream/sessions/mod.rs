@@ -4,6 +4,7 @@
 pub(super) mod calls;
 pub(super) mod pinned;
 pub(super) mod pool;
+pub(super) mod proof;
 mod server_stream;
 pub(super) mod session;
 pub(super) mod stream_attempt;

@@ -18,6 +18,7 @@ use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{
     Held, MayAsk, PoolKey, PoolLimits, SessionPermit, SessionPool, Sharing, Started,
 };
+use crate::upstream::sessions::proof;
 use crate::upstream::sessions::server_stream::OwnStream;
 use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
@@ -83,25 +84,35 @@ impl HttpSessionPool {
         let _ = tokio::time::timeout(STOP_PATIENCE, join_all(closing)).await;
     }
 
-    /// A session of that key: an unused or shared one, or a new one.
+    /// A session of that key: an unused or shared one, or a new one. A session on which a request failed is given only
+    /// with proof that the server still has it.
     pub(in crate::upstream) async fn check_out(
         self: &Arc<Self>,
         key: &PoolKey,
         credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
-        let start = self.start(key, credentials);
-        let held = self
-            .sessions
-            .get(
-                key,
-                MayAsk::Maybe,
-                false,
-                SessionPool::close_longest_unused,
-                start,
-            )
-            .await?;
-        held.session.renew(credentials);
-        Ok(self.lease(held))
+        loop {
+            let start = self.start(key, credentials);
+            let held = self
+                .sessions
+                .get(
+                    key,
+                    MayAsk::Maybe,
+                    false,
+                    SessionPool::close_longest_unused,
+                    start,
+                )
+                .await?;
+            held.session.renew(credentials);
+            let lease = self.lease(held);
+            if proof::is_usable(&lease.session).await {
+                return Ok(lease);
+            }
+            lease.lost();
+            if self.is_exclusive() {
+                return self.open(key, credentials).await;
+            }
+        }
     }
 
     /// Whether the caller has a session, or one is being started for it.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hyper::Response;
 use hyper::header::HeaderValue;
 use hyper::http::request;
 use serde::{Deserialize, Serialize};
@@ -22,12 +23,15 @@ use crate::telemetry::counted::Counted;
 use crate::upstream::client_session::needed::Needed;
 use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::discovery::discovered::Discovered;
-use crate::upstream::http::RequestBody;
+use crate::upstream::forward::ClientHeaders;
+use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::refusal;
+use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::initialize::Initialized;
 use crate::upstream::pool::{PooledSession, Questions};
 use crate::upstream::sessions::calls::SessionCalls;
+use crate::upstream::sessions::proof::Doubt;
 use crate::upstream::translate;
 
 /// How long a server may take to accept a message.
@@ -50,6 +54,7 @@ pub(in crate::upstream) struct ServerSession {
     background: SessionBackground,
     /// Which tasks need the session, if it is a client's own.
     needed: Needed,
+    doubt: Doubt,
     _counted: Counted,
 }
 
@@ -60,6 +65,7 @@ struct Stamp {
     id: Option<HeaderValue>,
     version: HeaderValue,
     credentials: LatestCredentials,
+    cookies: Arc<Cookies>,
 }
 
 /// What goes on beside a session's calls, until the session ends.
@@ -106,6 +112,8 @@ pub(in crate::upstream) struct SessionIdentity {
     pub(in crate::upstream) version: HeaderValue,
     /// The client's credentials, if the server may have them.
     pub(in crate::upstream) credentials: Option<Credentials>,
+    /// The session's cookies, as another process knew them.
+    pub(in crate::upstream) cookies: Vec<String>,
 }
 
 impl SessionBackground {
@@ -135,6 +143,9 @@ pub(in crate::upstream) struct SessionHandover {
     /// Whether the session is a client's own.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(in crate::upstream) borrowed: bool,
+    /// The cookies that the server set on the session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cookies: Vec<String>,
 }
 
 impl SessionHandover {
@@ -146,6 +157,7 @@ impl SessionHandover {
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*self.version).ok()?,
             credentials: None,
+            cookies: self.cookies.clone(),
         })
     }
 }
@@ -167,6 +179,7 @@ impl ServerSession {
             version,
             shared: self.shared,
             borrowed: self.is_borrowed(),
+            cookies: self.stamp.cookies.lines(),
         })
     }
 
@@ -209,6 +222,7 @@ impl ServerSession {
             declared,
             background: SessionBackground::new(services, unasked),
             needed: Needed::default(),
+            doubt: Doubt::default(),
             _counted: Counted::session(),
         }
     }
@@ -228,6 +242,7 @@ impl ServerSession {
             id: initialized.session_id,
             version: HeaderValue::try_from(&*version).ok()?,
             credentials: LatestCredentials::new(credentials),
+            cookies: Arc::new(initialized.cookies),
         };
         Some(Self {
             described: Some(Arc::new(Discovered::of_initialize(&result)?)),
@@ -249,6 +264,7 @@ impl ServerSession {
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*handover.version).ok()?,
             credentials: LatestCredentials::default(),
+            cookies: Arc::new(Cookies::restored(&handover.cookies, || origin.url())),
         };
         Some(Self {
             shared: handover.shared,
@@ -261,12 +277,15 @@ impl ServerSession {
         origin: &Arc<Origin>,
         services: TaskTracker,
         identity: SessionIdentity,
+        cookies: Arc<Cookies>,
         unasked: Box<dyn Unasked>,
     ) -> Self {
+        cookies.restore(&identity.cookies, || origin.url());
         let stamp = Stamp {
             id: identity.id,
             version: identity.version,
             credentials: LatestCredentials::new(identity.credentials.as_ref()),
+            cookies,
         };
         Self {
             shared: true,
@@ -298,6 +317,11 @@ impl ServerSession {
         &self.needed
     }
 
+    /// Whether the server may have lost the session.
+    pub(in crate::upstream) fn doubt(&self) -> &Doubt {
+        &self.doubt
+    }
+
     /// The client has ended its session.
     pub(in crate::upstream) fn end(&self) {
         self.background.end();
@@ -314,7 +338,16 @@ impl ServerSession {
     }
 
     pub(in crate::upstream) fn post(&self) -> request::Builder {
-        self.stamp(self.origin.post(self.stamp.credentials.get().as_ref()))
+        self.post_with(&ClientHeaders::default())
+    }
+
+    /// A POST with headers of the client for which it is.
+    pub(in crate::upstream) fn post_with(&self, client: &ClientHeaders) -> request::Builder {
+        let head = self.origin.post(self.stamp.credentials.get().as_ref());
+        let head = client
+            .iter()
+            .fold(head, |head, (name, value)| head.header(name, value));
+        self.stamp(head)
     }
 
     /// A request for an event stream: the session's own, or the rest of a stream after that event.
@@ -324,6 +357,11 @@ impl ServerSession {
             Some(event_id) => request.header(LAST_EVENT_ID, event_id),
             None => request,
         }
+    }
+
+    /// The cookies that come back on every later request of the session.
+    pub(in crate::upstream) fn cookies(&self) -> &Arc<Cookies> {
+        &self.stamp.cookies
     }
 
     pub(in crate::upstream) fn origin(&self) -> &Arc<Origin> {
@@ -361,11 +399,25 @@ impl ServerSession {
     }
 
     fn stamp(&self, builder: request::Builder) -> request::Builder {
-        let builder = builder.header(PROTOCOL_VERSION, &self.stamp.version);
+        let mut builder = builder.header(PROTOCOL_VERSION, &self.stamp.version);
+        if let Some(headers) = builder.headers_mut() {
+            let first = if self.is_borrowed() {
+                FirstOfName::Clients
+            } else {
+                FirstOfName::Sessions
+            };
+            self.stamp.cookies.put(headers, first, || self.origin.url());
+        }
         match &self.stamp.id {
             Some(id) => builder.header(SESSION_ID, id),
             None => builder,
         }
+    }
+
+    /// Takes in the cookies of a response to a request on the session.
+    pub(in crate::upstream) fn heard(&self, response: &Response<ResponseBody>) {
+        let cookies = &self.stamp.cookies;
+        cookies.take_in(response.headers(), || self.origin.url());
     }
 
     /// Posts a message that has no answer of its own. The wait is bounded, because the caller reads other
@@ -375,6 +427,7 @@ impl ServerSession {
         let response = tokio::time::timeout(TELL, sent)
             .await
             .map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))??;
+        self.heard(&response);
         let (head, body) = response.into_parts();
         self.origin.http.finish(body);
         if head.status.is_success() {
@@ -410,15 +463,10 @@ impl ServerSession {
     /// Ends the session at the server, unless it was left to another process.
     pub(in crate::upstream) async fn close(&self) {
         self.background.end();
-        let Some(id) = &self.stamp.id else { return };
-        if self.left.load(Ordering::Acquire) {
+        if !self.has_id() || self.left.load(Ordering::Acquire) {
             return;
         }
-        let request = self
-            .origin
-            .delete(self.stamp.credentials.get().as_ref())
-            .header(SESSION_ID, id);
-        let request = request.header(PROTOCOL_VERSION, &self.stamp.version);
+        let request = self.stamp(self.origin.delete(self.stamp.credentials.get().as_ref()));
         let closing = self.origin.send(request, RequestBody::empty());
         let _ = tokio::time::timeout(Duration::from_secs(5), closing).await;
     }

@@ -28,12 +28,16 @@ pub(in crate::upstream) fn attempt(
 ) -> impl Future<Output = StreamAttempt> + Send + use<> {
     let request = session.get(after);
     let origin = std::sync::Arc::clone(session.origin());
+    let cookies = std::sync::Arc::clone(session.cookies());
     async move {
         let Ok(response) = origin.send(request, RequestBody::empty()).await else {
             return StreamAttempt::Later(None);
         };
+        cookies.take_in(response.headers(), || origin.url());
         let status = response.status();
-        match http_response::classify_response(response, origin.message_bytes_max).await {
+        let bytes_max = origin.message_bytes_max;
+        let (kind, refusal) = http_response::classify_on_session(response, bytes_max).await;
+        match kind {
             ResponseKind::Messages(messages) if messages.is_stream() => {
                 StreamAttempt::Stream(messages)
             }
@@ -41,10 +45,7 @@ pub(in crate::upstream) fn attempt(
             // The server still holds another stream of this session, or a gateway is away.
             _ if is_for_now(status) || status == StatusCode::CONFLICT => StreamAttempt::Later(None),
             _ if status == StatusCode::NOT_FOUND => StreamAttempt::Unknown,
-            ResponseKind::Refused {
-                is_session_lost: true,
-                ..
-            } => StreamAttempt::Unknown,
+            _ if refusal.is_some_and(|refusal| refusal.names_session()) => StreamAttempt::Unknown,
             ResponseKind::Messages(_) | ResponseKind::Error(_) | ResponseKind::Refused { .. } => {
                 StreamAttempt::Never
             }

@@ -13,7 +13,6 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 use url::Url;
 
-mod endpoint;
 mod events;
 mod overlong;
 mod poster;
@@ -26,7 +25,9 @@ use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::failures::LATER;
 use crate::upstream::http::RequestBody;
+use crate::upstream::http::cookies::Cookies;
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http::same_origin;
 use crate::upstream::http_response;
 use crate::upstream::http_response::ResponseKind;
 use crate::upstream::line::health::LineHealth;
@@ -82,7 +83,7 @@ impl Dialer {
     ) -> Result<Arc<E>, NoSession> {
         let pause = self.health().pause(Instant::now()).min(PAUSE_MAX);
         tokio::time::sleep(pause).await;
-        let (events, endpoint) = self.dial(credentials).await?;
+        let (events, endpoint, cookies) = self.dial(credentials).await?;
         let credentials = LatestCredentials::new(credentials);
         let (stop, health) = (self.stop.child_token(), Arc::clone(&self.health));
         let (writer, outbound) = LineWriter::new(stop, health, credentials.clone());
@@ -91,6 +92,7 @@ impl Dialer {
             origin: Arc::clone(&self.origin),
             endpoint,
             credentials,
+            cookies,
             listener: Arc::clone(&listener),
         };
         let life = SseLine {
@@ -104,11 +106,11 @@ impl Dialer {
         Ok(listener)
     }
 
-    /// A stream, and the endpoint for its messages.
+    /// A stream, the endpoint for its messages, and the cookies that go with them.
     pub(super) async fn dial(
         &self,
         credentials: Option<&Credentials>,
-    ) -> Result<(SseEvents, Uri), NoSession> {
+    ) -> Result<(SseEvents, Uri, Cookies), NoSession> {
         let dialled = timeout(PATIENCE, self.dial_patiently(credentials)).await;
         dialled.map_err(|_| unsent(Reason::UpstreamUnreachable))?
     }
@@ -116,10 +118,11 @@ impl Dialer {
     async fn dial_patiently(
         &self,
         credentials: Option<&Credentials>,
-    ) -> Result<(SseEvents, Uri), NoSession> {
+    ) -> Result<(SseEvents, Uri, Cookies), NoSession> {
         let request = self.origin.get(credentials);
         let response = self.origin.send(request, RequestBody::empty()).await;
         let response = response.map_err(not_sent)?;
+        let cookies = Cookies::set_by(response.headers(), || self.origin.url());
         let bytes_max = self.origin.message_bytes_max;
         let mut events = match http_response::classify_response(response, bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
@@ -139,12 +142,12 @@ impl Dialer {
             if event.event.as_deref() != Some("endpoint") {
                 continue;
             }
-            let Some(endpoint) = endpoint::resolve(&self.url, &event.data) else {
+            let Some(endpoint) = same_origin::resolve(&self.url, &event.data) else {
                 // The text is not logged, because it may be another server's address.
                 warn!("the server names an endpoint at another origin, or none: it is not used");
                 return Err(unsent(Reason::UpstreamInvalid));
             };
-            return Ok((events, endpoint));
+            return Ok((events, endpoint, cookies));
         }
     }
 }

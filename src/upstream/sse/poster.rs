@@ -14,11 +14,15 @@ use tracing::debug;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::credentials::LatestCredentials;
 use crate::upstream::failures::LATER;
+use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::http_response;
 use crate::upstream::http_response::ResponseKind;
 use crate::upstream::line::writer::{LineListener, NotTaken, Outbound, SendState};
+use crate::upstream::request_id::RequestId;
+use crate::upstream::translate;
 
 /// How many POSTs of one line may wait for their acknowledgement. A writer with one more waits, too.
 const POSTS_MAX: usize = 64;
@@ -30,6 +34,9 @@ const ORDER_PATIENCE: Duration = Duration::from_millis(250);
 /// How long a server may take to acknowledge a message that has no answer, and a request after its answer.
 const TELL: Duration = Duration::from_secs(30);
 
+/// How long a server may take to acknowledge a ping.
+const PING_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often a server that says "later" is asked.
 const TRIES: u32 = 3;
 
@@ -38,6 +45,8 @@ pub(super) struct Poster<E> {
     /// Path and query.
     pub(super) endpoint: Uri,
     pub(super) credentials: LatestCredentials,
+    /// What the server set on the line.
+    pub(super) cookies: Cookies,
     pub(super) listener: Arc<E>,
 }
 
@@ -85,7 +94,12 @@ impl<E: LineListener> Poster<E> {
             if let Some(refused) = refused {
                 let _ = refused.send(failure_of(&refusal));
             }
+            let is_lost = matches!(refusal, NotTaken::Lost(_));
             self.listener.refused(send_state.as_ref(), refusal);
+            // A line on which a message failed takes another one only if the server still takes a ping there.
+            if !is_lost && self.ping().await.is_err() {
+                self.listener.refused(None, NotTaken::Lost(LATER));
+            }
         }
         number
     }
@@ -135,28 +149,60 @@ impl<E: LineListener> Poster<E> {
             self.origin.http.finish(response.into_body());
             return Ok(Posted::Yes);
         }
-        match http_response::classify_response(response, self.origin.message_bytes_max).await {
-            ResponseKind::Later(pause) => Ok(Posted::Later(pause)),
-            ResponseKind::Error(error) => Err(NotTaken::Error(error)),
-            // A server says without JSON-RPC that it knows no such session.
-            ResponseKind::Refused {
-                failure,
-                is_session_lost: true,
-                ..
-            } => Err(NotTaken::Lost(failure)),
-            ResponseKind::Refused { failure, .. } => Err(NotTaken::Failed(failure)),
-            ResponseKind::Messages(_) => Ok(Posted::Yes),
+        let (kind, of_session) =
+            http_response::classify_on_session(response, self.origin.message_bytes_max).await;
+        let (failure, said) = match kind {
+            ResponseKind::Later(pause) => return Ok(Posted::Later(pause)),
+            ResponseKind::Messages(_) => return Ok(Posted::Yes),
+            ResponseKind::Error(error) => (LATER, NotTaken::Error(error)),
+            ResponseKind::Refused { failure, .. } => (failure.clone(), NotTaken::Failed(failure)),
+        };
+        match of_session {
+            Some(refusal) if self.is_lost(&refusal).await => Err(NotTaken::Lost(Failure::new(
+                failure.reason,
+                SideEffect::None,
+            ))),
+            Some(_) | None => Err(said),
         }
+    }
+
+    /// Whether a message that was refused so did nothing, because the server does not know the line. Words that prove
+    /// nothing by themselves are the transport's if a ping is refused in the same words.
+    async fn is_lost(&self, refusal: &SessionRefusal) -> bool {
+        refusal.is_certain(true)
+            || matches!(self.ping().await, Err(Some(again)) if again == *refusal)
+    }
+
+    /// Posts a ping, which runs nothing. `Err`: the server did not take it, and what it said of the line.
+    async fn ping(&self) -> Result<(), Option<SessionRefusal>> {
+        let text = translate::request(&RequestId::random(), "ping", "{}");
+        let pinging = async {
+            let response = self.send_once(text.into()).await.map_err(|_| None)?;
+            if response.status().is_success() {
+                self.origin.http.finish(response.into_body());
+                return Ok(());
+            }
+            let bytes_max = self.origin.message_bytes_max;
+            Err(http_response::classify_on_session(response, bytes_max)
+                .await
+                .1)
+        };
+        timeout(PING_PATIENCE, pinging).await.unwrap_or(Err(None))
     }
 
     async fn send_once(&self, text: Bytes) -> Result<Response<ResponseBody>, NotTaken> {
         let credentials = self.credentials.get();
-        let request = self
+        let mut request = self
             .origin
             .post(credentials.as_ref())
             .uri(self.endpoint.clone());
+        let url = || self.origin.url_of(&self.endpoint);
+        if let Some(headers) = request.headers_mut() {
+            self.cookies.put(headers, FirstOfName::Sessions, url);
+        }
         let body = RequestBody::Ready(text);
         let sent = self.origin.send(request, body).await;
+        let sent = sent.inspect(|response| self.cookies.take_in(response.headers(), url));
         sent.map_err(|failure| match failure.effect {
             SideEffect::None => NotTaken::Lost(failure),
             SideEffect::Unknown => NotTaken::Failed(failure),

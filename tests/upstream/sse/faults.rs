@@ -78,9 +78,14 @@ async fn what_is_no_answer_is_skipped() {
 #[tokio::test]
 async fn a_post_that_is_refused() {
     let rpc = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"mind"}}"#;
+    let lost =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Session not found"}}"#;
     for (refusal, expected, heard) in [
         (Refusal::Status(404, "Session not found"), "", 1),
         (Refusal::Status(400, "No transport found"), "", 1),
+        (Refusal::Status(410, "Session expired"), "", 1),
+        (Refusal::Status(400, lost), "", 1),
+        (Refusal::Status(404, lost), "", 1),
         (Refusal::Status(500, "oops"), "upstream_http unknown", 0),
         (Refusal::Status(302, "there"), "upstream_http unknown", 0),
         (Refusal::Status(408, "slow"), "upstream_http unknown", 0),
@@ -106,6 +111,40 @@ async fn a_post_that_is_refused() {
         }
         assert_eq!(server.seen("twice").len(), heard, "{refusal:?}");
         on(&upstream).await;
+    }
+}
+
+/// Words that prove nothing by themselves do if a ping is refused in the same words.
+#[tokio::test]
+async fn a_line_that_is_lost_in_words_is_left() {
+    let rpc = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"Invalid session"}}"#;
+    for refusal in [
+        Refusal::Status(500, "Could not find session"),
+        Refusal::Status(401, rpc),
+        Refusal::Status(500, rpc),
+        Refusal::Status(410, "Gone"),
+    ] {
+        let (server, upstream) = start().await;
+        on(&upstream).await;
+        server.refuse("tools/call", refusal.clone());
+        server.refuse("ping", refusal.clone());
+        on(&upstream).await;
+        assert_eq!(server.opened(), 2, "{refusal:?}");
+
+        // The line lives, so the words are about something else.
+        server.refuse("tools/call", refusal.clone());
+        let outcome = said(&upstream, "echo", "{}").await;
+        assert!(!outcome.starts_with("result"), "{refusal:?}: {outcome}");
+        on(&upstream).await;
+        assert_eq!(server.opened(), 2, "{refusal:?}");
+
+        // It may be lost, but the call may have run.
+        server.refuse("tools/call", Refusal::Status(500, "oops"));
+        server.refuse("ping", Refusal::Status(500, "oops"));
+        assert_eq!(said(&upstream, "echo", "{}").await, "upstream_http unknown");
+        server.until(|server| server.open() == 0).await;
+        on(&upstream).await;
+        assert_eq!(server.opened(), 3, "{refusal:?}");
     }
 }
 

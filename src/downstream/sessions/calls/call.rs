@@ -109,11 +109,7 @@ pub(in crate::downstream) async fn answer(
         headers,
         request,
         session: by.session,
-        to_rpc: if by.is_piped {
-            Rpc::piped_answer
-        } else {
-            Rpc::legacy_answer
-        },
+        to_rpc: Rpc::legacy_answer,
     };
     carry(proxy, &carried, (spec.claim, call)).await
 }

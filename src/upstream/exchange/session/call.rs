@@ -11,7 +11,9 @@ use crate::mcp::error::Failure;
 use crate::mcp::input::InputKind;
 use crate::mcp::json::Object;
 use crate::upstream::exchange::session::control::CurrentCall;
+use crate::upstream::exchange::session::send::Fitness;
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
+use crate::upstream::failures::LATER;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response::Messages;
 use crate::upstream::message::{About, about, question, response};
@@ -37,6 +39,10 @@ pub(super) struct SessionCall {
     pub(super) taken: watch::Sender<bool>,
     pub(super) id: RequestId,
     pub(super) has_told_resumable: bool,
+    /// The server said something about the call: it runs.
+    pub(super) has_begun: bool,
+    /// The call was sent once more, on another session than its first.
+    pub(super) has_moved: bool,
     /// Where the session's own stream puts events of this call, while the call is joined.
     pub(super) beside: mpsc::Sender<Event>,
     pub(super) joined: Option<CallGuard>,
@@ -84,6 +90,12 @@ impl RequestTransport for SessionCall {
                 }
             };
             match read {
+                Ok(StreamRead::Event(Event::Error(error))) => {
+                    if self.has_lost_session(&error.error).await {
+                        return Err(Unsent(LATER));
+                    }
+                    return Ok(Event::Error(error));
+                }
                 Ok(StreamRead::Event(event)) => return Ok(event),
                 Ok(StreamRead::Nothing) => {}
                 Ok(StreamRead::Cut { event_id, retry }) => {
@@ -118,13 +130,18 @@ impl RequestTransport for SessionCall {
             Some(joined) if is_answered => joined.answered(),
             _ => {}
         }
-        if let Some(lease) = self.lease.take()
-            && is_answered
-        {
-            match &self.request.pin {
-                Some(pin) => pinned::hold(pin, lease),
-                None => lease.give_back(),
-            }
+        let Some(lease) = self.lease.take() else {
+            return;
+        };
+        match Fitness::after(last) {
+            // A session that its call has to itself is closed, and one that is shared needs proof.
+            Fitness::Unfit => return lease.session.doubt().raise(),
+            Fitness::Doubtful => lease.session.doubt().raise(),
+            Fitness::Fit => {}
+        }
+        match &self.request.pin {
+            Some(pin) => pinned::hold(pin, lease),
+            None => lease.give_back(),
         }
     }
 }
@@ -162,6 +179,7 @@ impl SessionCall {
             });
         };
         self.note_event_id(messages.last_event_id.as_ref());
+        self.has_begun |= !matches!(message, ServerMessage::Primed | ServerMessage::Error { .. });
         let event = self.on_message(messages, message).await;
         Ok(event.map_or(StreamRead::Nothing, StreamRead::Event))
     }

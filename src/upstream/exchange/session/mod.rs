@@ -49,6 +49,8 @@ pub(in crate::upstream) fn begin(
         taken,
         id: RequestId::number(0),
         has_told_resumable: false,
+        has_begun: false,
+        has_moved: false,
         beside,
         joined: None,
     };
@@ -96,6 +98,8 @@ pub(in crate::upstream) fn adopt(
         taken,
         id: point.request,
         has_told_resumable: true,
+        has_begun: true,
+        has_moved: true,
         beside,
         joined: Some(joined),
     };

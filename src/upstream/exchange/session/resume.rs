@@ -56,6 +56,7 @@ impl SessionCall {
             let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
                 continue;
             };
+            session.heard(&response);
             let status = response.status();
             match http_response::classify_response(response, self.origin.message_bytes_max).await {
                 ResponseKind::Messages(mut resumed) => {

@@ -3,29 +3,30 @@
 
 use std::sync::Arc;
 
+use hyper::StatusCode;
 use serde_json::value::RawValue;
 
-use crate::mcp::error::{Failure, Reason, SideEffect, code};
-use crate::mcp::result;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::exchange::Untaken;
 use crate::upstream::exchange::session::call::SessionCall;
 use crate::upstream::exchange::session::control::CallUnderway;
 use crate::upstream::failures::LATER;
-use crate::upstream::http::refusal;
+use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::http_response;
 use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::may_ask;
-use crate::upstream::port::Event;
+use crate::upstream::port::{Event, UpstreamError};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::pinned;
 use crate::upstream::sessions::pool::SessionLease;
-use crate::upstream::sessions::session::ServerSession;
+use crate::upstream::sessions::proof;
 use crate::upstream::translate;
 
 /// Why the server did not take one POST.
 enum NotPosted {
     Untaken(Untaken),
-    SessionLost,
+    /// The server ran nothing, because it has lost the session. This is what it said.
+    SessionLost(Event),
 }
 
 impl From<Event> for NotPosted {
@@ -36,34 +37,51 @@ impl From<Event> for NotPosted {
 
 impl SessionCall {
     pub(super) async fn post(&mut self) -> Result<Box<Messages>, Untaken> {
-        if self.lease.is_none() {
-            self.lease = Some(self.lease().await?);
+        loop {
+            if self.lease.is_none() {
+                self.lease = Some(self.lease().await?);
+            }
+            match self.post_once().await {
+                Ok(messages) => return Ok(messages),
+                Err(NotPosted::Untaken(why)) => return Err(why),
+                Err(NotPosted::SessionLost(_)) if self.may_move() => self.move_on(),
+                Err(NotPosted::SessionLost(end)) => return Err(Untaken::End(end)),
+            }
         }
-        match self.post_once().await {
-            Ok(messages) => return Ok(messages),
-            Err(NotPosted::Untaken(why)) => return Err(why),
-            Err(NotPosted::SessionLost) => {}
-        }
-        if self.is_borrowed() {
-            // The session is the client's, and raincheck must not begin another one.
-            let lost = Failure::new(Reason::UpstreamReset, SideEffect::None);
-            return Err(Untaken::End(Event::Failed(lost)));
-        }
-        // The server refused the session before it ran anything, so the call is sent once more on a new
-        // session.
+    }
+
+    /// Whether the call may be sent once more on a new session. If the session is the client's, raincheck must not begin
+    /// another one.
+    fn may_move(&self) -> bool {
+        !self.has_moved && !self.is_borrowed()
+    }
+
+    /// The server refused the session before it ran anything, so the call is sent once more on a new session.
+    fn move_on(&mut self) {
+        self.has_moved = true;
         if let Some(pin) = &self.request.pin {
             pinned::lose(pin);
         }
         if let Some(lease) = self.lease.take() {
             lease.lost();
         }
-        let credentials = self.request.credentials.as_ref();
-        let lease = self.sessions.replace(&self.key, credentials).await;
-        self.lease = Some(lease?);
-        self.post_once().await.map_err(|why| match why {
-            NotPosted::Untaken(why) => why,
-            NotPosted::SessionLost => Untaken::End(Event::Failed(LATER)),
-        })
+    }
+
+    /// An error that is the first word of the server about the call may be a refusal of its session. True: the server
+    /// ran nothing, and the call is to be sent once more.
+    pub(super) async fn has_lost_session(&mut self, error: &RawValue) -> bool {
+        let refusal = SessionRefusal::of_error(StatusCode::OK.as_u16(), error);
+        let Some(refusal) = refusal.filter(|_| !self.has_begun && self.may_move()) else {
+            return false;
+        };
+        let Some(lease) = &self.lease else {
+            return false;
+        };
+        let is_lost = proof::is_lost(&lease.session, &refusal).await;
+        if is_lost {
+            self.move_on();
+        }
+        is_lost
     }
 
     /// The session that the request's pin holds, or one of the caller's.
@@ -72,7 +90,12 @@ impl SessionCall {
             return Ok(pinned);
         }
         let credentials = self.request.credentials.as_ref();
-        Ok(self.sessions.check_out(&self.key, credentials).await?)
+        let lease = if self.has_moved {
+            self.sessions.replace(&self.key, credentials).await
+        } else {
+            self.sessions.check_out(&self.key, credentials).await
+        };
+        Ok(lease?)
     }
 
     /// Whether the call runs on its client's own session.
@@ -83,7 +106,7 @@ impl SessionCall {
 
     async fn post_once(&mut self) -> Result<Box<Messages>, NotPosted> {
         let Some(lease) = &self.lease else {
-            return Err(NotPosted::SessionLost);
+            return Err(Event::Failed(LATER).into());
         };
         let session = Arc::clone(&lease.session);
         if may_ask(&self.request.method) {
@@ -119,43 +142,72 @@ impl SessionCall {
             self.joined = Some(joined);
         }
         let method = &self.request.method;
-        let client = &*self.request.headers;
-        let head = client.iter().fold(session.post(), |head, (name, value)| {
-            head.header(name, value)
-        });
-        let query = self.request.query.as_deref();
-        let head = self.origin.with_query(head, query);
+        let head = session.post_with(&self.request.headers);
+        let head = self.origin.with_query(head, self.request.query.as_deref());
         let sent = self.origin.request(head, method, body).await;
         let response = sent.map_err(Event::Failed)?;
-        match http_response::classify_response(response, self.origin.message_bytes_max).await {
+        session.heard(&response);
+        let (kind, refusal) =
+            http_response::classify_on_session(response, self.origin.message_bytes_max).await;
+        let said = match kind {
             ResponseKind::Messages(messages) => {
                 self.taken.send_replace(true);
-                Ok(messages)
+                return Ok(messages);
             }
-            ResponseKind::Error(error) if is_session_lost(&session, error.status, &error.error) => {
-                Err(NotPosted::SessionLost)
-            }
-            ResponseKind::Error(error) => Err(Event::Error(error).into()),
-            // Some servers refuse a lost session without a JSON-RPC error.
-            ResponseKind::Refused {
-                is_session_lost: true,
-                ..
-            } if session.has_id() => Err(NotPosted::SessionLost),
-            ResponseKind::Refused { failure, .. } => Err(Event::Failed(failure).into()),
-            ResponseKind::Later(pause) => Err(NotPosted::Untaken(Untaken::Later(pause))),
+            ResponseKind::Later(pause) => return Err(NotPosted::Untaken(Untaken::Later(pause))),
+            ResponseKind::Error(error) => Ok(error),
+            ResponseKind::Refused { failure, .. } => Err(failure),
+        };
+        if let Some(refusal) = refusal
+            && proof::is_lost(&session, &refusal).await
+        {
+            let end = lost(said, session.is_borrowed());
+            return Err(NotPosted::SessionLost(end));
         }
+        Err(said.map_or_else(Event::Failed, Event::Error).into())
     }
 }
 
-/// Whether the server has lost the session: 404, or one of the other ways in which servers say so.
-fn is_session_lost(session: &ServerSession, status: u16, error: &RawValue) -> bool {
-    if status == 404 && session.has_id() {
-        return true;
+/// The refusal of a call that did not run. The client whose own session is lost begins another one, unless it has to
+/// show its credentials first.
+fn lost(said: Result<UpstreamError, Failure>, is_borrowed: bool) -> Event {
+    match said {
+        Ok(error) if !is_borrowed || matches!(error.status, 401 | 403) => Event::Error(error),
+        Err(failure) if !is_borrowed => {
+            Event::Failed(Failure::new(failure.reason, SideEffect::None))
+        }
+        Ok(_) | Err(_) => Event::Failed(Failure::new(Reason::UpstreamReset, SideEffect::None)),
     }
-    let number = result::error_code(error).unwrap_or_default();
-    let message = result::error_message(error).unwrap_or_default();
-    status == 400
-        && (number == -32006
-            || ((number == -32000 || number == code::INVALID_REQUEST)
-                && refusal::names_session(&message)))
+}
+
+/// Whether a session can serve another call after this end of a call.
+pub(super) enum Fitness {
+    Fit,
+    /// The server has the session only if it proves so.
+    Doubtful,
+    /// The call left something behind, or the server speaks of its session.
+    Unfit,
+}
+
+impl Fitness {
+    pub(super) fn after(last: &Event) -> Self {
+        let error = match last {
+            Event::Error(error) => error,
+            Event::Result(_) => return Self::Fit,
+            Event::Sent
+            | Event::Progress(_)
+            | Event::Log(_)
+            | Event::Question(_)
+            | Event::Resumable
+            | Event::Later(_)
+            | Event::Failed(_) => return Self::Unfit,
+        };
+        if SessionRefusal::of_error(error.status, &error.error).is_some() {
+            Self::Unfit
+        } else if error.status == StatusCode::OK {
+            Self::Fit
+        } else {
+            Self::Doubtful
+        }
+    }
 }

@@ -85,6 +85,9 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
         return http::json(400, error(&json!("server-error"), refused));
     };
     let Some(session) = shared.sessions.lock().unwrap().get(&name).cloned() else {
+        if let Some(refusal) = shared.ways.refusal(&message) {
+            return refusal;
+        }
         let refused = r#"{"code":-32600,"message":"Session not found"}"#;
         return http::json(404, error(&json!("server-error"), refused));
     };

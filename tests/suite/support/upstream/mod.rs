@@ -28,6 +28,7 @@ pub(crate) mod own_events;
 mod resumable;
 mod sessions;
 mod tools;
+mod wayward;
 
 pub(crate) use legacy::Greeting;
 pub(crate) use tools::{FAITHFUL, long_text};
@@ -117,6 +118,7 @@ pub(crate) struct Shared {
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.
     peak: AtomicU32,
+    ways: wayward::Ways,
 }
 
 impl Shared {
@@ -186,6 +188,7 @@ impl Upstream {
             has_events: AtomicBool::new(false),
             own: Mutex::default(),
             peak: AtomicU32::new(0),
+            ways: wayward::Ways::default(),
         });
         let stop = CancellationToken::new();
         tokio::spawn(accept(listener, Arc::clone(&shared), stop.clone()));
@@ -429,7 +432,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let closes = shared.closes.load(Ordering::Relaxed);
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(handle(shared, request).await) }
+        async move { Ok::<_, Infallible>(wayward::handle(shared, request).await) }
     });
     // A client that leaves is a connection that fails; the tallies tell of it.
     let mut server = auto::Builder::new(TokioExecutor::new());

@@ -1,28 +1,27 @@
-//! The endpoint to which a line's messages are posted. Pure.
+//! Addresses that a server names: the endpoint of a line, the target of a redirect. Pure.
 
 use hyper::Uri;
 use url::Url;
 
 use crate::upstream::query::joined;
 
-/// The endpoint that a stream named, as path and query. `None` where it is at another origin than
-/// the stream: a server must not send us, and the caller's credentials, elsewhere. The parameters of the stream's own
-/// query, which the operator wrote, go to the endpoint, too.
-pub(super) fn resolve(stream: &Url, endpoint: &str) -> Option<Uri> {
-    let endpoint = stream.join(endpoint.trim()).ok()?;
-    if endpoint.origin() != stream.origin() {
+/// The address that a server named in an answer from `base`, as path and query. `None` where it is at another origin:
+/// a server must not send us, and the caller's credentials, elsewhere. The parameters of the query of `base`, which the
+/// operator wrote, go there, too.
+pub(in crate::upstream) fn resolve(base: &Url, named: &str) -> Option<Uri> {
+    let named = base.join(named.trim()).ok()?;
+    if named.origin() != base.origin() {
         return None;
     }
-    let target = match endpoint.query() {
-        Some(query) => format!("{}?{query}", endpoint.path()),
-        None => endpoint.path().to_owned(),
+    let target = match named.query() {
+        Some(query) => format!("{}?{query}", named.path()),
+        None => named.path().to_owned(),
     };
     let target: Uri = target.parse().ok()?;
-    Some(
-        stream
-            .query()
-            .map_or_else(|| target.clone(), |own| joined(&target, own)),
-    )
+    Some(match base.query() {
+        Some(own) => joined(&target, own),
+        None => target,
+    })
 }
 
 #[cfg(test)]

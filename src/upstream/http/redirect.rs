@@ -1,0 +1,109 @@
+//! Follows redirects within the server, as HTTP clients do: Python frameworks answer `/mcp` with 307 to `/mcp/`.
+
+use hyper::http::Extensions;
+use hyper::{Method, Request, Response, StatusCode, Uri};
+
+use crate::mcp::error::Failure;
+use crate::upstream::http::address::Direction;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::http::{RequestBody, ResponseBody};
+
+/// How many redirects of one request are followed.
+const HOPS_MAX: usize = 5;
+
+/// In the extensions of a response: a redirect whose target is known now.
+#[derive(Debug, Clone, Copy)]
+struct Moved;
+
+/// In the extensions of a response: the target of a redirect that is not followed, without what may be secret.
+#[derive(Debug, Clone)]
+pub(super) struct NotFollowed(pub(super) String);
+
+/// Whether the request ran nothing, and would go to the right address if it were made once more.
+pub(in crate::upstream) fn is_of_moved(extensions: &Extensions) -> bool {
+    extensions.get::<Moved>().is_some()
+}
+
+/// Whether a response to a client's message is a redirect: its target is an address that no client can reach.
+pub(super) fn is_of_message(response: &Response<ResponseBody>) -> bool {
+    response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED
+}
+
+impl Origin {
+    /// Sends a request, and sends it again where the server redirects it to another path of its own. A redirect that is
+    /// not followed comes back as it is.
+    pub(super) async fn deliver(
+        &self,
+        request: Box<Request<RequestBody>>,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        if self
+            .address
+            .may_be_redirected(request.method(), request.uri())
+        {
+            return Box::pin(self.deliver_along(request)).await;
+        }
+        let asked = request.uri().clone();
+        let mut response = self.http.send(request).await?;
+        if response.status().is_redirection() {
+            self.on_surprise(&asked, &mut response);
+        }
+        Ok(response)
+    }
+
+    /// Learns from a redirect of a POST that was not kept. It ran nothing, and can be made once more.
+    fn on_surprise(&self, asked: &Uri, response: &mut Response<ResponseBody>) {
+        self.address.unsettle();
+        let status = response.status();
+        match self.address.direction(asked, status, response.headers()) {
+            Direction::To(target) => {
+                self.address.learn(&Method::POST, asked, &target);
+                response.extensions_mut().insert(Moved);
+            }
+            Direction::Elsewhere(place) => self.refuse(response, place),
+            Direction::Here => {}
+        }
+    }
+
+    /// Keeps a copy of the request until its response says that it has arrived.
+    async fn deliver_along(
+        &self,
+        mut request: Box<Request<RequestBody>>,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        let mut hops = 0;
+        loop {
+            let mut copy = request.clone();
+            let mut response = self.http.send(request).await?;
+            let (status, method) = (response.status(), copy.method());
+            match self
+                .address
+                .direction(copy.uri(), status, response.headers())
+            {
+                Direction::To(target) if hops < HOPS_MAX => {
+                    self.address.learn(method, copy.uri(), &target);
+                    *copy.uri_mut() = target;
+                }
+                Direction::To(target) => {
+                    self.refuse(&mut response, target.path().to_owned());
+                    return Ok(response);
+                }
+                Direction::Elsewhere(place) => {
+                    self.refuse(&mut response, place);
+                    return Ok(response);
+                }
+                Direction::Here => {
+                    self.address.answered(method, copy.uri(), status);
+                    return Ok(response);
+                }
+            }
+            hops += 1;
+            self.http.finish(response.into_body());
+            request = copy;
+        }
+    }
+
+    /// Notes a redirect that is not followed.
+    fn refuse(&self, response: &mut Response<ResponseBody>, place: String) {
+        self.address.refuse(response.status(), &place);
+        response.extensions_mut().insert(NotFollowed(place));
+    }
+}

@@ -74,6 +74,8 @@ mod facade;
 mod facade_bounds;
 mod facade_ends;
 mod facade_replicas;
+mod field_pages;
+mod field_stdio_end;
 mod floods;
 mod framing;
 mod get_stream;

@@ -84,7 +84,7 @@ impl Lines {
             // A client that has died reads no answer. One that lives may still read.
             hung_up().await;
             gone.cancel();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         let serving = async {
             let answered = close.run_until_cancelled(client.take_all(&input_ended, self.patience));

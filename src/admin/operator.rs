@@ -211,7 +211,12 @@ fn done(done: Result<Value, NotDone>) -> Response<AdminBody> {
         Ok(value) => found(&value),
         Err(NotDone::Wrong(why)) => error(StatusCode::BAD_REQUEST, &why),
         Err(NotDone::Unknown) => {
-            let why = "there is no such task here: it never was, or its retention is over";
+            let why = "the store has no such task: it never was, or its retention is over";
+            error(StatusCode::NOT_FOUND, why)
+        }
+        Err(NotDone::UnknownBeginning) => {
+            let why = "no open task begins like this, and none that this replica saw end: a task that ended before is \
+                       found by its whole id";
             error(StatusCode::NOT_FOUND, why)
         }
         Err(NotDone::Conflict(why)) => error(StatusCode::CONFLICT, &why),

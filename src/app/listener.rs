@@ -34,7 +34,7 @@ impl ListenerKind {
             Self::Http(server) => server.serve(served, close, stop, grace).await,
             Self::Stdio(lines) => {
                 let proxy = Arc::clone(&served.borrow().proxy);
-                lines.serve(proxy, close, stop, grace).await;
+                Box::pin(lines.serve(proxy, close, stop, grace)).await;
             }
         }
     }

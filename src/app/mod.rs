@@ -104,13 +104,14 @@ impl App {
     }
 
     /// Builds the parts for one client on raincheck's standard input and output. `ended` is cancelled when
-    /// the client closes its side.
+    /// the client closes its side and has its answers, `patience` later at the latest.
     pub async fn build_stdio(
         config: Config,
         open_files: Option<u64>,
         ended: CancellationToken,
+        patience: Duration,
     ) -> Result<Self, AppError> {
-        Self::behind(Some(Lines::new(ended)), config, open_files).await
+        Self::behind(Some(Lines::new(ended, patience)), config, open_files).await
     }
 
     async fn behind(

@@ -1,4 +1,5 @@
-//! `raincheck stdio`: serves the client that launched it, until that client closes its side or a signal comes.
+//! `raincheck stdio`: serves the client that launched it, until a signal comes, or that client closes its side and has its
+//! answers.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,22 +14,22 @@ use crate::app::App;
 use crate::config::Config;
 use crate::io_reason::io_reason;
 
-/// The longest drain: clients wait about this long after they close raincheck's input, and then kill the
-/// process.
+/// The longest drain: clients wait about this long after they send a signal, and then kill the process.
 const GRACE: Duration = Duration::from_millis(1_500);
 
 pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {
     let open_files = raise_file_limit();
     // No load balancer must hear of the drain first, and no other client waits.
     config.drain.delay = Duration::ZERO;
-    config.drain.grace = config.drain.grace.min(GRACE);
+    let patience = config.drain.grace;
+    config.drain.grace = patience.min(GRACE);
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let mut stop =
             StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
         let (shutdown, ended) = (CancellationToken::new(), CancellationToken::new());
         let upstream = config.upstream.server.to_string();
-        let app = App::build_stdio(config, open_files, ended.clone())
+        let app = App::build_stdio(config, open_files, ended.clone(), patience)
             .await
             .map_err(|e| CommandFailure::runtime(e.to_string()))?;
         info!(%upstream, "serving one client");

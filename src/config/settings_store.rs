@@ -73,7 +73,78 @@ impl fmt::Display for Location {
         match self {
             Self::Memory => f.write_str("memory"),
             Self::Embedded(path) | Self::Slots(path) => write!(f, "redb:{}", path.display()),
-            Self::Redis { namespace, .. } => write!(f, "Redis, namespace {namespace}"),
+            Self::Redis { url, namespace } => {
+                let place = redis_place(url.expose());
+                write!(f, "Redis at {place}, namespace {namespace}")
+            }
+        }
+    }
+}
+
+/// The hosts and ports in the URL of a Redis, the path of its socket, or the name that Sentinels know it by. What stands before
+/// the last `@`, and in the query, is secret.
+fn redis_place(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if query.contains('@') {
+        // The question mark may be part of a password that is not encoded.
+        return "[secret]".to_owned();
+    }
+    if scheme == "redis+unix" || scheme == "unix" {
+        return rest.to_owned();
+    }
+    // A password that is not encoded may hold a slash.
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let is_sentinel = scheme.ends_with("-sentinel");
+    let usual = if is_sentinel { 26379 } else { 6379 };
+    let with_port = |host: &str| {
+        let name = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
+        if host.is_empty() {
+            format!("127.0.0.1:{usual}")
+        } else if name.contains(':') {
+            host.to_owned()
+        } else {
+            format!("{host}:{usual}")
+        }
+    };
+    let hosts: Vec<String> = hosts.split(',').map(with_port).collect();
+    let hosts = hosts.join(", ");
+    match path.split('/').next() {
+        Some(name) if is_sentinel => format!("{name} (Sentinels {hosts})"),
+        _ => hosts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redis_is_named_without_its_secrets() {
+        for (url, place) in [
+            ("redis://cache", "cache:6379"),
+            ("rediss://u:p%40@cache:1/2", "cache:1"),
+            ("redis://:a/b@c@cache:1", "cache:1"),
+            ("redis://[::1]", "[::1]:6379"),
+            ("redis://[::1]:7/0", "[::1]:7"),
+            ("redis://", "127.0.0.1:6379"),
+            (
+                "redis+unix:///run/redis.sock?pass=secret",
+                "/run/redis.sock",
+            ),
+            ("redis://u:pa?ss@cache", "[secret]"),
+            ("redis-cluster://u:secret@a,b:2", "a:6379, b:2"),
+            (
+                "redis-sentinel://u:secret@a,b:2/main/1?sentinel_password=secret",
+                "main (Sentinels a:26379, b:2)",
+            ),
+        ] {
+            let url = Secret::new(url);
+            let namespace = "n".to_owned();
+            let location = Location::Redis { url, namespace };
+            let expected = format!("Redis at {place}, namespace n");
+            assert_eq!(location.to_string(), expected);
         }
     }
 }

@@ -202,7 +202,7 @@ pub(super) async fn post(
     };
     let mut by = proxy.requester(&parts, era, client);
     by.span.clone_from(&span);
-    let accessed = Accessed::begin(proxy, &by, &message);
+    let accessed = Accessed::begin(proxy, &by, &parts.headers, &message);
     let asked = Asked::begin(&parts, &message, era, span.map(SpanGuard::new));
     let response = match era {
         Era::Legacy => Box::pin(sessions::post(proxy, &by, parts, body.read, message)).await,

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use std::sync::Once;
 
 use hyper::body::{Body as _, Incoming};
+use hyper::header::{HeaderValue, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use tracing::{debug, error, warn};
 
 use super::body::Body;
+use super::cors;
 use super::inbound::access::{self, Endpoint};
 use super::outbound::response;
 use super::proxy::Proxy;
 use crate::mcp::error::{RpcError, code};
 use crate::telemetry::log::printable;
 
-/// The endpoint that a request came to. `Err`: the refusal.
+/// The endpoint that a request came to. `Err`: the answer to a request that no endpoint sees.
 pub(super) fn open(
     proxy: &Arc<Proxy>,
     parts: &mut Parts,
@@ -36,10 +38,17 @@ pub(super) fn open(
     // Web pages of any origin may read where their users sign in.
     let is_own_metadata = endpoint == Some(Endpoint::ProtectedResource) && proxy.has_own_metadata();
     if !is_own_metadata && !names.origin_is_ours(&parts.headers) {
+        tell_of_origin(parts);
         let error = RpcError::invalid_request(
             "Invalid request: Origin is not allowed (listen.allowed_origins)",
         );
         return Err(refused(StatusCode::FORBIDDEN, &error));
+    }
+    // Before the path is looked at: a page that asks a wrong one can then read the refusal.
+    if !is_own_metadata && let Some(allowed) = cors::preflight(names, &parts.method, &parts.headers)
+    {
+        framed(parts, body)?;
+        return Err(Box::new(allowed));
     }
     // Where raincheck itself asks clients who they are, the server's metadata are not about raincheck's clients.
     let has_metadata = is_own_metadata || (proxy.auth.is_none() && proxy.upstream.has_address());
@@ -103,6 +112,20 @@ fn tell_of_host(parts: &Parts) {
             host,
             "a request was refused for its Host, and others will be; a name that clients write \
              belongs in listen.allowed_hosts"
+        );
+    });
+}
+
+/// Logs a refused page once in the life of the process. The browser says only that the page may not read the refusal.
+fn tell_of_origin(parts: &Parts) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let origin = parts.headers.get(ORIGIN).map(HeaderValue::as_bytes);
+        let origin = printable(origin.unwrap_or_default());
+        warn!(
+            origin = &*origin,
+            "a web page was refused, and others will be; the origin of a page that may call belongs in \
+             listen.allowed_origins"
         );
     });
 }

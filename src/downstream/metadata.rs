@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Limited};
 use hyper::header::{
-    ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
-    WWW_AUTHENTICATE,
+    ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
 use super::body::Body;
+use super::cors;
 use super::outbound::response;
 use super::passthrough;
 use super::proxy::Proxy;
@@ -23,7 +22,6 @@ use crate::mcp::error::RpcError;
 const BYTES_MAX: usize = 64 * 1024;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const ANY: HeaderValue = HeaderValue::from_static("*");
 
 /// Answers a request for the metadata.
 pub(super) async fn answer(proxy: &Arc<Proxy>, mut parts: Box<Parts>) -> Response<Body> {
@@ -32,7 +30,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, mut parts: Box<Parts>) -> Respons
     };
     if !metadata.issuers.is_empty() {
         let rules = proxy.runner.rules();
-        return own(&parts.method, metadata.document(rules.scopes()));
+        return own(&parts, metadata.document(rules.scopes()));
     }
     // A compressed document could not be edited.
     parts
@@ -42,27 +40,13 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, mut parts: Box<Parts>) -> Respons
 }
 
 /// raincheck's own metadata. Web pages of any origin may read them: a client needs them before it has a token.
-fn own(method: &Method, document: String) -> Response<Body> {
-    let mut response = if *method == Method::OPTIONS {
-        let mut response = response::empty(StatusCode::NO_CONTENT);
-        let headers = response.headers_mut();
-        headers.insert(
-            ACCESS_CONTROL_ALLOW_METHODS,
-            HeaderValue::from_static("GET"),
-        );
-        headers.insert(
-            ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("mcp-protocol-version"),
-        );
-        response
-    } else {
-        let mut response = Response::new(Body::ready(document));
-        response.headers_mut().insert(CONTENT_TYPE, JSON);
-        response
-    };
-    response
-        .headers_mut()
-        .insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY);
+fn own(parts: &Parts, document: String) -> Response<Body> {
+    if parts.method == Method::OPTIONS {
+        return cors::preflight_of_any(&parts.headers);
+    }
+    let mut response = Response::new(Body::ready(document));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    cors::expose_to_any(&mut response);
     response
 }
 

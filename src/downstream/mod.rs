@@ -6,6 +6,7 @@ mod call;
 pub mod calls;
 mod claims;
 pub mod companion;
+mod cors;
 mod discover;
 mod dispatch;
 mod durations;

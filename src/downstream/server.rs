@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use super::cors;
 use super::dispatch::handle;
 use super::inbound::connection_polls::ConnectionPolls;
 use super::lingering::{Lingering, UnreadBody};
@@ -362,13 +363,18 @@ async fn answer(
 ) -> Response<SentBody> {
     let version = request.version();
     let room = Arc::clone(&proxy.room);
+    let page = cors::page(request.headers()).map(|page| (page, Arc::clone(&proxy)));
     // Apart: what a request takes is given back while its stream of events lasts.
     let (answered, admitted) = Box::pin(handle(proxy, request, peer)).await;
     // Only a refusal that leaves a body unread closes its connection. HTTP/2 resets the one stream instead.
     if version != Version::HTTP_2 && answered.0.headers().contains_key(CONNECTION) {
         unread_body.set();
     }
-    SentBody::of(answered, admitted, &room, version)
+    let mut response = SentBody::of(answered, admitted, &room, version);
+    if let Some((page, proxy)) = page {
+        cors::settle(&proxy.settings.names, page, &mut response);
+    }
+    response
 }
 
 /// Serves a connection to its end; once stopped, it takes no new request.

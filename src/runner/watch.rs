@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use crate::lock::Mutex;
 use crate::store::{ChangeEvent, Changes};
-use crate::task::id::TaskId;
-use crate::telemetry::waiting;
+use crate::task::id::{Revision, TaskId};
+use crate::telemetry::{recent, waiting};
 
 /// The pause before a record that changed and could not be read is read again.
 pub(super) const RELOAD: Duration = Duration::from_secs(1);
@@ -73,6 +73,9 @@ impl Watches {
             match changes.next().await {
                 ChangeEvent::Changed(change) => {
                     self.mark(change.id);
+                    if change.revision > Revision(0) {
+                        recent::changed(change.id);
+                    }
                     waiting::changed(change.id, change.revision);
                 }
                 ChangeEvent::Missed => self.mark_all(),

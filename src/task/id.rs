@@ -82,6 +82,12 @@ impl Caller {
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// The beginning of the hash: enough to tell callers apart, and nothing of a credential.
+    pub fn short(&self) -> String {
+        let bytes = self.0.first_chunk();
+        format!("{:08x}", u32::from_be_bytes(*bytes.unwrap_or(&[0; 4])))
+    }
 }
 
 impl fmt::Debug for Caller {

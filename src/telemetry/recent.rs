@@ -1,36 +1,53 @@
-//! The ids of the tasks that ended here lately, so that operators can list them. The records stay in the store.
+//! The ids of the tasks that changed lately, on any replica, so that operators can list those that have ended. The records stay
+//! in the store.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::lock::Mutex;
 use crate::task::id::TaskId;
 
-/// The most ends that are remembered: 160 KiB.
-const ENDS_MAX: usize = 10_000;
+/// The most tasks that are remembered: 160 KiB, and twice as much to find them.
+const TASKS_MAX: usize = 10_000;
 
 /// Whether an operator can ask. If not, nothing is remembered.
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
-static ENDS: Mutex<VecDeque<TaskId>> = Mutex::new(VecDeque::new());
+static RECENT: Mutex<Option<Recent>> = Mutex::new(None);
 
-/// Remembers ends from now on.
+#[derive(Default)]
+struct Recent {
+    /// The last one first.
+    order: VecDeque<TaskId>,
+    known: HashSet<TaskId>,
+}
+
+/// Remembers tasks from now on.
 pub fn keep() {
     IS_KEPT.store(true, Ordering::Relaxed);
 }
 
-pub(super) fn ended(id: TaskId) {
+/// A task ended here, or a commit of any replica changed it.
+pub fn changed(id: TaskId) {
     if !IS_KEPT.load(Ordering::Relaxed) {
         return;
     }
-    let mut ends = ENDS.lock();
-    if ends.len() == ENDS_MAX {
-        ends.pop_back();
+    let mut recent = RECENT.lock();
+    let recent = recent.get_or_insert_default();
+    if !recent.known.insert(id) {
+        return;
     }
-    ends.push_front(id);
+    if recent.order.len() == TASKS_MAX
+        && let Some(oldest) = recent.order.pop_back()
+    {
+        recent.known.remove(&oldest);
+    }
+    recent.order.push_front(id);
 }
 
-/// The tasks that ended here lately, the last one first, at most `limit`.
-pub fn ends(limit: usize) -> Vec<TaskId> {
-    ENDS.lock().iter().take(limit).copied().collect()
+/// The tasks that changed lately, at most `limit`.
+pub fn tasks(limit: usize) -> Vec<TaskId> {
+    let recent = RECENT.lock();
+    let order = recent.iter().flat_map(|recent| recent.order.iter());
+    order.take(limit).copied().collect()
 }

@@ -69,6 +69,7 @@ fn report(change: TaskChange, before: Option<&Task>, task: &Task) {
                 tool = %task.name,
                 seconds = seconds(waited_ms),
                 caller = task.label.as_deref().unwrap_or_default(),
+                caller_hash = task.caller.short(),
                 "a question of the server still waits for an answer"
             );
         }
@@ -98,7 +99,7 @@ fn ended(before: Option<&Task>, task: &Task) {
     // A record that no client heard of is a call that its client waited for.
     if task.announced {
         super::polls::ended(task);
-        super::recent::ended(task.id);
+        super::recent::changed(task.id);
         let metrics = &METRICS.tasks;
         with_label(&task.name, |tool| {
             let ended = [tool, word, reason, effect];
@@ -118,6 +119,7 @@ fn ended(before: Option<&Task>, task: &Task) {
         });
     }
     let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
+    let trace = task.trace.as_deref().map(|trace| trace.trace.to_string());
     let line = TaskEndLine {
         task: task.id,
         tool: &task.name,
@@ -129,6 +131,8 @@ fn ended(before: Option<&Task>, task: &Task) {
         input_ms: task.input_wait_ms,
         replica,
         caller: task.label.as_deref().unwrap_or_default(),
+        caller_hash: &task.caller.short(),
+        trace: trace.as_deref().unwrap_or_default(),
         announced: task.announced,
     };
     line.write();

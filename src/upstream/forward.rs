@@ -15,7 +15,8 @@ use crate::upstream::query::QueryRule;
 pub type ClientHeaders = Arc<[(HeaderName, HeaderValue)]>;
 
 /// Headers that never go to the server. The first line of a request says what it is for; some servers would
-/// believe a header instead.
+/// believe a header instead. Which web pages may call is decided before, and a server would refuse the pages that it does not
+/// know.
 fn goes_nowhere(name: &str) -> bool {
     matches!(
         name,
@@ -23,6 +24,7 @@ fn goes_nowhere(name: &str) -> bool {
             | "expect"
             | "host"
             | "origin"
+            | "sec-fetch-site"
             | "x-http-method"
             | "x-http-method-override"
             | "x-method-override"

@@ -11,6 +11,7 @@ use crate::support::client::Task;
 use crate::support::{Client, Config, Era, PATIENCE, Rig, eventually, in_both_eras};
 
 in_both_eras!(
+    a_line_names_the_caller_the_trace_and_the_task,
     each_request_has_a_line_where_that_is_wanted,
     what_a_limit_refuses_is_counted,
     each_limit_has_its_own_count,
@@ -38,6 +39,34 @@ async fn each_request_has_a_line_where_that_is_wanted(era: Era) {
         assert!(line.contains(field), "{field}: {line}");
     }
     assert!(!log.contains(SECRET), "{log}");
+}
+
+/// One search finds the call, its task and its trace.
+async fn a_line_names_the_caller_the_trace_and_the_task(era: Era) {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    let config = Config::always().section("telemetry", "access_log = true");
+    let rig = Rig::start(era, config).await;
+    let call = rig.client().calling("echo", json!({"text": "x"}));
+    let call = call.header("traceparent", &format!("00-{TRACE}-b7ad6b7169203331-01"));
+    let task = call.send().await.into_task();
+    let (beginning, _) = task.id.split_once('-').unwrap();
+    rig.client().until(&task, "completed").await;
+    rig.proxy.until_said("task ended", 1).await;
+    let log = rig.proxy.log();
+    let line = |text: &str| {
+        let found = log.lines().find(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("{text}: {log}"))
+    };
+    let called = line("request method=\"tools/call\"");
+    assert!(called.contains(&format!("trace=\"{TRACE}\"")), "{called}");
+    let (_, hash) = called.split_once("caller_hash=").unwrap();
+    let hash = hash.split(' ').next().unwrap();
+    for line in [called, line("request method=\"tasks/get\"")] {
+        assert!(line.contains(&format!("task=\"{beginning}")), "{line}");
+    }
+    let ended = line("task ended");
+    assert!(ended.contains(&format!("caller_hash={hash}")), "{ended}");
+    assert!(!log.contains(&task.id), "{log}");
 }
 
 #[tokio::test]

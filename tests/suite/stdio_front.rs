@@ -16,7 +16,6 @@ in_both_eras!(
     a_question_waits_in_the_task,
     a_held_call_is_cancelled_by_its_client,
     what_is_wrong_is_answered_under_its_id,
-    the_client_s_end_is_the_end,
     a_sign_in_that_the_server_asks_for_is_said,
 );
 
@@ -24,7 +23,7 @@ in_both_eras!(
 pub(crate) struct Launched {
     child: Child,
     input: Option<ChildStdin>,
-    output: Lines<BufReader<ChildStdout>>,
+    output: Option<Lines<BufReader<ChildStdout>>>,
     /// Messages that came before they were asked for.
     early: Vec<Value>,
     directory: TempDir,
@@ -61,7 +60,7 @@ impl Launched {
             .unwrap();
         Self {
             input: child.stdin.take(),
-            output: BufReader::new(child.stdout.take().unwrap()).lines(),
+            output: child.stdout.take().map(|it| BufReader::new(it).lines()),
             child,
             early: Vec::new(),
             directory,
@@ -70,7 +69,7 @@ impl Launched {
     }
 
     /// What it said beside the messages.
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
 
@@ -90,7 +89,8 @@ impl Launched {
             return self.early.remove(at);
         }
         loop {
-            let line = within(PATIENCE, what, self.output.next_line()).await;
+            let output = self.output.as_mut().unwrap();
+            let line = within(PATIENCE, what, output.next_line()).await;
             let line = line.unwrap().expect("it still runs");
             let message: Value = serde_json::from_str(&line).expect("nothing but messages");
             if is_it(&message) {
@@ -105,7 +105,7 @@ impl Launched {
             .await
     }
 
-    async fn answer(&mut self, id: Value) -> Value {
+    pub(crate) async fn answer(&mut self, id: Value) -> Value {
         let is_it = |m: &Value| m.get("method").is_none() && m["id"] == id;
         self.hear(&format!("the answer to {id}"), is_it).await
     }
@@ -145,8 +145,22 @@ impl Launched {
             .await;
     }
 
-    pub(crate) async fn ended(&mut self) {
+    /// The end of its input.
+    pub(crate) fn close(&mut self) {
         self.input = None;
+    }
+
+    /// What is seen of a client that was killed.
+    pub(crate) fn dies(&mut self) {
+        (self.input, self.output) = (None, None);
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
+    pub(crate) async fn ended(&mut self) {
+        self.close();
         let status = within(PATIENCE, "the process ends", self.child.wait()).await;
         assert!(status.unwrap().success());
     }
@@ -287,20 +301,6 @@ async fn what_is_wrong_is_answered_under_its_id(era: Era) {
         .request(json!(3), "tools/list", modern(json!({})))
         .await;
     assert!(answer["result"]["tools"].is_array(), "{answer}");
-}
-
-/// A client that closes the pipe no longer waits: calls that only this client waited for are cancelled.
-async fn the_client_s_end_is_the_end(era: Era) {
-    let upstream = Upstream::start(era).await;
-    let mut client = Launched::new(Config::never(), &upstream);
-    let held = modern(call("held", json!({"nonce": "a"})));
-    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": held});
-    client.say(request).await;
-    upstream.until_started("a").await;
-    client.ended().await;
-    upstream
-        .until("a", "cancelled", |tally| tally.cancelled == 1)
-        .await;
 }
 
 /// Of the words of OAuth a client on a pipe can make nothing.

@@ -1,8 +1,8 @@
 //! The tasks of all replicas, for operators: list, show, cancel, answer.
 //!
 //! Open tasks are found by the store's due index, which names each of them, whichever replica carries it. Ended tasks are in
-//! no index, because an index would cost each task one more write: the list has those that ended at this replica lately, and
-//! any other is found by its id.
+//! no index, because an index would cost each task one more write: the list has those that changed on any replica lately, as
+//! the change log says since this one started, and any other is found by its whole id.
 
 use std::sync::Arc;
 
@@ -60,8 +60,10 @@ const STATUSES: [Status; 5] = [
 pub(super) enum NotDone {
     /// The request is wrong; the sentence says how.
     Wrong(String),
-    /// No such task.
+    /// The store has no such task.
     Unknown,
+    /// No open or recent task begins like this. An older one may.
+    UnknownBeginning,
     /// The task is in a state that does not allow it; the sentence says why.
     Conflict(String),
     /// The store or this replica cannot do it now.
@@ -244,12 +246,12 @@ impl OperatorTasks {
             return Err(NotDone::Wrong(why));
         }
         let (mut known, _) = self.open().await?;
-        known.extend(recent::ends(TASKS_MAX));
+        known.extend(recent::tasks(TASKS_MAX));
         known.sort_unstable();
         known.dedup();
         known.retain(|id| id.to_string().starts_with(beginning));
         match known.as_slice() {
-            [] => Err(NotDone::Unknown),
+            [] => Err(NotDone::UnknownBeginning),
             [id] => Ok(*id),
             _ => Err(NotDone::Conflict(format!(
                 "{} tasks begin with {beginning}; write more of the id",
@@ -280,12 +282,12 @@ impl OperatorTasks {
         Ok((known, is_partial))
     }
 
-    /// The records of all open tasks, and of the tasks that ended here lately.
+    /// The records of all open tasks, and of the tasks that changed lately and may have ended.
     async fn read_all(&self, wants_ended: bool) -> Result<(Vec<Task>, bool), NotDone> {
         let _place = self.lists.acquire().await;
         let (mut ids, is_partial) = self.open().await?;
         if wants_ended {
-            ids.extend(recent::ends(TASKS_MAX));
+            ids.extend(recent::tasks(TASKS_MAX));
             ids.sort_unstable();
             ids.dedup();
         }

@@ -110,7 +110,7 @@ impl TaskQuery {
     /// By the label of the caller, or by the beginning of its hash, which every caller has.
     fn is_of_caller(&self, task: &Task) -> bool {
         self.caller.as_deref().is_none_or(|wanted| {
-            task.label.as_deref() == Some(wanted) || super::summary::caller(task) == wanted
+            task.label.as_deref() == Some(wanted) || task.caller.short() == wanted
         })
     }
 

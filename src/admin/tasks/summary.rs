@@ -29,19 +29,13 @@ pub(super) struct Payloads<'a> {
     pub(super) result: Option<&'a str>,
 }
 
-/// The beginning of the hash of the caller: enough to tell callers apart, and nothing of a credential.
-pub(super) fn caller(task: &Task) -> String {
-    let bytes = task.caller.as_bytes().first_chunk();
-    format!("{:08x}", u32::from_be_bytes(*bytes.unwrap_or(&[0; 4])))
-}
-
 /// One line of the list.
 pub(super) fn line(task: &Task, now_ms: u64) -> Value {
     let mut line = json!({
         "id": task.id.to_string(),
         "state": task.status().word(),
         "tool": &*task.name,
-        "caller": caller(task),
+        "caller": task.caller.short(),
         "replica": task.owner.as_ref().map(Incarnation::replica),
         "created": rfc3339(task.created_ms),
         "updated": rfc3339(task.updated_ms),

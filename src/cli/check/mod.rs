@@ -254,7 +254,7 @@ fn describe_store(location: &Location, state: FileState) -> String {
         Location::Slots(path) => {
             format!("{}: one of several, for one process each", path.display())
         }
-        Location::Redis { namespace, .. } => format!("Redis, namespace {namespace}"),
+        Location::Redis { .. } => location.to_string(),
     }
 }
 

@@ -89,38 +89,45 @@ impl Names {
             let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
             return !sites.any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
         }
-        origins.all(|value| {
-            let Ok(origin) = value.to_str() else {
-                return false;
-            };
-            if self
-                .origins
-                .iter()
-                .any(|ours| ours.eq_ignore_ascii_case(origin))
-            {
-                return true;
-            }
-            let authority = origin
-                .strip_prefix("http://")
-                .or_else(|| origin.strip_prefix("https://"));
-            let host = authority.and_then(host_of);
-            host.is_some_and(|host| self.is_ours(host))
+        origins.all(|origin| {
+            self.is_listed(origin) || host_of_origin(origin).is_some_and(|host| self.is_ours(host))
         })
     }
 
-    fn is_ours(&self, host: &str) -> bool {
-        if host.eq_ignore_ascii_case("localhost") {
-            return true;
-        }
-        if let Ok(ip) = host.parse::<IpAddr>()
-            && (ip.is_loopback() || ip == self.address)
-        {
-            return true;
-        }
-        self.hosts
-            .iter()
-            .any(|ours| ours.eq_ignore_ascii_case(host))
+    /// Whether a page of that origin may read answers: it is in `listen.allowed_origins`, or page and listener are on one
+    /// machine. The page of another service on this host may call, as before there was CORS, and reads nothing.
+    pub(in crate::downstream) fn may_read(&self, origin: &HeaderValue) -> bool {
+        self.is_listed(origin)
+            || (self.address.is_loopback() && host_of_origin(origin).is_some_and(is_loopback))
     }
+
+    fn is_listed(&self, origin: &HeaderValue) -> bool {
+        let mut listed = self.origins.iter();
+        listed.any(|ours| origin.as_bytes().eq_ignore_ascii_case(ours.as_bytes()))
+    }
+
+    fn is_ours(&self, host: &str) -> bool {
+        is_loopback(host)
+            || host.parse::<IpAddr>().is_ok_and(|ip| ip == self.address)
+            || self
+                .hosts
+                .iter()
+                .any(|ours| ours.eq_ignore_ascii_case(host))
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// The host of the origin of a web page.
+fn host_of_origin(origin: &HeaderValue) -> Option<&str> {
+    let origin = origin.to_str().ok()?;
+    let authority = origin
+        .strip_prefix("http://")
+        .or_else(|| origin.strip_prefix("https://"));
+    authority.and_then(host_of)
 }
 
 /// Whether both are one path: a slash at the end makes no other one.

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::questions::ServerRequests;
 use super::session::StdioSession;
 use crate::downstream::calls::registry::{CallEntry, CallKind, NotEntered};
 use crate::downstream::inbound::session_key::SessionKey;
@@ -23,7 +24,12 @@ pub(super) struct Client {
     pub(super) session: StdioSession,
     /// Logs once that the server asks for a sign-in.
     pub(super) sign_in: Once,
+    /// The requests of the client that are not answered yet.
     pub(super) requests: TaskTracker,
+    /// The stream of the session, which has no end of its own.
+    pub(super) streams: TaskTracker,
+    /// The requests of the server that the client has not answered yet.
+    pub(super) questions: ServerRequests,
     /// Cancelled when the client reads no more.
     pub(super) gone: CancellationToken,
 }

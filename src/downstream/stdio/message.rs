@@ -26,6 +26,8 @@ pub(super) struct StdioMessage {
     /// The id of a request, as JSON.
     pub(super) id: Option<Box<str>>,
     pub(super) method: Option<Box<str>>,
+    /// The id, as JSON, of the server's request that this answers.
+    pub(super) answers: Option<Box<str>>,
     /// The id, as JSON, of the request that a notification cancels.
     pub(super) cancels: Option<Box<str>>,
 }
@@ -36,17 +38,27 @@ impl StdioMessage {
         let message = Inbound::read(text);
         let object = message.members()?;
         let method = message.method().map(|it| Box::from(&**it));
-        let id = object.get("id").map(|id| Box::from(id.get()));
+        let id: Option<Box<str>> = object.get("id").map(|id| id.get().into());
         let cancels = (method.as_deref() == Some("notifications/cancelled"))
             .then(|| message.params()?.get("requestId"))
             .flatten();
+        let (id, answers) = match method {
+            Some(_) => (id, None),
+            None => (None, id),
+        };
         Some(Self {
             era: message.era(),
-            id: id.filter(|_| method.is_some()),
+            id,
+            answers,
             method,
             cancels: cancels.map(|id| id.get().into()),
             text: text.clone(),
         })
+    }
+
+    /// True if this opens a session.
+    pub(super) fn is_handshake(&self) -> bool {
+        self.era == Era::Legacy && self.method.as_deref() == Some("initialize")
     }
 
     /// The headers that a modern client sends with the message over HTTP.

@@ -1,7 +1,8 @@
 //! STDIO: a client on standard input and output, for clients that only launch commands. The client gets the same
 //! server as over HTTP, with one message on each line (2026-07-28 and 2025-11-25 transports, stdio).
 //!
-//! A line of input is handled like a POST, and each message of the response becomes a line of output.
+//! A line of input is handled like a POST, and each message of the response becomes a line of output. The end of the input
+//! means that no further request comes: what was read is answered.
 
 use std::io;
 use std::sync::{Arc, Once};
@@ -24,30 +25,38 @@ use crate::mcp::version::Era;
 
 mod answer;
 mod client;
+mod hang_up;
 mod message;
+mod questions;
 mod relay;
 mod session;
 
 use client::Client;
+use hang_up::hung_up;
 use message::StdioMessage;
+use questions::ServerRequests;
 use session::{StdioSession, TELL};
 
 /// Messages that wait for a client that does not read.
 const LINES_MAX: usize = 64;
 
+/// Lines that are read ahead while the server answers `initialize`.
+const AHEAD_MAX: usize = 16;
+
 /// The one client of this process.
 #[derive(Debug)]
 pub struct Lines {
     ended: CancellationToken,
+    patience: Duration,
 }
 
 impl Lines {
-    /// `ended` is cancelled when the client closes its side.
-    pub fn new(ended: CancellationToken) -> Self {
-        Self { ended }
+    /// `ended` is cancelled when the input has ended and what was read is answered, after `patience` at the latest.
+    pub fn new(ended: CancellationToken, patience: Duration) -> Self {
+        Self { ended, patience }
     }
 
-    /// Reads until `close` or the client's end; answers until `stop`, and then for at most `grace`.
+    /// Reads until `close` or the end of the input; answers until `stop`, and then for at most `grace`.
     pub async fn serve(
         self,
         proxy: Arc<Proxy>,
@@ -64,27 +73,41 @@ impl Lines {
             session: StdioSession::new(key),
             sign_in: Once::new(),
             requests: TaskTracker::new(),
+            streams: TaskTracker::new(),
+            questions: ServerRequests::default(),
             gone: CancellationToken::new(),
         });
+        let gone = client.gone.clone();
+        let input_ended = CancellationToken::new();
+        let watching = async {
+            input_ended.cancelled().await;
+            // A client that has died reads no answer. One that lives may still read.
+            hung_up().await;
+            gone.cancel();
+            std::future::pending::<()>().await;
+        };
         let serving = async {
-            let input = tokio::io::BufReader::new(tokio::io::stdin());
-            if close
-                .run_until_cancelled(client.read(input))
-                .await
-                .is_some()
-            {
-                client.gone.cancel();
+            let answered = close.run_until_cancelled(client.take_all(&input_ended, self.patience));
+            if answered.await.is_some() {
                 self.ended.cancel();
             }
             stop.cancelled().await;
             client.requests.close();
-            let _ = tokio::time::timeout(grace, client.requests.wait()).await;
+            client.streams.close();
+            let last = async { tokio::join!(client.requests.wait(), client.streams.wait()) };
+            let _ = tokio::time::timeout(grace, last).await;
             client.gone.cancel();
             client.session.end(&client.proxy).await;
             // The writer ends when the last sender is dropped.
             drop(client);
         };
-        tokio::join!(serving, write(lines));
+        let served = async {
+            tokio::select! {
+                () = serving => {}
+                () = watching => {}
+            }
+        };
+        tokio::join!(served, write(lines));
     }
 }
 
@@ -104,12 +127,44 @@ async fn write(mut lines: mpsc::Receiver<String>) {
 }
 
 impl Client {
-    async fn read(self: &Arc<Self>, mut input: impl AsyncBufRead + Unpin) {
+    /// Takes every message of the input, and waits for the answers, at most `patience` from its end on. A longer call ends as
+    /// in every drain.
+    async fn take_all(self: &Arc<Self>, input_ended: &CancellationToken, patience: Duration) {
+        let (ahead, mut lines) = mpsc::channel(AHEAD_MAX);
+        let reading = async {
+            let input = tokio::io::BufReader::new(tokio::io::stdin());
+            self.read(input, ahead).await;
+            input_ended.cancel();
+        };
+        let answering = async {
+            while let Some(line) = lines.recv().await {
+                self.take(line).await;
+            }
+            for text in self.questions.end() {
+                self.refuse_question(text);
+            }
+            self.requests.close();
+            self.requests.wait().await;
+        };
+        let in_time = async {
+            input_ended.cancelled().await;
+            tokio::time::sleep(patience).await;
+        };
+        tokio::select! {
+            _ = async { tokio::join!(reading, answering) } => {}
+            () = in_time => {}
+        }
+    }
+
+    /// Reads the lines of the input to its end.
+    async fn read(&self, mut input: impl AsyncBufRead + Unpin, ahead: mpsc::Sender<Bytes>) {
         let bytes_max = &self.proxy.live;
         loop {
             match next_line(&mut input, bytes_max.body_bytes_max()).await {
                 Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
-                Ok(Line::Whole(line)) => self.take(line.into()).await,
+                Ok(Line::Whole(line)) => {
+                    let _ = ahead.send(line.into()).await;
+                }
                 Ok(Line::TooLong) => {
                     let error = RpcError::invalid_request("Invalid request: the line is too long");
                     self.say(Rpc::error("null", &error).json).await;
@@ -127,6 +182,9 @@ impl Client {
             return;
         };
         let Some(id) = sent.id.clone() else {
+            if let Some(answered) = &sent.answers {
+                self.questions.answered(answered);
+            }
             let cancels = sent.cancels.clone();
             let told = tokio::time::timeout(TELL, Box::pin(self.tell(sent)));
             let _ = self.gone.run_until_cancelled(told).await;
@@ -145,13 +203,32 @@ impl Client {
             }
         };
         let this = Arc::clone(self);
+        let agreed = sent.is_handshake().then(CancellationToken::new);
+        let agreeing = agreed.clone();
         self.requests.spawn(async move {
-            let asked = Box::pin(this.ask(&sent, &id, &entry));
+            let _agreed = agreeing.clone().map(CancellationToken::drop_guard);
+            let asked = Box::pin(this.ask(&sent, &id, &entry, agreeing.as_ref()));
             // Dropping the request is to the call as if its client had hung up.
             tokio::select! {
                 () = asked => {}
                 () = entry.cancelled() => {}
                 () = this.gone.cancelled() => {}
+            }
+        });
+        // What a client sends without waiting for the answer belongs to the session that this opens.
+        if let Some(agreed) = agreed {
+            agreed.cancelled().await;
+        }
+    }
+
+    /// Gives the server the answer to a request that the client can answer no more.
+    pub(super) fn refuse_question(self: &Arc<Self>, text: String) {
+        let this = Arc::clone(self);
+        self.requests.spawn(async move {
+            if let Some(refusal) = StdioMessage::read(&Bytes::from(text)) {
+                let told = this.session.post(&this.proxy, &refusal);
+                let told = tokio::time::timeout(TELL, Box::pin(told));
+                let _ = this.gone.run_until_cancelled(told).await;
             }
         });
     }
@@ -168,14 +245,20 @@ impl Client {
             let this = Arc::clone(self);
             let hearing = async move { this.hear().await };
             let closing = self.proxy.closing.clone();
-            self.requests
+            self.streams
                 .spawn(closing.run_until_cancelled_owned(Box::pin(hearing)));
         }
         // A refusal is dropped: there is no id to answer under.
         drop(response);
     }
 
-    async fn ask(&self, sent: &StdioMessage, id: &str, entry: &CallEntry) {
+    async fn ask(
+        self: &Arc<Self>,
+        sent: &StdioMessage,
+        id: &str,
+        entry: &CallEntry,
+        agreed: Option<&CancellationToken>,
+    ) {
         let (heard, resumable) = match sent.era {
             Era::Modern => {
                 let message = Inbound::read(&sent.text);
@@ -188,12 +271,12 @@ impl Client {
             }
             Era::Legacy => {
                 let (response, named) = self.session.post(&self.proxy, sent).await;
-                let is_handshake = sent.method.as_deref() == Some("initialize");
                 // Noted before the client gets the answer, because the client goes on at once.
                 let agree = |answer: &str| {
                     entry.leave();
-                    if is_handshake {
+                    if let Some(agreed) = agreed {
                         self.session.agreed(answer, sent, named.clone());
+                        agreed.cancel();
                     }
                 };
                 let heard = self.relay(response, Some(id), agree).await;

@@ -1,5 +1,6 @@
 //! Writes the messages of responses as lines.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Collected, Limited};
@@ -29,7 +30,7 @@ pub(super) struct RelayedResponse {
 impl Client {
     /// Writes the messages of a response to the request with that id. `seen` gets the answer before it is written.
     pub(super) async fn relay(
-        &self,
+        self: &Arc<Self>,
         response: Response<Body>,
         id: Option<&str>,
         seen: impl FnMut(&str) + Send,
@@ -81,7 +82,7 @@ impl Client {
     }
 
     async fn relay_stream(
-        &self,
+        self: &Arc<Self>,
         mut body: Body,
         id: Option<&str>,
         mut seen: impl FnMut(&str) + Send,
@@ -110,6 +111,8 @@ impl Client {
                 if id.is_some_and(|id| is_answer(&message, id)) {
                     seen(&message);
                     heard.answer = Some(message.clone());
+                } else if let Some(refusal) = self.questions.asked(&message) {
+                    self.refuse_question(refusal);
                 }
                 self.say(message).await;
             }
@@ -122,7 +125,7 @@ impl Client {
 
     /// Comes back to a stream until the answer comes. False: the server no longer has the stream.
     pub(super) async fn resume(
-        &self,
+        self: &Arc<Self>,
         id: &str,
         mut event: HeaderValue,
         retry: Option<Duration>,
@@ -150,7 +153,7 @@ impl Client {
 
     /// Writes what the server sends on the GET stream of a legacy session, for as long as the server has such a
     /// stream.
-    pub(super) async fn hear(&self) {
+    pub(super) async fn hear(self: &Arc<Self>) {
         let mut reconnect = Reconnect::to_stream();
         let mut event = None;
         loop {
@@ -183,7 +186,11 @@ impl Client {
         }
     }
 
-    async fn relay_stream_of(&self, response: Response<Body>, id: Option<&str>) -> RelayedResponse {
+    async fn relay_stream_of(
+        self: &Arc<Self>,
+        response: Response<Body>,
+        id: Option<&str>,
+    ) -> RelayedResponse {
         if !response.status().is_success() {
             return RelayedResponse::default();
         }

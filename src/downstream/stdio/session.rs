@@ -110,8 +110,7 @@ impl StdioSession {
         proxy: &Arc<Proxy>,
         sent: &StdioMessage,
     ) -> (Response<Body>, Option<HeaderValue>) {
-        let is_handshake = sent.method.as_deref() == Some("initialize");
-        let headers = if is_handshake {
+        let headers = if sent.is_handshake() {
             plain_headers()
         } else {
             self.headers()

@@ -43,6 +43,12 @@ pub struct AccessLine<'l> {
     pub took: Duration,
     /// The label of a client that is known.
     pub client: &'l str,
+    /// The beginning of the hash of the caller.
+    pub caller_hash: &'l str,
+    /// The trace that the request is part of, where it is known.
+    pub trace: &'l str,
+    /// The beginning of the id of the task that the message is about, or that its call became.
+    pub task: &'l str,
 }
 
 impl AccessLine<'_> {
@@ -77,6 +83,12 @@ impl AccessLine<'_> {
         last_digits::<6>(out, self.took.subsec_micros().into());
         out.extend_from_slice(F::LAYOUT.client.as_bytes());
         say(out, F::FORM, self.client);
+        out.extend_from_slice(F::LAYOUT.caller_hash.as_bytes());
+        say(out, F::FORM, self.caller_hash);
+        out.extend_from_slice(F::LAYOUT.trace.as_bytes());
+        say(out, F::FORM, self.trace);
+        out.extend_from_slice(F::LAYOUT.task.as_bytes());
+        say(out, F::FORM, self.task);
         out.extend_from_slice(F::LAYOUT.end.as_bytes());
     }
 }
@@ -114,6 +126,9 @@ struct Layout {
     status: &'static str,
     seconds: &'static str,
     client: &'static str,
+    caller_hash: &'static str,
+    trace: &'static str,
+    task: &'static str,
     end: &'static str,
 }
 
@@ -124,6 +139,9 @@ const TEXT: Layout = Layout {
     status: " status=",
     seconds: " seconds=",
     client: " client=",
+    caller_hash: " caller_hash=",
+    trace: " trace=",
+    task: " task=",
     end: "\n",
 };
 
@@ -135,6 +153,9 @@ const COLOURED: Layout = Layout {
     status: " \x1b[3mstatus\x1b[0m\x1b[2m=\x1b[0m",
     seconds: " \x1b[3mseconds\x1b[0m\x1b[2m=\x1b[0m",
     client: " \x1b[3mclient\x1b[0m\x1b[2m=\x1b[0m",
+    caller_hash: " \x1b[3mcaller_hash\x1b[0m\x1b[2m=\x1b[0m",
+    trace: " \x1b[3mtrace\x1b[0m\x1b[2m=\x1b[0m",
+    task: " \x1b[3mtask\x1b[0m\x1b[2m=\x1b[0m",
     end: "\n",
 };
 
@@ -145,6 +166,9 @@ const JSON: Layout = Layout {
     status: ",\"status\":",
     seconds: ",\"seconds\":",
     client: ",\"client\":",
+    caller_hash: ",\"caller_hash\":",
+    trace: ",\"trace\":",
+    task: ",\"task\":",
     end: ",\"target\":\"raincheck::downstream::access_log\"}\n",
 };
 
@@ -175,7 +199,7 @@ mod tests {
         let to = written.clone();
         let log = Registry::default().with(layer(form, move || to.clone()));
         with_default(log, || {
-            info!(target: TARGET, method = "tools/call", name, status = 200_u16, seconds = 61.000_412, client, "request");
+            info!(target: TARGET, method = "tools/call", name, status = 200_u16, seconds = 61.000_412, client, caller_hash = "0af76519", trace = "", task = "0af7..", "request");
         });
         without_time(&written.text())
     }
@@ -194,6 +218,9 @@ mod tests {
                     status: 200,
                     took: Duration::from_micros(61_000_412),
                     client,
+                    caller_hash: "0af76519",
+                    trace: "",
+                    task: "0af7..",
                 };
                 let mut out = GatheredLines::default();
                 line.add(&mut out, form, 1_785_196_800_123_456_789);

@@ -45,6 +45,10 @@ pub struct TaskEndLine<'l> {
     pub replica: &'l str,
     /// The label of a client that is known.
     pub caller: &'l str,
+    /// The beginning of the hash of the caller.
+    pub caller_hash: &'l str,
+    /// The trace of the call, where it is recorded.
+    pub trace: &'l str,
     /// Whether a client heard of the task.
     pub announced: bool,
 }
@@ -90,6 +94,8 @@ impl TaskEndLine<'_> {
         fields.seconds("input_seconds", self.input_ms);
         fields.quoted("replica", self.replica);
         fields.quoted("caller", self.caller);
+        fields.quoted("caller_hash", self.caller_hash);
+        fields.quoted("trace", self.trace);
         fields.flag("announced", self.announced);
         let end = match form {
             LineForm::Text | LineForm::Coloured => "\n",
@@ -197,6 +203,8 @@ mod tests {
                 input_seconds = seconds(line.input_ms),
                 replica = line.replica,
                 caller = line.caller,
+                caller_hash = line.caller_hash,
+                trace = line.trace,
                 announced = line.announced,
                 "task ended"
             );
@@ -217,6 +225,8 @@ mod tests {
             input_ms: 61_050,
             replica: "pod-1",
             caller: "",
+            caller_hash: "0af76519",
+            trace: "",
             announced: true,
         };
         let strange = TaskEndLine {

@@ -8,8 +8,9 @@ use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -38,6 +39,22 @@ pub(crate) fn json(status: u16, text: String) -> Response<Body> {
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(text)).boxed_unsync())
         .unwrap()
+}
+
+/// What servers say of web pages, some of them twice.
+pub(crate) fn allow_pages(headers: &mut HeaderMap) {
+    for (name, value) in [
+        ("access-control-allow-origin", "*"),
+        ("access-control-allow-origin", "https://other.example"),
+        ("access-control-allow-credentials", "true"),
+        (
+            "access-control-expose-headers",
+            "Mcp-Session-Id, X-Request-Id",
+        ),
+        ("vary", "Accept-Encoding"),
+    ] {
+        headers.append(name, HeaderValue::from_static(value));
+    }
 }
 
 pub(crate) fn empty(status: u16) -> Response<Body> {

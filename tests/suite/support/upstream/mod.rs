@@ -96,6 +96,8 @@ pub(crate) struct Shared {
     hangs: AtomicBool,
     challenges: AtomicBool,
     forbids: AtomicBool,
+    /// Web pages of every origin may read the answers.
+    allows_pages: AtomicBool,
     /// The HTTP status that calls end with, without a body. 0: their results.
     call_status: AtomicU16,
     keeps_events: AtomicBool,
@@ -171,6 +173,7 @@ impl Upstream {
             listeners: watch::Sender::default(),
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
+            allows_pages: AtomicBool::default(),
             forbids: AtomicBool::new(false),
             call_status: AtomicU16::new(0),
             keeps_events: AtomicBool::new(false),
@@ -404,6 +407,11 @@ impl Upstream {
         self.shared.forbids.store(true, Ordering::Relaxed);
     }
 
+    /// From now on every answer has CORS headers, twice.
+    pub(crate) fn allow_pages(&self) {
+        self.shared.allows_pages.store(true, Ordering::Relaxed);
+    }
+
     /// From now on every call runs to its end, and is answered with this status and nothing else.
     pub(crate) fn end_calls_with(&self, status: u16) {
         self.shared.call_status.store(status, Ordering::Relaxed);
@@ -432,7 +440,14 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let closes = shared.closes.load(Ordering::Relaxed);
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(wayward::handle(shared, request).await) }
+        async move {
+            let allows_pages = shared.allows_pages.load(Ordering::Relaxed);
+            let mut response = wayward::handle(shared, request).await;
+            if allows_pages {
+                http::allow_pages(response.headers_mut());
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     // A client that leaves is a connection that fails; the tallies tell of it.
     let mut server = auto::Builder::new(TokioExecutor::new());

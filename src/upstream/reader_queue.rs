@@ -95,7 +95,7 @@ mod tests {
         assert!(queue.put(3));
         // It reads on: nothing is lost.
         let full = queue.full().unwrap();
-        let (_, read) = tokio::join!(full, receiver.recv());
+        let ((), read) = tokio::join!(full, receiver.recv());
         assert!(read == Some(0) && queue.put(4));
         // It does not: it is waited for once.
         let began = Instant::now();

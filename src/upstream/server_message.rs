@@ -167,6 +167,7 @@ pub(super) fn is_about_notification(id: &str, error: &RawValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::failure_detail::FailureDetail;
 
     /// The kind and the id of a message, or the words for what is wrong with it.
     fn kind(text: &str) -> String {
@@ -177,7 +178,7 @@ mod tests {
             Ok(ServerMessage::Request { id, .. }) => format!("request {id}"),
             Ok(ServerMessage::Notification { .. }) => "notification".to_owned(),
             Ok(ServerMessage::Unreadable { id, failure, .. }) => {
-                let flaw = failure.flaw.map(|flaw| flaw.to_string());
+                let flaw = failure.detail.map(|detail| detail.to_string());
                 format!("unreadable {id} {}", flaw.unwrap_or_default())
             }
             Err(_) => "nothing".to_owned(),
@@ -238,7 +239,7 @@ mod tests {
         assert!(matches!(
             read,
             Ok(ServerMessage::Unreadable { failure, is_utf8: false, .. })
-                if failure.flaw == Some(Flaw::Utf8 { at: 21 })
+                if failure.detail == Some(FailureDetail::Flaw(Flaw::Utf8 { at: 21 }))
         ));
     }
 

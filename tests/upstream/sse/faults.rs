@@ -249,7 +249,7 @@ async fn a_server_that_is_not_there() {
     let address = server.address.to_string();
     drop(server);
     // By then the end of the stream was heard.
-    assert!(!upstream.look().await.is_ok());
+    assert!(upstream.look().await.is_err());
     assert_eq!(
         said(&upstream, "echo", "{}").await,
         "upstream_unreachable none"

@@ -257,13 +257,18 @@ fn who_is_refused_for_its_host_hears_of_the_setting_and_the_operator_once() {
     // The server of this raincheck is not there, of which the operator hears, too.
     let of_host = |line: &String| line.contains("WARN") && !line.contains("cannot be reached yet");
     let told: Vec<_> = lines.filter(of_host).collect();
-    let [told] = told.as_slice() else {
+    let [host, origin] = told.as_slice() else {
         panic!("{told:?}");
     };
-    assert!(
-        told.contains("evil.example") && told.contains("listen.allowed_hosts"),
-        "{told}"
-    );
+    for (told, setting) in [
+        (host, "listen.allowed_hosts"),
+        (origin, "listen.allowed_origins"),
+    ] {
+        assert!(
+            told.contains("evil.example") && told.contains(setting),
+            "{told}"
+        );
+    }
 }
 
 #[test]

@@ -16,8 +16,8 @@ use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 use crate::retry_after;
 use crate::upstream::failures::{INVALID, INVALID_WORDS, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
+use crate::upstream::http::address;
 use crate::upstream::http::decoded;
-use crate::upstream::http::redirect;
 use crate::upstream::http::refusal;
 use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::json_body::{self, FoundForm, read_json};
@@ -55,7 +55,7 @@ pub(super) async fn classify_on_session(
     bytes_max: usize,
 ) -> (ResponseKind, Option<SessionRefusal>) {
     let status = response.status();
-    if redirect::is_of_moved(response.extensions()) {
+    if address::is_of_moved(response.extensions()) {
         return (ResponseKind::Later(Duration::ZERO), None);
     }
     let is_answer = status.is_success() && status != StatusCode::ACCEPTED;

@@ -125,7 +125,7 @@ async fn nobody_gets_in_without_a_good_certificate() {
     // A header is no certificate.
     let forged = call().header("x-forwarded-client-cert", &format!("URI={ID}"));
     assert_eq!(scene.ask(None, forged).await.unwrap().0, 401);
-    assert!(scene.upstream.received().is_empty());
+    assert!(scene.upstream.received_of_clients().is_empty());
 }
 
 /// A gateway with a certificate passes on the tokens of its clients.

@@ -160,7 +160,7 @@ async fn a_forged_token_gets_nowhere(era: Era) {
         assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
         assert!(challenge.contains(says), "{says}: {challenge}");
     }
-    assert!(scene.rig.upstream.received().is_empty());
+    assert!(scene.rig.upstream.received_of_clients().is_empty());
     let alice = scene.rig.client().named(good);
     alice.call("echo", json!({"text": "x"})).await.into_task();
 }

@@ -70,7 +70,7 @@ async fn a_client_finds_out_where_to_sign_in(era: Era) {
         403,
         "the tools are for none of its pages"
     );
-    assert!(rig.upstream.received().is_empty());
+    assert!(rig.upstream.received_of_clients().is_empty());
 }
 
 async fn the_servers_own_sign_in_has_our_address(era: Era) {

@@ -107,9 +107,9 @@ async fn nobody_gets_in_without_a_token(era: Era) {
     );
     refuses_before_the_body(&rig).await;
     assert!(
-        rig.upstream.received().is_empty(),
+        rig.upstream.received_of_clients().is_empty(),
         "{:?}",
-        rig.upstream.received()
+        rig.upstream.received_of_clients()
     );
 
     let alice = rig.client().named("Bearer alices-token");

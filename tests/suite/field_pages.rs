@@ -205,7 +205,7 @@ async fn a_page_that_may_not_call_reads_nothing(era: Era) {
     // No preflight: it asks for no method.
     let bare = client.http(Method::OPTIONS, "/mcp").header("origin", APP);
     assert_eq!(bare.send().await.status, 405);
-    assert!(rig.upstream.received().is_empty());
+    assert!(rig.upstream.received_of_clients().is_empty());
     rig.proxy.until_said("listen.allowed_origins", 1).await;
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::stdio_front::{Launched, modern};
 use crate::support::upstream::Upstream;
-use crate::support::{Config, Era, PATIENCE, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, eventually, in_both_eras};
 
 in_both_eras!(
     what_was_read_is_answered,
@@ -170,12 +170,10 @@ async fn a_second_signal_ends_the_process_at_once(era: Era) {
         Command::new("kill").arg(pid).status().unwrap();
     };
     signal(&client);
-    let draining = async {
-        while !client.log().contains("draining") {
-            tokio::task::yield_now().await;
-        }
-    };
-    within(PATIENCE, "the drain begins", draining).await;
+    eventually(PATIENCE, "the drain begins", async || {
+        client.log().contains("draining")
+    })
+    .await;
     signal(&client);
     client.ended().await;
     let log = client.log();

@@ -52,6 +52,8 @@ async fn a_line_names_the_caller_the_trace_and_the_task(era: Era) {
     let (beginning, _) = task.id.split_once('-').unwrap();
     rig.client().until(&task, "completed").await;
     rig.proxy.until_said("task ended", 1).await;
+    let polled = "request method=\"tasks/get\"";
+    rig.proxy.until_said(polled, 1).await;
     let log = rig.proxy.log();
     let line = |text: &str| {
         let found = log.lines().find(|line| line.contains(text));
@@ -61,7 +63,7 @@ async fn a_line_names_the_caller_the_trace_and_the_task(era: Era) {
     assert!(called.contains(&format!("trace=\"{TRACE}\"")), "{called}");
     let (_, hash) = called.split_once("caller_hash=").unwrap();
     let hash = hash.split(' ').next().unwrap();
-    for line in [called, line("request method=\"tasks/get\"")] {
+    for line in [called, line(polled)] {
         assert!(line.contains(&format!("task=\"{beginning}")), "{line}");
     }
     let ended = line("task ended");

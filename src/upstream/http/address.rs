@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use hyper::header::LOCATION;
-use hyper::{HeaderMap, Method, StatusCode, Uri};
+use hyper::http::Extensions;
+use hyper::{HeaderMap, Method, Response, StatusCode, Uri};
 use url::Url;
 
 use crate::lock::Mutex;
 use crate::telemetry::log::printable;
+use crate::upstream::http::ResponseBody;
 use crate::upstream::http::same_origin;
 
 #[derive(Debug)]
@@ -34,6 +36,24 @@ pub(super) enum Direction {
     To(Uri),
     /// A redirect that is not followed, and its target without what may be secret.
     Elsewhere(String),
+}
+
+/// In the extensions of a response: a redirect whose target is known now.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moved;
+
+/// In the extensions of a response: the target of a redirect that is not followed, without what may be secret.
+#[derive(Debug, Clone)]
+pub(super) struct NotFollowed(pub(super) String);
+
+/// Whether the request ran nothing, and would go to the right address if it were made once more.
+pub(in crate::upstream) fn is_of_moved(extensions: &Extensions) -> bool {
+    extensions.get::<Moved>().is_some()
+}
+
+/// Whether a response to a client's message is a redirect: its target is an address that no client can reach.
+pub(super) fn is_redirected_message(response: &Response<ResponseBody>) -> bool {
+    response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED
 }
 
 impl Address {
@@ -213,7 +233,7 @@ mod tests {
                     "{location}"
                 );
             }
-            assert_eq!(direction("/mcp?a=b", status, "?c=d"), to("/mcp?c=d"));
+            assert_eq!(direction("/mcp?a=b", status, "?c=d"), to("/mcp?c=d&a=b"));
         }
         let elsewhere = |target: &str| Direction::Elsewhere(target.to_owned());
         for (status, location, target) in [

@@ -2,7 +2,7 @@
 //! HTTP/2. A request that provably was not sent goes out again on a fresh connection, and a request that may have been
 //! sent never does. Dropping a response body closes its connection, or resets its stream, which is the cancel signal.
 
-mod address;
+pub(super) mod address;
 mod coding;
 pub(super) mod connect;
 pub(super) mod cookies;
@@ -11,7 +11,7 @@ mod http1;
 mod http2;
 mod markup;
 pub(super) mod origin;
-pub(super) mod redirect;
+mod redirect;
 pub(super) mod refusal;
 mod refusal_text;
 mod request_body;

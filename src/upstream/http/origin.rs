@@ -18,10 +18,9 @@ use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
 use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::forward::{ClientHeaders, Forward};
-use crate::upstream::http::address::Address;
+use crate::upstream::http::address::{self, Address};
 use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::hop_headers;
-use crate::upstream::http::redirect;
 use crate::upstream::http::refusal;
 use crate::upstream::http::refusal::SentSecrets;
 use crate::upstream::http::{Http, RequestBody, ResponseBody};
@@ -235,7 +234,7 @@ impl Origin {
         self.readdress(&mut parts, well_known);
         let request = Box::new(Request::from_parts(*parts, body));
         let mut response = self.deliver(request).await?;
-        if well_known.is_none() && redirect::is_of_message(&response) {
+        if well_known.is_none() && address::is_redirected_message(&response) {
             return Err(refusal::failure(&response.into_parts().0, ""));
         }
         // No client asked for another protocol. A client that believed the answer would read what follows as

@@ -1,33 +1,14 @@
 //! Follows redirects within the server, as HTTP clients do: Python frameworks answer `/mcp` with 307 to `/mcp/`.
 
-use hyper::http::Extensions;
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{Method, Request, Response, Uri};
 
 use crate::mcp::error::Failure;
-use crate::upstream::http::address::Direction;
+use crate::upstream::http::address::{Direction, Moved, NotFollowed};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
 
 /// How many redirects of one request are followed.
 const HOPS_MAX: usize = 5;
-
-/// In the extensions of a response: a redirect whose target is known now.
-#[derive(Debug, Clone, Copy)]
-struct Moved;
-
-/// In the extensions of a response: the target of a redirect that is not followed, without what may be secret.
-#[derive(Debug, Clone)]
-pub(super) struct NotFollowed(pub(super) String);
-
-/// Whether the request ran nothing, and would go to the right address if it were made once more.
-pub(in crate::upstream) fn is_of_moved(extensions: &Extensions) -> bool {
-    extensions.get::<Moved>().is_some()
-}
-
-/// Whether a response to a client's message is a redirect: its target is an address that no client can reach.
-pub(super) fn is_of_message(response: &Response<ResponseBody>) -> bool {
-    response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED
-}
 
 impl Origin {
     /// Sends a request, and sends it again where the server redirects it to another path of its own. A redirect that is

@@ -11,7 +11,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::failure_detail::FailureDetail;
 use crate::mcp::json::Object;
 use crate::mcp::result;
-use crate::upstream::http::redirect::{self, NotFollowed};
+use crate::upstream::http::address::{self, NotFollowed};
 use crate::upstream::http::refusal_text::shown;
 
 /// Texts of servers that do not know the session of a request. The last one is for HTTP+SSE.
@@ -49,7 +49,7 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
         text: said,
     };
     let failure = failure_of(head.status).with_detail(detail);
-    if redirect::is_of_moved(&head.extensions) {
+    if address::is_of_moved(&head.extensions) {
         return failure.with_effect(SideEffect::None);
     }
     failure

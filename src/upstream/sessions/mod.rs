@@ -2,6 +2,7 @@
 //! what the server says on a session outside of a call's own stream.
 
 pub(super) mod calls;
+mod doubt;
 pub(super) mod pinned;
 pub(super) mod pool;
 pub(super) mod proof;

@@ -1,7 +1,6 @@
 //! Proof that a server still has a session. Servers lose sessions and say so in many ways: what a refusal does not prove
 //! by itself, a ping on the session does.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -16,24 +15,6 @@ use crate::upstream::translate;
 
 /// How long a server may take to answer a ping.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Whether a request on the session failed, so that the next one needs proof that the server has the session.
-#[derive(Debug, Default)]
-pub(in crate::upstream) struct Doubt(AtomicBool);
-
-impl Doubt {
-    pub(in crate::upstream) fn raise(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn clear(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
 
 /// What came of a ping.
 enum Pinged {

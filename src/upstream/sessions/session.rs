@@ -31,7 +31,7 @@ use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::initialize::Initialized;
 use crate::upstream::pool::{PooledSession, Questions};
 use crate::upstream::sessions::calls::SessionCalls;
-use crate::upstream::sessions::proof::Doubt;
+use crate::upstream::sessions::doubt::Doubt;
 use crate::upstream::translate;
 
 /// How long a server may take to accept a message.

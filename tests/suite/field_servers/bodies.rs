@@ -180,7 +180,7 @@ fn bodies() -> Vec<Row> {
                 calls_only: true,
                 ..json(kind("content-type: text/html; charset=utf-8\r\n"))
             },
-            Refused("it is neither JSON nor an event stream, but text/html"),
+            Refused("HTTP 200 OK (text/html): done"),
         ),
     ]
 }

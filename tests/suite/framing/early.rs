@@ -63,8 +63,11 @@ impl Early {
         format!("http://{}/mcp", self.address)
     }
 
+    /// The requests of clients: without the look of raincheck at its start.
     pub(super) fn seen(&self) -> Vec<Head> {
-        self.seen.lock().unwrap().clone()
+        let mut seen = self.seen.lock().unwrap().clone();
+        seen.retain(|head| head.header("mcp-method") != Some("server/discover"));
+        seen
     }
 }
 

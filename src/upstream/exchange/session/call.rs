@@ -11,7 +11,7 @@ use crate::mcp::error::Failure;
 use crate::mcp::input::InputKind;
 use crate::mcp::json::Object;
 use crate::upstream::exchange::session::control::CurrentCall;
-use crate::upstream::exchange::session::send::Fitness;
+use crate::upstream::exchange::session::fitness::Fitness;
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::LATER;
 use crate::upstream::http::origin::Origin;

@@ -26,6 +26,7 @@ use crate::upstream::unfold::Unfold as _;
 
 mod call;
 mod control;
+mod fitness;
 mod merged;
 mod resume;
 mod send;

@@ -179,35 +179,3 @@ fn lost(said: Result<UpstreamError, Failure>, is_borrowed: bool) -> Event {
         Ok(_) | Err(_) => Event::Failed(Failure::new(Reason::UpstreamReset, SideEffect::None)),
     }
 }
-
-/// Whether a session can serve another call after this end of a call.
-pub(super) enum Fitness {
-    Fit,
-    /// The server has the session only if it proves so.
-    Doubtful,
-    /// The call left something behind, or the server speaks of its session.
-    Unfit,
-}
-
-impl Fitness {
-    pub(super) fn after(last: &Event) -> Self {
-        let error = match last {
-            Event::Error(error) => error,
-            Event::Result(_) => return Self::Fit,
-            Event::Sent
-            | Event::Progress(_)
-            | Event::Log(_)
-            | Event::Question(_)
-            | Event::Resumable
-            | Event::Later(_)
-            | Event::Failed(_) => return Self::Unfit,
-        };
-        if SessionRefusal::of_error(error.status, &error.error).is_some() {
-            Self::Unfit
-        } else if error.status == StatusCode::OK {
-            Self::Fit
-        } else {
-            Self::Doubtful
-        }
-    }
-}

@@ -97,7 +97,6 @@ pub(crate) struct Shared {
     challenges: AtomicBool,
     forbids: AtomicBool,
     /// Web pages of every origin may read the answers.
-    allows_pages: AtomicBool,
     /// The HTTP status that calls end with, without a body. 0: their results.
     call_status: AtomicU16,
     keeps_events: AtomicBool,
@@ -173,7 +172,6 @@ impl Upstream {
             listeners: watch::Sender::default(),
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
-            allows_pages: AtomicBool::default(),
             forbids: AtomicBool::new(false),
             call_status: AtomicU16::new(0),
             keeps_events: AtomicBool::new(false),
@@ -348,6 +346,17 @@ impl Upstream {
         self.shared.received.borrow().clone()
     }
 
+    /// The requests without the look of raincheck at its start, which has no credentials.
+    pub(crate) fn received_of_clients(&self) -> Vec<Received> {
+        let is_look = |one: &Received| {
+            one.header("mcp-method") == Some("server/discover")
+                && one.header("authorization").is_none()
+        };
+        let mut all = self.received();
+        all.retain(|one| !is_look(one));
+        all
+    }
+
     /// The requests of one JSON-RPC method.
     pub(crate) fn requests(&self, method: &str) -> Vec<Received> {
         let mut all = self.received();
@@ -392,26 +401,6 @@ impl Upstream {
         let _ = self.shared.news.send(method);
     }
 
-    /// From now on nothing is answered.
-    pub(crate) fn hang(&self) {
-        self.shared.hangs.store(true, Ordering::Relaxed);
-    }
-
-    /// From now on every request without credentials meets a challenge.
-    pub(crate) fn challenge(&self) {
-        self.shared.challenges.store(true, Ordering::Relaxed);
-    }
-
-    /// From now on every request is answered with an error of the server's own, but Alice's.
-    pub(crate) fn forbid(&self) {
-        self.shared.forbids.store(true, Ordering::Relaxed);
-    }
-
-    /// From now on every answer has CORS headers, twice.
-    pub(crate) fn allow_pages(&self) {
-        self.shared.allows_pages.store(true, Ordering::Relaxed);
-    }
-
     /// From now on every call runs to its end, and is answered with this status and nothing else.
     pub(crate) fn end_calls_with(&self, status: u16) {
         self.shared.call_status.store(status, Ordering::Relaxed);
@@ -440,14 +429,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let closes = shared.closes.load(Ordering::Relaxed);
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move {
-            let allows_pages = shared.allows_pages.load(Ordering::Relaxed);
-            let mut response = wayward::handle(shared, request).await;
-            if allows_pages {
-                http::allow_pages(response.headers_mut());
-            }
-            Ok::<_, Infallible>(response)
-        }
+        async move { Ok::<_, Infallible>(wayward::handle(shared, request).await) }
     });
     // A client that leaves is a connection that fails; the tallies tell of it.
     let mut server = auto::Builder::new(TokioExecutor::new());

@@ -22,6 +22,7 @@ pub(super) struct Ways {
     /// The status, and the error or the text, of a request on a session that is not known.
     lost: Mutex<Option<(u16, &'static str)>>,
     is_sticky: AtomicBool,
+    allows_pages: AtomicBool,
     /// The node of each session, by the session's name.
     nodes: Mutex<BTreeMap<String, String>>,
     /// Requests on a session that came with the cookie of no node, or of another.
@@ -47,6 +48,26 @@ impl Upstream {
     /// From now on each session lives on a node of its own, which a cookie names.
     pub(crate) fn stick(&self) {
         self.shared.ways.is_sticky.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on nothing is answered.
+    pub(crate) fn hang(&self) {
+        self.shared.hangs.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on every request without credentials meets a challenge.
+    pub(crate) fn challenge(&self) {
+        self.shared.challenges.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on every request is answered with an error of the server's own, but Alice's.
+    pub(crate) fn forbid(&self) {
+        self.shared.forbids.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on every answer has CORS headers, twice.
+    pub(crate) fn allow_pages(&self) {
+        self.shared.ways.allows_pages.store(true, Ordering::Relaxed);
     }
 
     /// How many requests on a session came without its cookie, or with that of another session.
@@ -127,6 +148,9 @@ pub(super) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
         response
             .headers_mut()
             .insert("set-cookie", cookie.parse().unwrap());
+    }
+    if ways.allows_pages.load(Ordering::Relaxed) {
+        http::allow_pages(response.headers_mut());
     }
     response
 }

@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::lock::Mutex;
 use crate::telemetry::log::printable;
-use crate::upstream::http::ResponseBody;
+use crate::upstream::http::response_body::ResponseBody;
 use crate::upstream::http::same_origin;
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! The failures that more than one part ends a request with.
 
+use std::time::Duration;
+
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::failure_detail::FailureDetail;
 
@@ -11,6 +13,15 @@ pub(super) const INVALID_WORDS: Failure = Failure::new(Reason::UpstreamInvalid, 
 
 /// The call may have run, and the answer could not be understood.
 pub(super) const INVALID: Failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
+
+/// A refusal before anything ran: the server wants the request again.
+#[derive(Debug)]
+pub(super) struct Postponed {
+    /// How long the server wants to be left alone.
+    pub(super) pause: Duration,
+    /// What ends the request if it is not sent again.
+    pub(super) failure: Failure,
+}
 
 /// The server said "later" too often, and never ran the call.
 pub(super) const LATER: Failure = Failure {

@@ -9,12 +9,12 @@ use hyper::http::response::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
-use crate::mcp::error::{Failure, Reason};
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 use crate::retry_after;
-use crate::upstream::failures::{INVALID, INVALID_WORDS, RESET, TOO_LARGE};
+use crate::upstream::failures::{INVALID, INVALID_WORDS, Postponed, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
 use crate::upstream::http::address;
 use crate::upstream::http::decoded;
@@ -32,7 +32,7 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 pub(super) enum ResponseKind {
     Messages(Box<Messages>),
     /// The server refused before it ran anything, and wants the request again after this pause.
-    Later(Duration),
+    Later(Postponed),
     Error(UpstreamError),
     /// An HTTP refusal that is no JSON-RPC error.
     Refused {
@@ -56,7 +56,9 @@ pub(super) async fn classify_on_session(
 ) -> (ResponseKind, Option<SessionRefusal>) {
     let status = response.status();
     if address::is_of_moved(response.extensions()) {
-        return (ResponseKind::Later(Duration::ZERO), None);
+        let failure = refusal::failure(&response.into_parts().0, "");
+        let pause = Duration::ZERO;
+        return (ResponseKind::Later(Postponed { pause, failure }), None);
     }
     let is_answer = status.is_success() && status != StatusCode::ACCEPTED;
     let (head, text) = match decoded(response) {
@@ -77,7 +79,8 @@ pub(super) async fn classify_on_session(
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     if is_refusal && let Some(pause) = retry_after::pause(&head.headers) {
-        return (ResponseKind::Later(pause), None);
+        let failure = refusal::failure(&head, &text).with_effect(SideEffect::None);
+        return (ResponseKind::Later(Postponed { pause, failure }), None);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
     let failure = refusal::failure(&head, &text);

@@ -1,7 +1,5 @@
 //! An `initialize` of raincheck's own: what it says, over which transport it goes, and how it is refused.
 
-use std::time::Duration;
-
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
@@ -11,6 +9,7 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::credentials::Credentials;
+use crate::upstream::failures::Postponed;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::cookies::Cookies;
 use crate::upstream::http::origin::Origin;
@@ -52,7 +51,7 @@ pub(super) enum NotInitialized {
         status: StatusCode,
     },
     /// The server is busy. Raincheck asks again after this pause.
-    Later(Duration),
+    Later(Postponed),
 }
 
 impl From<NotInitialized> for NoSession {
@@ -63,7 +62,7 @@ impl From<NotInitialized> for NoSession {
             NotInitialized::Refused { failure, .. } => {
                 Self::Failed(failure.with_effect(SideEffect::None))
             }
-            NotInitialized::Later(pause) => Self::Later(pause),
+            NotInitialized::Later(later) => Self::Later(later),
         }
     }
 }
@@ -86,7 +85,7 @@ pub(super) async fn post(
             ResponseKind::Refused {
                 failure, status, ..
             } => return Err(NotInitialized::Refused { failure, status }),
-            ResponseKind::Later(pause) => return Err(NotInitialized::Later(pause)),
+            ResponseKind::Later(later) => return Err(NotInitialized::Later(later)),
         };
     let result = match messages.answer().await {
         Some(Ok(result)) => result,

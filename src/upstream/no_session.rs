@@ -1,8 +1,7 @@
 //! Why there is no session for a request.
 
-use std::time::Duration;
-
 use crate::mcp::error::Failure;
+use crate::upstream::failures::Postponed;
 use crate::upstream::port::{Event, UpstreamError};
 
 /// Why there is no session.
@@ -11,7 +10,7 @@ pub(super) enum NoSession {
     Failed(Failure),
     Error(UpstreamError),
     /// The server is busy. Raincheck asks again after this pause.
-    Later(Duration),
+    Later(Postponed),
 }
 
 impl From<Failure> for NoSession {
@@ -25,7 +24,7 @@ impl From<NoSession> for Event {
         match why {
             NoSession::Failed(failure) => Self::Failed(failure),
             NoSession::Error(error) => Self::Error(error),
-            NoSession::Later(pause) => Self::Later(Some(pause)),
+            NoSession::Later(later) => Self::Later(Some(later.pause)),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::retry_after;
-use crate::upstream::failures::{INVALID, LATER};
+use crate::upstream::failures::INVALID;
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::origin::{BOTH, EVENTS, JSON, NO_CODING};
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -93,7 +93,7 @@ pub async fn error_of(refusal: Response<ResponseBody>) -> Box<RawValue> {
     let failure = match http_response::classify_response(refusal, 0).await {
         ResponseKind::Error(error) => return error.error,
         ResponseKind::Refused { failure, .. } => failure,
-        ResponseKind::Later(_) => LATER,
+        ResponseKind::Later(later) => later.failure,
         ResponseKind::Messages(_) => INVALID,
     };
     failure.to_error().to_raw()

@@ -14,7 +14,6 @@ use crate::upstream::credentials::{CredentialRule, Credentials};
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::{Found, Undecided};
 use crate::upstream::exchange::{borrowed_line, line, modern, session};
-use crate::upstream::failures::LATER;
 use crate::upstream::http::Http;
 use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
@@ -252,8 +251,8 @@ impl HttpServer {
             Err(NoSession::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
                 return Err(Undecided::Failed(failure));
             }
-            Err(NoSession::Later(_)) => {
-                return Err(Undecided::Failed(LATER));
+            Err(NoSession::Later(later)) => {
+                return Err(Undecided::Failed(later.failure));
             }
             Err(NoSession::Failed(refused)) => refused,
         };

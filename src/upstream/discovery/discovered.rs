@@ -4,7 +4,6 @@ use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
 use crate::mcp::json::Object;
-use crate::upstream::failures::LATER;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::port::UpstreamError;
 
@@ -46,7 +45,7 @@ impl From<NoSession> for DiscoverError {
         match why {
             NoSession::Failed(failure) => Self::Failed(failure),
             NoSession::Error(error) => refused(error),
-            NoSession::Later(_) => Self::Failed(LATER),
+            NoSession::Later(later) => Self::Failed(later.failure),
         }
     }
 }

@@ -11,7 +11,6 @@ use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
 use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::discovered::DiscoverError;
-use crate::upstream::failures::LATER;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::http_response;
@@ -84,7 +83,7 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Result<Found
             Ok(Found::Trouble)
         }
         ResponseKind::Error(error) => Ok(found_by(&error.error)),
-        ResponseKind::Later(_) => Err(Undecided::Failed(LATER)),
+        ResponseKind::Later(later) => Err(Undecided::Failed(later.failure)),
         // A gateway before a server that is not up yet says nothing about the server. Nor does a server that is
         // busy or failing.
         ResponseKind::Refused {

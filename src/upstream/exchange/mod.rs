@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use crate::mcp::error::Failure;
 use crate::retry_after::TRIES;
-use crate::upstream::failures::LATER;
+use crate::upstream::failures::Postponed;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::port::{Answer, Control, Event, Exchange};
 use crate::upstream::unfold::Unfold;
@@ -46,7 +46,7 @@ trait RequestTransport: Send + 'static {
 /// Why a request is not under way.
 enum Untaken {
     /// The server ran nothing, and wants the request again after this pause.
-    Later(Duration),
+    Later(Postponed),
     /// There will be no answer but this.
     End(Event),
 }
@@ -59,7 +59,7 @@ impl From<NoSession> for Untaken {
         match why {
             NoSession::Failed(failure) => Self::End(Event::Failed(failure)),
             NoSession::Error(error) => Self::End(Event::Error(error)),
-            NoSession::Later(pause) => Self::Later(pause),
+            NoSession::Later(later) => Self::Later(later),
         }
     }
 }
@@ -108,12 +108,12 @@ impl<T: RequestTransport> Driver<T> {
                     was_refused.then_some(Event::Later(None))
                 }
             }
-            Err(Untaken::Later(pause)) if self.tries < TRIES => {
+            Err(Untaken::Later(later)) if self.tries < TRIES => {
                 self.transport.pause();
-                self.phase = Phase::Waiting(pause);
-                Some(Event::Later(Some(pause)))
+                self.phase = Phase::Waiting(later.pause);
+                Some(Event::Later(Some(later.pause)))
             }
-            Err(Untaken::Later(_)) => Some(Event::Failed(LATER)),
+            Err(Untaken::Later(later)) => Some(Event::Failed(later.failure)),
             Err(Untaken::End(event)) => Some(event),
         }
     }

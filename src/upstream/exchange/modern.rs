@@ -74,7 +74,7 @@ impl RequestTransport for ModernPost {
             ResponseKind::Messages(messages) => Ok(messages),
             ResponseKind::Error(error) => Err(Untaken::End(Event::Error(error))),
             ResponseKind::Refused { failure, .. } => Err(failed(failure)),
-            ResponseKind::Later(pause) => Err(Untaken::Later(pause)),
+            ResponseKind::Later(later) => Err(Untaken::Later(later)),
         }
     }
 

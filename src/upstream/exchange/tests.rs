@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 use super::*;
 use crate::mcp::error::{Reason, SideEffect};
 use crate::mcp::json::raw;
+use crate::upstream::failures::LATER;
 
 /// What the scripted server does with the next request.
 enum ScriptedAnswer {
@@ -32,7 +33,10 @@ impl RequestTransport for Scripted {
 
     async fn send(&mut self) -> Result<Self::Open, Untaken> {
         match self.0.pop_front().expect("sent too often") {
-            ScriptedAnswer::Busy => Err(Untaken::Later(Duration::from_millis(1))),
+            ScriptedAnswer::Busy => Err(Untaken::Later(Postponed {
+                pause: Duration::from_millis(1),
+                failure: LATER,
+            })),
             ScriptedAnswer::Taken(script) => Ok(script.into()),
             ScriptedAnswer::Refused => Err(Untaken::End(Event::Failed(NOT_SENT))),
         }

@@ -41,7 +41,7 @@ pub(in crate::upstream) fn attempt(
             ResponseKind::Messages(messages) if messages.is_stream() => {
                 StreamAttempt::Stream(messages)
             }
-            ResponseKind::Later(pause) => StreamAttempt::Later(Some(pause)),
+            ResponseKind::Later(later) => StreamAttempt::Later(Some(later.pause)),
             // The server still holds another stream of this session, or a gateway is away.
             _ if is_for_now(status) || status == StatusCode::CONFLICT => StreamAttempt::Later(None),
             _ if status == StatusCode::NOT_FOUND => StreamAttempt::Unknown,

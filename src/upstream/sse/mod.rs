@@ -23,7 +23,6 @@ use crate::upstream::sse::poster::Poster;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::failures::LATER;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::cookies::Cookies;
 use crate::upstream::http::origin::Origin;
@@ -130,7 +129,7 @@ impl Dialer {
             }
             ResponseKind::Messages(_) => return Err(unsent(Reason::UpstreamInvalid)),
             ResponseKind::Error(error) => return Err(NoSession::Error(error)),
-            ResponseKind::Later(_) => return Err(NoSession::Failed(LATER)),
+            ResponseKind::Later(later) => return Err(not_sent(later.failure)),
             ResponseKind::Refused { failure, .. } => return Err(not_sent(failure)),
         };
         loop {

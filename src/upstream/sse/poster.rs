@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::credentials::LatestCredentials;
-use crate::upstream::failures::LATER;
+use crate::upstream::failures::{LATER, Postponed};
 use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::refusal::SessionRefusal;
@@ -121,8 +121,8 @@ impl<E: LineListener> Poster<E> {
             };
             let pause = match tried? {
                 Posted::Yes => return Ok(()),
-                Posted::Later(_) if last == 0 => break,
-                Posted::Later(pause) => pause,
+                Posted::Later(later) if last == 0 => return Err(NotTaken::Failed(later.failure)),
+                Posted::Later(later) => later.pause,
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -134,13 +134,17 @@ impl<E: LineListener> Poster<E> {
 
     /// Posts a message that has no answer.
     async fn send(&self, text: Bytes) -> Result<(), NotTaken> {
+        let mut last = LATER;
         for _ in 0..TRIES {
             match self.try_send(text.clone()).await? {
                 Posted::Yes => return Ok(()),
-                Posted::Later(pause) => tokio::time::sleep(pause).await,
+                Posted::Later(later) => {
+                    last = later.failure;
+                    tokio::time::sleep(later.pause).await;
+                }
             }
         }
-        Err(NotTaken::Failed(LATER))
+        Err(NotTaken::Failed(last))
     }
 
     async fn try_send(&self, text: Bytes) -> Result<Posted, NotTaken> {
@@ -152,7 +156,7 @@ impl<E: LineListener> Poster<E> {
         let (kind, of_session) =
             http_response::classify_on_session(response, self.origin.message_bytes_max).await;
         let (failure, said) = match kind {
-            ResponseKind::Later(pause) => return Ok(Posted::Later(pause)),
+            ResponseKind::Later(later) => return Ok(Posted::Later(later)),
             ResponseKind::Messages(_) => return Ok(Posted::Yes),
             ResponseKind::Error(error) => (LATER, NotTaken::Error(error)),
             ResponseKind::Refused { failure, .. } => (failure.clone(), NotTaken::Failed(failure)),
@@ -224,5 +228,5 @@ fn failure_of(refusal: &NotTaken) -> Failure {
 enum Posted {
     Yes,
     /// The server wants the message again after this pause.
-    Later(Duration),
+    Later(Postponed),
 }

@@ -66,7 +66,7 @@ impl SessionCall {
                     resumed.retry = retry.filter(|retry| *retry >= PAUSE);
                     return Ok(resumed);
                 }
-                ResponseKind::Later(later) => reconnect.asked(Some(later)),
+                ResponseKind::Later(later) => reconnect.asked(Some(later.pause)),
                 ResponseKind::Error(_) | ResponseKind::Refused { .. } if is_gone(status) => {
                     return Err(RESET);
                 }

@@ -154,7 +154,7 @@ impl SessionCall {
                 self.taken.send_replace(true);
                 return Ok(messages);
             }
-            ResponseKind::Later(pause) => return Err(NotPosted::Untaken(Untaken::Later(pause))),
+            ResponseKind::Later(later) => return Err(NotPosted::Untaken(Untaken::Later(later))),
             ResponseKind::Error(error) => Ok(error),
             ResponseKind::Refused { failure, .. } => Err(failure),
         };

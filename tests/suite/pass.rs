@@ -120,7 +120,10 @@ async fn a_legacy_batch_passes_unread() {
     let (session, _) = open(rig.client()).await;
     let batch = r#"[ {"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"id":2}]"#;
     session.post_text(batch).send().await;
-    assert_eq!(rig.upstream.received().last().unwrap().text(), batch);
+    assert_eq!(
+        rig.upstream.received_of_clients().last().unwrap().text(),
+        batch
+    );
 }
 
 async fn every_other_path_is_closed(era: Era) {
@@ -192,7 +195,10 @@ async fn the_description_of_the_resource_passes(era: Era) {
         let answer = rig.client().http(Method::GET, path).send().await;
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(answer.body, r#"{"resource":"http://127.0.0.1/mcp"}"#);
-        assert_eq!(rig.upstream.received().last().unwrap().path, path);
+        assert_eq!(
+            rig.upstream.received_of_clients().last().unwrap().path,
+            path
+        );
     }
 }
 

@@ -36,7 +36,7 @@ async fn assert_wrapped(proxy: &Proxy, upstream: &Upstream, text: &str) {
     let path = "/.well-known/oauth-protected-resource/mcp";
     let answer = client.http(Method::GET, path).send().await;
     assert_eq!(answer.status, 200, "{}", proxy.log());
-    assert_eq!(upstream.received().last().unwrap().path, path);
+    assert_eq!(upstream.received_of_clients().last().unwrap().path, path);
 }
 
 async fn a_socket_is_wrapped(era: Era) {

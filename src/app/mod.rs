@@ -17,10 +17,10 @@ pub mod diagnose;
 mod error;
 mod listener;
 mod live;
+mod missing_program;
 mod notify;
 mod opened;
 mod parts;
-mod reach;
 mod reload;
 mod seal_keys;
 mod slots;
@@ -119,7 +119,7 @@ impl App {
         config: Config,
         open_files: Option<u64>,
     ) -> Result<Self, AppError> {
-        reach::refuse_missing_program(&config.upstream.server)?;
+        missing_program::refuse_missing_program(&config.upstream.server)?;
         let stop = CancellationToken::new();
         let traces = TraceExport::begin(&config)?;
         let around = Surroundings {

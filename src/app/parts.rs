@@ -13,7 +13,7 @@ use super::notify::{self, Webhooks};
 use super::opened::Opened;
 use super::reload::{Reloaded, ReloadedFiles};
 use super::upstream::settings as upstream_settings;
-use super::{auth, live, reach};
+use super::{auth, live};
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
@@ -273,18 +273,7 @@ fn start_early(
 ) -> impl Future<Output = ()> + use<> {
     let upstream = Arc::clone(upstream);
     let is_asked = !is_piped && (!upstream.has_address() || lists_ours_to_all(config));
-    // Where there is an admin or a probe listener, the health asks the server, and says so.
-    let is_watched = config.admin.probes.is_some() || config.admin.listen.is_some();
-    let server = (!is_piped && !is_watched).then(|| config.upstream.server.clone());
-    let patience = config.upstream.connect_timeout;
-    async move {
-        let telling = async {
-            if let Some(server) = server {
-                reach::tell_if_away(server, patience).await;
-            }
-        };
-        tokio::join!(telling, upstream.start_early(is_asked));
-    }
+    async move { upstream.start_early(is_asked).await }
 }
 
 fn runner_settings(

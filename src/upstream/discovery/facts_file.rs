@@ -205,7 +205,7 @@ mod tests {
         let open = std::fs::Permissions::from_mode(0o620);
         std::fs::set_permissions(&path, open).unwrap();
         assert_eq!(instructions(&path), None, "others may have written it");
-        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::remove_dir_all(path.ancestors().nth(2).unwrap()).unwrap();
     }
 
     #[test]
@@ -229,6 +229,6 @@ mod tests {
         }));
         memory.keep(&large);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "[]");
-        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::remove_dir_all(path.ancestors().nth(2).unwrap()).unwrap();
     }
 }

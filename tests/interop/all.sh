@@ -20,6 +20,7 @@
 #   peer                 peer.mjs: who a FastMCP server takes a client for that lies about its address
 #   signin               signin.mjs: the TypeScript and the Python SDK sign in at oidc-provider, and renew their token during a task
 #   board                tests/board: the board of the admin listener, in Chromium
+#   web                  tests/board/web.mjs: web pages with ext-tasks 0.2.2 on client 2.4.0, in Chromium
 #   polling              polling.mjs: how late ext-tasks hears of the ends of many short tasks, and how often it asks
 #   sleeper              sleeper.mjs: server-everything behind 6 s of sleep, for the client 2.4 over HTTP and over a pipe
 #   pages                pages.mjs: the commands that the pages show, run as a reader runs them, in a network of their own (needs root)
@@ -64,8 +65,8 @@ lane() {
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests pages.mjs "$dir"
       return
       ;;
-    board)
-      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests ../board/board.mjs "$dir"
+    board | web)
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "../board/$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || tail -n 60 "$dir"/*/raincheck.log
       return
       ;;
@@ -154,7 +155,7 @@ long_calls() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(hosts patience signin pages board wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(hosts patience signin pages board web wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch

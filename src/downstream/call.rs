@@ -47,7 +47,7 @@ pub(super) async fn carry(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Respons
         Returned::To(retry) => {
             let outcome = proxy.runner.rejoin(*retry).await;
             // A modern server has states of its own, which may look like raincheck's.
-            let may_be_the_servers = asked.spec.era == Era::Modern;
+            let may_be_the_servers = asked.spec.era == Some(Era::Modern);
             if !may_be_the_servers || !matches!(outcome, RetryOutcome::Unknown) {
                 return retried(asked, outcome).await;
             }
@@ -162,7 +162,7 @@ enum Returned {
 
 fn returned(asked: &ModernCall<'_>) -> Returned {
     let request = &asked.modern.request;
-    let is_the_servers = asked.spec.era == Era::Modern && !has_state_of_ours(request);
+    let is_the_servers = asked.spec.era == Some(Era::Modern) && !has_state_of_ours(request);
     if !request.params.contains("requestState") || is_the_servers {
         return Returned::Not;
     }

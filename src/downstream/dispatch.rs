@@ -304,14 +304,16 @@ async fn answer<'k>(
     modern: &Modern<'_>,
     (mut known, first): (Known<'k>, Route<'k>),
 ) -> Response<Body> {
-    let mut next = Some(first);
+    let (mut next, began) = (Some(first), Instant::now());
     let answered = loop {
         match next.take().unwrap_or_else(|| route(modern, by, &known)) {
-            Route::Ask(question) => {
+            Route::Ask(question, patience) => {
                 let capabilities = modern.meta.capabilities.get();
                 let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
-                if let Err(error) = Box::pin(asking).await {
-                    break undecided(modern.request.id, error);
+                let until = patience.map(|patience| began + patience);
+                match Box::pin(tools::in_time(asking, until)).await {
+                    Ok(is_late) => known.is_late |= is_late,
+                    Err(error) => break undecided(modern.request.id, error),
                 }
             }
             Route::Pass => {
@@ -390,6 +392,7 @@ fn known<'k>(proxy: &'k Arc<Proxy>, by: &'k Requester, request: &mcp::Request<'_
         had_stand_in: proxy.stand_ins.was_told(&by.caller),
         is_limited: tool.is_some_and(|tool| by.rules.limits(&tool)),
         is_no_task_here: false,
+        is_late: false,
         events: proxy.events_for(by),
     }
 }

@@ -53,6 +53,7 @@ impl MeasuredRequest {
             had_stand_in: false,
             is_limited: false,
             is_no_task_here: false,
+            is_late: false,
             events: EventsFor::Nobody,
         };
         let routed = || route(black_box(&modern), &self.by, black_box(&known));

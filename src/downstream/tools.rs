@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout_at};
+
 use super::inbound::requester::Requester;
 use super::inbound::route::{KnownServer, KnownTools, MissingFact};
 use super::proxy::Proxy;
@@ -46,6 +48,7 @@ pub(super) async fn ask(
 ) -> Result<(), DiscoverError> {
     let learnt = match question {
         MissingFact::Era => {
+            proxy.upstream.expect(capabilities);
             let era = proxy.upstream.era(by.credentials.clone()).await?;
             KnownServer {
                 era: Some(era),
@@ -63,4 +66,16 @@ pub(super) async fn ask(
     };
     *server = learnt;
     Ok(())
+}
+
+/// Asks until that time. True: the server has not answered by then. It is asked all the same, and a task waits for that.
+pub(super) async fn in_time(
+    asking: impl Future<Output = Result<(), DiscoverError>>,
+    until: Option<Instant>,
+) -> Result<bool, DiscoverError> {
+    let asked = match until {
+        Some(until) => timeout_at(until, asking).await,
+        None => Ok(asking.await),
+    };
+    asked.map_or(Ok(true), |asked| asked.map(|()| false))
 }

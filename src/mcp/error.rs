@@ -172,6 +172,8 @@ pub enum Reason {
     UpstreamUnauthorized,
     UpstreamTooLarge,
     UpstreamTooDeep,
+    /// The request waited for a session or a process, and none became free in time.
+    SessionsInUse,
     StoreLost,
     AnswerRefused,
     Busy,
@@ -193,6 +195,7 @@ impl Reason {
             Self::UpstreamUnauthorized => "upstream_unauthorized",
             Self::UpstreamTooLarge => "upstream_too_large",
             Self::UpstreamTooDeep => "upstream_too_deep",
+            Self::SessionsInUse => "sessions_in_use",
             Self::StoreLost => "store_lost",
             Self::AnswerRefused => "answer_refused",
             Self::Busy => "busy",
@@ -214,7 +217,7 @@ impl Reason {
 
     /// Every reason that clients can meet, in the order of docs/errors.md. Reasons that share a word are
     /// listed once.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::UpstreamUnreachable,
         Self::UpstreamUnauthorized,
         Self::UpstreamHttp,
@@ -222,6 +225,7 @@ impl Reason {
         Self::UpstreamInvalid,
         Self::UpstreamTooLarge,
         Self::UpstreamTooDeep,
+        Self::SessionsInUse,
         Self::Deadline,
         Self::AnswerRefused,
         Self::OwnerLost,
@@ -260,6 +264,11 @@ impl Reason {
             Self::UpstreamTooDeep => (
                 "The answer was nested more than 4096 levels deep.",
                 "unknown",
+            ),
+            Self::SessionsInUse => (
+                "The call waited for a session of the server (`upstream.sessions_max`) or a process \
+                 (`upstream.children_max`), and none became free in time.",
+                "none",
             ),
             Self::Deadline | Self::AnswerLost => (
                 "`max_duration` or `input_timeout` was over, or a server without sessions lost the \
@@ -314,6 +323,10 @@ impl Reason {
             Self::UpstreamUnauthorized => "The server did not accept the credentials of this call",
             Self::UpstreamTooLarge => "The server's answer was larger than allowed",
             Self::UpstreamTooDeep => "The server's answer was nested more deeply than allowed",
+            Self::SessionsInUse => {
+                "All sessions of the server are in use (upstream.sessions_max, or upstream.children_max \
+                 for a program)"
+            }
             Self::StoreLost => "The proxy's store could not keep this task",
             Self::AnswerRefused => "The client refused to answer a question of the server",
             Self::Busy => "Too many calls are under way",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::call::Busy;
 use super::carrier::Carrier;
 use super::custody::Custody;
+use super::leg;
 use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
@@ -87,7 +88,10 @@ impl Runner {
         let request = self.ledger.load_request(loaded.task.id).await?;
         let request = request.ok_or(StoreError::Corrupt("a task without its request"))?;
         let custody = Custody::of(self, &loaded.task);
-        let admittance = self.admission.queue(&loaded.task.name);
+        let mut admittance = self.admission.queue(&loaded.task.name);
+        if let Ok(outgoing) = leg::next(&request, &loaded.task, forwarded.clone()) {
+            admittance = admittance.with_seat(&self.upstream, Some(Era::Modern), &outgoing);
+        }
         let event = answered(admittance.is_queued());
         let Some(dispatched) = self.apply_answers(loaded, event).await? else {
             return Ok(());

@@ -22,7 +22,8 @@ pub struct CallSpec {
     pub caller: Caller,
     /// The name that operators know the caller by.
     pub label: Option<Arc<str>>,
-    pub era: Era,
+    /// `None`: the server has not told its era yet. The call waits until it has.
+    pub era: Option<Era>,
     /// The era of the client. A legacy client answers questions while it waits.
     pub client_era: Era,
     pub outgoing: UpstreamRequest,
@@ -48,6 +49,7 @@ pub struct CallSpec {
 /// What is sent to the server, and under which rule: all that a call with a record needs.
 #[derive(Debug)]
 pub(super) struct ServerCall {
+    /// Legacy while it is not known, which is before anything is sent.
     pub(super) era: Era,
     pub(super) outgoing: UpstreamRequest,
     pub(super) rule: Rule,
@@ -75,7 +77,7 @@ impl CallSpec {
             None => self.outgoing,
         };
         let server = ServerCall {
-            era: self.era,
+            era: self.era.unwrap_or(Era::Legacy),
             outgoing,
             rule: self.rule,
         };

@@ -197,7 +197,10 @@ impl Runner {
         let params = self.settings.room.count(call.outgoing.params.len());
         let permit = self.permit()?.with(params, share);
         let admittance = match tool_of(&call.outgoing) {
-            Some(tool) => self.admission.enter(tool)?,
+            Some(tool) => {
+                let limits = self.admission.enter(tool)?;
+                limits.with_seat(&self.upstream, call.era, &call.outgoing)
+            }
             None => Admittance::unlimited(),
         };
         Ok((permit, admittance))

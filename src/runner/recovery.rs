@@ -12,6 +12,7 @@ use tracing::info;
 use super::carrier::Carrier;
 use super::custody::Custody;
 use super::indexed::IndexedRecord;
+use super::leg;
 use super::liveness::Liveness;
 use super::state::Runner;
 use crate::failpoint::{Point, hit};
@@ -154,8 +155,13 @@ impl Runner {
             self.abandon(&loaded, Reason::OwnerLost).await;
             return Ok(());
         };
+        let Ok(outgoing) = leg::next(&request, &loaded.task, Forwarded::default()) else {
+            self.abandon(&loaded, Reason::OwnerLost).await;
+            return Ok(());
+        };
         let custody = Custody::of(self, &loaded.task);
-        let admittance = self.admission.queue(&loaded.task.name);
+        let limits = self.admission.queue(&loaded.task.name);
+        let admittance = limits.with_seat(&self.upstream, Some(era), &outgoing);
         let takeover = if admittance.is_queued() {
             TakeoverMode::Queue
         } else {

@@ -8,13 +8,17 @@ use serde_json::value::RawValue;
 
 use crate::mcp::version::Era;
 use crate::upstream::wrapped::Upstream;
-use crate::upstream::{Exchange, UpstreamRequest};
+use crate::upstream::{Exchange, Seat, Seating, UpstreamRequest};
 
 /// The wrapped server, as the runner sees it. A simulation has another one.
 #[async_trait]
 pub trait WrappedServer: fmt::Debug + Send + Sync {
+    /// The place of a call at the server, or how the call waits for it. Nothing is sent. `None`: the call waits until
+    /// the era is known, too.
+    fn seat(&self, era: Option<Era>, outgoing: &UpstreamRequest) -> Seating;
+
     /// Opens an exchange. The request goes out on the first poll of its events.
-    fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange;
+    fn begin(&self, seat: Seat, outgoing: UpstreamRequest) -> Exchange;
 
     /// Opens the exchange of a task that the server made of the call; `None`: `answer` names no task.
     fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange>;
@@ -36,8 +40,12 @@ pub trait WrappedServer: fmt::Debug + Send + Sync {
 
 #[async_trait]
 impl WrappedServer for Upstream {
-    fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange {
-        Self::begin(self, era, outgoing)
+    fn seat(&self, era: Option<Era>, outgoing: &UpstreamRequest) -> Seating {
+        Self::seat(self, era, outgoing)
+    }
+
+    fn begin(&self, seat: Seat, outgoing: UpstreamRequest) -> Exchange {
+        Self::begin_at(self, seat, outgoing)
     }
 
     fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {

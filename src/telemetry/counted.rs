@@ -32,6 +32,11 @@ impl Counted {
         Self::of(&METRICS.process.calls_running)
     }
 
+    /// A call that waits for its turn.
+    pub fn waiting_call() -> Self {
+        Self::of(&METRICS.process.calls_waiting)
+    }
+
     /// A poll that waits for a change of its task.
     pub fn held_poll() -> Self {
         Self::of(&METRICS.process.polls_held)

@@ -8,6 +8,9 @@ use crate::mcp::failure_detail::FailureDetail;
 /// No server could be reached.
 pub(super) const UNREACHABLE: Failure = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
 
+/// All sessions or processes of the server are in use.
+pub(super) const IN_USE: Failure = Failure::new(Reason::SessionsInUse, SideEffect::None);
+
 /// The request runs nothing, and its answer could not be understood.
 pub(super) const INVALID_WORDS: Failure = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
 

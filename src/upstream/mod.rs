@@ -28,6 +28,8 @@ mod reader_queue;
 pub mod reconnect;
 pub mod relay;
 mod request_id;
+mod seat;
+mod seating;
 mod server;
 mod server_message;
 mod sessions;
@@ -48,3 +50,5 @@ pub use port::{
     Answer, CANCELLING, Control, Event, Exchange, Forwarded, Question, Retry, UpstreamError,
     UpstreamRequest,
 };
+pub use seat::Seat;
+pub use seating::{SeatNews, SeatWait, Seating};

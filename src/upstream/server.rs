@@ -21,6 +21,7 @@ use crate::upstream::line::{LineServer, LineSource};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{PoolKey, PoolLimits, Sharing};
 use crate::upstream::port::{Exchange, UpstreamRequest};
+use crate::upstream::seat::SeatPlace;
 use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::settings::{SessionMode, Settings, Transport};
 use crate::upstream::sse::Dialer;
@@ -106,6 +107,21 @@ impl Server {
 
     /// Begins one request. Nothing is sent until its events are polled.
     pub(super) fn begin(&self, era: Era, request: UpstreamRequest) -> Exchange {
+        self.begin_at(era, request, SeatPlace::Any)
+    }
+
+    /// Begins one request that has its place already.
+    pub(super) fn begin_at(
+        &self,
+        era: Era,
+        request: UpstreamRequest,
+        place: SeatPlace,
+    ) -> Exchange {
+        let (slot, held) = match place {
+            SeatPlace::Any => (None, None),
+            SeatPlace::Session(slot) => (Some(slot), None),
+            SeatPlace::Line(held) => (None, Some(held)),
+        };
         match (self.transport(), era) {
             (ServerTransport::Posts(http_server), Era::Modern) => {
                 modern::begin(Arc::clone(&http_server.origin), request)
@@ -114,11 +130,12 @@ impl Server {
                 &http_server.origin,
                 Arc::clone(&http_server.sessions),
                 request,
+                slot,
             ),
             (ServerTransport::Lines(lines), era) => {
                 match request.pin.as_ref().and_then(borrowed_line::line) {
                     Some(own) => borrowed_line::begin(own, request),
-                    None => line::begin(Arc::clone(lines.pool()), era, request),
+                    None => line::begin(Arc::clone(lines.pool()), era, request, held),
                 }
             }
         }

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, MODERN};
@@ -35,8 +36,10 @@ pub use crate::upstream::listen::{ListenEvent, Listening};
 use crate::upstream::measured::measured;
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::port::{Exchange, UpstreamRequest};
+use crate::upstream::seat::{Seat, SeatPlace};
 use crate::upstream::server::{Server, ServerTransport};
 pub use crate::upstream::settings::{SessionMode, Settings, Transport};
+use crate::upstream::translate;
 
 /// Timeout for callers that can continue without knowing the era.
 const SOON: Duration = Duration::from_secs(2);
@@ -223,6 +226,14 @@ impl Upstream {
         self.known.find_era(credentials.as_ref()).await
     }
 
+    /// Notes what a client declares that needs the era: its call uses the process that is asked.
+    pub fn expect(&self, capabilities: &str) {
+        if let Some(lines) = self.server.lines() {
+            let declared = || translate::legacy_capabilities(capabilities).into();
+            lines.pool().expect(declared);
+        }
+    }
+
     /// The era, if it is known within the time that a client waits for a first byte. The request to the server
     /// goes on.
     pub async fn era_soon(&self, credentials: Option<Credentials>) -> Option<Era> {
@@ -275,13 +286,23 @@ impl Upstream {
 
     /// Begins one request. Nothing is sent until its events are polled.
     pub fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange {
+        self.begin_at(Seat::anywhere(era), outgoing)
+    }
+
+    /// Begins one request that has its place already.
+    pub fn begin_at(&self, seat: Seat, outgoing: UpstreamRequest) -> Exchange {
+        let era = seat.era();
         let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
         let operation = self.operation(era, &outgoing);
         let exchange = if outgoing.native_task && era == Era::Legacy {
-            let server = self.server.clone();
-            native_task::legacy::begin(Arc::new(move |one| server.begin(era, one)), outgoing)
+            let (server, first) = (self.server.clone(), Mutex::new(Some(seat.place)));
+            let begin = move |one| {
+                let place = first.lock().take().unwrap_or(SeatPlace::Any);
+                server.begin_at(era, one, place)
+            };
+            native_task::legacy::begin(Arc::new(begin), outgoing)
         } else {
-            self.server.begin(era, outgoing)
+            self.server.begin_at(era, outgoing, seat.place)
         };
         let asked = (era, &*method);
         let exchange = self.known.watched(exchange, asked, credentials.as_ref());

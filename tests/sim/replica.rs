@@ -166,7 +166,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
     CallSpec {
         caller: Caller::from_bytes([1; 16]),
         label: None,
-        era,
+        era: Some(era),
         client_era: Era::Modern,
         outgoing,
         rule: Rule {

@@ -12,7 +12,9 @@ use futures_util::stream;
 use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::mcp::version::Era;
 use raincheck::runner::server::WrappedServer;
-use raincheck::upstream::{Answer, Control, Event, Exchange, Question, UpstreamRequest};
+use raincheck::upstream::{
+    Answer, Control, Event, Exchange, Question, Seat, Seating, UpstreamRequest,
+};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -230,7 +232,11 @@ pub(crate) fn raw(json: &str) -> Box<RawValue> {
 
 #[async_trait]
 impl WrappedServer for LinkedServer {
-    fn begin(&self, _: Era, outgoing: UpstreamRequest) -> Exchange {
+    fn seat(&self, _: Option<Era>, _: &UpstreamRequest) -> Seating {
+        Seating::Now(Seat::anywhere(self.era))
+    }
+
+    fn begin(&self, _: Seat, outgoing: UpstreamRequest) -> Exchange {
         let params: serde_json::Value = serde_json::from_str(&outgoing.params).unwrap();
         let key = params["arguments"]["key"].as_str().unwrap();
         self.exchange(Stage::Unsent(key.to_owned()))

@@ -184,15 +184,19 @@ async fn each_limit_has_a_test_that_reads_its_count() {
     }
 }
 
-/// A call waits half a minute for a session.
+/// A request that no task stands for waits half a minute for a session.
 #[tokio::test]
-async fn a_call_without_a_session_is_counted() {
+async fn a_request_without_a_session_is_counted() {
     let config = with_operators(Config::always()).section("upstream", "sessions_max = 1");
     let rig = Rig::start(Era::Legacy, config).await;
     let client = rig.client();
     client.call("held", json!({"nonce": "a"})).await.into_task();
     rig.upstream.until_started("a").await;
-    client.call("echo", json!({})).await.into_task();
+    let listed = client.request("prompts/list", json!({}));
+    let listed = listed.or_hang_up_after(PATIENCE * 3).await;
+    let answer = listed.expect("an answer").json();
+    let reason = &answer["error"]["data"]["io.raincheck/reason"];
+    assert_eq!(reason, "sessions_in_use", "{answer}");
     let name = "raincheck_refusals_total{limit=\"upstream.sessions_max\"}";
-    until_within(PATIENCE * 3, &rig.proxy, name, 1.0).await;
+    until_at(&rig.proxy, name, 1.0).await;
 }

@@ -76,6 +76,7 @@ mod facade;
 mod facade_bounds;
 mod facade_ends;
 mod facade_replicas;
+mod field_capacity;
 mod field_clients;
 mod field_cookies;
 mod field_errors;

@@ -15,14 +15,17 @@ const SOON: Duration = Duration::from_millis(2_500);
 
 /// The scripted program, which begins to read after so many seconds. Each start is a line of a file.
 fn program(directory: &TempDir, mode: &str, seconds: f32) -> Config {
+    Config::never().section("upstream", &command(directory, mode, seconds))
+}
+
+pub(crate) fn command(directory: &TempDir, mode: &str, seconds: f32) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/stdio_server.py");
     let starts = directory.path().join("starts");
     let line = format!(
         "echo start >> {}; sleep {seconds}; exec python3 {script} {mode}",
         starts.display()
     );
-    let command = format!("command = [\"sh\", \"-c\", {line:?}]");
-    Config::never().section("upstream", &command)
+    format!("command = [\"sh\", \"-c\", {line:?}]")
 }
 
 /// The same, as what lies in files says: so that the command stays the same.
@@ -47,7 +50,7 @@ async fn discover(client: &mut Launched, id: u64) -> Value {
     found.await["result"].clone()
 }
 
-fn starts(directory: &Path) -> usize {
+pub(crate) fn starts(directory: &Path) -> usize {
     let starts = std::fs::read_to_string(directory.join("starts"));
     starts.unwrap_or_default().lines().count()
 }

@@ -123,7 +123,7 @@ async fn sessions_are_bounded() {
     );
     assert_eq!(
         outcome(&upstream, Era::Legacy).await,
-        "upstream_unreachable none"
+        "sessions_in_use none"
     );
     drop(first);
     server.always(Reply::result(OK));

@@ -1,5 +1,5 @@
 //! Admission: a call goes to the server when the limit of its tool, and then the limit of the server, permits
-//! it.
+//! it, and when it has its place there ([`seat`]).
 //!
 //! The limits cannot deadlock: every call passes them in this order, and no call holds a permit of the
 //! server while it waits for a permit of its tool.
@@ -11,14 +11,22 @@ use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
 use tokio::task::coop::unconstrained;
 
+use super::server::WrappedServer;
 use crate::lock::Mutex;
+use crate::mcp::version::Era;
 use crate::task::policy::{Concurrency, Limit, Rule, Rules};
+use crate::telemetry::counted::Counted;
+use crate::upstream::{Event, Seat, Seating, UpstreamRequest};
 
 mod limiter;
+mod queue_message;
+mod seat;
 #[cfg(test)]
 mod tests;
 
 use limiter::{Limiter, Permit, QueuePosition, QueueSlot};
+pub(super) use queue_message::queue_message;
+use seat::{SeatTurn, SeatWanted};
 
 /// Unused limiters of single tools are removed when there are twice as many as were in use the last
 /// time, and never while there are fewer than these.
@@ -59,9 +67,11 @@ pub(super) enum Admittance {
 
 /// The permits of a leg that is at the server. Dropping them admits other legs. Empty if nothing is limited.
 #[derive(Debug, Default)]
-pub(super) struct Permits(
-    #[expect(dead_code, reason = "held for what dropping it does")] Vec<Permit>,
-);
+pub(super) struct Permits {
+    limits: Vec<Permit>,
+    /// The place of a leg that is not sent yet. `None`: the server finds one when the leg is sent.
+    seat: Option<Seat>,
+}
 
 /// The queue is full.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,7 +82,10 @@ pub(super) struct QueueFull;
 pub(super) struct QueuedLeg {
     /// The limits that the leg has not passed. It is in the queue of the first one.
     ahead: VecDeque<LimitAhead>,
-    passed: Vec<Permit>,
+    passed: Permits,
+    seat: SeatTurn,
+    /// `None` until it is certain that the leg waits.
+    _waiting: Option<Counted>,
 }
 
 #[derive(Debug)]
@@ -173,13 +186,15 @@ impl Admission {
         let limiters = self.limiters(tool).into_iter();
         let mut leg = QueuedLeg {
             ahead: limiters.map(LimitAhead::new).collect(),
-            passed: Vec::new(),
+            passed: Permits::default(),
+            seat: SeatTurn::Anywhere,
+            _waiting: None,
         };
         // The first poll takes the position in the queue, or finds that there is no queue. Unconstrained,
         // because the runtime's budget for this task could make a free permit look taken.
-        match unconstrained(leg.admitted()).now_or_never() {
-            Some(permits) => Admittance::Now(permits),
-            None => Admittance::Queued(leg),
+        match unconstrained(leg.within_limits()).now_or_never() {
+            Some(()) => Admittance::Now(leg.passed),
+            None => Admittance::Queued(leg.counted()),
         }
     }
 
@@ -220,24 +235,78 @@ impl Admittance {
         Self::Now(Permits::default())
     }
 
+    /// Asks for a place at the server, after the limits.
+    pub(super) fn with_seat(
+        self,
+        server: &Arc<dyn WrappedServer>,
+        era: Option<Era>,
+        outgoing: &UpstreamRequest,
+    ) -> Self {
+        match self {
+            Self::Now(permits) => match server.seat(era, outgoing) {
+                Seating::Now(seat) => Self::Now(Permits {
+                    seat: Some(seat),
+                    ..permits
+                }),
+                Seating::Waits(wait) => {
+                    let queued = QueuedLeg {
+                        ahead: VecDeque::new(),
+                        passed: permits,
+                        seat: SeatTurn::Waits(wait),
+                        _waiting: None,
+                    };
+                    Self::Queued(queued.counted())
+                }
+            },
+            Self::Queued(leg) => Self::Queued(QueuedLeg {
+                seat: SeatTurn::Wanted(Box::new(SeatWanted {
+                    server: Arc::clone(server),
+                    era,
+                    outgoing: outgoing.clone(),
+                })),
+                ..leg
+            }),
+        }
+    }
+
     pub(super) fn is_queued(&self) -> bool {
         matches!(self, Self::Queued(_))
     }
 }
 
+impl Permits {
+    /// Takes the place for the request that is sent now.
+    pub(super) fn take_seat(&mut self) -> Option<Seat> {
+        self.seat.take()
+    }
+}
+
 impl QueuedLeg {
-    /// Resolves when the leg has passed all limits.
+    fn counted(self) -> Self {
+        Self {
+            _waiting: Some(Counted::waiting_call()),
+            ..self
+        }
+    }
+
+    /// Resolves when the leg has passed all limits and has its place at the server. `Err`: it gets none, and this is the
+    /// end of the call.
     ///
     /// Cancel safe: passed limits stay passed, and the position in the queue stays.
-    pub(super) async fn admitted(&mut self) -> Permits {
+    pub(super) async fn admitted(&mut self) -> Result<Permits, Event> {
+        self.within_limits().await;
+        self.passed.seat = self.seat.seat().await?;
+        Ok(std::mem::take(&mut self.passed))
+    }
+
+    async fn within_limits(&mut self) {
         while let Some(ahead) = self.ahead.front_mut() {
             let line_up = || ahead.limiter.line_up();
             let position = ahead.position.get_or_insert_with(line_up);
             let permit = position.permit().await;
-            self.passed.push(permit);
+            self.passed.limits.push(permit);
             self.ahead.pop_front();
         }
-        Permits(std::mem::take(&mut self.passed))
     }
 
     /// Takes room in every queue that the leg may come to: a call must not be refused half-way.
@@ -250,17 +319,10 @@ impl QueuedLeg {
 
     /// What a client may be told of the call.
     pub(super) fn message(&self) -> Box<str> {
-        let position = self.ahead.front().and_then(|ahead| ahead.position.as_ref());
-        queue_message(position.map_or(0, QueuePosition::ahead))
-    }
-}
-
-/// What a client may be told of a call with so many calls before it.
-pub(super) fn queue_message(ahead: usize) -> Box<str> {
-    match ahead {
-        0 => "Waiting for a free place; it is the next".into(),
-        1 => "Waiting for a free place; 1 call is before it".into(),
-        calls => format!("Waiting for a free place; {calls} calls are before it").into(),
+        let Some(ahead) = self.ahead.front() else {
+            return self.seat.message();
+        };
+        queue_message(ahead.position.as_ref().map_or(0, QueuePosition::ahead))
     }
 }
 

@@ -34,7 +34,7 @@ fn is_admitted(leg: &mut Admittance) -> bool {
     };
     match queued.admitted().now_or_never() {
         Some(permits) => {
-            *leg = Admittance::Now(permits);
+            *leg = Admittance::Now(permits.unwrap());
             true
         }
         None => false,

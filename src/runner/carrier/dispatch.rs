@@ -3,7 +3,7 @@
 use futures_util::StreamExt as _;
 
 use super::super::admission::{Admittance, Permits, QueuedLeg, queue_message};
-use crate::upstream::{self, Exchange};
+use crate::upstream::{Event, Exchange, Seat};
 
 /// Where the current leg is.
 pub(super) enum Dispatch {
@@ -40,9 +40,10 @@ pub(super) enum LegOrigin {
 
 /// What a leg waited for.
 pub(super) enum Arrival {
-    Permits(Permits),
+    /// `Err`: the leg has no place at the server, and this is the end of the call.
+    Permits(Result<Permits, Event>),
     /// `None`: the server's stream ended without an answer.
-    Event(Option<upstream::Event>),
+    Event(Option<Event>),
 }
 
 impl From<Admittance> for Dispatch {
@@ -75,11 +76,11 @@ impl Dispatch {
     }
 
     /// Opens the leg, if it may go out.
-    pub(super) fn open(&mut self, exchange: impl FnOnce() -> Exchange) {
+    pub(super) fn open(&mut self, exchange: impl FnOnce(Option<Seat>) -> Exchange) {
         if let Self::Ready(permits) = self {
-            let permits = std::mem::take(permits);
+            let mut permits = std::mem::take(permits);
             *self = Self::Open(OpenLeg {
-                exchange: exchange(),
+                exchange: exchange(permits.take_seat()),
                 permits,
                 origin: LegOrigin::Sent,
             });
@@ -98,6 +99,15 @@ impl Dispatch {
     pub(super) fn end_leg(&mut self) {
         if let Self::Open(leg) = self {
             *self = Self::Ready(std::mem::take(&mut leg.permits));
+        }
+    }
+
+    /// The permits of a leg that this carrier sent and that came to nothing.
+    pub(super) fn take_permits(&mut self) -> Permits {
+        self.end_leg();
+        match self.take() {
+            Self::Ready(permits) => permits,
+            Self::Queued(_) | Self::Requeues | Self::Open(_) | Self::Over => Permits::default(),
         }
     }
 

@@ -99,28 +99,27 @@ impl Carrier {
         if !task.is_repeatable() {
             return None;
         }
-        let mut permits = None;
-        if self.dispatch.origin() == Some(LegOrigin::Adopted) {
+        let limits = if self.dispatch.origin() == Some(LegOrigin::Adopted) {
             let stored = self.runner.ledger.load_request(task.id).await.ok()??;
             let outgoing = leg::next(&stored, task, Forwarded::default()).ok()?;
             // The replica that sent an adopted leg holds its permits.
-            let admittance = self.runner.admission.queue(&task.name);
+            let limits = self.runner.admission.queue(&task.name);
             self.server.outgoing = outgoing;
-            match admittance {
-                Admittance::Now(own) => permits = Some(own),
-                Admittance::Queued(leg) => {
-                    self.dispatch = Dispatch::Queued(leg);
-                    self.timers.arm(Timer::QueueMessage, Instant::now());
-                    return Some(Flow::Continue);
-                }
+            limits
+        } else {
+            Admittance::Now(self.dispatch.take_permits())
+        };
+        let permits = match self.seated(limits) {
+            Admittance::Now(permits) => permits,
+            Admittance::Queued(leg) => {
+                self.dispatch = Dispatch::Queued(leg);
+                self.timers.arm(Timer::QueueMessage, Instant::now());
+                return Some(Flow::Continue);
             }
-        }
+        };
         match self.apply(OwnerEvent::Repeated).await {
             Ok(_) => {
-                match permits {
-                    Some(own) => self.dispatch = Dispatch::Ready(own),
-                    None => self.dispatch.end_leg(),
-                }
+                self.dispatch = Dispatch::Ready(permits);
                 Some(self.next_leg())
             }
             Err(NotApplied::Rejected(_, latest)) => Some(self.act_on(*latest).await),

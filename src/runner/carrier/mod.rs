@@ -26,7 +26,7 @@ use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotCreated};
 use crate::task::id::TaskId;
-use crate::upstream::{Exchange, Forwarded, UpstreamError, UpstreamRequest};
+use crate::upstream::{Exchange, Forwarded, Seat, UpstreamError, UpstreamRequest};
 
 mod claimed;
 mod dispatch;
@@ -270,12 +270,14 @@ impl Carrier {
             ..
         } = self;
         let span = stage.span();
-        dispatch.open(|| {
+        dispatch.open(|seat| {
             hit(Point::SentBefore);
             if let Some(span) = span {
                 span.sent();
             }
-            runner.upstream.begin(server.era, server.outgoing.clone())
+            let seat = seat.unwrap_or_else(|| Seat::anywhere(server.era));
+            server.era = seat.era();
+            runner.upstream.begin(seat, server.outgoing.clone())
         });
     }
 
@@ -295,7 +297,11 @@ impl Carrier {
             Wakeup::Stopped => self.on_stopped().await,
             Wakeup::Changed => self.on_change().await,
             Wakeup::Draining => self.on_draining().await,
-            Wakeup::Leg(Arrival::Permits(permits)) => self.on_permits(permits).await,
+            Wakeup::Leg(Arrival::Permits(Ok(permits))) => self.on_permits(permits).await,
+            Wakeup::Leg(Arrival::Permits(Err(end))) => {
+                self.end_dispatch();
+                self.on_upstream(end).await
+            }
             Wakeup::Leg(Arrival::Event(Some(event))) => self.on_upstream(event).await,
             Wakeup::Leg(Arrival::Event(None)) => {
                 let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);

@@ -57,9 +57,16 @@ impl Carrier {
         }
     }
 
+    /// Asks for a place at the server, after the limits.
+    pub(super) fn seated(&self, limits: Admittance) -> Admittance {
+        let (era, outgoing) = (self.server.era, &self.server.outgoing);
+        limits.with_seat(&self.runner.upstream, Some(era), outgoing)
+    }
+
     pub(super) async fn requeue(&mut self) -> Flow {
         let tool = self.server.outgoing.name.as_deref().unwrap_or_default();
-        match self.runner.admission.queue(tool) {
+        let limits = self.runner.admission.queue(tool);
+        match self.seated(limits) {
             Admittance::Now(permits) => self.on_permits(permits).await,
             Admittance::Queued(leg) => {
                 self.dispatch = Dispatch::Queued(leg);

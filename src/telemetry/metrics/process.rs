@@ -10,6 +10,7 @@ pub struct ProcessMetrics {
     pub upstream_up: IntGauge,
     pub degraded: IntGaugeVec,
     pub calls_running: IntGauge,
+    pub calls_waiting: IntGauge,
     pub polls_held: IntGauge,
     pub sessions: IntGauge,
     pub processes: IntGauge,
@@ -51,6 +52,11 @@ impl ProcessMetrics {
             calls_running: list.gauge(
                 "raincheck_calls_running",
                 "Calls that this replica carries now. Calls that wait for their turn count, too.",
+            ),
+            calls_waiting: list.gauge(
+                "raincheck_calls_waiting",
+                "Calls of this replica that wait for their turn (`concurrency`), for a session (`sessions_max`) or a \
+                 process (`children_max`), or for a server that is starting. Nothing of them is at the server.",
             ),
             sessions: list.gauge(
                 "raincheck_upstream_sessions",

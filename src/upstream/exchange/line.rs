@@ -36,11 +36,16 @@ pub(in crate::upstream) fn begin(
     pool: Arc<LinePool>,
     era: Era,
     request: UpstreamRequest,
+    held: Option<HeldLine>,
 ) -> Exchange {
     let underway = CurrentLine::default();
     let control = LineControl(Arc::clone(&underway));
     let transport = LineRequest {
-        key: PoolKey::of(era, &request),
+        key: match &held {
+            Some(held) => held.key().clone(),
+            None => PoolKey::of(era, &request),
+        },
+        held,
         pool,
         era,
         request,
@@ -81,6 +86,8 @@ struct LineRequest {
     era: Era,
     request: UpstreamRequest,
     key: PoolKey,
+    /// The line that the call has before it is sent.
+    held: Option<HeldLine>,
     underway: CurrentLine,
 }
 
@@ -163,7 +170,7 @@ impl RequestTransport for LineRequest {
 
 impl LineRequest {
     /// The line that the request's pin holds, or one from the pool.
-    async fn line(&self, asks: MayAsk) -> Result<HeldLine, Untaken> {
+    async fn line(&mut self, asks: MayAsk) -> Result<HeldLine, Untaken> {
         let pinned = self
             .request
             .pin
@@ -175,7 +182,10 @@ impl LineRequest {
             return Ok(held);
         }
         let credentials = self.request.credentials.as_ref();
-        let held = self.pool.get(&self.key, asks, credentials).await?;
+        let held = match self.held.take() {
+            Some(held) => held,
+            None => self.pool.get(&self.key, asks, credentials).await?,
+        };
         Ok(match &self.request.pin {
             Some(pin) => {
                 let also = held.also();

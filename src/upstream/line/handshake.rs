@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -60,15 +61,17 @@ async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), NoSessi
         NoResult::Refused(error) => NoSession::Error(error),
         NoResult::Unsent | NoResult::Failed(_) => NoSession::Failed(why.failure()),
     })?;
-    let object = Object::parse(result.get()).map_err(|_| invalid())?;
-    object
-        .get("protocolVersion")
-        .and_then(string)
-        .ok_or_else(invalid)?;
-    let described = Discovered::of_initialize(&object).ok_or_else(invalid)?;
+    complete(line, &result).await.ok_or_else(invalid)
+}
+
+/// Completes the handshake after the answer to `initialize`. `None`: that is no such answer.
+pub(super) async fn complete(line: &Arc<SharedLine>, result: &RawValue) -> Option<()> {
+    let object = Object::parse(result.get()).ok()?;
+    object.get("protocolVersion").and_then(string)?;
+    let described = Discovered::of_initialize(&object)?;
     // The first and only one.
     let _ = line.described.set(Arc::new(described));
     let ready = envelope::notification("notifications/initialized", "{}");
     line.tell(ready).await;
-    Ok(())
+    Some(())
 }

@@ -32,6 +32,7 @@ use crate::upstream::line::pool::LinePool;
 use crate::upstream::line::session::LineSession;
 use crate::upstream::line::shared::SharedLine;
 pub(super) use crate::upstream::line::source::LineSource;
+use crate::upstream::line::spare::SpareFor;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
@@ -147,19 +148,26 @@ impl LineServer {
         line: sessions::LineChoice,
     ) -> Result<(Box<str>, Arc<LineSession>), NoSession> {
         let spare = match line {
-            sessions::LineChoice::Any => self.pool.take_spare(Era::Legacy).await,
+            sessions::LineChoice::Any => {
+                let spare_for = SpareFor {
+                    era: Era::Legacy,
+                    declared: None,
+                };
+                self.pool.take_spare(spare_for).await
+            }
             sessions::LineChoice::New => None,
         };
         let going_on = |writer, _: &SharedLine| LineSession::new(writer, caller, true);
-        let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
-            session
-        } else {
-            let permit = self.pool.permit(Some(caller)).await?;
-            let start = self.pool.source.start(permit, credentials, |writer| {
-                LineSession::new(writer, caller, false)
-            });
-            start.await?
-        };
+        let session =
+            if let Some(session) = spare.and_then(|spare| spare.handover.hand_over(going_on)) {
+                session
+            } else {
+                let permit = self.pool.permit(Some(caller)).await?;
+                let start = self.pool.source.start(permit, credentials, |writer| {
+                    LineSession::new(writer, caller, false)
+                });
+                start.await?
+            };
         let id = self.pool.sessions.keep(&session);
         Ok((id, session))
     }

@@ -1,22 +1,24 @@
 //! The lines that translated and modern callers share, and how the pool starts them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 
 use crate::mcp::error::Failure;
 use crate::mcp::tools::Tools;
-use crate::mcp::version::Era;
 use crate::upstream::cache::Cache;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::line::handshake::{START_PATIENCE, agreed};
 use crate::upstream::line::sessions::LineSessions;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::source::LineSource;
-use crate::upstream::line::spare::{HandoverListener, Spare, SparePlace};
+use crate::upstream::line::spare::{HandoverListener, Heard, Spare, SpareFor, SparePlace};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{
-    Held, IDLE, MayAsk, PoolKey, PoolLimits, SessionPermit, SessionPool, Started, UsedUp,
+    Held, IDLE, MayAsk, Placing, PoolKey, PoolLimits, SessionPermit, SessionPool, SlotUse, Started,
+    UsedUp,
 };
 
 /// A line in use.
@@ -30,6 +32,8 @@ pub(in crate::upstream) struct LinePool {
     /// The place of a process that no caller uses yet.
     pub(super) spare_place: SparePlace,
     lines: Arc<SessionPool<SharedLine>>,
+    /// What the first caller declares.
+    expected: OnceLock<Arc<str>>,
     /// How many lines were started for calls.
     starts: AtomicUsize,
     pub(in crate::upstream) tools: Arc<Cache<Tools>>,
@@ -43,6 +47,7 @@ impl LinePool {
             sessions: LineSessions::default(),
             spare_place: SparePlace::default(),
             lines: Arc::new(lines),
+            expected: OnceLock::new(),
             starts: AtomicUsize::new(0),
             tools: Arc::default(),
         }
@@ -55,21 +60,76 @@ impl LinePool {
         asks: MayAsk,
         credentials: Option<&Credentials>,
     ) -> Result<HeldLine, NoSession> {
-        let (pool, key_there, shown) = (Arc::clone(self), key.clone(), credentials.cloned());
-        let start = |permit| async move {
-            let line = pool.start(&key_there, permit, shown.as_ref()).await?;
-            // The process or the stream has the permit, until nothing is left of it.
-            Ok(Started {
-                session: line,
-                permit: None,
-            })
-        };
-        let has_spare = self.spare_place.fits(key.era);
+        let start = self.starting(key, credentials);
+        let has_spare = self.spare_place.fits(spare_for(key));
         let make_room = |_: &SessionPool<SharedLine>, used_up| self.make_room(used_up);
         let getting = self.lines.get(key, asks, has_spare, make_room, start);
         let held = getting.await?;
         held.session.writer().renew(credentials);
         Ok(held)
+    }
+
+    /// The right to use a line of that key, or a position among those that wait for it.
+    pub(in crate::upstream) fn place(&self, key: &PoolKey, asks: MayAsk) -> Placing<SharedLine> {
+        let has_spare = self.spare_place.fits(spare_for(key));
+        let make_room = |_: &SessionPool<SharedLine>, used_up| self.make_room(used_up);
+        self.lines.place(key, asks, has_spare, make_room)
+    }
+
+    /// The line of that place. `Err`: it is not there yet, and is started.
+    pub(in crate::upstream) fn held(
+        self: &Arc<Self>,
+        slot: SlotUse<SharedLine>,
+        credentials: Option<&Credentials>,
+    ) -> Result<HeldLine, BoxFuture<'static, Result<HeldLine, NoSession>>> {
+        let slot = match slot.held() {
+            Ok(held) => {
+                held.session.writer().renew(credentials);
+                return Ok(held);
+            }
+            Err(slot) => slot,
+        };
+        let start = self.starting(slot.key(), credentials);
+        let (lines, credentials) = (Arc::clone(&self.lines), credentials.cloned());
+        Err(Box::pin(async move {
+            let held = lines.start_in(slot, start).await?;
+            held.session.writer().renew(credentials.as_ref());
+            Ok(held)
+        }))
+    }
+
+    /// How the pool starts a line.
+    fn starting(
+        self: &Arc<Self>,
+        key: &PoolKey,
+        credentials: Option<&Credentials>,
+    ) -> impl FnOnce(
+        Option<SessionPermit>,
+    ) -> BoxFuture<'static, Result<Started<SharedLine>, NoSession>>
+    + Send
+    + 'static {
+        let (pool, key, shown) = (Arc::clone(self), key.clone(), credentials.cloned());
+        move |permit| {
+            Box::pin(async move {
+                let line = pool.start(&key, permit, shown.as_ref()).await?;
+                // The process or the stream has the permit, until nothing is left of it.
+                Ok(Started {
+                    session: line,
+                    permit: None,
+                })
+            })
+        }
+    }
+
+    /// Notes what a caller will declare to a legacy server. It is asked by that for its era, so that the process that is
+    /// asked can be used by this caller.
+    pub(in crate::upstream) fn expect(&self, declared: impl FnOnce() -> Arc<str>) {
+        self.expected.get_or_init(declared);
+    }
+
+    /// What the first caller declares, as far as there is one.
+    pub(super) fn expected(&self) -> Arc<str> {
+        self.expected.get().map_or_else(|| "{}".into(), Arc::clone)
     }
 
     pub(in crate::upstream) fn starts(&self) -> usize {
@@ -110,19 +170,23 @@ impl LinePool {
     /// Makes the spare process the line of that key. `None`: there is no spare process, or it refused the
     /// handshake.
     async fn go_on(&self, key: &PoolKey) -> Option<Arc<SharedLine>> {
-        let handover = self.take_spare(key.era).await?;
+        let spare = self.take_spare(spare_for(key)).await?;
         let (declared, tools) = (Arc::clone(&key.declared), Arc::clone(&self.tools));
-        let line = handover
+        let line = spare
+            .handover
             .hand_over(|writer, first| SharedLine::after(first, writer, declared, tools))?;
-        // The process may not accept a handshake after what it was asked before.
-        let agreed = agreed(line, key).await.ok()?;
+        let agreed = match spare.heard {
+            // The process may not accept a handshake after what it was asked before.
+            Heard::Nothing => agreed(line, key).await.ok()?,
+            Heard::Initialize(_) => line,
+        };
         self.starts.fetch_add(1, Ordering::Relaxed);
         Some(agreed)
     }
 
-    /// Takes the spare process, for a caller that will speak that era to it.
-    pub(super) async fn take_spare(&self, era: Era) -> Option<Arc<HandoverListener>> {
-        self.spare_place.take(era, START_PATIENCE).await
+    /// Takes the spare process, for that caller.
+    pub(super) async fn take_spare(&self, caller: SpareFor<'_>) -> Option<Spare> {
+        self.spare_place.take(caller, START_PATIENCE).await
     }
 
     /// Starts a process that no caller uses yet.
@@ -140,7 +204,7 @@ impl LinePool {
         if let Some(turn) = self.spare_place.try_turn()
             && let Ok(handover) = self.start_process().await
         {
-            turn.put(Spare::new(handover, None));
+            turn.put(Spare::new(handover, None, Heard::Nothing));
         }
     }
 
@@ -167,11 +231,19 @@ impl LinePool {
         self.spare_place.close_unused(IDLE);
         self.lines.close_idle();
         self.sessions.close_unused();
+        self.lines.make_room(|used_up| self.make_room(used_up));
     }
 
     /// Ends all lines, and waits for a bounded time until nothing is left of them.
     pub(in crate::upstream) async fn stop(&self, patience: Duration) {
         self.source.stop().cancel();
         self.lines.ended(patience).await;
+    }
+}
+
+fn spare_for(key: &PoolKey) -> SpareFor<'_> {
+    SpareFor {
+        era: key.era,
+        declared: Some(&key.declared),
     }
 }

@@ -13,11 +13,12 @@ use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe::{era_of_error, era_of_result};
 use crate::upstream::initialize;
 use crate::upstream::line::ask::{NoResult, ask};
+use crate::upstream::line::handshake;
 use crate::upstream::line::handshake::{START_PATIENCE, silent};
 use crate::upstream::line::pool::LinePool;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::source::LineSource;
-use crate::upstream::line::spare::{ProbeTurn, Spare};
+use crate::upstream::line::spare::{Heard, ProbeTurn, Spare};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::translate;
 
@@ -28,8 +29,8 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// What a process was found to speak.
 struct ProbeAnswer {
     era: Era,
-    /// The process has read `server/discover` only, so that a caller can use it.
-    is_blank: bool,
+    /// What a caller can use the process for.
+    heard: Option<Heard>,
 }
 
 /// Sends `server/discover` to the spare process, which is started if there is none and stays for the first
@@ -47,11 +48,11 @@ pub(super) async fn probe(pool: &LinePool) -> Result<Era, NoSession> {
         Some(spare) => spare.handover,
         None => pool.start_process().await?,
     };
-    let asked = ask_in_time(handover.line()).await;
+    let asked = ask_in_time(pool, handover.line()).await;
     if let Ok(word) = &asked
-        && word.is_blank
+        && let Some(heard) = word.heard.clone()
     {
-        turn.put(Spare::new(handover, Some(word.era)));
+        turn.put(Spare::new(handover, Some(word.era), heard));
     } else {
         // The place must be free first: if the process died, another one is started there.
         drop(turn);
@@ -69,10 +70,10 @@ pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, NoSession> {
     });
     let line = start.await?;
     let asked = match &pool.source {
-        LineSource::Program(_) => ask_in_time(&line).await,
+        LineSource::Program(_) => ask_in_time(pool, &line).await,
         LineSource::Sse(_) => Ok(ProbeAnswer {
             era: Era::Legacy,
-            is_blank: false,
+            heard: None,
         }),
     };
     end_probe(pool, &line, asked).await
@@ -116,15 +117,15 @@ pub(super) async fn takes_sessions(pool: &LinePool) -> Option<legacy_sessions::S
     }
 }
 
-async fn ask_in_time(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
-    let asked = timeout(START_PATIENCE, first_word(line)).await;
+async fn ask_in_time(pool: &LinePool, line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
+    let asked = timeout(START_PATIENCE, first_word(pool, line)).await;
     asked.map_err(|_| silent(line))?
 }
 
 /// Sends `server/discover`, and `initialize` if the server stays silent. The silence is counted from when the
 /// program has read the first message, if that can be known, because a slow start is no silence. If both
 /// messages wait in the pipe, the server answers the first that it knows.
-async fn first_word(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
+async fn first_word(pool: &LinePool, line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
     let discover = translate::own_params("{}", &[]);
     let is_blank = AtomicBool::new(true);
     let discovered = async {
@@ -139,21 +140,29 @@ async fn first_word(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
         line.writer().was_read().await;
         tokio::time::sleep(SILENCE).await;
         is_blank.store(false, Ordering::Relaxed);
-        ask(line, "initialize", &initialize::params("{}")).await
+        let declared = pool.expected();
+        let said = ask(line, "initialize", &initialize::params(&declared)).await;
+        (said, declared)
     };
-    let said = tokio::select! {
-        said = discovered => said,
-        said = initialized => said,
+    let (said, declared) = tokio::select! {
+        said = discovered => (said, None),
+        (said, declared) = initialized => (said, Some(declared)),
     };
-    let era = match said {
-        Ok(result) => era_of_result(&result),
-        Err(NoResult::Error(error)) => era_of_error(&error),
+    let (era, result) = match said {
+        Ok(result) => (era_of_result(&result), Some(result)),
+        Err(NoResult::Error(error)) => (era_of_error(&error), None),
         Err(why @ (NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed(_))) => {
             return Err(why.failure());
         }
     };
-    Ok(ProbeAnswer {
-        era,
-        is_blank: is_blank.load(Ordering::Relaxed),
-    })
+    let heard = match (&result, declared) {
+        _ if is_blank.load(Ordering::Relaxed) => Some(Heard::Nothing),
+        // A server that has begun a session is used for it: another start may take long.
+        (Some(result), Some(declared)) if era == Era::Legacy => {
+            let agreed = handshake::complete(line, result).await;
+            agreed.map(|()| Heard::Initialize(declared))
+        }
+        (Some(_) | None, _) => None,
+    };
+    Ok(ProbeAnswer { era, heard })
 }

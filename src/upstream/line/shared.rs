@@ -85,6 +85,9 @@ impl SharedLine {
         let next_id = first.next_id.load(Ordering::Relaxed);
         let line = Self::new(writer, capabilities, tools);
         line.next_id.store(next_id, Ordering::Relaxed);
+        if let Some(described) = first.described.get() {
+            let _ = line.described.set(Arc::clone(described));
+        }
         line
     }
 

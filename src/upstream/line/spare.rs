@@ -79,26 +79,53 @@ impl LineListener for HandoverListener {
     }
 }
 
+/// What a spare process has heard.
+#[derive(Debug, Clone)]
+pub(super) enum Heard {
+    /// Nothing, or `server/discover` only.
+    Nothing,
+    /// `initialize`, and has answered. It is of use to callers that declare the same.
+    Initialize(Arc<str>),
+}
+
+/// For whom a process is taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SpareFor<'k> {
+    pub(super) era: Era,
+    /// What the caller declares in the handshake. `None`: the process must not have had one.
+    pub(super) declared: Option<&'k str>,
+}
+
 /// A process that no caller uses yet.
 pub(super) struct Spare {
     pub(super) handover: Arc<HandoverListener>,
     /// The era that was found out. `None`: nothing was sent to the process yet.
     pub(super) era: Option<Era>,
+    pub(super) heard: Heard,
     since: Instant,
 }
 
 impl Spare {
-    pub(super) fn new(handover: Arc<HandoverListener>, era: Option<Era>) -> Self {
+    pub(super) fn new(handover: Arc<HandoverListener>, era: Option<Era>, heard: Heard) -> Self {
         let since = Instant::now();
         Self {
             handover,
             era,
+            heard,
             since,
         }
     }
 
     fn is_open(&self) -> bool {
         self.handover.first.is_open()
+    }
+
+    fn fits(&self, caller: SpareFor<'_>) -> bool {
+        let declares = match &self.heard {
+            Heard::Nothing => true,
+            Heard::Initialize(declared) => caller.declared == Some(&**declared),
+        };
+        declares && self.era.is_none_or(|heard| heard == caller.era)
     }
 }
 
@@ -218,16 +245,16 @@ impl SparePlace {
         }
     }
 
-    /// Takes the process, for a caller that will speak that era to it. Waits for a bounded time while the
+    /// Takes the process, for that caller. Waits for a bounded time while the
     /// process is asked for its era.
-    pub(super) async fn take(&self, era: Era, patience: Duration) -> Option<Arc<HandoverListener>> {
+    pub(super) async fn take(&self, caller: SpareFor<'_>, patience: Duration) -> Option<Spare> {
         let mut changes = self.state.subscribe();
         let waiting = changes.wait_for(|state| !matches!(state, SpareState::Busy));
         drop(tokio::time::timeout(patience, waiting).await);
         let mut taken = None;
         self.state.send_if_modified(|state| {
             let fits = match state {
-                SpareState::Ready(spare) => spare.era.is_none_or(|heard| heard == era),
+                SpareState::Ready(spare) => spare.fits(caller),
                 SpareState::Busy | SpareState::Free => false,
             };
             if fits && let SpareState::Ready(spare) = std::mem::replace(state, SpareState::Free) {
@@ -235,16 +262,13 @@ impl SparePlace {
             }
             fits
         });
-        let taken = taken.filter(Spare::is_open)?;
-        Some(taken.handover)
+        taken.filter(Spare::is_open)
     }
 
-    /// Whether a process waits for a caller that speaks that era.
-    pub(super) fn fits(&self, era: Era) -> bool {
+    /// Whether a process waits for such a caller.
+    pub(super) fn fits(&self, caller: SpareFor<'_>) -> bool {
         match &*self.state.borrow() {
-            SpareState::Ready(spare) => {
-                spare.is_open() && spare.era.is_none_or(|heard| heard == era)
-            }
+            SpareState::Ready(spare) => spare.is_open() && spare.fits(caller),
             SpareState::Busy | SpareState::Free => false,
         }
     }

@@ -1,22 +1,19 @@
-//! The sessions that a pool keeps, and the requests that wait for one.
+//! The sessions that a pool keeps, and which request gets one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use tokio::sync::oneshot;
-
 use crate::lock::Mutex;
 use crate::upstream::pool::key::PoolKey;
-use crate::upstream::pool::permits::{PoolPermits, SessionPermit, UsedUp};
+use crate::upstream::pool::permits::{FreedSession, Granted, PoolPermits, SessionPermit, UsedUp};
 use crate::upstream::pool::rule::{self, MayAsk, Sharing};
 use crate::upstream::pool::slot::{PooledSession, Slot, SlotHome, SlotUse};
-use crate::upstream::pool::waiting::{Waiters, WantedSession};
 
-/// Both are behind one lock, so that no session becomes free between the look of a request and its waiting.
+/// The lock of the sessions is taken before that of the permits, and a permit may be dropped under it.
 #[derive(Debug)]
 pub(in crate::upstream) struct KeptSessions<S: PooledSession> {
     by_key: HashMap<PoolKey, Vec<Arc<Slot<S>>>>,
-    waiters: Waiters<SlotUse<S>>,
+    permits: Arc<PoolPermits<SlotUse<S>>>,
     sharing: Sharing,
     home: Weak<dyn SlotHome<S>>,
 }
@@ -37,11 +34,14 @@ pub(super) enum PoolChoice<S: PooledSession> {
 }
 
 impl<S: PooledSession> KeptSessions<S> {
-    pub(super) fn new(sharing: Sharing) -> Arc<Mutex<Self>> {
+    pub(super) fn new(
+        sharing: Sharing,
+        permits: &Arc<PoolPermits<SlotUse<S>>>,
+    ) -> Arc<Mutex<Self>> {
         Arc::new_cyclic(|home: &Weak<Mutex<Self>>| {
             Mutex::new(Self {
                 by_key: HashMap::new(),
-                waiters: Waiters::default(),
+                permits: Arc::clone(permits),
                 sharing,
                 home: Weak::<Mutex<Self>>::clone(home),
             })
@@ -49,13 +49,7 @@ impl<S: PooledSession> KeptSessions<S> {
     }
 
     /// The slot to use, and the place there: both in one step, so that no two calls find the same session free.
-    pub(super) fn choose(
-        &mut self,
-        key: &PoolKey,
-        asks: MayAsk,
-        has_spare: bool,
-        permits: &PoolPermits,
-    ) -> PoolChoice<S> {
+    pub(super) fn choose(&mut self, key: &PoolKey, asks: MayAsk, has_spare: bool) -> PoolChoice<S> {
         let sharing = self.sharing;
         let mut none = Vec::new();
         let slots = self.by_key.get_mut(key).unwrap_or(&mut none);
@@ -64,7 +58,7 @@ impl<S: PooledSession> KeptSessions<S> {
         if let Some(slot) = fitting.and_then(|at| slots.get(at)) {
             return PoolChoice::Slot(SlotUse::of(slot, asks));
         }
-        let used_up = match permits.try_take(Some(key.caller)) {
+        let used_up = match self.permits.try_take(Some(key.caller)) {
             Ok(permit) => return PoolChoice::Slot(self.add(key, asks, Some(permit))),
             Err(UsedUp::Everything) if has_spare => {
                 return PoolChoice::Slot(self.add(key, asks, None));
@@ -95,32 +89,64 @@ impl<S: PooledSession> KeptSessions<S> {
         first
     }
 
-    /// Lets a request wait for a session that becomes free.
-    pub(super) fn wait(&mut self, wanted: WantedSession) -> oneshot::Receiver<SlotUse<S>> {
-        self.waiters.add(wanted)
+    /// The slot for a request that got a permit: one that fits by now, or a new one. What is left over is dropped by
+    /// the caller, without the lock.
+    pub(super) fn enter(
+        &mut self,
+        key: &PoolKey,
+        asks: MayAsk,
+        permit: SessionPermit,
+    ) -> (SlotUse<S>, Vec<Granted<SlotUse<S>>>) {
+        let sharing = self.sharing;
+        let slots = self.by_key.get(key).map_or(&[][..], Vec::as_slice);
+        let fitting = rule::fitting(sharing, asks, slots, |slot| slot.state());
+        let fitting = fitting.and_then(|at| slots.get(at));
+        if let Some(slot) = fitting.filter(|slot| !slot.is_over()) {
+            return (SlotUse::of(slot, asks), vec![Granted::Permit(permit)]);
+        }
+        let first = self.add(key, asks, Some(permit));
+        let mut untaken = Vec::new();
+        if sharing != Sharing::Never {
+            // The others of the key need no session of their own.
+            let is_fit =
+                |asks| rule::fitting(sharing, asks, &[&first.slot], |slot| slot.state()).is_some();
+            while let Some((asks, gets)) = self.permits.take_for(key, is_fit) {
+                let shared = SlotUse::of(&first.slot, asks);
+                untaken.extend(gets.send(Granted::Slot(shared)).err());
+            }
+        }
+        (first, untaken)
     }
 
-    /// Gives a session that became free to a request that waits, or ends it so that another can be started. Returns
-    /// the right of a request that left meanwhile.
-    fn give_on(&mut self, slot: &Arc<Slot<S>>) -> Option<SlotUse<S>> {
+    /// Gives a session that became free to the request whose turn it is, or ends it so that another can be started for
+    /// that request. Returns the right of a request that left meanwhile.
+    fn give_on(&mut self, slot: &Arc<Slot<S>>) -> Option<Granted<SlotUse<S>>> {
+        if slot.is_vacant() {
+            self.forget(slot);
+            return None;
+        }
         let slots = self.by_key.get(&slot.key)?;
         let is_kept = slots.iter().any(|kept| Arc::ptr_eq(kept, slot));
         let (_, session) = slot.unused().filter(|_| is_kept)?;
         let sharing = self.sharing;
         let is_fit = |asks| rule::fitting(sharing, asks, &[slot], |slot| slot.state()).is_some();
-        if let Some((asks, gets)) = self.waiters.take_for(&slot.key, is_fit) {
-            return gets.send(SlotUse::of(slot, asks)).err();
+        match self.permits.next_for(&slot.key, is_fit) {
+            FreedSession::Give(asks, gets) => {
+                gets.send(Granted::Slot(SlotUse::of(slot, asks))).err()
+            }
+            FreedSession::Close => {
+                session.close_unused();
+                self.forget(slot);
+                None
+            }
+            FreedSession::Keep => None,
         }
-        if self.waiters.helped_by_end_of(slot.key.caller) {
-            session.close_unused();
-            self.forget(slot);
-        }
-        None
     }
 
     /// Removes a slot whose session could not be started, and puts back a slot whose session was started for a
-    /// caller that waited longer.
-    pub(super) fn keep_or_forget(&mut self, slot: &Arc<Slot<S>>) {
+    /// caller that waited longer. A session that nobody awaits any more is given on. Returns what is left, as
+    /// [`Self::give_on`] does.
+    pub(super) fn keep_or_forget(&mut self, slot: &Arc<Slot<S>>) -> Option<Granted<SlotUse<S>>> {
         let slots = self.by_key.entry(slot.key.clone()).or_default();
         let at = slots.iter().position(|kept| Arc::ptr_eq(kept, slot));
         match (slot.session.get(), at) {
@@ -131,6 +157,7 @@ impl<S: PooledSession> KeptSessions<S> {
         if slots.is_empty() {
             self.by_key.remove(&slot.key);
         }
+        self.give_on(slot)
     }
 
     /// Gives the session to no other call. Its permit comes back at once, even if a call still uses the session.

@@ -6,6 +6,9 @@ use crate::mcp::version::Era;
 use crate::upstream::port::UpstreamRequest;
 use crate::upstream::translate;
 
+/// The bytes of a caller.
+pub(super) type CallerKey = [u8; 16];
+
 /// Whose session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::upstream) struct PoolKey {

@@ -4,14 +4,16 @@
 //! A session belongs to one caller with one set of capabilities. Which call gets which session is in [`rule`].
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
-use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::failures::{IN_USE, UNREACHABLE};
 use crate::upstream::no_session::NoSession;
 
 mod kept;
@@ -24,12 +26,12 @@ mod tests;
 mod waiting;
 
 use crate::upstream::pool::kept::{KeptSessions, PoolChoice};
+use crate::upstream::pool::key::CallerKey;
 pub(in crate::upstream) use crate::upstream::pool::key::PoolKey;
-use crate::upstream::pool::permits::PoolPermits;
+use crate::upstream::pool::permits::{Granted, PoolPermits};
 pub(in crate::upstream) use crate::upstream::pool::permits::{PoolLimits, SessionPermit, UsedUp};
 pub(in crate::upstream) use crate::upstream::pool::rule::{MayAsk, Questions, Sharing};
-use crate::upstream::pool::slot::SlotUse;
-pub(in crate::upstream) use crate::upstream::pool::slot::{Held, PooledSession};
+pub(in crate::upstream) use crate::upstream::pool::slot::{Held, PooledSession, SlotUse};
 use crate::upstream::pool::waiting::WantedSession;
 
 /// An unused session is ended after this.
@@ -46,16 +48,17 @@ pub(in crate::upstream) struct Started<S> {
 pub(in crate::upstream) struct SessionPool<S: PooledSession> {
     kept: Arc<Mutex<KeptSessions<S>>>,
     /// One for each session, of whatever kind: those outside of the pool, too.
-    permits: PoolPermits,
+    permits: Arc<PoolPermits<SlotUse<S>>>,
     limits: PoolLimits,
     services: TaskTracker,
 }
 
 impl<S: PooledSession> SessionPool<S> {
     pub(in crate::upstream) fn new(limits: PoolLimits, services: TaskTracker) -> Self {
+        let permits = PoolPermits::new(limits);
         Self {
-            kept: KeptSessions::new(limits.sharing),
-            permits: PoolPermits::new(limits),
+            kept: KeptSessions::new(limits.sharing, &permits),
+            permits,
             limits,
             services,
         }
@@ -65,11 +68,29 @@ impl<S: PooledSession> SessionPool<S> {
         self.limits.sharing
     }
 
-    /// A session of that key, started by one of all who want it. It may have ended by the time it is used. When all
-    /// sessions are in use, `make_room` ends what can be spared, and the request waits for a session of its key or
-    /// the right to start one. Dropped before it resolves, a start goes on, and the next call may have the session.
+    /// The right to use a session of that key, which may have to be started. When all sessions are in use, `make_room`
+    /// ends what can be spared, and the request waits for its turn. Nothing is sent to the server.
     ///
-    /// `has_spare`: `start` needs no permit, because something that holds one is about to become a session.
+    /// `has_spare`: [`Self::start_in`] needs no permit, because something that holds one is about to become a session.
+    pub(in crate::upstream) fn place(
+        self: &Arc<Self>,
+        key: &PoolKey,
+        asks: MayAsk,
+        has_spare: bool,
+        make_room: impl FnOnce(&Self, UsedUp) -> bool,
+    ) -> Placing<S> {
+        let choice = self.kept.lock().choose(key, asks, has_spare);
+        match choice {
+            PoolChoice::Slot(slot) => Placing::Now(slot),
+            PoolChoice::Nothing(used_up) => {
+                let wanted = Some((key.clone(), asks));
+                Placing::Waits(self.line_up(wanted, Some(key.caller), used_up, make_room))
+            }
+        }
+    }
+
+    /// A session of that key, started by one of all who want it. It may have ended by the time it is used. Dropped
+    /// before it resolves, a start goes on, and the next call may have the session. See [`Self::place`].
     pub(in crate::upstream) async fn get<F>(
         self: &Arc<Self>,
         key: &PoolKey,
@@ -81,16 +102,9 @@ impl<S: PooledSession> SessionPool<S> {
     where
         F: Future<Output = Result<Started<S>, NoSession>> + Send + 'static,
     {
-        let choice = self.kept.lock().choose(key, asks, has_spare, &self.permits);
-        let slot = match choice {
-            PoolChoice::Slot(slot) => slot,
-            PoolChoice::Nothing(used_up) => {
-                let wanted = Some((key.clone(), asks));
-                match self.wait(wanted, key.caller, used_up, make_room).await? {
-                    Got::Slot(slot) => slot,
-                    Got::Permit(permit) => self.kept.lock().add(key, asks, Some(permit)),
-                }
-            }
+        let slot = match self.place(key, asks, has_spare, make_room) {
+            Placing::Now(slot) => slot,
+            Placing::Waits(mut wait) => self.in_time(wait.used_up, wait.slot()).await?,
         };
         self.start_in(slot, start).await
     }
@@ -110,38 +124,81 @@ impl<S: PooledSession> SessionPool<S> {
         self.start_in(slot, start).await
     }
 
-    /// Waits for a session that fits, if one is wanted, or for the right to start one.
-    async fn wait(
-        &self,
+    /// A new session in place of one that the server has lost: the request that has its turn keeps it.
+    pub(in crate::upstream) async fn restart<F>(
+        self: &Arc<Self>,
+        lost: Held<S>,
+        start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
+    ) -> Result<Held<S>, NoSession>
+    where
+        F: Future<Output = Result<Started<S>, NoSession>> + Send + 'static,
+    {
+        let (key, asks) = (lost.slot.slot.key.clone(), MayAsk::Maybe);
+        let permit = lost.slot.slot.permit.lock().take();
+        self.forget(&lost);
+        drop(lost);
+        match permit {
+            Some(permit) => {
+                let slot = self.kept.lock().add(&key, asks, Some(permit));
+                self.start_in(slot, start).await
+            }
+            // Another call has restarted it.
+            None => self.start(&key, start).await,
+        }
+    }
+
+    /// Lines up for a session that fits, if one is wanted, or for the right to start one.
+    fn line_up(
+        self: &Arc<Self>,
         session: Option<(PoolKey, MayAsk)>,
-        caller: impl Into<Option<[u8; 16]>>,
+        caller: Option<CallerKey>,
         used_up: UsedUp,
         make_room: impl FnOnce(&Self, UsedUp) -> bool,
-    ) -> Result<Got<S>, Failure> {
-        let is_helped = make_room(self, used_up);
+    ) -> PoolWait<S> {
         let wanted = WantedSession {
+            session: session.clone(),
+            is_helped: false,
+        };
+        let (number, granted) = self.permits.line_up(caller, wanted);
+        let wait = PoolWait {
+            pool: Arc::clone(self),
             session,
+            caller,
+            number,
             used_up,
-            is_helped,
+            granted,
         };
-        let freed = self.kept.lock().wait(wanted);
-        let either = async {
-            tokio::select! {
-                biased;
-                Ok(slot) = freed => Ok(Got::Slot(slot)),
-                permit = self.permits.wait(caller.into()) => {
-                    permit.map(Got::Permit).map_err(|_| UNREACHABLE)
-                }
-            }
-        };
-        let in_time = timeout(self.limits.wait, either).await;
+        // Only now: what is ended goes to the request whose turn it is.
+        if make_room(self, used_up) {
+            self.permits.help(caller, number);
+        }
+        wait
+    }
+
+    /// Ends what can be spared by now, for requests that wait.
+    pub(in crate::upstream) fn make_room(&self, make_room: impl Fn(UsedUp) -> bool) {
+        while let Some((caller, number, used_up)) = self.permits.first_unhelped()
+            && make_room(used_up)
+        {
+            self.permits.help(caller, number);
+        }
+    }
+
+    /// What a request waits for, if it comes in the time that a request without a task may wait.
+    async fn in_time<T>(
+        &self,
+        used_up: UsedUp,
+        waiting: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let in_time = timeout(self.limits.wait, waiting).await;
         in_time.unwrap_or_else(|_elapsed| {
             self.permits.refused(used_up);
-            Err(UNREACHABLE)
+            Err(IN_USE)
         })
     }
 
-    async fn start_in<F>(
+    /// The session of that place, which is started if it is not there yet.
+    pub(in crate::upstream) async fn start_in<F>(
         self: &Arc<Self>,
         slot: SlotUse<S>,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
@@ -153,6 +210,7 @@ impl<S: PooledSession> SessionPool<S> {
             let session = Arc::clone(session);
             return Ok(Held { session, slot });
         }
+        slot.slot.is_begun.store(true, Ordering::Relaxed);
         let (kept, place) = (Arc::clone(&self.kept), Arc::clone(&slot.slot));
         let starting = self.services.spawn(async move {
             let start = || async {
@@ -162,7 +220,8 @@ impl<S: PooledSession> SessionPool<S> {
                 Ok::<_, NoSession>(started.session)
             };
             let started = place.session.get_or_try_init(start).await.cloned();
-            kept.lock().keep_or_forget(&place);
+            let left = kept.lock().keep_or_forget(&place);
+            drop(left);
             started
         });
         let session = starting
@@ -189,7 +248,7 @@ impl<S: PooledSession> SessionPool<S> {
     /// The right to one more session of that caller, or of none. When none is free, `make_room` ends what can be
     /// spared, and the right is waited for.
     pub(in crate::upstream) async fn permit(
-        &self,
+        self: &Arc<Self>,
         caller: Option<[u8; 16]>,
         make_room: impl FnOnce(&Self, UsedUp) -> bool,
     ) -> Result<SessionPermit, Failure> {
@@ -197,11 +256,8 @@ impl<S: PooledSession> SessionPool<S> {
             Ok(permit) => return Ok(permit),
             Err(used_up) => used_up,
         };
-        match self.wait(None, caller, used_up, make_room).await? {
-            Got::Permit(permit) => Ok(permit),
-            // Only a request that wants a session gets one.
-            Got::Slot(_) => Err(UNREACHABLE),
-        }
+        let mut wait = self.line_up(None, caller, used_up, make_room);
+        self.in_time(used_up, wait.permit()).await
     }
 
     /// Ends the session that has been unused for longest, if its permit helps the request. False: all such
@@ -244,8 +300,58 @@ impl<S: PooledSession> SessionPool<S> {
     }
 }
 
-/// What a request waited for.
-enum Got<S: PooledSession> {
-    Slot(SlotUse<S>),
-    Permit(SessionPermit),
+/// The place of a request.
+pub(in crate::upstream) enum Placing<S: PooledSession> {
+    Now(SlotUse<S>),
+    Waits(PoolWait<S>),
+}
+
+/// A request that waits for its turn. Dropped, it leaves the queue.
+#[derive(Debug)]
+pub(in crate::upstream) struct PoolWait<S: PooledSession> {
+    pool: Arc<SessionPool<S>>,
+    /// `None`: only a permit is wanted.
+    session: Option<(PoolKey, MayAsk)>,
+    caller: Option<CallerKey>,
+    number: u64,
+    used_up: UsedUp,
+    granted: oneshot::Receiver<Granted<SlotUse<S>>>,
+}
+
+impl<S: PooledSession> PoolWait<S> {
+    /// Waits for the turn. Cancel safe: dropped before it resolves, the place in the queue stays.
+    pub(in crate::upstream) async fn slot(&mut self) -> Result<SlotUse<S>, Failure> {
+        match (self.granted().await?, &self.session) {
+            (Granted::Slot(slot), _) => Ok(slot),
+            (Granted::Permit(permit), Some((key, asks))) => {
+                let (slot, _left) = self.pool.kept.lock().enter(key, *asks, permit);
+                Ok(slot)
+            }
+            (Granted::Permit(_), None) => Err(UNREACHABLE),
+        }
+    }
+
+    async fn permit(&mut self) -> Result<SessionPermit, Failure> {
+        match self.granted().await? {
+            Granted::Permit(permit) => Ok(permit),
+            // Only a request that wants a session gets one.
+            Granted::Slot(_) => Err(UNREACHABLE),
+        }
+    }
+
+    /// `Err`: the pool is closed.
+    async fn granted(&mut self) -> Result<Granted<SlotUse<S>>, Failure> {
+        (&mut self.granted).await.map_err(|_closed| UNREACHABLE)
+    }
+
+    /// How many requests have their turn before this one.
+    pub(in crate::upstream) fn ahead(&self) -> usize {
+        self.pool.permits.ahead(self.caller, self.number)
+    }
+}
+
+impl<S: PooledSession> Drop for PoolWait<S> {
+    fn drop(&mut self) {
+        self.pool.permits.leave(self.caller, self.number);
+    }
 }

@@ -1,19 +1,20 @@
-//! The rights to start sessions: how many there may be in all, and how many of one caller.
+//! The rights to start sessions: how many there may be in all, and how many of one caller. Who finds none waits
+//! here, see [`waiting`](crate::upstream::pool::waiting).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tracing::warn;
 
 use crate::lock::Mutex;
 use crate::telemetry::limits::{self, LimitHit};
-use crate::upstream::pool::rule::Sharing;
-
-/// The bytes of a caller.
-type CallerKey = [u8; 16];
+use crate::upstream::pool::key::{CallerKey, PoolKey};
+use crate::upstream::pool::rule::{MayAsk, Sharing};
+use crate::upstream::pool::waiting::{Waiters, WantedSession};
 
 /// How many sessions there may be, and which calls may share one.
 #[derive(Debug, Clone, Copy)]
@@ -23,17 +24,34 @@ pub(in crate::upstream) struct PoolLimits {
     pub(in crate::upstream) of_each_caller: Option<usize>,
     /// The setting that says so.
     pub(in crate::upstream) setting: &'static str,
-    /// How long a call waits for a session to end when all are in use.
+    /// How long a request that no task stands for waits for a session to end when all are in use.
     pub(in crate::upstream) wait: Duration,
     pub(in crate::upstream) sharing: Sharing,
 }
 
-/// The right to one session. It is kept until nothing is left of the session.
-#[derive(Debug)]
+/// The right to one session. It is kept until nothing is left of the session, and goes to the next request that waits
+/// when it is dropped.
 pub(in crate::upstream) struct SessionPermit {
-    _place: OwnedSemaphorePermit,
-    /// `None`: the session belongs to no caller, or callers have no shares.
-    _share: Option<OwnedSemaphorePermit>,
+    home: Arc<dyn PermitHome>,
+    /// `None`: the session belongs to no caller.
+    caller: Option<CallerKey>,
+}
+
+/// What gives out permits.
+trait PermitHome: Send + Sync {
+    fn returned(self: Arc<Self>, caller: Option<CallerKey>);
+}
+
+impl fmt::Debug for SessionPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionPermit")
+    }
+}
+
+impl Drop for SessionPermit {
+    fn drop(&mut self) {
+        Arc::clone(&self.home).returned(self.caller);
+    }
 }
 
 /// What is used up.
@@ -54,54 +72,215 @@ impl UsedUp {
     }
 }
 
+/// What a request waited for. `U`: the right to use a session.
 #[derive(Debug)]
-pub(super) struct PoolPermits {
-    all: Arc<Semaphore>,
-    limits: PoolLimits,
-    /// A caller's entry lasts as long as one of its permits.
-    shares: Mutex<HashMap<CallerKey, Weak<Semaphore>>>,
+pub(super) enum Granted<U> {
+    Slot(U),
+    Permit(SessionPermit),
 }
 
-impl PoolPermits {
-    pub(super) fn new(limits: PoolLimits) -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(limits.sessions_max)),
-            limits,
-            shares: Mutex::default(),
+/// What becomes of a session that no request uses any more.
+#[derive(Debug)]
+pub(super) enum FreedSession<U> {
+    /// It goes to this request, which may ask so.
+    Give(MayAsk, oneshot::Sender<Granted<U>>),
+    /// It ends, because the next request needs another one.
+    Close,
+    Keep,
+}
+
+#[derive(Debug)]
+pub(super) struct PoolPermits<U> {
+    limits: PoolLimits,
+    state: Mutex<PermitState<U>>,
+    /// Wakes [`Self::close`].
+    all_returned: Notify,
+}
+
+/// Both are behind one lock, so that no permit comes back between the look of a request and its waiting.
+#[derive(Debug)]
+struct PermitState<U> {
+    taken: Taken,
+    waiters: Waiters<Granted<U>>,
+    is_closed: bool,
+}
+
+/// The permits that are given out.
+#[derive(Debug, Default)]
+struct Taken {
+    in_all: usize,
+    /// As many entries as there are permits at most.
+    by_caller: HashMap<CallerKey, usize>,
+}
+
+impl Taken {
+    fn of(&self, caller: Option<CallerKey>) -> usize {
+        let taken = caller.and_then(|caller| self.by_caller.get(&caller));
+        taken.copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, caller: Option<CallerKey>) {
+        self.in_all += 1;
+        if let Some(caller) = caller {
+            *self.by_caller.entry(caller).or_default() += 1;
         }
     }
 
-    /// A permit, without waiting.
-    pub(super) fn try_take(&self, caller: Option<CallerKey>) -> Result<SessionPermit, UsedUp> {
-        let share = match self.share_of(caller) {
-            None => None,
-            Some((caller, share)) => Some(
-                share
-                    .try_acquire_owned()
-                    .map_err(|_: TryAcquireError| UsedUp::ShareOf(caller))?,
-            ),
-        };
-        let place = Arc::clone(&self.all).try_acquire_owned();
-        Ok(SessionPermit {
-            _place: place.map_err(|_: TryAcquireError| UsedUp::Everything)?,
-            _share: share,
+    fn remove(&mut self, caller: Option<CallerKey>) {
+        self.in_all = self.in_all.saturating_sub(1);
+        if let Some(caller) = caller
+            && let Some(taken) = self.by_caller.get_mut(&caller)
+        {
+            *taken = taken.saturating_sub(1);
+            if *taken == 0 {
+                self.by_caller.remove(&caller);
+            }
+        }
+    }
+}
+
+impl<U: Send + 'static> PoolPermits<U> {
+    pub(super) fn new(limits: PoolLimits) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            state: Mutex::new(PermitState {
+                taken: Taken::default(),
+                waiters: Waiters::default(),
+                is_closed: false,
+            }),
+            all_returned: Notify::new(),
         })
     }
 
-    /// Waits for a permit, for as long as it takes.
-    pub(super) async fn wait(
+    /// A permit, without waiting.
+    pub(super) fn try_take(
+        self: &Arc<Self>,
+        caller: Option<CallerKey>,
+    ) -> Result<SessionPermit, UsedUp> {
+        let mut state = self.state.lock();
+        if let Some(caller) = caller
+            && !self.is_below_share(state.taken.of(Some(caller)))
+        {
+            return Err(UsedUp::ShareOf(caller));
+        }
+        if state.is_closed || state.taken.in_all >= self.limits.sessions_max {
+            return Err(UsedUp::Everything);
+        }
+        state.taken.add(caller);
+        Ok(self.permit(caller))
+    }
+
+    fn permit(self: &Arc<Self>, caller: Option<CallerKey>) -> SessionPermit {
+        let home: Arc<dyn PermitHome> = Arc::<Self>::clone(self) as Arc<dyn PermitHome>;
+        SessionPermit { home, caller }
+    }
+
+    fn is_below_share(&self, taken: usize) -> bool {
+        self.limits.of_each_caller.is_none_or(|most| taken < most)
+    }
+
+    /// Adds a request to those that wait. Returns its number, by which it leaves.
+    pub(super) fn line_up(
         &self,
         caller: Option<CallerKey>,
-    ) -> Result<SessionPermit, AcquireError> {
-        // A caller that waits for its share takes no place from the others.
-        let share = match self.share_of(caller) {
-            None => None,
-            Some((_, share)) => Some(share.acquire_owned().await?),
+        wanted: WantedSession,
+    ) -> (u64, oneshot::Receiver<Granted<U>>) {
+        let (gets, granted) = oneshot::channel();
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return (0, granted);
+        }
+        (state.waiters.add(caller, wanted, gets), granted)
+    }
+
+    /// The request waits no longer.
+    pub(super) fn leave(&self, caller: Option<CallerKey>, number: u64) {
+        self.state.lock().waiters.leave(caller, number);
+    }
+
+    /// How many requests have their turn before this one, as things are.
+    pub(super) fn ahead(&self, caller: Option<CallerKey>, number: u64) -> usize {
+        self.state.lock().waiters.ahead(caller, number)
+    }
+
+    /// A session was ended for this request.
+    pub(super) fn help(&self, caller: Option<CallerKey>, number: u64) {
+        self.state.lock().waiters.help(caller, number);
+    }
+
+    /// A request for which no session was ended yet, and what it lacks.
+    pub(super) fn first_unhelped(&self) -> Option<(Option<CallerKey>, u64, UsedUp)> {
+        let state = self.state.lock();
+        let (caller, at) = state
+            .waiters
+            .next(|caller| Some(state.taken.of(caller)), true)?;
+        let number = state.waiters.number(caller, at)?;
+        let used_up = match caller {
+            Some(caller) if !self.is_below_share(state.taken.of(Some(caller))) => {
+                UsedUp::ShareOf(caller)
+            }
+            Some(_) | None => UsedUp::Everything,
         };
-        Ok(SessionPermit {
-            _place: Arc::clone(&self.all).acquire_owned().await?,
-            _share: share,
-        })
+        Some((caller, number, used_up))
+    }
+
+    /// What becomes of a session of that key, which no request uses any more.
+    pub(super) fn next_for(
+        &self,
+        key: &PoolKey,
+        is_fit: impl Fn(MayAsk) -> bool,
+    ) -> FreedSession<U> {
+        let mut state = self.state.lock();
+        let PermitState { taken, waiters, .. } = &mut *state;
+        if waiters.is_empty() {
+            return FreedSession::Keep;
+        }
+        // The permit of this session counts as free.
+        let left = |caller| {
+            let taken = taken.of(caller);
+            let taken = taken.saturating_sub(usize::from(caller == Some(key.caller)));
+            self.is_below_share(taken).then_some(taken)
+        };
+        let Some((caller, at)) = waiters.next(left, true) else {
+            return FreedSession::Keep;
+        };
+        let asks = waiters.wants(caller, at, key);
+        let Some(asks) = asks.filter(|asks| is_fit(*asks)) else {
+            waiters.help_at(caller, at);
+            return FreedSession::Close;
+        };
+        let gets = waiters.take(caller, at);
+        gets.map_or(FreedSession::Keep, |gets| FreedSession::Give(asks, gets))
+    }
+
+    /// Takes out the first request that a session of this key serves, too.
+    pub(super) fn take_for(
+        &self,
+        key: &PoolKey,
+        is_fit: impl Fn(MayAsk) -> bool,
+    ) -> Option<(MayAsk, oneshot::Sender<Granted<U>>)> {
+        self.state.lock().waiters.take_for(key, is_fit)
+    }
+
+    /// Gives free permits to the requests that wait. Returns what nobody took.
+    fn serve(self: &Arc<Self>, state: &mut PermitState<U>) -> Vec<Granted<U>> {
+        let mut untaken = Vec::new();
+        while state.taken.in_all < self.limits.sessions_max && !state.is_closed {
+            let PermitState { taken, waiters, .. } = &mut *state;
+            let left = |caller| {
+                let taken = taken.of(caller);
+                self.is_below_share(taken).then_some(taken)
+            };
+            let Some((caller, at)) = waiters.next(left, false) else {
+                break;
+            };
+            let Some(gets) = waiters.take(caller, at) else {
+                break;
+            };
+            taken.add(caller);
+            untaken.extend(gets.send(Granted::Permit(self.permit(caller))).err());
+        }
+        untaken
     }
 
     /// Notes that a request waited in vain.
@@ -122,24 +301,39 @@ impl PoolPermits {
         }
     }
 
-    fn share_of(&self, caller: Option<CallerKey>) -> Option<(CallerKey, Arc<Semaphore>)> {
-        let (caller, of_each) = (caller?, self.limits.of_each_caller?);
-        let mut shares = self.shares.lock();
-        if let Some(share) = shares.get(&caller).and_then(Weak::upgrade) {
-            return Some((caller, share));
-        }
-        shares.retain(|_, share| share.strong_count() > 0);
-        let share = Arc::new(Semaphore::new(of_each));
-        shares.insert(caller, Arc::downgrade(&share));
-        Some((caller, share))
-    }
-
-    /// Waits until all permits are back, for a bounded time. None is given out afterwards.
+    /// Waits until all permits are back, for a bounded time. None is given out from now on, and requests that wait for a
+    /// session get none.
     pub(super) async fn close(&self, patience: Duration) {
-        let sessions_max = u32::try_from(self.limits.sessions_max).unwrap_or(u32::MAX);
-        let _ = timeout(patience, self.all.acquire_many(sessions_max)).await;
-        // Calls that still wait for a session get none.
-        self.all.close();
+        {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            state.waiters = Waiters::default();
+        }
+        let ended = async {
+            loop {
+                let returned = self.all_returned.notified();
+                if self.state.lock().taken.in_all == 0 {
+                    return;
+                }
+                returned.await;
+            }
+        };
+        let _ = timeout(patience, ended).await;
+    }
+}
+
+impl<U: Send + 'static> PermitHome for PoolPermits<U> {
+    fn returned(self: Arc<Self>, caller: Option<CallerKey>) {
+        let mut state = self.state.lock();
+        state.taken.remove(caller);
+        let untaken = self.serve(&mut state);
+        let is_empty = state.taken.in_all == 0;
+        drop(state);
+        if is_empty {
+            self.all_returned.notify_waiters();
+        }
+        // Only now: what nobody took comes back here.
+        drop(untaken);
     }
 }
 
@@ -150,7 +344,7 @@ mod tests {
     const ALICE: Option<CallerKey> = Some([1; 16]);
     const BOB: Option<CallerKey> = Some([2; 16]);
 
-    fn permits(sessions_max: usize, of_each_caller: Option<usize>) -> PoolPermits {
+    fn permits(sessions_max: usize, of_each_caller: Option<usize>) -> Arc<PoolPermits<()>> {
         PoolPermits::new(PoolLimits {
             sessions_max,
             of_each_caller,
@@ -158,6 +352,13 @@ mod tests {
             wait: Duration::from_secs(1),
             sharing: Sharing::Never,
         })
+    }
+
+    fn line_up(
+        permits: &PoolPermits<()>,
+        caller: Option<CallerKey>,
+    ) -> oneshot::Receiver<Granted<()>> {
+        permits.line_up(caller, WantedSession::default()).1
     }
 
     #[test]
@@ -175,24 +376,42 @@ mod tests {
         let _two = permits.try_take(ALICE).unwrap();
         // What is forgotten of callers that have nothing.
         drop(permits.try_take(Some([3; 16])));
-        assert_eq!(permits.shares.lock().len(), 2);
-    }
-
-    #[tokio::test]
-    async fn who_waits_for_its_share_holds_up_nobody() {
-        let permits = permits(2, Some(1));
-        let first = permits.try_take(ALICE).unwrap();
-        let mut waiting = Box::pin(permits.wait(ALICE));
-        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
-        drop(permits.try_take(BOB).unwrap());
-        drop(first);
-        let _first = waiting.await.unwrap();
+        assert_eq!(permits.state.lock().taken.by_caller.len(), 1);
     }
 
     #[test]
-    fn without_shares_one_caller_may_have_everything() {
+    fn a_request_that_waits_for_its_callers_share_holds_up_nobody() {
+        let permits = permits(2, Some(1));
+        let first = permits.try_take(ALICE).unwrap();
+        let mut waiting = line_up(&permits, ALICE);
+        drop(permits.try_take(BOB).unwrap());
+        assert!(waiting.try_recv().is_err());
+        drop(first);
+        assert!(waiting.try_recv().is_ok());
+    }
+
+    #[test]
+    fn without_shares_one_caller_may_have_everything_until_another_waits() {
         let permits = permits(2, None);
-        let _both = [permits.try_take(ALICE), permits.try_take(ALICE)].map(Result::unwrap);
+        let [one, two] = [ALICE, ALICE].map(|caller| permits.try_take(caller).unwrap());
         assert_eq!(permits.try_take(ALICE).unwrap_err(), UsedUp::Everything);
+        let mut waiting = [ALICE, ALICE, BOB].map(|caller| line_up(&permits, caller));
+        drop(one);
+        let of_bob = waiting[2].try_recv().unwrap();
+        drop(two);
+        let of_alice = waiting[0].try_recv().unwrap();
+        assert!(waiting[1].try_recv().is_err());
+        drop((of_bob, of_alice));
+    }
+
+    #[test]
+    fn a_permit_that_nobody_took_goes_to_the_next() {
+        let permits = permits(1, None);
+        let only = permits.try_take(ALICE).unwrap();
+        let gone = line_up(&permits, ALICE);
+        let mut next = line_up(&permits, ALICE);
+        drop(gone);
+        drop(only);
+        assert!(next.try_recv().is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! The place of one session in the pool, and the right to use it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::OnceCell;
@@ -38,6 +38,8 @@ pub(super) struct Slot<S: PooledSession> {
     pub(super) key: PoolKey,
     home: Weak<dyn SlotHome<S>>,
     pub(super) session: OnceCell<Arc<S>>,
+    /// The session is being started, or was. A place that is given up before that is free at once.
+    pub(super) is_begun: AtomicBool,
     users: AtomicUsize,
     askers: AtomicUsize,
     /// When the last user left.
@@ -56,11 +58,17 @@ impl<S: PooledSession> Slot<S> {
             key,
             home,
             session: OnceCell::new(),
+            is_begun: AtomicBool::new(false),
             users: AtomicUsize::new(0),
             askers: AtomicUsize::new(0),
             used: Mutex::new(Instant::now()),
             permit: Mutex::new(permit),
         })
+    }
+
+    /// Whether the place was given up before the session was started.
+    pub(super) fn is_vacant(&self) -> bool {
+        !self.is_begun.load(Ordering::Relaxed) && self.users.load(Ordering::Relaxed) == 0
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -86,12 +94,27 @@ impl<S: PooledSession> Slot<S> {
 
 /// The right of one request to use a session. Dropped when the request is over.
 #[derive(Debug)]
-pub(super) struct SlotUse<S: PooledSession> {
+pub(in crate::upstream) struct SlotUse<S: PooledSession> {
     pub(super) slot: Arc<Slot<S>>,
     asks: MayAsk,
 }
 
 impl<S: PooledSession> SlotUse<S> {
+    pub(in crate::upstream) fn key(&self) -> &PoolKey {
+        &self.slot.key
+    }
+
+    /// The session, if it is there.
+    pub(in crate::upstream) fn held(self) -> Result<Held<S>, Self> {
+        match self.slot.session.get().filter(|it| it.is_open()) {
+            Some(session) => Ok(Held {
+                session: Arc::clone(session),
+                slot: self,
+            }),
+            None => Err(self),
+        }
+    }
+
     pub(super) fn of(slot: &Arc<Slot<S>>, asks: MayAsk) -> Self {
         slot.users.fetch_add(1, Ordering::Relaxed);
         if asks == MayAsk::Maybe {
@@ -125,6 +148,10 @@ pub(in crate::upstream) struct Held<S: PooledSession> {
 }
 
 impl<S: PooledSession> Held<S> {
+    pub(in crate::upstream) fn key(&self) -> &PoolKey {
+        &self.slot.slot.key
+    }
+
     /// The same session for one more request of the same call, which may ask as that call may.
     pub(in crate::upstream) fn also(&self) -> Self {
         Self {

@@ -1,78 +1,274 @@
-//! The requests that wait for a session, in the order in which they came.
+//! The requests that wait for a session: whose turn it is.
+//!
+//! Of the callers with requests that wait, the one with the fewest sessions is next; of several such callers, the one
+//! whose last turn was longest ago. The requests of one caller go in the order in which they came. So a caller with many
+//! requests delays its own, and not those of others.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::oneshot;
 
-use crate::upstream::pool::key::PoolKey;
-use crate::upstream::pool::permits::UsedUp;
+use crate::upstream::pool::key::{CallerKey, PoolKey};
 use crate::upstream::pool::rule::MayAsk;
 
 /// What a waiting request could use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WantedSession {
     /// A session of this key, for a request that may ask so. `None`: only a permit for a new session.
     pub(super) session: Option<(PoolKey, MayAsk)>,
-    pub(super) used_up: UsedUp,
     /// A session was ended for this request, whose permit comes back when nothing is left of that session.
     pub(super) is_helped: bool,
 }
 
 #[derive(Debug)]
-struct Waiter<U> {
+struct Waiter<G> {
+    /// Grows with each request.
+    number: u64,
     wanted: WantedSession,
-    /// Closed when the request waits no longer.
-    gets: oneshot::Sender<U>,
+    gets: oneshot::Sender<G>,
 }
 
-/// `U`: the right to use a session.
+/// The requests of one caller, in the order in which they came. Never empty.
 #[derive(Debug)]
-pub(super) struct Waiters<U>(VecDeque<Waiter<U>>);
+struct CallersWaiters<G> {
+    waiting: VecDeque<Waiter<G>>,
+    /// When the caller had its last turn, counted in turns.
+    last_turn: u64,
+}
 
-impl<U> Default for Waiters<U> {
+/// `G`: what a request waits for.
+#[derive(Debug)]
+pub(super) struct Waiters<G> {
+    /// `None`: requests of no caller.
+    by_caller: HashMap<Option<CallerKey>, CallersWaiters<G>>,
+    next_number: u64,
+    turns: u64,
+}
+
+impl<G> Default for Waiters<G> {
     fn default() -> Self {
-        Self(VecDeque::new())
+        Self {
+            by_caller: HashMap::new(),
+            next_number: 0,
+            turns: 0,
+        }
     }
 }
 
-impl<U> Waiters<U> {
-    /// Adds a request, which gets a session or drops the receiver.
-    pub(super) fn add(&mut self, wanted: WantedSession) -> oneshot::Receiver<U> {
-        self.0.retain(|waiter| !waiter.gets.is_closed());
-        let (gets, session) = oneshot::channel();
-        self.0.push_back(Waiter { wanted, gets });
-        session
+impl<G> Waiters<G> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_caller.is_empty()
     }
 
-    /// Takes out the first request for which a session of this key is fit.
+    /// Adds a request, and returns its number.
+    pub(super) fn add(
+        &mut self,
+        caller: Option<CallerKey>,
+        wanted: WantedSession,
+        gets: oneshot::Sender<G>,
+    ) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        let callers = self.by_caller.entry(caller);
+        let callers = callers.or_insert_with(|| CallersWaiters {
+            waiting: VecDeque::new(),
+            last_turn: 0,
+        });
+        callers.waiting.push_back(Waiter {
+            number,
+            wanted,
+            gets,
+        });
+        number
+    }
+
+    /// Removes a request, if it still waits.
+    pub(super) fn leave(&mut self, caller: Option<CallerKey>, number: u64) {
+        if let Some(at) = self.place_of(caller, number) {
+            self.remove(caller, at);
+        }
+    }
+
+    /// Whose turn it is: a caller, and which of its requests. `taken` is how many sessions a caller has; `None`: it may
+    /// have no other one. `unhelped`: requests for which a session was ended already do not count.
+    pub(super) fn next(
+        &self,
+        taken: impl Fn(Option<CallerKey>) -> Option<usize>,
+        unhelped: bool,
+    ) -> Option<(Option<CallerKey>, usize)> {
+        let candidates = self.by_caller.iter().filter_map(|(caller, callers)| {
+            let mut waiting = callers.waiting.iter();
+            let at = waiting.position(|waiter| !(unhelped && waiter.wanted.is_helped))?;
+            let number = callers.waiting.get(at)?.number;
+            let order = (taken(*caller)?, callers.last_turn, number);
+            Some((order, (*caller, at)))
+        });
+        let next = candidates.min_by_key(|(order, _)| *order)?;
+        Some(next.1)
+    }
+
+    pub(super) fn number(&self, caller: Option<CallerKey>, at: usize) -> Option<u64> {
+        Some(self.by_caller.get(&caller)?.waiting.get(at)?.number)
+    }
+
+    /// How the request asks, if it wants a session of that key.
+    pub(super) fn wants(
+        &self,
+        caller: Option<CallerKey>,
+        at: usize,
+        key: &PoolKey,
+    ) -> Option<MayAsk> {
+        let waiter = self.by_caller.get(&caller)?.waiting.get(at)?;
+        let (wanted, asks) = waiter.wanted.session.as_ref()?;
+        (wanted == key).then_some(*asks)
+    }
+
+    /// Takes out the request whose turn it is.
+    pub(super) fn take(
+        &mut self,
+        caller: Option<CallerKey>,
+        at: usize,
+    ) -> Option<oneshot::Sender<G>> {
+        self.turns += 1;
+        let turns = self.turns;
+        if let Some(callers) = self.by_caller.get_mut(&caller) {
+            callers.last_turn = turns;
+        }
+        let taken = self.remove(caller, at)?;
+        // What was on its way to the request that was taken out of turn helps another one.
+        if !taken.wanted.is_helped {
+            let mut others = self.by_caller.values_mut().flat_map(|it| &mut it.waiting);
+            if let Some(helped) = others.find(|waiter| waiter.wanted.is_helped) {
+                helped.wanted.is_helped = false;
+            }
+        }
+        Some(taken.gets)
+    }
+
+    /// Takes out the first request that wants a session of this key. It is no turn: the session is shared.
     pub(super) fn take_for(
         &mut self,
         key: &PoolKey,
         is_fit: impl Fn(MayAsk) -> bool,
-    ) -> Option<(MayAsk, oneshot::Sender<U>)> {
-        let fits = |waiter: &Waiter<U>| match &waiter.wanted.session {
-            Some((wanted, asks)) if wanted == key && !waiter.gets.is_closed() => {
-                is_fit(*asks).then_some(*asks)
-            }
-            _ => None,
+    ) -> Option<(MayAsk, oneshot::Sender<G>)> {
+        let caller = Some(key.caller);
+        let waiting = &self.by_caller.get(&caller)?.waiting;
+        let fits = |waiter: &Waiter<G>| match &waiter.wanted.session {
+            Some((wanted, asks)) if wanted == key => is_fit(*asks).then_some(*asks),
+            Some(_) | None => None,
         };
-        let (at, asks) = self
-            .0
-            .iter()
-            .enumerate()
-            .find_map(|(at, waiter)| Some((at, fits(waiter)?)))?;
-        Some((asks, self.0.remove(at)?.gets))
+        let mut places = waiting.iter().enumerate();
+        let (at, asks) = places.find_map(|(at, waiter)| Some((at, fits(waiter)?)))?;
+        Some((asks, self.remove(caller, at)?.gets))
     }
 
-    /// Whether the end of a session of this caller helps a request that was not helped yet. It is helped then.
-    pub(super) fn helped_by_end_of(&mut self, caller: [u8; 16]) -> bool {
-        let mut waiting = self.0.iter_mut().filter(|waiter| !waiter.gets.is_closed());
-        let helped = waiting.find(|waiter| {
-            !waiter.wanted.is_helped && waiter.wanted.used_up.is_helped_by_end_of(caller)
-        });
-        helped.is_some_and(|waiter| {
+    /// Notes that a session was ended for the request.
+    pub(super) fn help(&mut self, caller: Option<CallerKey>, number: u64) {
+        if let Some(at) = self.place_of(caller, number) {
+            self.help_at(caller, at);
+        }
+    }
+
+    pub(super) fn help_at(&mut self, caller: Option<CallerKey>, at: usize) {
+        let callers = self.by_caller.get_mut(&caller);
+        if let Some(waiter) = callers.and_then(|callers| callers.waiting.get_mut(at)) {
             waiter.wanted.is_helped = true;
-            true
-        })
+        }
+    }
+
+    /// How many requests have their turn before this one if all callers have as many sessions: the caller's own earlier
+    /// ones, and as many of each other caller.
+    pub(super) fn ahead(&self, caller: Option<CallerKey>, number: u64) -> usize {
+        let (Some(own), Some(callers)) =
+            (self.place_of(caller, number), self.by_caller.get(&caller))
+        else {
+            return 0;
+        };
+        let order = |callers: &CallersWaiters<G>| {
+            (
+                callers.last_turn,
+                callers.waiting.front().map(|it| it.number),
+            )
+        };
+        let others = self.by_caller.iter().filter(|(other, _)| **other != caller);
+        let before = others.map(|(_, other)| {
+            let goes_first = order(other) < order(callers);
+            other.waiting.len().min(own + usize::from(goes_first))
+        });
+        own + before.sum::<usize>()
+    }
+
+    fn place_of(&self, caller: Option<CallerKey>, number: u64) -> Option<usize> {
+        let waiting = &self.by_caller.get(&caller)?.waiting;
+        waiting.binary_search_by_key(&number, |it| it.number).ok()
+    }
+
+    fn remove(&mut self, caller: Option<CallerKey>, at: usize) -> Option<Waiter<G>> {
+        let callers = self.by_caller.get_mut(&caller)?;
+        let removed = callers.waiting.remove(at);
+        if callers.waiting.is_empty() {
+            self.by_caller.remove(&caller);
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(byte: u8) -> CallerKey {
+        [byte; 16]
+    }
+
+    /// The callers in the order of their turns: with so many sessions each, which nobody gives back.
+    fn turns(arrivals: &[u8], sessions: &[(u8, usize)]) -> Vec<u8> {
+        let mut taken: HashMap<_, _> = sessions.iter().copied().collect();
+        let mut waiters = Waiters::<()>::default();
+        for byte in arrivals {
+            let (gets, _) = oneshot::channel();
+            waiters.add(Some(caller(*byte)), WantedSession::default(), gets);
+        }
+        let mut turns = Vec::new();
+        loop {
+            let has = |who: Option<CallerKey>| taken.get(&who?[0]).copied().or(Some(0));
+            let Some((who, at)) = waiters.next(has, false) else {
+                return turns;
+            };
+            waiters.take(who, at).unwrap();
+            let byte = who.unwrap()[0];
+            *taken.entry(byte).or_default() += 1;
+            turns.push(byte);
+        }
+    }
+
+    #[test]
+    fn the_caller_with_the_fewest_sessions_is_next_and_then_they_take_turns() {
+        for (arrivals, sessions, expected) in [
+            (&[1, 1, 1][..], &[][..], &[1, 1, 1][..]),
+            (&[1, 1, 1, 2, 2], &[], &[1, 2, 1, 2, 1]),
+            (&[1, 1, 2, 2], &[(1, 2)], &[2, 2, 1, 1]),
+            (&[1, 2, 3, 1], &[(2, 1)], &[1, 3, 2, 1]),
+        ] {
+            assert_eq!(turns(arrivals, sessions), expected, "{arrivals:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_place_that_its_turn_comes_at() {
+        let mut waiters = Waiters::<()>::default();
+        let numbers = [1, 1, 1, 2, 2, 1].map(|byte| {
+            let (gets, _) = oneshot::channel();
+            (
+                Some(caller(byte)),
+                waiters.add(Some(caller(byte)), WantedSession::default(), gets),
+            )
+        });
+        let places =
+            |waiters: &Waiters<()>| numbers.map(|(who, number)| waiters.ahead(who, number));
+        assert_eq!(places(&waiters), [0, 2, 4, 1, 3, 5]);
+        let (who, number) = numbers[0];
+        waiters.leave(who, number);
+        assert_eq!(places(&waiters), [0, 0, 2, 1, 3, 4]);
     }
 }

@@ -16,7 +16,8 @@ use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{
-    Held, MayAsk, PoolKey, PoolLimits, SessionPermit, SessionPool, Sharing, Started,
+    Held, MayAsk, Placing, PoolKey, PoolLimits, SessionPermit, SessionPool, Sharing, SlotUse,
+    Started,
 };
 use crate::upstream::sessions::proof;
 use crate::upstream::sessions::server_stream::OwnStream;
@@ -108,11 +109,34 @@ impl HttpSessionPool {
             if proof::is_usable(&lease.session).await {
                 return Ok(lease);
             }
-            lease.lost();
             if self.is_exclusive() {
-                return self.open(key, credentials).await;
+                return self.restart(Some(lease), key, credentials).await;
             }
+            lease.forget();
         }
+    }
+
+    /// The right to use a session of that key, or a position among those that wait for it.
+    pub(in crate::upstream) fn place(&self, key: &PoolKey) -> Placing<ServerSession> {
+        let make_room = SessionPool::close_longest_unused;
+        self.sessions.place(key, MayAsk::Maybe, false, make_room)
+    }
+
+    /// The session of that place.
+    pub(in crate::upstream) async fn check_out_at(
+        self: &Arc<Self>,
+        slot: SlotUse<ServerSession>,
+        credentials: Option<&Credentials>,
+    ) -> Result<SessionLease, NoSession> {
+        let key = slot.key().clone();
+        let start = self.start(&key, credentials);
+        let held = self.sessions.start_in(slot, start).await?;
+        held.session.renew(credentials);
+        let lease = self.lease(held);
+        if proof::is_usable(&lease.session).await {
+            return Ok(lease);
+        }
+        self.replace(Some(lease), &key, credentials).await
     }
 
     /// Whether the caller has a session, or one is being started for it.
@@ -121,17 +145,35 @@ impl HttpSessionPool {
     }
 
     /// A session in place of one that the server does not know any more. Where calls do not share sessions, it is a
-    /// new one: sessions that are unused are as old, and may be lost as well.
+    /// new one: sessions that are unused are as old, and may be lost as well. The call that has its turn keeps it.
     pub(in crate::upstream) async fn replace(
         self: &Arc<Self>,
+        lost: Option<SessionLease>,
         key: &PoolKey,
         credentials: Option<&Credentials>,
     ) -> Result<SessionLease, NoSession> {
         if self.is_exclusive() {
-            self.open(key, credentials).await
-        } else {
-            self.check_out(key, credentials).await
+            return self.restart(lost, key, credentials).await;
         }
+        if let Some(lost) = lost {
+            lost.forget();
+        }
+        self.check_out(key, credentials).await
+    }
+
+    async fn restart(
+        self: &Arc<Self>,
+        mut lost: Option<SessionLease>,
+        key: &PoolKey,
+        credentials: Option<&Credentials>,
+    ) -> Result<SessionLease, NoSession> {
+        let held = lost.as_mut().and_then(|lost| lost.held.take());
+        let start = self.start(key, credentials);
+        let started = match held {
+            Some(held) => self.sessions.restart(held, start).await,
+            None => self.sessions.start(key, start).await,
+        };
+        Ok(self.lease(started?))
     }
 
     /// A new session, even if a session in the pool is unused.
@@ -282,11 +324,6 @@ impl SessionLease {
     /// The call has its answer: a session of the pool is free for the next call.
     pub(in crate::upstream) fn give_back(mut self) {
         self.closes_session &= self.held.is_none();
-    }
-
-    /// The server no longer knows this session.
-    pub(in crate::upstream) fn lost(self) {
-        self.forget();
     }
 
     fn forget(&self) {

@@ -100,7 +100,7 @@ async fn children_are_bounded_and_the_unused_make_room() {
     };
     assert_eq!(
         outcome_of(upstream.begin(Era::Legacy, other())).await,
-        "upstream_unreachable none"
+        "sessions_in_use none"
     );
     // Its own calls have their child.
     assert_eq!(pid(&upstream, Era::Legacy).await, own);

@@ -216,7 +216,7 @@ fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option
     CallSpec {
         caller: by.caller,
         label: by.label(),
-        era: Era::Legacy,
+        era: Some(Era::Legacy),
         client_era: Era::Legacy,
         outgoing,
         rule: spec.rule.clone(),

@@ -120,9 +120,10 @@ impl TranslatedRequest {
     /// The request as a call that becomes a task.
     pub(super) async fn sent(mut self) -> OutgoingCall {
         self.param_headers = self.mirrored().await;
-        let CallSpec { era, outgoing, .. } = self.call(None);
-        let outgoing = outgoing.with_progress(true);
-        OutgoingCall { era, outgoing }
+        OutgoingCall {
+            era: Era::Modern,
+            outgoing: self.call(None).outgoing.with_progress(true),
+        }
     }
 
     /// The request as a call that other requests may join.
@@ -191,7 +192,7 @@ impl TranslatedRequest {
         CallSpec {
             caller: self.session.caller,
             label: self.by.label(),
-            era: Era::Modern,
+            era: Some(Era::Modern),
             client_era: Era::Legacy,
             outgoing,
             rule: Rule {

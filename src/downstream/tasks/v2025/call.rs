@@ -96,7 +96,7 @@ pub(in crate::downstream) async fn make_task(
     let call = CallSpec {
         caller: by.caller,
         label: by.label(),
-        era,
+        era: Some(era),
         client_era: Era::Legacy,
         announce: Announce::Task,
         outgoing,

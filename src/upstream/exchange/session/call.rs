@@ -17,13 +17,14 @@ use crate::upstream::failures::LATER;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response::Messages;
 use crate::upstream::message::{About, about, question, response};
-use crate::upstream::pool::PoolKey;
+use crate::upstream::pool::{PoolKey, SlotUse};
 use crate::upstream::port::{Event, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::calls::CallGuard;
 use crate::upstream::sessions::pinned;
 use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
+use crate::upstream::sessions::session::ServerSession;
 
 /// A resumed stream that says nothing for this long is requested once more: some servers send what was missed,
 /// and nothing of what comes after.
@@ -34,7 +35,11 @@ pub(super) struct SessionCall {
     pub(super) sessions: Arc<HttpSessionPool>,
     pub(super) request: UpstreamRequest,
     pub(super) key: PoolKey,
+    /// The place that the call has before it is sent.
+    pub(super) slot: Option<SlotUse<ServerSession>>,
     pub(super) lease: Option<SessionLease>,
+    /// The session that the server has lost, until the call has another one in its place.
+    pub(super) lost: Option<SessionLease>,
     pub(super) underway: CurrentCall,
     pub(super) taken: watch::Sender<bool>,
     pub(super) id: RequestId,

@@ -16,12 +16,13 @@ use crate::upstream::exchange::session::control::{CallResumePoint, CallUnderway,
 use crate::upstream::exchange::session::merged::MergedEvents;
 use crate::upstream::exchange::{Driver, Phase};
 use crate::upstream::http::origin::Origin;
-use crate::upstream::pool::PoolKey;
+use crate::upstream::pool::{PoolKey, SlotUse};
 use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::calls;
 use crate::upstream::sessions::pinned;
 use crate::upstream::sessions::pool::HttpSessionPool;
+use crate::upstream::sessions::session::ServerSession;
 use crate::upstream::unfold::Unfold as _;
 
 mod call;
@@ -36,16 +37,22 @@ pub(in crate::upstream) fn begin(
     origin: &Arc<Origin>,
     sessions: Arc<HttpSessionPool>,
     request: UpstreamRequest,
+    slot: Option<SlotUse<ServerSession>>,
 ) -> Exchange {
     let (taken, is_taken) = watch::channel(false);
     let (beside, said_beside) = calls::events();
     let ended = request.pin.as_ref().map(pinned::ended).unwrap_or_default();
     let call = SessionCall {
-        key: PoolKey::of(Era::Legacy, &request),
+        key: match &slot {
+            Some(slot) => slot.key().clone(),
+            None => PoolKey::of(Era::Legacy, &request),
+        },
         origin: Arc::clone(origin),
         sessions,
         request,
+        slot,
         lease: None,
+        lost: None,
         underway: Arc::default(),
         taken,
         id: RequestId::number(0),
@@ -94,7 +101,9 @@ pub(in crate::upstream) fn adopt(
         key,
         origin: Arc::clone(sessions.origin()),
         sessions: Arc::clone(sessions),
+        slot: None,
         lease: Some(lease),
+        lost: None,
         underway: Arc::new(Mutex::new(Some(underway))),
         taken,
         id: point.request,

@@ -62,9 +62,7 @@ impl SessionCall {
         if let Some(pin) = &self.request.pin {
             pinned::lose(pin);
         }
-        if let Some(lease) = self.lease.take() {
-            lease.lost();
-        }
+        self.lost = self.lease.take();
     }
 
     /// An error that is the first word of the server about the call may be a refusal of its session. True: the server
@@ -85,13 +83,16 @@ impl SessionCall {
     }
 
     /// The session that the request's pin holds, or one of the caller's.
-    async fn lease(&self) -> Result<SessionLease, Untaken> {
+    async fn lease(&mut self) -> Result<SessionLease, Untaken> {
         if let Some(pinned) = self.request.pin.as_ref().and_then(pinned::session) {
             return Ok(pinned);
         }
         let credentials = self.request.credentials.as_ref();
         let lease = if self.has_moved {
-            self.sessions.replace(&self.key, credentials).await
+            let lost = self.lost.take();
+            self.sessions.replace(lost, &self.key, credentials).await
+        } else if let Some(slot) = self.slot.take() {
+            self.sessions.check_out_at(slot, credentials).await
         } else {
             self.sessions.check_out(&self.key, credentials).await
         };

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::idempotency::claim_of;
 use super::super::request::Modern;
@@ -25,8 +26,9 @@ use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 /// What becomes of a request.
 #[derive(Debug)]
 pub(in crate::downstream) enum Route<'k> {
-    /// The decision needs a word of the server.
-    Ask(MissingFact),
+    /// The decision needs a word of the server. A call that becomes a task waits for it no longer than this, from when
+    /// it came.
+    Ask(MissingFact, Option<Duration>),
     Refuse(RpcError),
     /// To the server as it came.
     Pass,
@@ -65,8 +67,8 @@ pub(in crate::downstream) enum Listed {
 /// How a request is carried.
 #[derive(Debug)]
 pub(in crate::downstream) struct CallTerms<'k> {
-    /// The server's.
-    pub(in crate::downstream) era: Era,
+    /// The server's. `None`: a task that waits until the server tells it.
+    pub(in crate::downstream) era: Option<Era>,
     pub(in crate::downstream) rule: &'k Rule,
     pub(in crate::downstream) plan: Plan,
     /// What the call stands for beside itself.
@@ -98,6 +100,8 @@ pub(in crate::downstream) struct Known<'k> {
     pub(in crate::downstream) had_stand_in: bool,
     /// Calls of the tool that the request names may have to wait for their turn.
     pub(in crate::downstream) is_limited: bool,
+    /// The server has not answered in the time after which the call becomes a task.
+    pub(in crate::downstream) is_late: bool,
     /// The store does not know the task that the request names.
     pub(in crate::downstream) is_no_task_here: bool,
     /// Which clients raincheck offers its event to.
@@ -130,7 +134,7 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         // A client that declares tasks follows them itself.
         Some(companion) if !meta.declares_tasks => {
             if !known.server.tools.is_asked() {
-                return Ok(Route::Ask(MissingFact::Tools));
+                return Ok(Route::Ask(MissingFact::Tools, None));
             }
             companion.names(known.server.tools.listed())
         }
@@ -151,10 +155,12 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         return Err(RpcError::tasks_required());
     }
     let claim = claim_of(modern, by, rule)?;
-    let Some(era) = known.server.era else {
-        return Ok(Route::Ask(MissingFact::Era));
-    };
-    let may_pass = era == Era::Modern && known.server.speaks_http && plan == Plan::Held;
+    let patience = patience(plan, rule).filter(|_| meta.declares_tasks);
+    let era = known.server.era;
+    if era.is_none() && !known.is_late {
+        return Ok(Route::Ask(MissingFact::Era, patience));
+    }
+    let may_pass = era == Some(Era::Modern) && known.server.speaks_http && plan == Plan::Held;
     if may_pass
         && claim.is_none()
         && may_stream_past(modern, known)
@@ -168,22 +174,22 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         });
     }
     // A task is created before the server sees the call, so what the server would refuse must be found here first.
-    if !known.server.tools.is_asked() {
-        return Ok(Route::Ask(MissingFact::Tools));
+    if !known.server.tools.is_asked() && !known.is_late {
+        return Ok(Route::Ask(MissingFact::Tools, patience));
     }
+    let plan = if known.is_late { NOW } else { plan };
     // Where the list cannot be had the check is left to the server.
     let tool = known.server.tools.get(&name);
     if let Some(tool) = tool {
         let arguments = request.params.get("arguments");
         params::check(tool, arguments, modern.headers).map_err(RpcError::header_mismatch)?;
     }
-    let announce = names.map_or(Announce::Task, |names| {
-        Announce::Ticket(Ticket {
-            names,
-            client_era: Era::Modern,
-            takes_large_events: by.takes_large_events,
-        })
-    });
+    let ticket = |names| Ticket {
+        names,
+        client_era: Era::Modern,
+        takes_large_events: by.takes_large_events,
+    };
+    let announce = names.map_or(Announce::Task, |names| Announce::Ticket(ticket(names)));
     let requires_task = tool.is_some_and(ServerTool::requires_task);
     Ok(Route::Call(CallTerms {
         era,
@@ -192,12 +198,32 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         claim,
         announce,
         repeatable: known.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
-        native_task: match era {
-            Era::Legacy => requires_task,
-            // A task of ours must not become one of the server's.
-            Era::Modern => known.keeps_native_tasks && !matches!(plan, Plan::Always { .. }),
-        },
+        native_task: is_native_task(era, plan, requires_task, known),
     }))
+}
+
+/// The plan of a call whose client has waited long enough.
+const NOW: Plan = Plan::Always {
+    input: InputWhen::InTask,
+};
+
+/// Whether the server runs the call as a task of its own.
+fn is_native_task(era: Option<Era>, plan: Plan, requires_task: bool, known: &Known<'_>) -> bool {
+    match era {
+        Some(Era::Legacy) => requires_task,
+        // A task of ours must not become one of the server's.
+        Some(Era::Modern) => known.keeps_native_tasks && !matches!(plan, Plan::Always { .. }),
+        None => false,
+    }
+}
+
+/// How long a call that becomes a task waits for the first words of the server.
+fn patience(plan: Plan, rule: &Rule) -> Option<Duration> {
+    match plan {
+        Plan::Auto { window_ms, .. } => Some(Duration::from_millis(window_ms)),
+        Plan::Always { .. } => Some(Duration::from_millis(rule.grace_window_ms)),
+        Plan::Held | Plan::Refuse => None,
+    }
 }
 
 /// A request about events: of ours, or of the server's.
@@ -222,7 +248,7 @@ fn event<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcErr
 fn other<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcError> {
     let method = &*modern.request.method;
     let Some(era) = known.server.era else {
-        return Ok(Route::Ask(MissingFact::Era));
+        return Ok(Route::Ask(MissingFact::Era, None));
     };
     let listed = listed(modern, known);
     let is_spoken = match era {
@@ -235,7 +261,7 @@ fn other<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcErr
         return Err(RpcError::method_not_found());
     }
     let spec = CallTerms {
-        era,
+        era: Some(era),
         rule: known.rules.for_tool("").0,
         plan: Plan::Held,
         claim: None,

@@ -34,6 +34,7 @@ fn known(rules: &Rules) -> Known<'_> {
         had_stand_in: false,
         is_limited: false,
         is_no_task_here: false,
+        is_late: false,
         events: EventsFor::Nobody,
     }
 }
@@ -69,7 +70,8 @@ fn decided((method, params, meta): RequestWords<'_>, known: &Known<'_>) -> Strin
 
 fn shown(route: &Route<'_>) -> String {
     match route {
-        Route::Ask(question) => format!("ask {question:?}"),
+        Route::Ask(question, None) => format!("ask {question:?}"),
+        Route::Ask(question, Some(patience)) => format!("ask {question:?} for {patience:?}"),
         Route::Refuse(error) => format!("refuse {}", error.code),
         Route::Pass => "pass".into(),
         Route::PassWithHeartbeat => "pass with heartbeat".into(),
@@ -184,6 +186,11 @@ fn a_call_passes_where_nothing_of_ours_is_in_it() {
     let modern = known(&rules);
     let mut unknown = modern.clone();
     unknown.server.era = None;
+    // The server does not answer in time.
+    let late = Known {
+        is_late: true,
+        ..unknown.clone()
+    };
     let limited = Known {
         is_limited: true,
         ..modern.clone()
@@ -199,7 +206,9 @@ fn a_call_passes_where_nothing_of_ours_is_in_it() {
         (CALL, &modern, "pass"),
         (CALL, &unknown, "ask Era"),
         (CALL, &limited, "ask Tools"),
-        (CALL_WITH_TASKS, &modern, "ask Tools"),
+        (CALL_WITH_TASKS, &modern, "ask Tools for 2s"),
+        (CALL_WITH_TASKS, &unknown, "ask Era for 2s"),
+        (CALL_WITH_TASKS, &late, "call always"),
         (
             ("tools/call", r#"{"name":"t"}"#, &*key),
             &modern,

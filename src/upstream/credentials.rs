@@ -58,6 +58,13 @@ pub struct CredentialRule {
     pub caller_header: Option<HeaderName>,
 }
 
+/// A value that no text of the server may bring back to anybody.
+pub(super) fn secret(value: &HeaderValue) -> HeaderValue {
+    let mut value = value.clone();
+    value.set_sensitive(true);
+    value
+}
+
 impl CredentialRule {
     /// What the server gets of the client's credentials.
     pub fn of(&self, headers: &HeaderMap) -> Option<Credentials> {
@@ -65,7 +72,7 @@ impl CredentialRule {
         let further = self.further(headers);
         let has_some = authorization.is_some() || further.is_some();
         has_some.then(|| Credentials {
-            authorization: authorization.cloned(),
+            authorization: authorization.map(secret),
             further,
         })
     }
@@ -77,7 +84,15 @@ impl CredentialRule {
         let found: Arc<[_]> = names
             .flat_map(|name| {
                 let values = headers.get_all(name).iter();
-                values.map(|value| (name.clone(), value.clone()))
+                let is_secret = self.further.contains(name);
+                values.map(move |value| {
+                    let value = if is_secret {
+                        secret(value)
+                    } else {
+                        value.clone()
+                    };
+                    (name.clone(), value)
+                })
             })
             .collect();
         (!found.is_empty()).then_some(found)

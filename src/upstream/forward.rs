@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use hyper::header::{COOKIE, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 
 use crate::mcp::headers::remove_where;
-use crate::upstream::credentials::CredentialRule;
+use crate::upstream::credentials::{CredentialRule, secret};
 use crate::upstream::http::hop_headers;
 use crate::upstream::query::QueryRule;
 
@@ -115,6 +115,14 @@ pub(super) struct Forward {
 }
 
 impl Forward {
+    /// Whether the server may know its client by this header, so that no text shows its value.
+    fn is_secret(&self, name: &HeaderName) -> bool {
+        *name == AUTHORIZATION
+            || *name == COOKIE
+            || name.as_str() == "x-api-key"
+            || self.further.contains(name)
+    }
+
     fn takes(&self, name: &HeaderName) -> bool {
         let text = name.as_str();
         if goes_nowhere(text) || text.starts_with("proxy-") {
@@ -156,7 +164,14 @@ impl Forward {
                 && self.takes(name)
         };
         let kept = headers.iter().filter(|(name, _)| goes(name));
-        let kept = kept.map(|(name, value)| (name.clone(), value.clone()));
+        let kept = kept.map(|(name, value)| {
+            let value = if self.is_secret(name) {
+                secret(value)
+            } else {
+                value.clone()
+            };
+            (name.clone(), value)
+        });
         // Most requests have at most one such header.
         if headers.get_all(COOKIE).iter().nth(1).is_none() {
             return kept.collect();
@@ -187,8 +202,9 @@ fn join_cookies(headers: &mut HeaderMap) {
         .map(HeaderValue::as_bytes)
         .collect();
     if cookies.len() > 1
-        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+        && let Ok(mut joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {
+        joined.set_sensitive(true);
         headers.insert(COOKIE, joined);
     }
 }

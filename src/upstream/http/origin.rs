@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderName, HeaderValue,
-};
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use url::Url;
@@ -154,7 +152,8 @@ impl Origin {
         async move {
             let request =
                 request.map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
-            let sent = self.secrets(request.headers());
+            let sent = request.headers().values();
+            let sent: Vec<_> = sent.filter(|it| it.is_sensitive()).cloned().collect();
             let mut response = self.deliver(request).await?;
             if !response.status().is_success() || !is_of_mcp(response.headers()) {
                 let ours = self.http.configured_secrets();
@@ -163,16 +162,6 @@ impl Origin {
             }
             Ok(response)
         }
-    }
-
-    /// The values in a request that its text must not bring back to anybody.
-    fn secrets(&self, headers: &HeaderMap) -> Vec<HeaderValue> {
-        let names = [AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")];
-        let further = self.forward.credentials.further.iter();
-        let named = names.iter().chain(further).chain(&*self.forward.further);
-        named
-            .flat_map(|name| headers.get_all(name).iter().cloned())
-            .collect()
     }
 
     /// The address of the endpoint, by which cookies are chosen.

@@ -309,9 +309,15 @@ async fn answer<'k>(
         match next.take().unwrap_or_else(|| route(modern, by, &known)) {
             Route::Ask(question, patience) => {
                 let capabilities = modern.meta.capabilities.get();
-                let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
+                let asking = Box::pin(tools::ask(
+                    proxy,
+                    by,
+                    capabilities,
+                    question,
+                    &mut known.server,
+                ));
                 let until = patience.map(|patience| began + patience);
-                match Box::pin(tools::in_time(asking, until)).await {
+                match tools::in_time(asking, until).await {
                     Ok(is_late) => known.is_late |= is_late,
                     Err(error) => break undecided(modern.request.id, error),
                 }

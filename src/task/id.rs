@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
+use crate::mcp::hex;
+
 /// A task's handle: 122 random bits from the operating system, without a time or an order (tasks.md, Security
 /// Considerations).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,8 +87,8 @@ impl Caller {
 
     /// The beginning of the hash: enough to tell callers apart, and nothing of a credential.
     pub fn short(&self) -> String {
-        let bytes = self.0.first_chunk();
-        format!("{:08x}", u32::from_be_bytes(*bytes.unwrap_or(&[0; 4])))
+        let [a, b, c, d, ..] = self.0;
+        hex::encode(&[a, b, c, d])
     }
 }
 

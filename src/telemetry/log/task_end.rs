@@ -113,14 +113,17 @@ struct Fields<'l> {
 
 impl Fields<'_> {
     fn name(&mut self, text: &str) {
-        if self.form == LineForm::Json {
-            for part in [",\"", text, "\":"] {
-                self.out.extend_from_slice(part.as_bytes());
+        let parts = match self.form {
+            LineForm::Json => [",\"", text, "\":"],
+            LineForm::Text => [" ", text, "="],
+            LineForm::Coloured => {
+                self.out.push(b' ');
+                // A buffer takes everything.
+                return name(&mut Utf8(self.out), text, true).unwrap_or_default();
             }
-        } else {
-            self.out.push(b' ');
-            // A buffer takes everything.
-            name(&mut Utf8(self.out), text, self.form == LineForm::Coloured).unwrap_or_default();
+        };
+        for part in parts {
+            self.out.extend_from_slice(part.as_bytes());
         }
     }
 

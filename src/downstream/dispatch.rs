@@ -304,7 +304,7 @@ async fn answer<'k>(
     modern: &Modern<'_>,
     (mut known, first): (Known<'k>, Route<'k>),
 ) -> Response<Body> {
-    let (mut next, began) = (Some(first), Instant::now());
+    let (mut next, mut until) = (Some(first), None);
     let answered = loop {
         match next.take().unwrap_or_else(|| route(modern, by, &known)) {
             Route::Ask(question, patience) => {
@@ -316,7 +316,8 @@ async fn answer<'k>(
                     question,
                     &mut known.server,
                 ));
-                let until = patience.map(|patience| began + patience);
+                let latest = patience.map(|patience| Instant::now() + patience);
+                until = until.or(latest);
                 match tools::in_time(asking, until).await {
                     Ok(is_late) => known.is_late |= is_late,
                     Err(error) => break undecided(modern.request.id, error),

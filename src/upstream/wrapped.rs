@@ -367,8 +367,10 @@ impl Upstream {
         let caller = parts.extensions.get::<OfCaller>().copied();
         let session = caller.and_then(|_| parts.headers.get(SESSION_ID).cloned());
         let origin = &http_server.origin;
-        let passing = origin.pass(parts, body, well_known, cookies.as_deref());
-        let passed = passing.await;
+        // A future with a name would be kept twice.
+        let passed = origin
+            .pass(parts, body, well_known, cookies.as_deref())
+            .await;
         if let Ok(response) = &passed {
             let head = response.headers();
             if let Some(cookies) = kept.for_response(caller, session.as_ref(), head) {

@@ -309,16 +309,9 @@ async fn answer<'k>(
         match next.take().unwrap_or_else(|| route(modern, by, &known)) {
             Route::Ask(question, patience) => {
                 let capabilities = modern.meta.capabilities.get();
-                let asking = Box::pin(tools::ask(
-                    proxy,
-                    by,
-                    capabilities,
-                    question,
-                    &mut known.server,
-                ));
-                let latest = patience.map(|patience| Instant::now() + patience);
-                until = until.or(latest);
-                match tools::in_time(asking, until).await {
+                let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
+                until = until.or_else(|| Some(Instant::now() + patience?));
+                match tools::in_time(Box::pin(asking), until).await {
                     Ok(is_late) => known.is_late |= is_late,
                     Err(error) => break undecided(modern.request.id, error),
                 }

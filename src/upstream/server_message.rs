@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, code};
+use crate::mcp::failure_detail::FailureDetail;
 use crate::mcp::flaw::Flaw;
 use crate::mcp::json::{Fault, Object, is_object};
 use crate::mcp::result;
@@ -101,9 +102,21 @@ fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<ServerMessage,
     };
     let is_of_rpc = object.contains("jsonrpc");
     let has_answer = object.contains("result") || object.contains("error");
-    match object.get("id") {
+    let id = object.get("id").map(RawValue::get);
+    let lack = match id {
+        _ if failure.detail.is_some() => None,
+        Some("null") => Some("its id is null"),
+        Some(_) if !has_answer => Some("it has neither a result nor an error"),
+        Some(_) => None,
+        None => Some("it has no id"),
+    };
+    let failure = match lack {
+        Some(lack) => failure.with_detail(FailureDetail::Text(lack)),
+        None => failure,
+    };
+    match id {
         _ if object.contains("method") => Err(failure),
-        Some(id) if has_answer || is_of_rpc => Ok(unreadable(id.get(), failure)),
+        Some(id) if has_answer || is_of_rpc => Ok(unreadable(id, failure)),
         None if has_answer && is_of_rpc => Ok(unreadable("null", failure)),
         Some(_) | None => Err(failure),
     }
@@ -167,7 +180,6 @@ pub(super) fn is_about_notification(id: &str, error: &RawValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::failure_detail::FailureDetail;
 
     /// The kind and the id of a message, or the words for what is wrong with it.
     fn kind(text: &str) -> String {
@@ -208,8 +220,14 @@ mod tests {
                 r#"{"id":7,"result":{},"error":{"code":1}}"#,
                 "unreadable 7 ",
             ),
-            (r#"{"jsonrpc":"2.0","id":7}"#, "unreadable 7 "),
-            (r#"{"jsonrpc":"2.0","result":{}}"#, "unreadable null "),
+            (
+                r#"{"jsonrpc":"2.0","id":7}"#,
+                "unreadable 7 it has neither a result nor an error",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","result":{}}"#,
+                "unreadable null it has no id",
+            ),
             (
                 r#"{"id":7,"result":{"a":NaN}}"#,
                 "unreadable 7 NaN and Infinity are not JSON, at byte 22",

@@ -214,8 +214,15 @@ impl<S: PooledSession> SessionPool<S> {
         let (kept, place) = (Arc::clone(&self.kept), Arc::clone(&slot.slot));
         let starting = self.services.spawn(async move {
             let start = || async {
+                if let Some(failure) = place.failure.get() {
+                    return Err(NoSession::Failed(failure.clone()));
+                }
                 let permit = place.permit.lock().take();
-                let started = Box::pin(start(permit)).await?;
+                let started = Box::pin(start(permit)).await.inspect_err(|why| {
+                    if let NoSession::Failed(failure) = why {
+                        place.failure.get_or_init(|| failure.clone());
+                    }
+                })?;
                 *place.permit.lock() = started.permit;
                 Ok::<_, NoSession>(started.session)
             };

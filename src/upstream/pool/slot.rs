@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::lock::Mutex;
+use crate::mcp::error::Failure;
 use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::permits::SessionPermit;
 use crate::upstream::pool::rule::{MayAsk, Questions, SessionState};
@@ -38,6 +39,8 @@ pub(super) struct Slot<S: PooledSession> {
     pub(super) key: PoolKey,
     home: Weak<dyn SlotHome<S>>,
     pub(super) session: OnceCell<Arc<S>>,
+    /// Why the session could not be started. All who waited for that start share the outcome.
+    pub(super) failure: OnceLock<Failure>,
     /// The session is being started, or was. A place that is given up before that is free at once.
     pub(super) is_begun: AtomicBool,
     users: AtomicUsize,
@@ -58,6 +61,7 @@ impl<S: PooledSession> Slot<S> {
             key,
             home,
             session: OnceCell::new(),
+            failure: OnceLock::new(),
             is_begun: AtomicBool::new(false),
             users: AtomicUsize::new(0),
             askers: AtomicUsize::new(0),

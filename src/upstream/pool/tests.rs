@@ -1,6 +1,6 @@
 //! How the pool starts, shares, bounds and ends sessions.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
@@ -98,6 +98,29 @@ async fn a_slow_start_holds_up_its_own_key_only_and_goes_on_without_its_caller()
     assert!(futures_util::poll!(&mut next).is_pending());
     go.notify_one();
     next.await.unwrap();
+}
+
+#[tokio::test]
+async fn all_who_waited_for_a_start_share_its_failure() {
+    let (pool, starts) = (pool(Sharing::Always, 8), Arc::new(AtomicUsize::new(0)));
+    let fails = || {
+        let (starts, pool) = (Arc::clone(&starts), Arc::clone(&pool));
+        let start = move |_permit| async move {
+            starts.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            Err(NoSession::Failed(UNREACHABLE))
+        };
+        async move {
+            let key = key(1);
+            let got = pool.get(&key, MayAsk::Maybe, false, |_, _| false, start);
+            got.await.is_err()
+        }
+    };
+    assert_eq!(tokio::join!(fails(), fails(), fails()), (true, true, true));
+    assert_eq!(starts.load(Ordering::Relaxed), 1);
+    // Who comes later has a start of its own.
+    assert!(fails().await);
+    assert_eq!(starts.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test(start_paused = true)]

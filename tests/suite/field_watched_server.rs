@@ -123,8 +123,7 @@ async fn the_process_is_measured_as_prometheus_does() {
     let age = now.as_secs_f64() - seen["process_start_time_seconds"];
     assert!((-2.0..300.0).contains(&age), "{age}");
     let cpu = "process_cpu_seconds_total";
-    assert!(seen[cpu] > 0.0, "{seen:?}");
-    // It rises, and never falls.
+    // It rises from nothing, and never falls.
     eventually(PATIENCE, "more CPU was used", async || {
         let now = samples(&proxy).await[cpu];
         assert!(now >= seen[cpu], "{now}");

@@ -1,6 +1,6 @@
 //! Follows redirects within the server, as HTTP clients do: Python frameworks answer `/mcp` with 307 to `/mcp/`.
 
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Uri};
 
 use crate::mcp::error::Failure;
 use crate::upstream::http::address::{Direction, Moved, NotFollowed};
@@ -23,17 +23,18 @@ impl Origin {
         {
             return Box::pin(self.deliver_along(request)).await;
         }
+        // Another request may have learned another address meanwhile.
+        let asked = request.uri().clone();
         let mut response = self.http.send(request).await?;
         if response.status().is_redirection() {
-            self.on_surprise(&mut response);
+            self.on_surprise(&asked, &mut response);
         }
         Ok(response)
     }
 
     /// Learns from a redirect of a POST that was not kept. It ran nothing, and can be made once more.
-    fn on_surprise(&self, response: &mut Response<ResponseBody>) {
+    fn on_surprise(&self, asked: &Uri, response: &mut Response<ResponseBody>) {
         self.address.unsettle();
-        let asked = &self.address.target();
         let status = response.status();
         match self.address.direction(asked, status, response.headers()) {
             Direction::To(target) => {

@@ -25,7 +25,9 @@ const HEAD = "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:00000\r\n".length;
 class Early {
   seen = [];
   #server = http.createServer((request, response) => {
-    this.seen.push({ line: `${request.method} ${request.url}`, headers: request.headers });
+    // At its start raincheck looks whether the server is there.
+    const isLook = request.headers["mcp-method"] === "server/discover";
+    if (!isLook) this.seen.push({ line: `${request.method} ${request.url}`, headers: request.headers });
     if (request.method !== "POST") {
       response.writeHead(405).end();
       return;

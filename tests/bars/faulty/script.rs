@@ -95,9 +95,9 @@ pub(crate) fn json(status: u16, headers: &[(&str, &str)], body: &str) -> Act {
     reply(status, "application/json", headers, body.as_bytes())
 }
 
-/// A whole response of something else.
+/// A whole response of something else. Its words may be repeated; what stands in its markup may not.
 pub(crate) fn page(status: u16, headers: &[(&str, &str)]) -> Act {
-    let body = format!("<h1>{CANARY}</h1>");
+    let body = format!("<h1 class=\"{CANARY}\">no</h1><!-- {CANARY} -->");
     reply(status, "text/html", headers, body.as_bytes())
 }
 

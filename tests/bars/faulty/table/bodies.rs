@@ -1,7 +1,7 @@
 //! What is HTTP with a body that is no answer.
 
 use super::super::script::{Act, Asked, CANARY, json, page, reply};
-use super::{COMPLETED, Fault, INVALID, TOO_DEEP, fault};
+use super::{COMPLETED, Fault, INVALID, RESET, TOO_DEEP, fault};
 
 #[expect(clippy::too_many_lines, reason = "a table, read line by line")]
 pub(super) fn faults() -> Vec<Fault> {
@@ -82,7 +82,7 @@ pub(super) fn faults() -> Vec<Fault> {
                 &format!(r#"{{"jsonrpc":"2.0","id":{}}}"#, asked.id),
             )]
         }),
-        fault("batch", INVALID, |asked| {
+        fault("batch", COMPLETED, |asked| {
             vec![json(200, &[], &format!("[{}]", asked.answer()))]
         }),
         fault("foreign-id", INVALID, |asked| {
@@ -94,7 +94,7 @@ pub(super) fn faults() -> Vec<Fault> {
                     .replace(&format!("\"id\":{}", asked.id), "\"id\":99999999"),
             )]
         }),
-        fault("id-of-another-type", INVALID, |asked| {
+        fault("id-of-another-type", COMPLETED, |asked| {
             let id = &asked.id;
             vec![json(
                 200,
@@ -110,10 +110,10 @@ pub(super) fn faults() -> Vec<Fault> {
     ];
     all.extend([
         fault("html", INVALID, |_| vec![page(200, &[])]),
-        fault("json-called-text", INVALID, |asked| {
+        fault("json-called-text", COMPLETED, |asked| {
             vec![reply(200, "text/plain", &[], asked.answer().as_bytes())]
         }),
-        fault("of-no-type", INVALID, |asked| {
+        fault("of-no-type", COMPLETED, |asked| {
             vec![reply(200, "", &[], asked.answer().as_bytes())]
         }),
         fault("gzip", INVALID, |asked| {
@@ -128,7 +128,7 @@ pub(super) fn faults() -> Vec<Fault> {
                 bomb,
             )]
         }),
-        fault("brotli-events", INVALID, |_| {
+        fault("brotli-events", RESET, |_| {
             vec![reply(
                 200,
                 "text/event-stream",

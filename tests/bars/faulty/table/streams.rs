@@ -47,7 +47,7 @@ fn wrong() -> Vec<Fault> {
         fault("progress-only", RESET, |asked| {
             events(&[event(&asked.progress(1))])
         }),
-        fault("event-without-its-end", RESET, |asked| {
+        fault("event-without-its-end", COMPLETED, |asked| {
             events(&[format!("data: {}", asked.answer())])
         }),
         fault("progress-of-another", COMPLETED, |asked| {

@@ -183,6 +183,14 @@ async fn what_does_not_fit_is_said_in_one_line() {
     let wrong = fleet.url().replace("/main", "/other");
     let refused = open(&wrong, "ns").await.unwrap_err();
     assert!(matches!(&refused, RedisOpenError::NoSuchPrimary { primary } if primary == "other"));
+    let as_redis = fleet.url().replace("redis-sentinel://", "redis://");
+    let refused = open(as_redis.split(',').next().unwrap(), "ns").await;
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(refused, RedisOpenError::IsSentinel { .. }),
+        "{refused:?}"
+    );
+    assert!(refused.to_string().contains("write redis-sentinel://"));
     let refused = open("redis-sentinel://127.0.0.1:1/main", "ns")
         .await
         .unwrap_err();

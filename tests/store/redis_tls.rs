@@ -18,6 +18,7 @@ async fn tls_works_for_whom_we_trust_and_only_for_them() {
         matches!(refused, RedisOpenError::Unreachable { .. }),
         "{refused:?}"
     );
+    assert!(refused.to_string().contains("store.tls.roots"));
     options.tls.roots = Some(Authority::new().roots().into());
     let refused = open(&options).await.unwrap_err();
     let why = std::error::Error::source(&refused).unwrap().to_string();

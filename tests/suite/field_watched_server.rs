@@ -5,12 +5,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
+use crate::fleet::ask;
+use crate::redis_server::RedisServer;
 use crate::sse_server::SseServer;
 use crate::support::{
     Client, Config, Era, PATIENCE, Proxy, TempDir, Upstream, eventually, in_both_eras,
 };
 
-in_both_eras!(a_server_that_goes_away_is_seen_without_a_call);
+in_both_eras!(
+    a_server_that_goes_away_is_seen_without_a_call,
+    a_store_without_room_is_seen_until_it_has_some,
+);
 
 fn watched() -> Config {
     Config::never().probed("listen = \"127.0.0.1:0\"")
@@ -101,6 +106,31 @@ async fn a_program_that_cannot_be_run_is_down_until_it_can() {
     until_up(&proxy, 0.0).await;
     std::fs::write(&file, "").unwrap();
     until_up(&proxy, 1.0).await;
+}
+
+async fn a_store_without_room_is_seen_until_it_has_some(era: Era) {
+    let redis = RedisServer::start();
+    let config = Config::always().redis(&redis.url());
+    let config = config.probed("listen = \"127.0.0.1:0\"");
+    let upstream = Upstream::start(era).await;
+    let proxy = config.start(&upstream.url()).await;
+    let client = Client::of(proxy.address());
+    client.call("echo", json!({"text": "x"})).await.into_task();
+    let probes = Client::of(proxy.probes().await);
+    let until = async |room: &str, cause: Option<&str>| {
+        let _: String = ask(&mut redis.connect(), &["CONFIG", "SET", "maxmemory", room]);
+        eventually(PATIENCE, "the probe says so", async || {
+            // A new task needs room.
+            let _ = client.call("echo", json!({"text": "x"})).await;
+            let ready = probes.page("/readyz").await;
+            let degraded = ready.json()["degraded"].take();
+            let is_so = ready.status == 200 && degraded == json!(cause);
+            is_so.then_some(()).ok_or(degraded)
+        })
+        .await;
+    };
+    until("1", Some("store_full")).await;
+    until("0", None).await;
 }
 
 #[tokio::test]

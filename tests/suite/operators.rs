@@ -138,6 +138,24 @@ async fn a_call_that_gets_its_answer_is_counted_without_a_task(era: Era) {
 }
 
 #[tokio::test]
+async fn a_task_that_ended_on_another_replica_is_found_by_the_beginning_of_its_id() {
+    let pair = Pair::start(Era::Modern, "[admin]\nlisten = \"127.0.0.1:0\"").await;
+    let client = Client::of(pair.a.address());
+    let task = client.call("echo", json!({"text": "x"})).await.into_task();
+    client.until(&task, "completed").await;
+    let beginning = &task.id[..8];
+    for proxy in [&pair.a, &pair.b] {
+        let operators = Client::of(proxy.operators().await);
+        // The end of a task reaches the other replica a moment later.
+        eventually(PATIENCE, "the task is found", async || {
+            let shown = operators.page(&format!("/tasks/{beginning}")).await.json();
+            (shown["id"] == *task.id).then_some(()).ok_or(shown)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_before_its_answer_is_measured() {
     let rig = Rig::start(Era::Modern, with_operators(Config::never())).await;
     let call = rig.client().calling("held", json!({"nonce": "a"}));

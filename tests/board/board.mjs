@@ -277,8 +277,28 @@ describe("board", () => {
     await page.getByRole("status").filter({ hasText: "wait for an answer" }).waitFor();
     assert.ok(await link.evaluate((it) => it.isFirst), "a row that says the same is not made anew");
     assert.ok(await link.evaluate((it) => it === document.activeElement), "it stays");
+    // One question comes while another ends: as many wait as before, and still one is new.
+    let read;
+    const done = new Promise((resolve) => { read = resolve; });
+    await page.route("**/tasks?*", (asked) => done.then(() => asked.continue()).catch(() => {}));
+    await page.evaluate(() => { document.getElementById("said").textContent = ""; });
+    await fetch(`${plain.admin}/tasks/${another}/cancel`, { method: "POST" });
+    const third = await task(plain.mcp, "confirm_delete", { filename: "e.txt" });
+    await asks(plain, third);
+    read();
+    await row(page, third).waitFor();
+    await page.getByRole("status").filter({ hasText: "wait for an answer" }).waitFor();
     await close(page);
   });
+
+  /** Waits until a task asks its caller something. */
+  async function asks({ admin }, id) {
+    for (;;) {
+      const { state } = await (await fetch(`${admin}/tasks/${id}`)).json();
+      if (state === "input_required") return;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
 
   /** Types the token that the page asks for. */
   async function enter(page, text) {

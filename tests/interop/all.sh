@@ -117,7 +117,10 @@ node_tests() {
 }
 
 tap() {
-  grep -E '^ *(not )?ok |^ *(error|expected|actual): |Error|^ *# .*: [0-9.]+ s(,|$)' "$1" || cat "$1"
+  # An error of several lines, and where it was thrown.
+  awk '/^ *(not )?ok |^ *(error|expected|actual): |Error|^ *# .*: [0-9.]+ s(,|$)/ || more > 0 { print; found = 1; more-- }
+    /^ *error: \|-/ { more = 8 }
+    END { exit !found }' "$1" || cat "$1"
   awk '/^# (pass|fail|cancelled|skipped) / { n[$2] = $3 }
     END { if (!("pass" in n)) n["fail"] = 1
           printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"] + n["cancelled"], n["skipped"] }' "$1"

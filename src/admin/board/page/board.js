@@ -2,8 +2,8 @@
 
 import { events, getJson, getText, Refused, token } from "./api.js";
 import { showCharts } from "./charts.js";
-import { announce, byId } from "./dom.js";
-import { showList, showPlace } from "./list.js";
+import { byId } from "./dom.js";
+import { beginList, showList, showPlace } from "./list.js";
 import { go, place, queryOf } from "./place.js";
 import { isOpen, onChange, showTask } from "./task.js";
 
@@ -218,7 +218,7 @@ addEventListener("hashchange", () => {
   showPlace();
   if (!isSameList) {
     reading?.abort();
-    announce("The list is filtered");
+    beginList();
   }
   loops.list.now();
   loops.task.now();

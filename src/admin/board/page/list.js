@@ -5,6 +5,7 @@ import { go, hrefOf, PAGE, place } from "./place.js";
 import { duration, plural, progressOf, short, STATES, stateOf } from "./words.js";
 
 const rows = new Map();
+/** The tasks of the list before that waited for an answer: their count, and the ids of those on the page. */
 let waitingBefore;
 
 /** Shows one answer of `GET /tasks`. */
@@ -23,10 +24,19 @@ export function showList(list) {
   byId("page").textContent = page;
   button("back", offset > 0, Math.max(0, offset - PAGE));
   button("next", list.next_offset !== null, list.next_offset);
-  const waiting = list.counts.input_required;
-  document.title = waiting > 0 ? `(${waiting}) raincheck: tasks` : "raincheck: tasks";
-  if (waitingBefore !== undefined && waiting > waitingBefore) announce(`${plural(waiting, "task waits", "tasks wait")} for an answer`);
-  waitingBefore = waiting;
+  const count = list.counts.input_required;
+  document.title = count > 0 ? `(${count}) raincheck: tasks` : "raincheck: tasks";
+  // One question may come while another ends: the count alone does not show that.
+  const ids = new Set(list.tasks.filter((task) => stateOf(task).word === "input_required").map((task) => task.id));
+  const isMore = waitingBefore && (count > waitingBefore.count || [...ids].some((id) => !waitingBefore.ids.has(id)));
+  if (isMore) announce(`${plural(count, "task waits", "tasks wait")} for an answer`);
+  waitingBefore = { count, ids };
+}
+
+/** Begins a list of other filters: what waits in it did not begin to wait just now. */
+export function beginList() {
+  waitingBefore = undefined;
+  announce("The list is filtered");
 }
 
 function button(id, isThere, offset) {

@@ -20,6 +20,8 @@ mod away;
 mod conflicting;
 #[path = "sim/dice.rs"]
 mod dice;
+#[path = "sim/forger.rs"]
+mod forger;
 #[path = "sim/joined.rs"]
 mod joined;
 #[path = "sim/link.rs"]
@@ -35,6 +37,9 @@ mod store;
 #[path = "sim/world.rs"]
 mod world;
 
+use std::ops::Range;
+
+use raincheck::store::sealed::Clear;
 use store::Planted;
 use world::Tally;
 
@@ -49,22 +54,30 @@ fn under_paused_time<T>(what: impl Future<Output = T>) -> T {
 }
 
 fn run(seed: u64, planted: Option<Planted>) -> Tally {
-    under_paused_time(world::history(seed, planted))
+    under_paused_time(world::history(seed, planted, None))
+}
+
+fn run_forged(seed: u64, clear: Clear) -> Tally {
+    under_paused_time(world::history(seed, None, Some(clear)))
 }
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-#[test]
-fn every_promise_holds_through_every_storm() {
-    let seeds = match number("SEED") {
+fn seeds() -> Range<u64> {
+    match number("SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("SEEDS").unwrap_or(50),
-    };
+    }
+}
+
+/// Runs a history for each seed. Fails if a promise was broken in one of them.
+fn all_hold(run: impl Fn(u64) -> Tally) -> Tally {
+    let seeds = seeds();
     let (mut wrong, mut all) = (Vec::new(), Tally::default());
     for seed in seeds.clone() {
-        let found = run(seed, None);
+        let found = run(seed);
         all.add(&found);
         if !found.wrongs.is_empty() {
             println!("seed {seed}: {:?}", found.wrongs);
@@ -73,6 +86,13 @@ fn every_promise_holds_through_every_storm() {
     }
     println!("{seeds:?}: {all:?}");
     assert!(wrong.is_empty(), "of {seeds:?} these went wrong: {wrong:?}");
+    all
+}
+
+#[test]
+fn every_promise_holds_through_every_storm() {
+    let all = all_hold(|seed| run(seed, None));
+    let seeds = seeds();
     if seeds.end - seeds.start >= 50 {
         let happened = [
             all.plain,
@@ -120,4 +140,17 @@ fn a_store_that_gives_a_name_twice_is_found() {
 #[test]
 fn a_store_that_forgets_is_found() {
     is_found(Planted::Forgets);
+}
+
+/// Whoever can write to a sealed store brings about no call and no result.
+#[test]
+fn no_forgery_is_run_or_read() {
+    let all = all_hold(|seed| run_forged(seed, Clear::Refused));
+    assert!(all.forged > 0, "{all:?}");
+}
+
+#[test]
+fn a_replica_that_reads_forgeries_is_found() {
+    let found = (0..200).find(|seed| !run_forged(*seed, Clear::Read).wrongs.is_empty());
+    assert!(found.is_some());
 }

@@ -13,6 +13,7 @@ use crate::io_reason::io_reason;
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::json::Object;
 use crate::mcp::result;
+use crate::printable::short;
 use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Obstacle, UpstreamError};
 
@@ -42,7 +43,7 @@ pub fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config)
             _,
         ) => ended(*status, *lived, words, server),
         (Some(Obstacle::NoConnection(why)), Reason::UpstreamUnreachable) => {
-            format!("{message}: {}", printable(why))
+            format!("{message}: {}", short(why))
         }
         (Some(Obstacle::NoTls), Reason::UpstreamUnreachable) => {
             "it does not speak TLS: write http://".to_owned()
@@ -73,13 +74,9 @@ fn invalid(failure: &Failure, server: &Wrapped) -> String {
     let message = failure.sentence();
     match (&failure.detail, path(server)) {
         (Some(detail), Some(path)) if detail.status().is_some() => {
-            format!(
-                "{message}: {}; {}",
-                printable(&detail.to_string()),
-                usual(path)
-            )
+            format!("{message}: {}; {}", short(&detail.to_string()), usual(path))
         }
-        (Some(detail), _) => format!("{message}: {}", printable(&detail.to_string())),
+        (Some(detail), _) => format!("{message}: {}", short(&detail.to_string())),
         (None, _) => message.to_owned(),
     }
 }
@@ -90,7 +87,7 @@ fn usual(path: &str) -> String {
         .into_iter()
         .filter(|p| *p != path)
         .collect();
-    let path = printable(path);
+    let path = short(path);
     let usual = usual.join(" or ");
     format!("is {path} the server's MCP path? Often it is {usual}")
 }
@@ -124,7 +121,7 @@ pub fn forbidden(error: &UpstreamError) -> String {
     format!(
         "it refuses the request (HTTP {}): {}",
         error.status,
-        printable(&message)
+        short(&message)
     )
 }
 
@@ -133,7 +130,7 @@ fn answered(error: &UpstreamError) -> String {
     let object = Object::parse(error.error.get()).unwrap_or_default();
     let code = result::error_code(&error.error).unwrap_or_default();
     match object.get_str("message") {
-        Some(message) => format!("it answered with the error {code}: {}", printable(&message)),
+        Some(message) => format!("it answered with the error {code}: {}", short(&message)),
         None => format!("it answered with the error {code}"),
     }
 }
@@ -146,7 +143,8 @@ fn refused(status: StatusCode, location: Option<&str>, server: &Wrapped) -> Stri
     };
     match (status, location) {
         (_, Some(location)) if status.is_redirection() => {
-            let place = printable(&absolute(location, server));
+            let place = absolute(location, server);
+            let place = short(&place);
             let advice = match status {
                 StatusCode::MOVED_PERMANENTLY
                 | StatusCode::TEMPORARY_REDIRECT
@@ -225,7 +223,7 @@ fn ended(status: ExitStatus, lived: Duration, words: &str, server: &Wrapped) -> 
     let said = if words.is_empty() {
         String::new()
     } else {
-        format!(": \"{}\"", printable(words))
+        format!(": \"{}\"", short(words))
     };
     format!("it ended {when} ({status}){said}{ENVIRONMENT}")
 }
@@ -263,17 +261,7 @@ fn is_setting(word: &str) -> bool {
 }
 
 fn without_number(error: &str) -> String {
-    printable(&io_reason(&error))
-}
-
-/// A server's text, safe to print: without control characters and of bounded length.
-pub fn printable(text: &str) -> String {
-    cleaned(text).chars().take(120).collect()
-}
-
-/// A server's text of any length, without control characters.
-pub fn cleaned(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    short(&io_reason(&error)).into_owned()
 }
 
 #[cfg(test)]

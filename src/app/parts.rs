@@ -18,6 +18,7 @@ use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, CompanionUse, Config, NativeTasks, Seal};
+use crate::downstream::calls::cancel;
 use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::{Companion, WhoHas};
 use crate::downstream::events::state::{EventWebhooks, Events};
@@ -162,6 +163,7 @@ fn proxy(
         passing: TaskTracker::new(),
         passing_ends: CancellationToken::new(),
         calls: CallRegistry::default(),
+        cancels: cancel::quotas(),
         mailboxes: Arc::default(),
         kv: notes,
         deliveries: Arc::default(),

@@ -21,7 +21,7 @@ use crate::store::redis::{
     Moved, Namespace, Redis, RedisOpenError, RedisOptions, RedisTls, Wait, move_namespace,
 };
 use crate::store::seal::{Sealer, fingerprint};
-use crate::store::sealed::Sealed;
+use crate::store::sealed::{Clear, Sealed};
 use crate::store::{Store, StoreError};
 use crate::tls;
 
@@ -96,15 +96,22 @@ async fn sealed(config: &Config, opened: Opened) -> Result<Opened, NotOpen> {
     }
     let (store, sealer) = (Arc::clone(&opened.store), opened.sealer.clone());
     let sealed = match (config.store.seal, sealer) {
-        (Seal::Payloads, Some(sealer)) => {
-            Sealed::sealing(store, sealer, opened.clock.now_ms()).await?
+        (seal @ (Seal::Mixed | Seal::Payloads), Some(sealer)) => {
+            Sealed::sealing(store, sealer, clear(seal), opened.clock.now_ms()).await?
         }
-        (Seal::Payloads | Seal::Off, sealer) => Sealed::reading(store, sealer),
+        (Seal::Off | Seal::Mixed | Seal::Payloads, sealer) => Sealed::reading(store, sealer),
     };
     Ok(Opened {
         store: Arc::new(sealed),
         ..opened
     })
+}
+
+fn clear(seal: Seal) -> Clear {
+    match seal {
+        Seal::Off | Seal::Mixed => Clear::Read,
+        Seal::Payloads => Clear::Refused,
+    }
 }
 
 async fn open_clear(
@@ -215,10 +222,10 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
                 let mut found = found.into_iter();
                 let theirs = found.next().flatten();
                 let sealer = configured_sealer(config, &options.namespace.to_string());
-                let values = names
-                    .iter()
-                    .zip(found)
-                    .filter_map(|(name, value)| Sealed::opened(sealer.as_ref(), name, value?));
+                let clear = clear(config.store.seal);
+                let values = names.iter().zip(found).filter_map(|(name, value)| {
+                    Sealed::opened(sealer.as_ref(), clear, name, value?)
+                });
                 Ok(StoreFound {
                     file: FileState::Free,
                     others: others(config, theirs.as_deref()),

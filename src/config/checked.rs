@@ -354,9 +354,16 @@ impl FromText for NativeTasks {
 }
 
 impl FromText for Seal {
-    const KIND: &'static str = r#""off" or "payloads""#;
+    const KIND: &'static str = r#""off", "mixed" or "payloads""#;
     fn from_text(text: &str) -> Result<Self, String> {
-        word(text, &[("off", Self::Off), ("payloads", Self::Payloads)])
+        word(
+            text,
+            &[
+                ("off", Self::Off),
+                ("mixed", Self::Mixed),
+                ("payloads", Self::Payloads),
+            ],
+        )
     }
 }
 

@@ -1,15 +1,16 @@
 //! Which headers of a client are its credentials, and what the wrapped server gets of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hyper::header::{AUTHORIZATION, HeaderName};
 
 use super::file;
-use super::headers::is_ours;
+use super::headers::{is_ours, one_reading};
 use super::problem::Problem;
 use super::server::Wrapped;
 use super::settings::AuthSettings;
 use super::settings_upstream::{CredentialUse, Header, UpstreamCredentials, UpstreamSettings};
+use crate::mcp::header_names::reading;
 
 /// Reads `auth.credential_headers`.
 pub(super) fn headers(written: &[String]) -> Result<Vec<HeaderName>, Problem> {
@@ -44,6 +45,7 @@ fn name_of(name: &str) -> Result<HeaderName, String> {
             "{name:?} belongs to HTTP, to MCP or to raincheck; take it out"
         ));
     }
+    one_reading(name)?;
     Ok(parsed)
 }
 
@@ -118,6 +120,7 @@ pub(super) fn fit(
         );
         return Err(Problem::new("upstream.forward_headers", text));
     }
+    one_spelling(auth, upstream)?;
     let Some(name) = &upstream.credentials.caller_header else {
         return Ok(());
     };
@@ -131,4 +134,28 @@ pub(super) fn fit(
         return Ok(());
     };
     Err(Problem::new("upstream.caller_header", text))
+}
+
+/// Refuses two headers that some servers read as one. A client could then write the one in place of the other.
+fn one_spelling(auth: &AuthSettings, upstream: &UpstreamSettings) -> Result<(), Problem> {
+    let forwarded = upstream.forward_headers.iter();
+    let named = forwarded.map(|name| ("upstream.forward_headers", name));
+    let credentials = auth.credential_headers.iter();
+    let named = named.chain(credentials.map(|name| ("auth.credential_headers", name)));
+    let written = upstream.headers.iter().map(|header| &header.name);
+    let named = named.chain(written.map(|name| ("upstream.headers", name)));
+    let caller = upstream.credentials.caller_header.iter();
+    let named = named.chain(caller.map(|name| ("upstream.caller_header", name)));
+    let mut first_by_reading = BTreeMap::new();
+    for (setting, name) in named {
+        let name = name.as_str();
+        let first = first_by_reading.entry(reading(name)).or_insert(name);
+        if *first != name {
+            let text = format!(
+                "{name:?} and {first:?} are one header for many servers; take one of the two out"
+            );
+            return Err(Problem::new(setting, text));
+        }
+    }
+    Ok(())
 }

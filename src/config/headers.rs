@@ -8,6 +8,7 @@ use super::problem::Problem;
 use super::scalar::SecretText;
 use super::secret::Secret;
 use super::settings_upstream::Header;
+use crate::mcp::header_names::{is_of_the_way, reading};
 
 /// Headers that frame a request, belong to a connection, or are MCP's own. `mcp-*` is refused, too.
 const RESERVED: [&str; 18] = [
@@ -77,6 +78,7 @@ pub(super) fn forwarded(written: &[String]) -> Result<Vec<HeaderName>, Problem> 
         if is_ours(name) {
             return refused("belongs to HTTP, to MCP or to raincheck; take it out".into());
         }
+        one_reading(name).map_err(|text| Problem::new("upstream.forward_headers", text))?;
         Ok(parsed)
     });
     named.collect()
@@ -90,6 +92,19 @@ pub(super) fn is_ours(name: &str) -> bool {
         || beginnings.any(|begin| name.starts_with(begin))
 }
 
+/// Refuses a name that some servers read as a header about which raincheck alone decides.
+pub(super) fn one_reading(name: &str) -> Result<(), String> {
+    let read = reading(name);
+    let is_taken = *read != *name && (is_ours(&read) || is_of_the_way(&read));
+    if !is_taken {
+        return Ok(());
+    }
+    Err(format!(
+        "{name:?} is read as {read:?} by servers that make one character of all signs, and raincheck alone decides \
+         about that header; take it out"
+    ))
+}
+
 fn header(section: &str, name: &str, value: &Secret) -> Result<Header, Problem> {
     let refused = |text: &str| Problem::new(format!("{section}.{name}"), text);
     let parsed: HeaderName = name
@@ -100,7 +115,8 @@ fn header(section: &str, name: &str, value: &Secret) -> Result<Header, Problem> 
         let text = format!("write it in lower case: {:?}", parsed.as_str());
         return Err(refused(&text));
     }
-    if RESERVED.contains(&name) || name.starts_with("mcp-") {
+    let read = reading(name);
+    if RESERVED.contains(&&*read) || read.starts_with("mcp-") {
         return Err(refused(
             "belongs to HTTP or to MCP, and raincheck sets it for each request; take it out",
         ));

@@ -6,6 +6,7 @@ use figment::error::{Actual, Kind};
 use figment::{Error, Figment};
 
 use super::log_format::LogFormat;
+use crate::printable::is_printable;
 
 /// One line, ready to print.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +21,7 @@ impl ConfigError {
     pub(super) fn new(text: impl Into<String>) -> Self {
         Self {
             // A value or a path may contain line breaks.
-            text: text.into().replace(char::is_control, " "),
+            text: text.into().replace(|c| !is_printable(c), " "),
             log_format: None,
         }
     }

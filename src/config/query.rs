@@ -4,6 +4,7 @@ use url::form_urlencoded;
 
 use super::problem::Problem;
 use super::server::Wrapped;
+use crate::printable::is_printable;
 
 /// A longer name is a mistake.
 const NAME_BYTES_MAX: usize = 256;
@@ -21,7 +22,8 @@ pub(super) fn forwarded(written: &[String], server: &Wrapped) -> Result<Vec<Stri
         .collect();
     for name in written {
         let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
-        let text = if !is_name || name.contains(|c: char| c.is_control() || "&;=?#%".contains(c)) {
+        let text = if !is_name || name.contains(|c: char| !is_printable(c) || "&;=?#%".contains(c))
+        {
             "is not the name of a parameter; write \"tenant\", not encoded"
         } else if own.iter().any(|(set, _)| set.eq_ignore_ascii_case(name)) {
             "is set in upstream.url, and no client replaces it; take it out here or there"

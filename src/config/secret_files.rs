@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::path::Path;
 
 use super::file::File;
 use super::problem::Problem;
@@ -98,24 +99,67 @@ fn both(file_key: String, key: &str) -> Problem {
     Problem::new(file_key, text)
 }
 
+/// The path as an error may show it: a secret that was written in the place of its path is not shown.
+fn shown(path: &str) -> &str {
+    let directory = Path::new(path).parent();
+    let is_there = directory.is_some_and(|it| !it.as_os_str().is_empty() && it.is_dir());
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
+    let is_path = ["/", "./", "../"]
+        .iter()
+        .any(|begin| path.starts_with(begin));
+    let looks_so = is_path && path.bytes().all(is_plain) && path.matches('/').count() > 1;
+    if is_there || looks_so {
+        path
+    } else {
+        "the file that it names (not shown: it does not look like a path)"
+    }
+}
+
 /// The text of the file without the byte order mark and the line end that editors and `echo` leave.
 fn secret(key: &str, path: &str) -> Result<Secret, Problem> {
-    let refused = |text: String| Problem::new(key, text);
+    let refused = |text: String| Problem::new(key, format!("{} {text}", shown(path)));
     let mut text = String::new();
     let read = std::fs::File::open(path)
         .and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
-    read.map_err(|error| refused(format!("{path} cannot be read: {}", io_reason(&error))))?;
+    read.map_err(|error| refused(format!("cannot be read: {}", io_reason(&error))))?;
     if text.len() as u64 > BYTES_MAX {
-        return Err(refused(format!(
-            "{path} is larger than 64 KiB: it is no secret"
-        )));
+        return Err(refused("is larger than 64 KiB: it is no secret".into()));
     }
     // Editors of Windows begin a file with this character.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() {
-        return Err(refused(format!("{path} is empty")));
+        return Err(refused("is empty".into()));
     }
     Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_looks_like_a_path_is_shown() {
+        for path in [
+            "/run/secrets/seal-key",
+            "/nonexistent",
+            "./secrets/token",
+            "../token.txt",
+            "src/no such file",
+        ] {
+            assert_eq!(shown(path), path);
+        }
+        for secret in [
+            "change-me-0123456789abcdef",
+            "1f2e3d4c5b6a79880f1e2d3c4b5a6978",
+            "rediss://:password@cache:6379/0",
+            "Bearer abc/def",
+            "abc/def+ghi==",
+            "/9j4AAQSkZJRg+g/x==",
+            "",
+        ] {
+            assert_ne!(shown(secret), secret);
+        }
+    }
 }

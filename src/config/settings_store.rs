@@ -32,7 +32,9 @@ pub struct StoreSettings {
 pub enum Seal {
     /// Sessions with the server only.
     Off,
-    /// Everything that clients and servers say.
+    /// Everything that clients and servers say. What is in the clear is still read.
+    Mixed,
+    /// Everything that clients and servers say. What is in the clear is refused.
     Payloads,
 }
 

@@ -59,12 +59,15 @@ pub(super) fn store(
 }
 
 fn needs_key(seal: Seal, has_none: bool) -> Result<(), Problem> {
-    if seal == Seal::Payloads && has_none {
-        let text = "is \"payloads\", and there is no key; set store.seal_key_file or store.seal_key, the same on \
-                    all replicas";
-        return Err(Problem::new("store.seal", text));
-    }
-    Ok(())
+    let seal = match seal {
+        Seal::Mixed if has_none => "mixed",
+        Seal::Payloads if has_none => "payloads",
+        Seal::Off | Seal::Mixed | Seal::Payloads => return Ok(()),
+    };
+    let text = format!(
+        "is {seal:?}, and there is no key; set store.seal_key_file or store.seal_key, the same on all replicas"
+    );
+    Err(Problem::new("store.seal", text))
 }
 
 /// Reads a seal key. The error does not quote the text, because it is a secret.

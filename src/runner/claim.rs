@@ -13,6 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::CallPermit;
+use super::admission::Admittance;
 use super::call::{CallSpec, NotAdmitted};
 use super::carrier::{Carrier, ClaimedRecord, RecordTerms};
 use super::follower::CameBy;
@@ -167,13 +169,17 @@ impl Runner {
         let terms = WaitTerms::of(&call, self.upstream.start_allowance());
         let joins = CameBy::SameCall(Arc::clone(&call.outgoing.capabilities));
         let mut claim = head;
+        let admitted = if self.ledger.has_room(&call.caller) {
+            self.try_admit(&call)
+        } else {
+            Err(NotAdmitted::Quota)
+        };
         for _ in 0..LINKS_MAX {
-            if !self.ledger.has_room(&call.caller) {
+            if admitted.is_err() {
                 // A new claim would remain without a call; a call that was begun can be joined.
                 let latest = self.kv.find(claim.name).await?;
                 if latest.is_none() {
-                    report::refused(tool_of(&call.outgoing), Reason::Quota);
-                    return Err(NotAdmitted::Quota.into());
+                    break;
                 }
             }
             let fresh = TaskId::random();
@@ -206,7 +212,8 @@ impl Runner {
                         // over.
                         self.kv.put(head.name, head.value(id), lifetime).await?;
                     }
-                    match self.begin(call, record).await? {
+                    let Ok(admitted) = admitted else { break };
+                    match self.begin(call, record, admitted).await? {
                         Begin::Made(begun) => {
                             let (loaded, unauthorized) = begun.followed();
                             let made = CameBy::Call(unauthorized);
@@ -222,7 +229,13 @@ impl Runner {
                 }
             }
         }
-        Err(NotClaimed::StoreUnavailable)
+        match admitted {
+            Ok(_) => Err(NotClaimed::StoreUnavailable),
+            Err(refused) => {
+                report::refused(tool_of(&call.outgoing), refused.reason());
+                Err(refused.into())
+            }
+        }
     }
 
     /// Makes the record and sends the call, even if the client goes away.
@@ -230,8 +243,8 @@ impl Runner {
         self: &Arc<Self>,
         call: CallSpec,
         record: RecordTerms,
+        (permit, admittance): (CallPermit, Admittance),
     ) -> Result<Begin, NotClaimed> {
-        let (permit, admittance) = self.admit(&call)?;
         let tool = tool_of(&call.outgoing).map(str::to_owned);
         let (begins, begun) = oneshot::channel();
         let carrier = Carrier::for_claim(Arc::clone(self), call, admittance);

@@ -9,6 +9,7 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tracing::{error, info};
 
+use super::report;
 use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -47,6 +48,17 @@ impl Runner {
         mut end: CallEnd,
         last: LastNews,
     ) {
+        if let Ok(result) = &end
+            && result.get().len() > INLINE_BYTES_MAX
+            && self
+                .ledger
+                .reserve(&loaded.task, result.get().len())
+                .is_err()
+        {
+            info!(task = ?loaded.task.id, bytes = length(&end), "a result is dropped: its caller has as many bytes of tasks as it may");
+            report::refused(Some(&loaded.task.name), Reason::Quota);
+            end = Err(dropped(Reason::Quota));
+        }
         let mut attempts = self.attempts(&loaded.task);
         let (mut room, mut full_since) = (None, None);
         loop {
@@ -64,7 +76,7 @@ impl Runner {
             let gives_up = full_for.is_some_and(|full_for| full_for >= FULL_PATIENCE);
             if room.is_none() || gives_up {
                 error!(task = ?loaded.task.id, bytes = length(&end), "a result is dropped, because the store stayed full");
-                end = Err(given_up());
+                end = Err(dropped(Reason::StoreLost));
             }
             if !attempts.wait_for_next().await {
                 let bytes = length(&end);
@@ -171,10 +183,9 @@ impl Attempts<'_> {
     }
 }
 
-fn given_up() -> Box<RawValue> {
-    Failure::new(Reason::StoreLost, SideEffect::Unknown)
-        .to_error()
-        .to_raw()
+/// The error in place of a result.
+fn dropped(why: Reason) -> Box<RawValue> {
+    Failure::new(why, SideEffect::Unknown).to_error().to_raw()
 }
 
 fn length(end: &CallEnd) -> usize {

@@ -181,12 +181,12 @@ impl Ledger {
         write.request = request;
         let bytes = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
         let (caller, expires_ms) = (task.caller, write.expires_ms);
-        // A call with a log is no task of its caller.
-        let counts = task.log.is_none();
-        if counts {
-            let entered = self.quotas.enter(caller, bytes, expires_ms, self.now_ms());
-            entered.map_err(|OverQuota| NotCreated::Quota)?;
+        let entered = self.quotas.enter(caller, bytes, expires_ms, self.now_ms());
+        // A call with a log has been sent. It asked for room before that.
+        if entered.is_err() && task.log.is_none() {
+            return Err(NotCreated::Quota);
         }
+        let counts = entered.is_ok();
         hit(Point::CreateBefore);
         let committed = self.commit_patiently(&write, self.patience.create).await;
         if counts && !matches!(committed, Ok(Commit::Done(_))) {
@@ -245,13 +245,16 @@ impl Ledger {
             .ok_or(StoreError::Corrupt("a task whose result is missing"))
     }
 
+    /// Counts a result that is too large for the record, before it is [kept](Self::keep): once for each result.
+    pub fn reserve(&self, task: &Task, bytes: usize) -> Result<(), OverQuota> {
+        let (expires_ms, now_ms) = (task.expires_ms(), self.now_ms());
+        self.quotas.reserve(&task.caller, bytes, expires_ms, now_ms)
+    }
+
     /// Writes a result that is too large for the record, before the commit that names it.
     pub async fn keep(&self, task: &Task, fence: Fence, result: Bytes) -> Result<(), StoreError> {
         let until = Instant::now() + self.patience.create;
         let expires_ms = task.expires_ms();
-        // The tool has run, so its result is kept even beyond the quota.
-        self.quotas
-            .grow(&task.caller, result.len(), expires_ms, self.now_ms());
         hit(Point::ResultBefore);
         patiently(until, || {
             self.store

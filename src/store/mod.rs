@@ -16,6 +16,7 @@ pub mod absent;
 mod compare_and_set;
 pub mod embedded;
 mod error;
+mod kept_keys;
 pub mod key_value;
 pub mod kv;
 mod leases;
@@ -33,6 +34,7 @@ pub mod record;
 pub mod redis;
 pub mod seal;
 pub mod sealed;
+mod sealed_value;
 pub mod subscriptions;
 
 pub use error::{StoreError, StoreRefusal};
@@ -257,6 +259,11 @@ pub trait Store: kv::KvStore {
     /// The key under which callers are hashed: a secret of this store, made at first use and the same
     /// for every replica.
     async fn caller_key(&self) -> Result<[u8; 32], StoreError>;
+
+    /// Removes that key, which is kept sealed now. A store that keeps the key in its own process or file leaves it.
+    async fn forget_caller_key(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Enters the id in the change log although no task of that id changes, so that replicas that wait for a
     /// value read the value: see [`kv::Name::told_as`].

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::MutexGuard;
 
+use crate::account::Account;
 use crate::lock::Mutex;
 use crate::task::id::Caller;
 
@@ -36,7 +37,7 @@ pub struct Quotas {
 struct Used {
     of_caller: Allowance,
     in_all: Allowance,
-    callers: HashMap<Caller, Usage>,
+    callers: HashMap<Account, Usage>,
     all: Usage,
 }
 
@@ -129,7 +130,7 @@ impl Quotas {
     /// Whether the caller may have one more entry.
     pub fn has_room(&self, caller: &Caller, now_ms: u64) -> bool {
         let used = self.used(now_ms);
-        let of_caller = used.callers.get(caller);
+        let of_caller = used.callers.get(&caller.account());
         used.all.has(0, used.in_all) && of_caller.is_none_or(|usage| usage.has(0, used.of_caller))
     }
 
@@ -143,7 +144,7 @@ impl Quotas {
     ) -> Result<(), OverQuota> {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
-        let of_caller = used.callers.get(&caller);
+        let of_caller = used.callers.get(&caller.account());
         let has_room = match of_caller {
             Some(usage) => usage.has(bytes, used.of_caller),
             None => Usage::default().has(bytes, used.of_caller),
@@ -152,8 +153,38 @@ impl Quotas {
             return Err(OverQuota);
         }
         used.all.add(minute, 1, bytes);
-        let usage = used.callers.entry(caller).or_default();
+        let usage = used.callers.entry(caller.account()).or_default();
         usage.add(minute, 1, bytes);
+        Ok(())
+    }
+
+    /// Counts bytes that are to be added to a counted entry, unless the quota is used up. So the last of them may exceed it,
+    /// and what is kept is bounded by the quota and one addition.
+    pub fn reserve(
+        &self,
+        caller: &Caller,
+        bytes: usize,
+        expires_ms: u64,
+        now_ms: u64,
+    ) -> Result<(), OverQuota> {
+        let minute = minute(expires_ms);
+        let mut used = self.used(now_ms);
+        let Used {
+            callers,
+            all,
+            of_caller,
+            in_all,
+        } = &mut *used;
+        // Another replica counts this caller's entry, or an earlier process did.
+        let Some(usage) = callers.get_mut(&caller.account()) else {
+            return Ok(());
+        };
+        if usage.sum.bytes >= of_caller.bytes || all.sum.bytes >= in_all.bytes {
+            return Err(OverQuota);
+        }
+        for usage in [usage, all] {
+            usage.add(minute, 0, bytes);
+        }
         Ok(())
     }
 
@@ -161,7 +192,7 @@ impl Quotas {
     pub fn grow(&self, caller: &Caller, bytes: usize, expires_ms: u64, now_ms: u64) {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
-        if let Some(usage) = used.callers.get_mut(caller) {
+        if let Some(usage) = used.callers.get_mut(&caller.account()) {
             usage.add(minute, 0, bytes);
             used.all.add(minute, 0, bytes);
         }
@@ -171,7 +202,7 @@ impl Quotas {
     pub fn leave(&self, caller: &Caller, bytes: usize, expires_ms: u64, now_ms: u64) {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
-        if let Some(usage) = used.callers.get_mut(caller) {
+        if let Some(usage) = used.callers.get_mut(&caller.account()) {
             usage.take_back(minute, 1, bytes);
             used.all.take_back(minute, 1, bytes);
         }
@@ -194,7 +225,7 @@ impl Quotas {
             in_all,
         } = &mut *used;
         // Another replica counts this caller's entry, or an earlier process did.
-        let Some(usage) = callers.get_mut(caller) else {
+        let Some(usage) = callers.get_mut(&caller.account()) else {
             return true;
         };
         let more = after.saturating_sub(before);
@@ -254,6 +285,21 @@ mod tests {
         assert_eq!(enter(caller(5), 0), Err(OverQuota), "too many in all");
         quotas.change(most(2, 100), most(6, 1000));
         enter(caller(5), 0).unwrap();
+    }
+
+    #[test]
+    fn what_is_reserved_exceeds_the_quota_once() {
+        let quotas = Quotas::new(most(9, 100), most(9, 150));
+        for caller in [caller(1), caller(2)] {
+            quotas.enter(caller, 0, MINUTE_MS, 0).unwrap();
+        }
+        let reserve = |caller, bytes| quotas.reserve(&caller, bytes, MINUTE_MS, 0);
+        reserve(caller(1), 99).unwrap();
+        reserve(caller(1), 40).unwrap();
+        assert_eq!(reserve(caller(1), 1), Err(OverQuota));
+        reserve(caller(2), 40).unwrap();
+        assert_eq!(reserve(caller(2), 1), Err(OverQuota), "too many in all");
+        reserve(caller(9), 1000).unwrap();
     }
 
     #[test]

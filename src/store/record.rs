@@ -11,7 +11,11 @@ use super::error::StoreError;
 use crate::task::state::Task;
 
 /// The newest format that this program reads, which it [shows](crate::task::id::Incarnation::reading) to other replicas.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
+
+/// The format that replicas show which need no key of callers in the clear where there is a [seal](super::sealed). Records
+/// are those of [`WITH_LOG`].
+pub const SEALS_CALLERS: u32 = 4;
 
 /// The format that replicas show which tell other replicas of everything that those wait for: of each entry of a log,
 /// and of the end of a session. Records are those of [`WITH_LOG`], so that the version before reads them.
@@ -107,10 +111,10 @@ mod tests {
     fn a_newer_record_is_told_as_far_as_it_is_known() {
         let known = decode(format!("1 {TASK}").as_bytes()).unwrap();
         assert!(!known.newer);
-        let newer = decode(format!("4 {TASK}").as_bytes()).unwrap();
+        let newer = decode(format!("5 {TASK}").as_bytes()).unwrap();
         assert!(newer.newer);
         assert_eq!(&*newer.task.name, "t");
-        let strange = decode(br#"4 {"other":1}"#).unwrap_err();
+        let strange = decode(br#"5 {"other":1}"#).unwrap_err();
         assert!(matches!(strange, StoreError::Newer));
         for wrong in ["0 {}", "1 {}", "x {}", "{}", "-1 {}"] {
             let error = decode(wrong.as_bytes()).unwrap_err();

@@ -2,9 +2,10 @@
 //! and its sizes.
 //!
 //! This is the one layer between the users of a store and the store: records, requests, results, values and the entries of
-//! logs are sealed on their way in and opened on their way out. No store knows of it. Values that are not sealed pass as
-//! they are, in both directions: replicas that seal and replicas that do not can share a store while an operator changes
-//! the setting.
+//! logs are sealed on their way in and opened on their way out. No store knows of it.
+//!
+//! Whoever can write to the store could leave the seal out. So a replica that seals refuses values in the clear, unless an
+//! operator is turning the seal on: then replicas that seal and replicas that do not share the store, and read both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,25 +14,30 @@ use std::time::Duration;
 use async_trait::async_trait;
 use aws_lc_rs::hmac;
 use bytes::Bytes;
-use tracing::warn;
 
 use super::error::StoreError;
+use super::kept_keys::{copy, forget_clear_caller_key, kept_keys};
 use super::kv::{Kind, KvStore, Name};
-use super::seal::{Binding, KeyId, Sealer, Unopened};
+use super::seal::{Binding, Sealer};
+pub use super::sealed_value::Clear;
+use super::sealed_value::{of_value, open, seal};
 use super::{Beat, Changes, Commit, ListPlace, Store, StoreHealth, Stored, Write};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
-
-/// How a sealed value begins, and no other value. To a raincheck that cannot open values, such a record is one of a newer
-/// raincheck, which it leaves alone: 9 stands where records have their format.
-const HEAD: &[u8] = b"9 sealed ";
 
 /// Seals and opens the values of one store.
 pub struct Sealed {
     store: Arc<dyn Store>,
     /// `None`: sealed values cannot be opened here.
     sealer: Option<Sealer>,
-    /// The key of digests that can be guessed. `None`: new values are not sealed.
-    digests: Option<hmac::Key>,
+    /// `None`: new values are not sealed.
+    sealing: Option<Sealing>,
+}
+
+struct Sealing {
+    /// The key of digests that can be guessed.
+    digests: hmac::Key,
+    callers: [u8; 32],
+    clear: Clear,
 }
 
 impl fmt::Debug for Sealed {
@@ -46,28 +52,36 @@ impl Sealed {
         Self {
             store,
             sealer,
-            digests: None,
+            sealing: None,
         }
     }
 
-    /// Seals everything. All replicas of a service get the same key for digests from the store, where it is kept sealed:
-    /// the key stays the same when the seal key changes.
+    /// Seals everything. All replicas of a service get the same keys for digests and callers from the store, where they
+    /// are kept sealed: they stay the same when the seal key changes.
     pub async fn sealing(
         store: Arc<dyn Store>,
         sealer: Sealer,
+        clear: Clear,
         now_ms: u64,
     ) -> Result<Self, StoreError> {
-        let digests = digest_key(&*store, &sealer, now_ms).await?;
+        let keys = kept_keys(&*store, &sealer, clear, now_ms).await?;
+        if clear == Clear::Refused {
+            forget_clear_caller_key(&*store).await?;
+        }
         Ok(Self {
             store,
             sealer: Some(sealer),
-            digests: Some(hmac::Key::new(hmac::HMAC_SHA256, &digests)),
+            sealing: Some(Sealing {
+                digests: hmac::Key::new(hmac::HMAC_SHA256, &keys.digests),
+                callers: keys.callers,
+                clear,
+            }),
         })
     }
 
     fn seal(&self, binding: &Binding<'_>, value: Bytes) -> Result<Bytes, StoreError> {
         match &self.sealer {
-            Some(sealer) if self.digests.is_some() => seal(sealer, binding, &value),
+            Some(sealer) if self.sealing.is_some() => seal(sealer, binding, &value),
             Some(_) | None => Ok(value),
         }
     }
@@ -81,10 +95,15 @@ impl Sealed {
     }
 
     fn open(&self, binding: &Binding<'_>, value: Bytes) -> Result<Bytes, StoreError> {
-        if !value.starts_with(HEAD) {
+        let clear = self.sealing.as_ref().map_or(Clear::Read, |it| it.clear);
+        open(self.sealer.as_ref(), clear, binding, value)
+    }
+
+    fn open_value(&self, name: &Name, value: Bytes) -> Result<Bytes, StoreError> {
+        if name.kind == Kind::SealKey {
             return Ok(value);
         }
-        open(self.sealer.as_ref(), binding, value)
+        self.open(&of_value(name), value)
     }
 
     fn open_record(&self, id: TaskId, stored: Stored) -> Result<Stored, StoreError> {
@@ -92,20 +111,22 @@ impl Sealed {
         Ok(Stored { record, ..stored })
     }
 
-    /// The value of this name as it was before it was sealed. `None`: the sealer cannot open it.
-    pub fn opened(sealer: Option<&Sealer>, name: &Name, value: Bytes) -> Option<Bytes> {
-        if !value.starts_with(HEAD) {
-            return Some(value);
-        }
-        open(sealer, &of_value(name), value).ok()
+    /// The value of this name as it was before it was sealed. `None`: the sealer cannot open it, or it is refused.
+    pub fn opened(
+        sealer: Option<&Sealer>,
+        clear: Clear,
+        name: &Name,
+        value: Bytes,
+    ) -> Option<Bytes> {
+        open(sealer, clear, &of_value(name), value).ok()
     }
 
     /// The name in the store. The digest of a call's arguments could be guessed, so it is hashed with a key.
     fn name(&self, name: Name) -> Name {
-        match (&self.digests, name.kind) {
-            (Some(key), Kind::IdenticalCall) => {
+        match (&self.sealing, name.kind) {
+            (Some(sealing), Kind::IdenticalCall) => {
                 let mut digest = [0; 16];
-                let tag = hmac::sign(key, &name.digest);
+                let tag = hmac::sign(&sealing.digests, &name.digest);
                 for (to, from) in digest.iter_mut().zip(tag.as_ref()) {
                     *to = *from;
                 }
@@ -120,7 +141,7 @@ impl Sealed {
 impl Store for Sealed {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
         let id = write.id;
-        let committed = if self.digests.is_some() {
+        let committed = if self.sealing.is_some() {
             let request = write.request.clone();
             let request = request.map(|request| self.seal(&of_request(&id), request));
             let record = self.seal(&of_record(&id, &write.caller), write.record.clone())?;
@@ -208,8 +229,24 @@ impl Store for Sealed {
         self.store.retire(incarnation).await
     }
 
+    /// With a seal the key is derived from the seal key, and never in the clear in the store.
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
-        self.store.caller_key().await
+        if let Some(sealing) = &self.sealing {
+            return Ok(sealing.callers);
+        }
+        // Replicas that seal may have made the key.
+        let kept = match &self.sealer {
+            Some(sealer) => copy(&*self.store, sealer).await?,
+            None => None,
+        };
+        match kept.and_then(|kept| kept.callers) {
+            Some(callers) => Ok(callers),
+            None => self.store.caller_key().await,
+        }
+    }
+
+    async fn forget_caller_key(&self) -> Result<(), StoreError> {
+        self.store.forget_caller_key().await
     }
 
     async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
@@ -235,10 +272,11 @@ impl KvStore for Sealed {
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
         let name = self.name(name);
-        let binding = of_value(&name);
         let sealed = self.seal_value(&name, value.clone())?;
         let found = self.store.claim(name, sealed, expires_ms).await?;
-        let found = found.map(|found| self.open(&binding, found)).transpose()?;
+        let found = found
+            .map(|found| self.open_value(&name, found))
+            .transpose()?;
         Ok(found.filter(|found| *found != value))
     }
 
@@ -257,7 +295,7 @@ impl KvStore for Sealed {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
-        if self.digests.is_none() {
+        if self.sealing.is_none() {
             let replacing = self
                 .store
                 .replace(name, expected.clone(), value.clone(), expires_ms);
@@ -267,12 +305,11 @@ impl KvStore for Sealed {
             }
         }
         let name = self.name(name);
-        let binding = of_value(&name);
         for _ in 0..REPLACES_MAX {
             let Some(found) = self.store.find(name).await? else {
                 return Ok(false);
             };
-            let opened = self.open(&binding, found.clone())?;
+            let opened = self.open_value(&name, found.clone())?;
             if opened == value {
                 return Ok(true);
             }
@@ -291,9 +328,7 @@ impl KvStore for Sealed {
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
         let name = self.name(name);
         let found = self.store.find(name).await?;
-        found
-            .map(|found| self.open(&of_value(&name), found))
-            .transpose()
+        found.map(|found| self.open_value(&name, found)).transpose()
     }
 
     async fn remove(&self, name: Name) -> Result<(), StoreError> {
@@ -325,79 +360,6 @@ impl KvStore for Sealed {
     }
 }
 
-/// The key of digests. A store keeps a copy for each seal key, sealed under that key: whoever starts with a new seal key and
-/// the earlier one makes the copy for those who start with the new one alone.
-async fn digest_key(
-    store: &dyn Store,
-    sealer: &Sealer,
-    now_ms: u64,
-) -> Result<[u8; 32], StoreError> {
-    let mut kept = None;
-    for id in sealer.key_ids() {
-        let name = copy_for(id);
-        if let Some(copy) = store.find(name).await? {
-            kept = Some(open(Some(sealer), &of_value(&name), copy)?);
-            break;
-        }
-    }
-    let key = match kept {
-        Some(kept) => kept.first_chunk().copied(),
-        // Replicas that start at the same time derive the same key.
-        None => sealer.derived("digests"),
-    };
-    let key = key.ok_or(StoreError::Corrupt("the key of digests"))?;
-    if let Some(current) = sealer.key_ids().next() {
-        let name = copy_for(current);
-        let copy = seal(sealer, &of_value(&name), &key)?;
-        let lifetime = u64::try_from(COPY_LIFETIME.as_millis()).unwrap_or(u64::MAX);
-        store.put(name, copy, now_ms + lifetime).await?;
-    }
-    Ok(key)
-}
-
-fn copy_for(key: KeyId) -> Name {
-    let id = u64::from_be_bytes(key);
-    Name::of(Kind::DigestKey, &[&format!("{id:016x}")])
-}
-
-fn seal(sealer: &Sealer, binding: &Binding<'_>, value: &[u8]) -> Result<Bytes, StoreError> {
-    let mut sealed = HEAD.to_vec();
-    sealer.seal(binding, value, &mut sealed)?;
-    Ok(sealed.into())
-}
-
-fn open(
-    sealer: Option<&Sealer>,
-    binding: &Binding<'_>,
-    mut value: Bytes,
-) -> Result<Bytes, StoreError> {
-    let sealed = value.split_off(HEAD.len().min(value.len()));
-    drop(value);
-    let opened = match sealer {
-        Some(sealer) => sealer.open(binding, sealed),
-        None => Err(Unopened::UnknownKey),
-    };
-    opened.map_err(|why| {
-        let what = binding.kind;
-        match why {
-            Unopened::UnknownKey => {
-                warn!(
-                    what,
-                    "something in the store is sealed under a key that this replica does not have; see store.seal_key"
-                );
-                StoreError::UnknownKey
-            }
-            Unopened::Altered => {
-                warn!(
-                    what,
-                    "something in the store was altered or moved after it was sealed; it is not believed"
-                );
-                StoreError::Corrupt("a sealed value that was altered or moved")
-            }
-        }
-    })
-}
-
 fn of_record<'a>(id: &'a TaskId, caller: &'a Caller) -> Binding<'a> {
     Binding {
         kind: "record",
@@ -426,15 +388,6 @@ fn of_result(id: &TaskId, fence: Fence) -> Binding<'_> {
     }
 }
 
-fn of_value(name: &Name) -> Binding<'_> {
-    Binding {
-        kind: name.kind.word(),
-        id: &name.digest,
-        caller: &[],
-        number: 0,
-    }
-}
-
 fn of_entry(log: &Name, number: u64) -> Binding<'_> {
     Binding {
         number,
@@ -444,6 +397,3 @@ fn of_entry(log: &Name, number: u64) -> Binding<'_> {
 
 /// How often a value is replaced that changes at the same time. Beyond that the caller reads the value again.
 const REPLACES_MAX: usize = 8;
-
-/// How long a store keeps a copy of the key of digests from the last start on: longer than a service stands still.
-const COPY_LIFETIME: Duration = Duration::from_hours(24 * 365 * 10);

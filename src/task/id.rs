@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
+use crate::account::Account;
 use crate::mcp::hex;
 
 /// A task's handle: 122 random bits from the operating system, without a time or an order (tasks.md, Security
@@ -83,6 +84,22 @@ impl Caller {
 
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+
+    /// The caller of a client that says more of itself than it proved: it has tasks of its own, and the account of this one.
+    /// `further` is a keyed hash of all that it said. Such callers differ in their first half, by which maps find them.
+    #[must_use]
+    pub fn with_further(&self, further: [u8; 16]) -> Self {
+        let mut bytes = self.0;
+        for (to, from) in bytes.iter_mut().zip(further).take(8) {
+            *to = from;
+        }
+        Self(bytes)
+    }
+
+    /// The account on which the shares and quotas of this caller count.
+    pub fn account(&self) -> Account {
+        Account::of(self.0)
     }
 
     /// The beginning of the hash: enough to tell callers apart, and nothing of a credential.

@@ -87,6 +87,12 @@ fn a_file_that_cannot_be_the_secret_is_refused() {
                 .to_owned(),
         ),
         (
+            "[store]\nseal_key_file = 'rediss://:hunter2@cache/0'".to_owned(),
+            "config.toml: store.seal_key_file: the file that it names (not shown: it does not look like a path) \
+             cannot be read: No such file or directory"
+                .to_owned(),
+        ),
+        (
             format!("[admin]\ntoken_file = {empty:?}"),
             format!("config.toml: admin.token_file: {} is empty", empty.display()),
         ),

@@ -306,6 +306,42 @@ fn credentials_that_cannot_go_are_refused() {
     }
 }
 
+/// Some servers make one sign of all that are no letters.
+#[test]
+fn a_header_that_could_be_read_as_another_is_refused() {
+    for (lines, says) in [
+        (
+            format!("{THERE}forward_headers = ['x_forwarded_for']"),
+            "\"x_forwarded_for\" is read as \"x-forwarded-for\" by servers",
+        ),
+        (
+            format!("{THERE}forward_headers = ['content_length']"),
+            "\"content_length\" is read as \"content-length\"",
+        ),
+        (
+            format!("{HERE}[auth]\ncredential_headers = ['mcp_session_id']"),
+            "\"mcp_session_id\" is read as \"mcp-session-id\"",
+        ),
+        (
+            format!("{HERE}headers.transfer_encoding = 'x'"),
+            "upstream.headers.transfer_encoding: belongs to HTTP",
+        ),
+        (
+            format!(
+                "{HERE}caller_header = 'x-key'\nforward_headers = ['x_key']\n[auth]\ntokens_file = 't'"
+            ),
+            "\"x-key\" and \"x_key\" are one header for many servers",
+        ),
+        (
+            format!("{HERE}headers.x_key = 'k'\n[auth]\ncredential_headers = ['x-key']"),
+            "\"x_key\" and \"x-key\" are one header for many servers",
+        ),
+    ] {
+        let wrong = used_credentials(&lines).unwrap_err();
+        assert!(wrong.contains(says), "{lines}: {wrong}");
+    }
+}
+
 /// A program is one replica's own, and so is what runs on its machine.
 #[test]
 fn who_shares_the_server() {

@@ -14,6 +14,7 @@ use raincheck::store::ledger::Ledger;
 use raincheck::store::memory::Memory;
 use raincheck::store::patience::StorePatience;
 use raincheck::store::seal::Sealer;
+use raincheck::store::sealed::Clear;
 use raincheck::task::id::{Caller, Incarnation};
 use raincheck::task::notify_rules::NotifyRules;
 use raincheck::task::plan::Plan;
@@ -23,6 +24,7 @@ use raincheck::upstream::UpstreamRequest;
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
+use crate::forger::Forger;
 use crate::link::Link;
 use crate::server::{LinkedServer, Script, Server};
 use crate::store::{CommitWatch, LinkedStore, Planted};
@@ -56,6 +58,7 @@ pub(crate) struct Surroundings {
     pub(crate) book: Arc<CommitWatch>,
     pub(crate) era: Era,
     planted: Option<Planted>,
+    pub(crate) forger: Option<Forger>,
 }
 
 impl Surroundings {
@@ -69,6 +72,18 @@ impl Surroundings {
             clock,
             era,
             planted,
+            forger: None,
+        }
+    }
+
+    /// With a store that is sealed, and somebody who writes below the seal. `clear`: what becomes of values that are not
+    /// sealed.
+    pub(crate) async fn forged(self, clear: Clear) -> Self {
+        let (forger, store) = Forger::below(self.store, clear).await;
+        Self {
+            forger: Some(forger),
+            store,
+            ..self
         }
     }
 

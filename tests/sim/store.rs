@@ -110,7 +110,12 @@ impl CommitWatch {
         let Some(log) = self.logs.lock().unwrap().get(&name).cloned() else {
             return;
         };
-        let owner = log.standing().await.unwrap().and_then(|it| it.owner);
+        let standing = match log.standing().await {
+            // Somebody who has no key replaced the record.
+            Err(StoreError::Corrupt(_)) => return,
+            standing => standing.unwrap(),
+        };
+        let owner = standing.and_then(|it| it.owner);
         if let Some(owner) = owner.filter(|owner| owner != by) {
             let (by, owner) = (by.as_str(), owner.as_str());
             self.wrong(format!("a log of {owner} is written by {by}"));

@@ -9,7 +9,9 @@ use raincheck::mcp::error::{Failure, SideEffect};
 use raincheck::mcp::version::Era;
 use raincheck::runner::CallSpec;
 use raincheck::runner::responder::{CallAnswer, CallSubscriber, Reply};
+use raincheck::store::Stored;
 use raincheck::store::record::decode;
+use raincheck::store::sealed::Clear;
 use raincheck::task::id::{Fence, TaskId};
 use raincheck::task::input_rule::AnsweredBy;
 use raincheck::task::machine::TaskEvent;
@@ -21,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
+use crate::forger::FORGED;
 use crate::joined;
 use crate::link::{End, Link};
 use crate::logged::{self, LogTally, Logged};
@@ -70,6 +73,8 @@ pub(crate) struct Tally {
     pub(crate) joined: u32,
     pub(crate) logged: LogTally,
     pub(crate) drained: u32,
+    /// Records that somebody wrote who has no key.
+    pub(crate) forged: u32,
 }
 
 impl Tally {
@@ -87,18 +92,22 @@ impl Tally {
         self.joined += other.joined;
         self.logged.add(&other.logged);
         self.drained += other.drained;
+        self.forged += other.forged;
     }
 }
 
 /// Runs a history.
-pub(crate) async fn history(seed: u64, planted: Option<Planted>) -> Tally {
+pub(crate) async fn history(seed: u64, planted: Option<Planted>, forged: Option<Clear>) -> Tally {
     let dice = Dice::new(seed);
     let era = if dice.percent(70) {
         Era::Legacy
     } else {
         Era::Modern
     };
-    let all = Surroundings::new(dice, era, planted);
+    let mut all = Surroundings::new(dice, era, planted);
+    if let Some(clear) = forged {
+        all = all.forged(clear).await;
+    }
     let replicas = [all.start(0).await, all.start(1).await];
     let world = Arc::new(World {
         observer: all.observer(),
@@ -138,6 +147,14 @@ impl World {
             clients.spawn(async move {
                 sleep(world.all.dice.millis(0, 20_000)).await;
                 world.logged_client(number).await;
+            });
+        }
+        if self.all.forger.is_some() {
+            let world = Arc::clone(self);
+            clients.spawn(async move {
+                if let Some(forger) = &world.all.forger {
+                    forger.forge(&world.all).await;
+                }
             });
         }
         let storm = async {
@@ -337,14 +354,45 @@ impl World {
         let announced = self.announced.lock().unwrap().clone();
         for (key, id) in announced {
             tally.announced += 1;
+            if self.is_replaced(id) {
+                if let Ok(stored) = self.all.store.load(id).await {
+                    self.judge_replaced(&key, stored);
+                }
+                continue;
+            }
             let Some(stored) = self.all.store.load(id).await.unwrap() else {
                 self.all.book.wrong(format!("{key}: its task is gone"));
                 continue;
             };
             self.judge_task(&key, &decode(&stored.record).unwrap().task, &mut tally);
         }
+        if let Some(forger) = &self.all.forger {
+            tally.forged = forger.count();
+            for key in forger.calls() {
+                if self.all.server.effects(&key) > 0 {
+                    self.all
+                        .book
+                        .wrong(format!("{key}: ran, and nobody called"));
+                }
+            }
+        }
         tally.wrongs = self.all.book.wrongs();
         tally
+    }
+
+    fn is_replaced(&self, id: TaskId) -> bool {
+        let forger = self.all.forger.as_ref();
+        forger.is_some_and(|forger| forger.has_replaced(id))
+    }
+
+    /// A record that somebody replaced is unreadable or gone, or was replaced again by its owner.
+    fn judge_replaced(&self, key: &str, stored: Option<Stored>) {
+        let Some(stored) = stored else { return };
+        let task = decode(&stored.record).unwrap().task;
+        let outcome = serde_json::to_string(&task.outcome).unwrap();
+        if outcome.contains(FORGED) {
+            self.all.book.wrong(format!("{key}: a forged result"));
+        }
     }
 
     fn judge_task(&self, key: &str, task: &Task, tally: &mut Tally) {

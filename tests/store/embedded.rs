@@ -120,7 +120,7 @@ async fn a_second_process_is_told_who_has_the_file_and_what_to_do() {
 async fn a_file_of_something_else_is_refused_and_kept() {
     let directory = Place::new();
     let file = directory.folder().join("notes.txt");
-    std::fs::create_dir_all(directory.folder()).unwrap();
+    std::fs::create_dir_all(directory.file().parent().unwrap()).unwrap();
     std::fs::write(&file, "not a store".repeat(1000)).unwrap();
     let clock = Arc::new(Manual::at(START_MS));
     let refused = Embedded::open(&file, clock).unwrap_err().to_string();
@@ -451,4 +451,21 @@ async fn a_file_is_not_larger_than_what_was_in_it_and_gets_small_again() {
     let opened = size();
     assert!(opened < 64, "{opened} MiB for 5 MB");
     assert!(store.entries(log(0), 0).await.unwrap()[0].1 == entry(0));
+}
+
+/// Somebody who may write into the directory puts a link there.
+#[tokio::test]
+async fn the_file_of_the_process_id_follows_no_link() {
+    let directory = Place::new();
+    let target = directory.folder().join("precious");
+    std::fs::create_dir_all(directory.file().parent().unwrap()).unwrap();
+    std::fs::write(&target, "precious").unwrap();
+    let mut pid = directory.file().into_os_string();
+    pid.push(".pid");
+    std::os::unix::fs::symlink(&target, &pid).unwrap();
+    let store = open(&directory.file());
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "precious");
+    let written = std::fs::read_to_string(&pid).unwrap();
+    assert_eq!(written.trim(), std::process::id().to_string());
+    drop(store);
 }

@@ -11,7 +11,7 @@ use raincheck::store::embedded::Embedded;
 use raincheck::store::memory::Memory;
 use raincheck::store::redis::{Namespace, Redis, RedisOptions};
 use raincheck::store::seal::Sealer;
-use raincheck::store::sealed::Sealed;
+use raincheck::store::sealed::{Clear, Sealed};
 use raincheck::store::{Commit, Nonce, Store, Stored, Version, Write};
 use raincheck::task::id::{Caller, Revision, TaskId};
 use tokio_util::sync::CancellationToken;
@@ -60,7 +60,8 @@ impl Rig {
     pub(crate) async fn sealed() -> Self {
         let rig = Self::embedded();
         let sealer = Sealer::new("contract", &[7; 32], &[]);
-        let sealed = Sealed::sealing(Arc::clone(&rig.store), sealer, START_MS).await;
+        let below = Arc::clone(&rig.store);
+        let sealed = Sealed::sealing(below, sealer, Clear::Refused, START_MS).await;
         Self {
             store: Arc::new(sealed.unwrap()),
             ..rig

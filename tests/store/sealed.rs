@@ -6,10 +6,10 @@ use bytes::Bytes;
 use raincheck::clock::{Clock, Manual};
 use raincheck::store::kv::{Kind, KvStore, Name};
 use raincheck::store::memory::Memory;
-use raincheck::store::seal::Sealer;
-use raincheck::store::sealed::Sealed;
-use raincheck::store::{Commit, Store, StoreError, Write};
-use raincheck::task::id::{Caller, Fence, TaskId};
+use raincheck::store::seal::{Binding, Sealer};
+use raincheck::store::sealed::{Clear, Sealed};
+use raincheck::store::{Commit, Store, StoreError, Version, Write};
+use raincheck::task::id::{Caller, Fence, Revision, TaskId};
 
 use crate::rig::{START_MS, create_until};
 
@@ -22,10 +22,14 @@ fn below() -> Arc<dyn Store> {
 
 /// A replica whose keys are these, the key that seals first.
 async fn replica(store: &Arc<dyn Store>, keys: &[u8]) -> Sealed {
+    replica_with(store, keys, Clear::Refused).await
+}
+
+async fn replica_with(store: &Arc<dyn Store>, keys: &[u8], clear: Clear) -> Sealed {
     let keys: Vec<[u8; 32]> = keys.iter().map(|key| [*key; 32]).collect();
     let earlier: Vec<_> = keys[1..].iter().collect();
     let sealer = Sealer::new("ns", &keys[0], &earlier);
-    Sealed::sealing(Arc::clone(store), sealer, START_MS)
+    Sealed::sealing(Arc::clone(store), sealer, clear, START_MS)
         .await
         .unwrap()
 }
@@ -210,7 +214,7 @@ async fn what_was_altered_does_not_open() {
 #[tokio::test]
 async fn replicas_that_seal_and_replicas_that_do_not_share_a_store() {
     let below = below();
-    let seals = replica(&below, &[1]).await;
+    let seals = replica_with(&below, &[1], Clear::Read).await;
     let sealer = Sealer::new("ns", &[1; 32], &[]);
     let reads = Sealed::reading(Arc::clone(&below), Some(sealer));
     let without_key = Sealed::reading(Arc::clone(&below), None);
@@ -260,4 +264,211 @@ async fn replicas_that_seal_and_replicas_that_do_not_share_a_store() {
             .unwrap(),
         "a"
     );
+}
+
+/// The kinds of values and logs that are sealed.
+const KINDS: [Kind; 14] = [
+    Kind::Session,
+    Kind::Claim,
+    Kind::IdenticalCall,
+    Kind::Answer,
+    Kind::Events,
+    Kind::Hold,
+    Kind::Token,
+    Kind::Cancel,
+    Kind::QuestionStream,
+    Kind::DigestKey,
+    Kind::LogReader,
+    Kind::Durations,
+    Kind::Client,
+    Kind::Subscriptions,
+];
+
+/// What a writer can put in the place of a value that says "genuine", of which `sealed` is the stored form, and `other` that
+/// of a value at another place.
+fn forgeries(sealed: &Bytes, other: &Bytes) -> Vec<(&'static str, Bytes)> {
+    let mut altered = sealed.to_vec();
+    *altered.last_mut().unwrap() ^= 1;
+    let stranger = Sealer::new("ns", &[9; 32], &[]);
+    let mut strange = b"9 sealed ".to_vec();
+    let binding = Binding {
+        kind: "record",
+        id: &[0; 16],
+        caller: &[],
+        number: 0,
+    };
+    stranger.seal(&binding, b"forged", &mut strange).unwrap();
+    vec![
+        ("plain", "forged".into()),
+        ("plain record", Bytes::from_static(b"1 {\"forged\":1}")),
+        ("empty", Bytes::new()),
+        ("head alone", "9 sealed ".into()),
+        ("head and text", "9 sealed forged".into()),
+        ("half a head", "9 seal".into()),
+        ("truncated", sealed.slice(..sealed.len() - 1)),
+        ("cut in the nonce", sealed.slice(..24)),
+        ("altered", altered.into()),
+        ("swapped", other.clone()),
+        ("by a stranger", strange.into()),
+    ]
+}
+
+/// Whoever can write to the store and has no key cannot make a replica that seals read anything else than what was sealed
+/// for that place.
+#[tokio::test]
+async fn no_forged_record_is_read() {
+    let below = below();
+    let sealed = replica(&below, &[1]).await;
+    let (one, other) = (
+        made(&sealed, "genuine").await,
+        made(&sealed, "genuine").await,
+    );
+    let id = one.id;
+    let stored = |id| {
+        let below = &below;
+        async move { below.load(id).await.unwrap().unwrap() }
+    };
+    let (genuine, elsewhere) = (stored(id).await.record, stored(other.id).await.record);
+    for (what, forged) in forgeries(&genuine, &elsewhere) {
+        let write = Write {
+            id,
+            expected: Some(stored(id).await.version),
+            record: forged,
+            request: None,
+            nonce: create_until(UNTIL).nonce,
+            ..one.clone()
+        };
+        let done = below.commit(&write).await.unwrap();
+        assert!(matches!(done, Commit::Done(_)), "{what}");
+        assert!(record(&sealed, id).await.is_err(), "{what}");
+        // A replica that carries the task has the version before, and reads the forgery with the conflict.
+        let late = Write {
+            expected: Some(Version {
+                revision: Revision(1),
+                nonce: one.nonce,
+            }),
+            nonce: create_until(UNTIL).nonce,
+            ..one.clone()
+        };
+        assert!(sealed.commit(&late).await.is_err(), "{what}");
+    }
+
+    // A request stays as it was written first: the forger comes before the task.
+    let (genuine, elsewhere) = (
+        below.load_request(id).await.unwrap().unwrap(),
+        below.load_request(other.id).await.unwrap().unwrap(),
+    );
+    for (what, request) in forgeries(&genuine, &elsewhere) {
+        let write = Write {
+            request: Some(request),
+            ..create_until(UNTIL)
+        };
+        below.commit(&write).await.unwrap();
+        assert!(sealed.load_request(write.id).await.is_err(), "{what}");
+    }
+
+    let result = async |id| below.load_result(id, Fence(1)).await.unwrap().unwrap();
+    for (what, forged) in forgeries(&result(id).await, &result(other.id).await) {
+        below.put_result(id, Fence(1), forged, UNTIL).await.unwrap();
+        assert!(sealed.load_result(id, Fence(1)).await.is_err(), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn no_forged_value_is_read() {
+    let below = below();
+    let sealed = replica(&below, &[1]).await;
+    for kind in KINDS {
+        let [name, elsewhere] = ["here", "there"].map(|part| Name::of(kind, &[part]));
+        for name in [name, elsewhere] {
+            sealed.put(name, "genuine".into(), UNTIL).await.unwrap();
+        }
+        // Names that follow from arguments have another digest below.
+        if kind == Kind::IdenticalCall {
+            assert_eq!(below.find(name).await.unwrap(), None);
+            continue;
+        }
+        let found = async |name| below.find(name).await.unwrap().unwrap();
+        let (genuine, moved) = (found(name).await, found(elsewhere).await);
+        for (what, forged) in forgeries(&genuine, &moved) {
+            below.put(name, forged, UNTIL).await.unwrap();
+            assert!(sealed.find(name).await.is_err(), "{kind:?} {what}");
+            let claimed = sealed.claim(name, "genuine".into(), UNTIL).await;
+            assert!(claimed.is_err(), "{kind:?} {what}");
+            let replaced = sealed
+                .replace(name, "forged".into(), "genuine".into(), UNTIL)
+                .await;
+            assert!(replaced.is_err(), "{kind:?} {what}");
+        }
+        below.put(name, genuine, UNTIL).await.unwrap();
+        assert_eq!(sealed.find(name).await.unwrap().unwrap(), "genuine");
+    }
+
+    let [log, elsewhere] = ["log", "other log"].map(|part| Name::of(Kind::Events, &[part]));
+    for log in [log, elsewhere] {
+        sealed
+            .append(log, 1, "genuine".into(), UNTIL)
+            .await
+            .unwrap();
+    }
+    let entry = async |log| below.entries(log, 0).await.unwrap()[0].1.clone();
+    let forgeries = forgeries(&entry(log).await, &entry(elsewhere).await);
+    for (number, (what, forged)) in (2..).zip(forgeries) {
+        below.append(log, number, forged, UNTIL).await.unwrap();
+        assert!(sealed.entries(log, number - 1).await.is_err(), "{what}");
+        assert!(sealed.entries(log, 0).await.is_err(), "{what}");
+    }
+}
+
+/// A reader of the store who has the key of callers can try the tokens of a dictionary.
+#[tokio::test]
+async fn the_key_of_callers_is_kept_sealed() {
+    let below = below();
+    let first = replica(&below, &[1]).await;
+    let callers = first.caller_key().await.unwrap();
+    assert_ne!(below.caller_key().await.unwrap(), callers, "the clear key");
+    // It stays when the seal key changes, and replicas that do not seal have it, too.
+    let second = replica(&below, &[2, 1]).await;
+    let third = replica(&below, &[2]).await;
+    let reads = Sealed::reading(Arc::clone(&below), Some(Sealer::new("ns", &[1; 32], &[])));
+    let mixed = replica_with(&below, &[2], Clear::Read).await;
+    for replica in [&second, &third, &reads, &mixed] {
+        assert_eq!(replica.caller_key().await.unwrap(), callers);
+    }
+}
+
+/// Tasks stay with their callers when the seal is turned on, and when replicas of an earlier version sealed.
+#[tokio::test]
+async fn the_key_of_callers_stays_where_it_was_in_the_clear() {
+    let below_mixed = below();
+    let clear = below_mixed.caller_key().await.unwrap();
+    let mixed = replica_with(&below_mixed, &[1], Clear::Read).await;
+    let strict = replica(&below_mixed, &[1]).await;
+    for replica in [&mixed, &strict] {
+        assert_eq!(replica.caller_key().await.unwrap(), clear);
+    }
+
+    let below_earlier = below();
+    let clear = below_earlier.caller_key().await.unwrap();
+    let sealer = Sealer::new("ns", &[1; 32], &[]);
+    let id = u64::from_be_bytes(sealer.key_ids().next().unwrap());
+    let name = Name::of(Kind::DigestKey, &[&format!("{id:016x}")]);
+    let mut copy = b"9 sealed ".to_vec();
+    let binding = Binding {
+        kind: "digest key",
+        id: &name.digest,
+        caller: &[],
+        number: 0,
+    };
+    sealer.seal(&binding, &[5; 32], &mut copy).unwrap();
+    below_earlier.put(name, copy.into(), UNTIL).await.unwrap();
+    let strict = replica(&below_earlier, &[1]).await;
+    assert_eq!(strict.caller_key().await.unwrap(), clear);
+
+    // A key in the clear that somebody else wrote changes nothing.
+    let below_forged = below();
+    let genuine = replica(&below_forged, &[1]).await.caller_key().await;
+    below_forged.caller_key().await.unwrap();
+    let again = replica(&below_forged, &[1]).await.caller_key().await;
+    assert_eq!(again.unwrap(), genuine.unwrap());
 }

@@ -263,11 +263,11 @@ async fn a_key_is_changed_while_replicas_run() {
 
 /// Whoever can write to the store cannot make a caller believe what raincheck did not write.
 #[tokio::test]
-async fn an_altered_and_a_moved_record_are_not_believed() {
+async fn what_somebody_else_wrote_is_not_believed() {
     let mut pair = sealed_pair(Era::Modern).await;
     let client = pair.at_a().named("Bearer a");
     let mut tasks = Vec::new();
-    for text in ["one", "two", "three"] {
+    for text in ["one", "two", "three", "four", "five"] {
         let task = client.call("echo", json!({"text": text})).await.into_task();
         client.until(&task, "completed").await;
         tasks.push(task);
@@ -281,7 +281,14 @@ async fn an_altered_and_a_moved_record_are_not_believed() {
     let (moved, mut altered) = (record(&tasks[0]), record(&tasks[2]));
     let last = altered.len() - 1;
     altered[last] ^= 1;
-    for (task, record) in [(&tasks[1], moved), (&tasks[2], altered)] {
+    let cut = altered[..40].to_vec();
+    let plain = b"1 {}".to_vec();
+    for (task, record) in [
+        (&tasks[1], moved),
+        (&tasks[2], altered),
+        (&tasks[3], cut),
+        (&tasks[4], plain),
+    ] {
         let mut write = redis::cmd("HSET");
         write.arg(record_key(task)).arg("d").arg(record);
         write.exec(&mut redis).unwrap();
@@ -294,7 +301,10 @@ async fn an_altered_and_a_moved_record_are_not_believed() {
         );
     }
     pair.a
-        .until_said("altered or moved after it was sealed", 2)
+        .until_said("altered or moved after it was sealed", 3)
+        .await;
+    pair.a
+        .until_said("something in the store is not sealed", 1)
         .await;
     assert_state(&client.get(&tasks[0]).await, "completed");
     assert!(pair.a.is_running());

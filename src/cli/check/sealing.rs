@@ -18,19 +18,28 @@ pub(super) fn sealing(
             "another replica has another store.seal_key: neither can read what the other one seals";
         return Some(Err(text.to_owned()));
     }
-    Some(Ok(match (store.seal, &store.seal_key) {
-        (Seal::Off, _) => "off: who reads the store reads arguments and results".to_owned(),
-        (Seal::Payloads, None) => format!("payloads, {}", beside.unwrap_or("under no key")),
-        (Seal::Payloads, Some(_)) => {
-            let same = match others {
-                OtherReplicas::Same => ", which the other replicas have, too",
-                OtherReplicas::Keyless | OtherReplicas::Different => "",
-            };
-            let rotates = match store.seal_key_previous {
-                Some(_) => "; what store.seal_key_previous sealed is read",
-                None => "",
-            };
-            format!("payloads, under store.seal_key{same}{rotates}")
+    let (seal, also) = match store.seal {
+        Seal::Off => {
+            return Some(Ok(
+                "off: who reads the store reads arguments and results".to_owned()
+            ));
         }
-    }))
+        Seal::Mixed => (
+            "mixed",
+            "; what is not sealed is read, too, until you set \"payloads\"",
+        ),
+        Seal::Payloads => ("payloads", ""),
+    };
+    let key = match (&store.seal_key, others) {
+        (None, _) => beside.unwrap_or("under no key"),
+        (Some(_), OtherReplicas::Same) => {
+            "under store.seal_key, which the other replicas have, too"
+        }
+        (Some(_), OtherReplicas::Keyless | OtherReplicas::Different) => "under store.seal_key",
+    };
+    let rotates = match (&store.seal_key, &store.seal_key_previous) {
+        (Some(_), Some(_)) => "; what store.seal_key_previous sealed is read",
+        (Some(_) | None, Some(_) | None) => "",
+    };
+    Some(Ok(format!("{seal}, {key}{rotates}{also}")))
 }

@@ -98,7 +98,7 @@ impl EventLog {
         self.call
     }
 
-    pub(super) fn caller(&self) -> Caller {
+    pub fn caller(&self) -> Caller {
         self.caller
     }
 

@@ -74,6 +74,7 @@ impl Carrier {
             bytes: bytes.len() as u64,
             is_error: result::is_tool_error(&stored),
         }));
+        self.runner.ledger.reserve(&task, bytes.len()).ok()?;
         // The server has answered: others may have their turn while the store is slow.
         self.end_dispatch();
         let runner = Arc::clone(&self.runner);

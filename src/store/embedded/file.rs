@@ -34,6 +34,8 @@ pub enum EmbeddedOpenError {
         #[source]
         cause: io::Error,
     },
+    #[error("the store file {} is damaged: put a copy of it in its place, or move it away to begin without its tasks", .0.display())]
+    Damaged(PathBuf),
     #[error("the store file {} cannot be opened", path.display())]
     Unreadable {
         path: PathBuf,
@@ -74,6 +76,9 @@ impl DatabaseFile {
 
     pub(super) fn open(&self) -> Result<Database, DatabaseError> {
         let io = |error| DatabaseError::Storage(StorageError::Io(error));
+        if let Some(why) = exposed_directory(&self.0) {
+            return Err(io(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+        }
         if let Some(directory) = self.0.parent().filter(|path| !path.as_os_str().is_empty()) {
             // Records may hold personal data, so no other user may read them.
             DirBuilder::new()
@@ -110,6 +115,22 @@ pub(super) fn exposed(found: &Metadata) -> Option<&'static str> {
     )
 }
 
+/// Why no file of this path must be used: others may put files of theirs in its place. A directory with the sticky bit, as
+/// `/tmp`, does not let them, and a volume is of those who mounted it: Kubernetes makes an `emptyDir` that is open to all.
+pub(super) fn exposed_directory(file: &Path) -> Option<&'static str> {
+    // The parent of a bare name is the empty path.
+    let mut directories = file.ancestors().skip(1).map(|it| Path::new(".").join(it));
+    let (directory, found) = directories.find_map(|it| Some((it.clone(), it.metadata().ok()?)))?;
+    let is_volume = || {
+        let around = directory.join("..").metadata();
+        around.is_ok_and(|around| around.dev() != found.dev())
+    };
+    let is_open = found.mode() & 0o1002 == 0o002;
+    (is_open && !is_volume()).then_some(
+        "every user of this machine may replace files in its directory; close that with chmod o-w, or name another file",
+    )
+}
+
 /// Refuses an existing file that is [`exposed`].
 pub(super) fn check_access(file: &std::fs::File) -> io::Result<()> {
     match exposed(&file.metadata()?) {
@@ -137,12 +158,13 @@ impl FileClaim {
         }
     }
 
-    /// Writes the id of this process. A failure is no error, because the store works without the hint.
+    /// Writes the id of this process. A failure is no error, because the store works without the hint. What another
+    /// process left there goes first, so that a link that somebody put there is not followed.
     pub(super) fn write_pid(&self) {
+        self.remove_pid();
         let file = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
             .open(&self.pid_file);
         if let Ok(mut file) = file {

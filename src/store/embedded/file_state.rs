@@ -10,8 +10,8 @@ use std::path::Path;
 use redb::DatabaseError;
 use uuid::Uuid;
 
-use super::file::{EmbeddedOpenError, FileClaim, FileState, exposed};
-use super::{Embedded, tables};
+use super::file::{EmbeddedOpenError, FileClaim, FileState, exposed, exposed_directory};
+use super::{Embedded, tables, undamaged};
 
 impl Embedded {
     /// Whether the file can be opened, or created if it does not exist. Holds the file's lock for a moment,
@@ -21,6 +21,9 @@ impl Embedded {
             path: path.into(),
             cause,
         };
+        if let Some(why) = exposed_directory(path) {
+            return Err(unwritable(io::Error::other(why)));
+        }
         let found = match std::fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return can_make(path).map(|()| FileState::Free).map_err(unwritable);
@@ -40,6 +43,10 @@ impl Embedded {
         if found.len() == 0 {
             return Ok(FileState::Free);
         }
+        undamaged(path, || Self::content_state(path))
+    }
+
+    fn content_state(path: &Path) -> Result<FileState, EmbeddedOpenError> {
         match redb::Builder::new().open_read_only(path) {
             Ok(database) => match tables::is_of_this_format(&database) {
                 Ok(true) => Ok(FileState::Free),
@@ -51,6 +58,7 @@ impl Embedded {
             Err(error) => match FileClaim::new(path).explain(error) {
                 EmbeddedOpenError::InUse { holder, .. } => Ok(FileState::InUse(holder)),
                 error @ (EmbeddedOpenError::Format(_)
+                | EmbeddedOpenError::Damaged(_)
                 | EmbeddedOpenError::Unwritable { .. }
                 | EmbeddedOpenError::Unreadable { .. }) => Err(error),
             },
@@ -82,6 +90,7 @@ mod tests {
 
     use super::*;
     use crate::clock::System;
+    use crate::io_reason::with_causes;
 
     struct TempDirectory(PathBuf);
 
@@ -148,6 +157,62 @@ mod tests {
             matches!(error, EmbeddedOpenError::Unreadable { .. }),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_directory_that_is_open_to_all_is_refused() {
+        let directory = TempDirectory::new();
+        let refused = |file: &Path| {
+            let state = Embedded::file_state(file).map_err(|error| error.to_string());
+            let opened = Embedded::open(file, Arc::new(System));
+            let opened = opened.map_err(|error| with_causes(&error));
+            let said = "every user of this machine may replace files";
+            let is_said = |error: Option<String>| error.is_some_and(|text| text.contains(said));
+            (is_said(state.err()), is_said(opened.err()))
+        };
+        let mode = |mode| {
+            std::fs::set_permissions(&directory.0, Permissions::from_mode(mode)).unwrap();
+        };
+        mode(0o777);
+        let (file, deep) = (directory.0.join("x.redb"), directory.0.join("deep/x.redb"));
+        assert_eq!(refused(&file), (true, true));
+        assert_eq!(refused(&deep), (true, true));
+        for not_open in [0o1777, 0o775, 0o700] {
+            mode(not_open);
+            assert_eq!(refused(&file), (false, false), "{not_open:o}");
+        }
+    }
+
+    /// redb panics at most of them.
+    #[test]
+    fn a_file_with_a_page_of_zeros_is_said_to_be_damaged() {
+        const PAGE: usize = 4096;
+        let directory = TempDirectory::new();
+        let file = directory.0.join("x.redb");
+        drop(Embedded::open(&file, Arc::new(System)).unwrap());
+        let good = std::fs::read(&file).unwrap();
+        let mut damaged = 0;
+        for at in (0..good.len()).step_by(PAGE) {
+            let mut bad = good.clone();
+            bad.iter_mut()
+                .skip(at)
+                .take(PAGE)
+                .for_each(|byte| *byte = 0);
+            std::fs::write(&file, &bad).unwrap();
+            let state = Embedded::file_state(&file);
+            let opened = Embedded::open(&file, Arc::new(System));
+            for error in [state.err(), opened.err()].into_iter().flatten() {
+                assert!(
+                    matches!(
+                        error,
+                        EmbeddedOpenError::Damaged(_) | EmbeddedOpenError::Unreadable { .. }
+                    ),
+                    "{error}"
+                );
+                damaged += usize::from(bad != good);
+            }
+        }
+        assert!(damaged > 0, "no page counts");
     }
 
     #[test]

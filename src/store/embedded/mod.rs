@@ -22,8 +22,9 @@ use super::random::random_bytes;
 use super::{
     Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, ListPlace, Store, Stored, Write, in_order,
 };
+use crate::caught::{Panicked, caught};
 use crate::clock::Clock;
-use crate::io_reason::io_reason;
+use crate::io_reason::with_causes;
 use crate::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use file::{DatabaseFile, FileClaim};
@@ -58,6 +59,14 @@ mod writer;
 /// tasks; and a beat ends soon, because it renews a lease.
 const SWEEPS_MAX: usize = 16;
 
+/// Returns the result of work with a store file. redb panics where a page of the file is not as it wrote it.
+fn undamaged<T>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, EmbeddedOpenError>,
+) -> Result<T, EmbeddedOpenError> {
+    caught(work).unwrap_or_else(|Panicked| Err(EmbeddedOpenError::Damaged(path.into())))
+}
+
 /// The embedded store.
 ///
 /// A drop, like [`Embedded::close`], finishes the pending writes and closes the file. A drop blocks its
@@ -79,6 +88,10 @@ impl Embedded {
     /// Opens or creates the file (mode 0600, missing directories 0700). Call this before serving, because
     /// it blocks while redb repairs the file after a crash.
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, EmbeddedOpenError> {
+        undamaged(path, || Self::open_file(path, clock))
+    }
+
+    fn open_file(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, EmbeddedOpenError> {
         let claim = FileClaim::new(path);
         let file = DatabaseFile::new(path);
         let mut database = file.open().map_err(|error| claim.explain(error))?;
@@ -98,6 +111,17 @@ impl Embedded {
         caller_key: &[u8; 32],
         clock: Arc<dyn Clock>,
     ) -> Result<Self, EmbeddedOpenError> {
+        undamaged(path, || {
+            Self::open_and_merge(path, others, caller_key, clock)
+        })
+    }
+
+    fn open_and_merge(
+        path: &Path,
+        others: &[PathBuf],
+        caller_key: &[u8; 32],
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, EmbeddedOpenError> {
         let claim = FileClaim::new(path);
         let file = DatabaseFile::new(path);
         let database = file.open().map_err(|error| claim.explain(error))?;
@@ -105,8 +129,12 @@ impl Embedded {
         tables::prepare(&database, caller_key)
             .map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         for other in others.iter().filter(|other| other.exists()) {
-            if let Err(error) = merge::merge(&database, other, caller_key) {
-                tracing::warn!(file = %other.display(), error = %io_reason(&error), "the tasks of an earlier process cannot be read");
+            let merged = undamaged(other, || {
+                let merged = merge::merge(&database, other, caller_key);
+                merged.map_err(|error| EmbeddedOpenError::unreadable(other, error))
+            });
+            if let Err(error) = merged {
+                tracing::warn!(file = %other.display(), error = %with_causes(&error), "the tasks of an earlier process cannot be read");
             }
         }
         Self::start(database, clock, path, move || file.open(), Some(claim))

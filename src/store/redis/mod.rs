@@ -343,6 +343,13 @@ impl Store for Redis {
         key.and_then(|key| key.try_into().ok()).ok_or(UNREADABLE)
     }
 
+    async fn forget_caller_key(&self) -> Result<(), StoreError> {
+        let meta = self.keys.meta();
+        let mut command = redis::cmd("HDEL");
+        command.arg(meta).arg("caller_key");
+        self.link.query::<u64>(meta, &command).await.map(drop)
+    }
+
     async fn tell(&self, id: TaskId) -> Result<(), StoreError> {
         let bucket = self.keys.bucket(id);
         let log = self.keys.log(bucket);

@@ -16,9 +16,11 @@ compile_error!(
      Unix sockets. On Windows, run it in the Windows Subsystem for Linux"
 );
 
+pub mod account;
 pub mod admin;
 pub mod app;
 pub mod auth;
+pub mod caught;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -31,10 +33,10 @@ pub mod lock;
 pub mod mcp;
 #[cfg(test)]
 #[path = "../tests/fuzz/mutator.rs"]
-#[expect(clippy::disallowed_methods, reason = "tests own their environment")]
 mod mutator;
 pub mod notify;
 pub mod prehashed;
+pub mod printable;
 pub mod public_address;
 pub mod resizable;
 pub mod retry_after;

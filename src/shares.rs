@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::account::Account;
 use crate::lock::Mutex;
 use crate::prehashed::PrehashedMap;
 use crate::task::id::Caller;
@@ -13,14 +14,14 @@ use crate::task::id::Caller;
 pub struct Shares {
     of_each: AtomicUsize,
     /// As many entries as there are [`Share`]s at most.
-    taken: Mutex<PrehashedMap<Caller, usize>>,
+    taken: Mutex<PrehashedMap<Account, usize>>,
 }
 
 /// A part of a caller's share. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Share {
     shares: Arc<Shares>,
-    caller: Caller,
+    account: Account,
     amount: usize,
 }
 
@@ -41,7 +42,8 @@ impl Shares {
     /// Takes so much for the caller. `None`: with it, the caller would have more than one caller may.
     pub fn take(self: &Arc<Self>, caller: Caller, amount: usize) -> Option<Share> {
         let of_each = self.of_each.load(Ordering::Relaxed);
-        match self.taken.lock().entry(caller) {
+        let account = caller.account();
+        match self.taken.lock().entry(account) {
             Entry::Occupied(mut before) => {
                 let taken = before.get().saturating_add(amount);
                 if taken > of_each {
@@ -56,7 +58,7 @@ impl Shares {
         }
         Some(Share {
             shares: Arc::clone(self),
-            caller,
+            account,
             amount,
         })
     }
@@ -65,7 +67,7 @@ impl Shares {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut all = self.shares.taken.lock();
-        if let Entry::Occupied(mut taken) = all.entry(self.caller) {
+        if let Entry::Occupied(mut taken) = all.entry(self.account) {
             let left = taken.get().saturating_sub(self.amount);
             if left == 0 {
                 taken.remove();

@@ -84,6 +84,60 @@ const SLEEPERS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The files that write where a person may read, each with what it writes of others. A text that somebody else chose goes
+/// through `printable`.
+const WAYS_OUT: &[(&str, &str)] = &[
+    ("src/cli/stdout.rs", "`print` makes every text printable"),
+    ("src/cli/failure.rs", "`plain` makes every line printable"),
+    ("src/cli/call/screen.rs", "`say`, `ask` and the progress do"),
+    ("src/cli/wrap/mod.rs", "`say` does"),
+    ("src/cli/demo/terminal.rs", "the demo has no text of others"),
+    (
+        "src/telemetry/log/output/mod.rs",
+        "lines of the log, which their fields make printable",
+    ),
+    ("src/failpoint.rs", "names of failpoints"),
+    ("src/task/polling/model.rs", "a test's table"),
+    (
+        "src/downstream/stdio/hang_up.rs",
+        "looks for the end of the client",
+    ),
+    ("src/downstream/stdio/mod.rs", "MCP, for the client"),
+];
+
+/// A new way out belongs into `WAYS_OUT`, with what makes its texts printable; and only `printable` says what that is.
+#[test]
+fn no_text_of_others_goes_out_as_it_is() {
+    let streams = ["stdout()", "stderr()", "println!", "print!("];
+    let writes = |code: &str| {
+        let calls = code.replace("stdout().is_terminal()", "");
+        let calls = calls.replace("stderr().is_terminal()", "");
+        let calls = calls.replace("tcgetwinsize(io::stderr())", "");
+        streams.iter().any(|stream| calls.contains(stream))
+    };
+    let code = |file: &File| code(&file.text);
+    let program = || sources("src").into_iter();
+    let out: Vec<_> = program().filter(|file| writes(&code(file))).collect();
+    let idle = WAYS_OUT.iter().map(|(name, _)| *name);
+    let idle = idle.filter(|name| !out.iter().any(|file| file.name == *name));
+    none(
+        idle.map(ToOwned::to_owned),
+        "writes to no stream: it has no place in WAYS_OUT",
+    );
+    let new = out.into_iter().map(|file| file.name);
+    none(
+        new.filter(|name| !WAYS_OUT.iter().any(|(known, _)| name == known)),
+        "writes to a stream and is not in WAYS_OUT",
+    );
+    let second = program().filter(|file| code(file).contains("is_control"));
+    none(
+        second
+            .map(|file| file.name)
+            .filter(|name| name != "src/printable.rs"),
+        "judges control characters: use `printable`",
+    );
+}
+
 #[test]
 fn every_file_opens_with_what_it_is() {
     let silent = sources("src")

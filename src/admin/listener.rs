@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 listener for operators and orchestrators: one request for each connection, and no client that
 //! is silent keeps another one waiting.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
@@ -26,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::io_reason::io_reason;
+use crate::printable::printable_json;
 use crate::task::events::SUBSCRIPTION_ID;
 
 /// The most open connections; further ones wait to be accepted. An orchestrator sends one request at a time.
@@ -151,7 +153,11 @@ async fn speak(answers: &dyn Answers, stream: TcpStream, peer: SocketAddr, visit
 }
 
 pub(super) fn json(status: StatusCode, text: String) -> Response<AdminBody> {
-    let mut response = Response::new(whole(text));
+    let changed = match printable_json(&text) {
+        Cow::Owned(changed) => Some(changed),
+        Cow::Borrowed(_) => None,
+    };
+    let mut response = Response::new(whole(changed.unwrap_or(text)));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

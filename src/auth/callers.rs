@@ -77,17 +77,19 @@ impl Callers {
     }
 
     /// The caller of a request. Without an identity, what tells callers apart is the credential itself: a renewed token is
-    /// another caller, and all requests without credentials are the anonymous one's.
+    /// another caller, and all requests without credentials are the anonymous one's. With an identity, the configured
+    /// headers make another caller of the same account: nobody proved them.
     pub fn of(&self, identity: Option<&Identity>, headers: &HeaderMap) -> Caller {
         if !self.are_told_apart(identity, headers) {
             return self.anonymous;
         }
         let has_further = self.further.iter().any(|name| headers.contains_key(name));
-        let mut context = match identity {
-            Some(identity) if !has_further => return identity.caller,
-            Some(identity) => {
+        let proved = identity.map(|identity| identity.caller);
+        let mut context = match proved {
+            Some(proved) if !has_further => return proved,
+            Some(proved) => {
                 let mut context = self.begin(purpose::FURTHER);
-                context.update(identity.caller.as_bytes());
+                context.update(proved.as_bytes());
                 context
             }
             None => {
@@ -107,7 +109,11 @@ impl Callers {
                 context.update(value.as_bytes());
             }
         }
-        Caller::from_bytes(half(context))
+        let hash = half(context);
+        proved.map_or_else(
+            || Caller::from_bytes(hash),
+            |proved| proved.with_further(hash),
+        )
     }
 
     /// Whether the request says who asks. All others are the anonymous caller's.
@@ -227,6 +233,16 @@ mod tests {
         for (place, one) in all.iter().enumerate() {
             assert!(!all[..place].contains(one), "{place}");
         }
+        let invented = |value| callers.of(Some(&alice), &key(value));
+        assert_ne!(invented("1"), invented("2"));
+        assert_eq!(invented("1").account(), alice.caller.account());
+        assert_eq!(invented("1").account(), invented("2").account());
+        let unproved = |value| callers.of(None, &key(value)).account();
+        assert_ne!(
+            unproved("1"),
+            unproved("2"),
+            "nothing else tells them apart"
+        );
         assert_eq!(callers.of(None, &token), plain.of(None, &token));
     }
 }

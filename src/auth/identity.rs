@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 
+use crate::printable::printable;
 use crate::task::id::Caller;
 
 /// A client that proved who it is. Made once for each credential; requests share it.
@@ -35,10 +36,8 @@ const LABEL_MAX: usize = 128;
 
 /// A label as operators see it. It is cut: an issuer decides how long a claim is.
 pub fn label_of(text: &str) -> Arc<str> {
-    let text = text.chars().take(LABEL_MAX);
-    text.map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect::<String>()
-        .into()
+    let text: String = text.chars().take(LABEL_MAX).collect();
+    printable(&text).into()
 }
 
 /// Who a client is, by these words, as one word of visible ASCII: the words with `#` between them. Any other byte is written

@@ -34,6 +34,9 @@ mod store;
 mod table;
 mod wrap;
 
+#[cfg(fuzzing)]
+pub use wrap::fuzzed as fuzzed_wrap;
+
 use failure::{CommandFailure, complain};
 use process::{log, logged};
 
@@ -328,7 +331,7 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         Command::Completions { shell } => {
             let mut out = Vec::new();
             generate(shell, &mut CommandLine::command(), "raincheck", &mut out);
-            stdout::print(&out)?;
+            stdout::print_bytes(&out)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Man { directory } => man(&directory),

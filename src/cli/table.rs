@@ -1,6 +1,16 @@
 //! Columns of text for a terminal.
 
-pub(super) use crate::app::diagnose::{cleaned, printable};
+use crate::printable;
+
+/// Returns the beginning of a text of others, as a terminal may show it.
+pub(super) fn short(text: &str) -> String {
+    printable::short(text).into_owned()
+}
+
+/// Returns a whole text of others, as a terminal may show it in one line.
+pub(super) fn cleaned(text: &str) -> String {
+    printable::printable(text).into_owned()
+}
 
 /// Rows of cells, each column as wide as its widest cell.
 pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
@@ -36,10 +46,5 @@ mod tests {
             table(&rows),
             "  tool              mode\n  build_everything  always\n"
         );
-    }
-
-    #[test]
-    fn a_server_cannot_write_to_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
     }
 }

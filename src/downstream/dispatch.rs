@@ -1,6 +1,5 @@
 //! Which part answers a request: reads it once, asks the route, and does what the route says.
 
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use super::body::Body;
 use super::call::{self, ModernCall};
 use super::companion::tools::CompanionTools;
 use super::durations::{Answered, Asked};
+use super::giving_way::OpenConnection;
 use super::inbound::access::Endpoint;
 use super::inbound::envelope::era_by_headers;
 use super::inbound::known_client;
@@ -57,26 +57,30 @@ const EXPIRED: Denied = Denied::Invalid("the token has expired");
 pub(super) fn handle(
     proxy: Arc<Proxy>,
     request: Request<Incoming>,
-    peer: SocketAddr,
+    connection: Arc<OpenConnection>,
 ) -> impl Future<Output = (Answered, Admitted)> + Send {
     let (parts, body) = request.into_parts();
-    to_endpoint(proxy, Box::new(parts), body, peer)
+    to_endpoint(proxy, Box::new(parts), body, connection)
 }
 
 async fn to_endpoint(
     proxy: Arc<Proxy>,
     mut parts: Box<Parts>,
     body: Incoming,
-    peer: SocketAddr,
+    connection: Arc<OpenConnection>,
 ) -> (Answered, Admitted) {
     let mut admitted = Admitted::default();
-    let (mut response, asked) = match endpoint::open(&proxy, &mut parts, &body, peer) {
+    let opened = endpoint::open(&proxy, &mut parts, &body, connection.peer);
+    let (mut response, asked) = match opened {
         Ok(Endpoint::ProtectedResource) => (Box::pin(metadata::answer(&proxy, parts)).await, None),
         Ok(Endpoint::Mcp) => match identify(&proxy, &mut parts).await {
             Ok((client, bounds)) => {
                 admitted = bounds;
-                let answering = pin!(mcp(&proxy, parts, body, client));
-                until(admitted.end, answering, &proxy).await
+                let end = admitted.end;
+                let request = &mut admitted.request;
+                let whole = || *request = Some(connection.is_asked());
+                let answering = pin!(mcp(&proxy, parts, body, client, whole));
+                until(end, answering, &proxy).await
             }
             Err(refusal) => (*refusal, None),
         },
@@ -128,19 +132,27 @@ async fn identify(
                 }
                 None => None,
             };
-            Ok((Some(identity), Admitted { end, share }))
+            let admitted = Admitted {
+                end,
+                share,
+                request: None,
+            };
+            Ok((Some(identity), admitted))
         }
         Err(denied) => Err(Box::new(proxy.denied(denied, auth))),
     }
 }
 
+/// Calls `whole` when the request is there whole.
 async fn mcp(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
     body: Incoming,
     client: Option<Arc<Identity>>,
+    whole: impl FnOnce(),
 ) -> Answered {
     if parts.method != Method::POST {
+        whole();
         // Only legacy clients have sessions.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
             return (response::not_allowed("POST"), None);
@@ -152,6 +164,7 @@ async fn mcp(
         ReadBody::Whole(body) => body,
         ReadBody::Refused(refusal) => return (refusal, None),
     };
+    whole();
     let Ok(_share) = share_of_body(proxy, client.as_deref(), body.len()) else {
         return (response::too_many_bytes(), None);
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
@@ -77,10 +77,21 @@ impl Asked {
         let status = response.status();
         let is_ours = !matches!(response.body(), Body::Passed { .. } | Body::Empty);
         // The server's own bytes are read where somebody asked for a trace: a tool that fails must not look well.
-        let is_read = is_ours || span.is_some();
+        // So is an answer that alone can make its tool a label: many names that may be invented were called before.
+        let is_coded = response.headers().contains_key(CONTENT_ENCODING);
+        let may_prove = !is_ours
+            && status.is_success()
+            && !is_coded
+            && operation.as_ref().is_some_and(Operation::needs_proof);
+        let is_read = is_ours || span.is_some() || may_prove;
         let says_events = || {
             let kind = response.headers().get(CONTENT_TYPE);
             kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+        };
+        let source = match (is_ours, may_prove) {
+            (true, _) => AnswerSource::Ours,
+            (false, true) => AnswerSource::Proof,
+            (false, false) => AnswerSource::Server,
         };
         Some(MeasuredAnswer {
             operation,
@@ -88,7 +99,7 @@ impl Asked {
             status,
             is_stream: matches!(response.body(), Body::Events(_))
                 || (!is_ours && is_read && says_events()),
-            is_ours,
+            source,
             is_read,
             ending: None,
         })
@@ -104,6 +115,15 @@ fn operation(parts: &Parts, message: &Inbound<'_>, era: Era) -> Option<Operation
     Operation::begin(Side::Server, method, tool.as_deref(), version, transport)
 }
 
+/// Whose the bytes of an answer are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AnswerSource {
+    Ours,
+    Server,
+    /// The server's. A good answer shows that the server has the tool.
+    Proof,
+}
+
 /// An answer on its way. Dropped, it is counted.
 #[derive(Debug)]
 pub(super) struct MeasuredAnswer {
@@ -112,8 +132,7 @@ pub(super) struct MeasuredAnswer {
     status: StatusCode,
     /// Whether it is known to be a stream. What is not read need not be known.
     is_stream: bool,
-    /// Whether the bytes are raincheck's own.
-    is_ours: bool,
+    source: AnswerSource,
     is_read: bool,
     ending: Option<OperationEnding>,
 }
@@ -152,6 +171,7 @@ impl MeasuredAnswer {
     pub(super) fn saw_own(&mut self, event: &[u8]) {
         self.is_read = true;
         self.is_stream = true;
+        self.source = AnswerSource::Server;
         self.saw(event);
     }
 
@@ -161,7 +181,9 @@ impl MeasuredAnswer {
                 OperationEnding::Status(self.status.as_u16())
             }
             Some(ending) => ending,
-            None if self.is_stream && self.is_ours => OperationEnding::Cancelled,
+            None if self.is_stream && self.source == AnswerSource::Ours => {
+                OperationEnding::Cancelled
+            }
             None => OperationEnding::Good,
         }
     }
@@ -171,6 +193,10 @@ impl Drop for MeasuredAnswer {
     fn drop(&mut self) {
         let ending = self.ending();
         if let Some(operation) = &self.operation {
+            let is_proof = self.source == AnswerSource::Proof;
+            if is_proof && self.ending == Some(OperationEnding::Good) {
+                operation.prove();
+            }
             operation.end(ending);
         }
         if let Some(span) = self.span.take() {

@@ -132,7 +132,9 @@ impl AnswerEdit {
         if self.is_initialize && self.result_in(message).is_some() {
             let (proxy, by) = (&self.proxy, &self.by);
             proxy.agreed.note(&by.caller, head, message);
-            proxy.session_clients.note(&proxy.kv, by, head).await;
+            let now_ms = proxy.runner.ledger().now_ms();
+            let clients = &proxy.session_clients;
+            clients.note(&proxy.kv, now_ms, by, head).await;
         }
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::Once;
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{HeaderValue, ORIGIN};
+use hyper::header::{HeaderValue, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
+use hyper::{HeaderMap, Method, Response, StatusCode};
 use tracing::{debug, error, warn};
 
 use super::body::Body;
@@ -17,7 +17,7 @@ use super::inbound::access::{self, Endpoint};
 use super::outbound::response;
 use super::proxy::Proxy;
 use crate::mcp::error::{RpcError, code};
-use crate::telemetry::log::printable;
+use crate::printable::short_bytes;
 
 /// The endpoint that a request came to. `Err`: the answer to a request that no endpoint sees.
 pub(super) fn open(
@@ -80,7 +80,7 @@ fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {
 /// Refuses an unknown path, and names the path of the endpoint: most such requests come from a client whose URL
 /// is nearly right.
 fn not_here(served: &str, parts: &Parts) -> Box<Response<Body>> {
-    let path = printable(parts.uri.path().as_bytes());
+    let path = short_bytes(parts.uri.path().as_bytes());
     debug!(method = %parts.method, path = &*path, served, "a request was refused for its path");
     // Clients ask these paths by themselves, to find out how to sign in.
     let is_probe = path.starts_with("/.well-known/") || path == "/register";
@@ -95,12 +95,32 @@ fn not_here(served: &str, parts: &Parts) -> Box<Response<Body>> {
 /// Refuses a body on a GET or DELETE: the body would go nowhere, and a server that got only the head could take the
 /// next request for the body. Where a request has `Content-Length` and `Transfer-Encoding`, hyper drops the length and
 /// closes the connection after the answer.
+///
+/// Refuses other codings of the transfer than `chunked`, too. raincheck removes no other coding, and two servers may read
+/// such a list in two ways (RFC 9112, 6.1). A body of a known length has none.
 fn framed(parts: &Parts, body: &Incoming) -> Result<(), Box<Response<Body>>> {
-    if parts.method == Method::POST || body.is_end_stream() {
+    let text = if parts.method != Method::POST && !body.is_end_stream() {
+        "Invalid request: only a POST has a body"
+    } else if body.size_hint().exact().is_none() && !is_chunked_at_most(&parts.headers) {
+        "Invalid request: the only Transfer-Encoding that is read is chunked"
+    } else {
         return Ok(());
-    }
-    let error = RpcError::invalid_request("Invalid request: only a POST has a body");
+    };
+    let error = RpcError::invalid_request(text);
     Err(refused(StatusCode::BAD_REQUEST, &error))
+}
+
+/// Returns true if there is no `Transfer-Encoding`, or one that is `chunked` and nothing else.
+fn is_chunked_at_most(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(coding), None) => coding
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    }
 }
 
 /// Logs a refused Host once in the life of the process, so that such requests cannot fill the log.
@@ -121,7 +141,7 @@ fn tell_of_origin(parts: &Parts) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         let origin = parts.headers.get(ORIGIN).map(HeaderValue::as_bytes);
-        let origin = printable(origin.unwrap_or_default());
+        let origin = short_bytes(origin.unwrap_or_default());
         warn!(
             origin = &*origin,
             "a web page was refused, and others will be; the origin of a page that may call belongs in \

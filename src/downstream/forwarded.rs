@@ -3,10 +3,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hyper::header::{FORWARDED, HOST, HeaderName, HeaderValue};
+use hyper::header::{HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use ipnet::IpNet;
 
+use crate::mcp::header_names::is_of_the_way;
 use crate::mcp::headers::remove_where;
 
 /// Which proxies are trusted, and which headers raincheck adds.
@@ -20,25 +21,6 @@ pub struct ForwardedHeaders {
 }
 
 const REAL_IP: &str = "x-real-ip";
-const WAY: &str = "x-forwarded-";
-
-/// Whether a header is about the request's way. Servers trust such headers because raincheck runs on their own
-/// machine.
-fn is_of_the_way(name: &HeaderName) -> bool {
-    let text = name.as_str();
-    let is_address = matches!(
-        text,
-        REAL_IP
-            | "cf-connecting-ip"
-            | "fastly-client-ip"
-            | "forwarded-for"
-            | "true-client-ip"
-            | "x-client-ip"
-            | "x-cluster-client-ip"
-            | "x-original-forwarded-for"
-    );
-    is_address || *name == FORWARDED || text.starts_with(WAY)
-}
 
 impl ForwardedHeaders {
     /// Removes the headers that the client may not send, and adds those that the server is to have. Most requests
@@ -47,7 +29,7 @@ impl ForwardedHeaders {
         let peer = peer.ip().to_canonical();
         let is_trusted = self.trusted.iter().any(|net| net.contains(&peer));
         if !is_trusted {
-            remove_where(&mut parts.headers, is_of_the_way);
+            remove_where(&mut parts.headers, |name| is_of_the_way(name.as_str()));
         }
         for name in &self.said {
             if !parts.headers.contains_key(name)
@@ -98,6 +80,7 @@ mod tests {
             .header("x-forwarded-for", "192.0.2.66")
             .header("x-forwarded-prefix", "/admin")
             .header("true-client-ip", "192.0.2.66")
+            .header("client-ip", "192.0.2.66")
             .header("forwarded", "for=192.0.2.66")
             .header("x-real-ip", "192.0.2.66");
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
@@ -127,6 +110,7 @@ mod tests {
         assert_eq!(
             settled(&way, "[::ffff:10.1.2.3]:9"),
             [
+                "client-ip: 192.0.2.66",
                 "forwarded: for=192.0.2.66",
                 "true-client-ip: 192.0.2.66",
                 "x-forwarded-for: 192.0.2.66",

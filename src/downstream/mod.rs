@@ -14,6 +14,7 @@ mod edited;
 mod endpoint;
 pub mod events;
 pub mod forwarded;
+mod giving_way;
 mod held_polls;
 pub mod inbound;
 mod large_results;

@@ -35,6 +35,7 @@ use crate::room::BufferBudget;
 use crate::runner::Runner;
 use crate::shares::Shares;
 use crate::store::key_value::KeyValue;
+use crate::store::quota::Quotas;
 use crate::upstream::Forwarded;
 use crate::upstream::wrapped::Upstream;
 
@@ -98,6 +99,8 @@ pub struct Proxy {
     pub passing_ends: CancellationToken,
     /// The calls of legacy sessions that run here, by the clients' ids.
     pub calls: CallRegistry,
+    /// The cancels of calls that may run on other replicas.
+    pub cancels: Quotas,
     /// raincheck's own messages for the GET streams of legacy sessions that are open here.
     pub mailboxes: Arc<Mailboxes>,
     /// The values that are kept for clients beside their tasks.

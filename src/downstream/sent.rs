@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::body::Body;
 use super::durations::{Answered, MeasuredAnswer};
+use super::giving_way::WholeRequest;
 use super::{outbound::response, patient};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::room::{BufferBudget, BufferShare, SMALL};
@@ -44,6 +45,8 @@ pub(super) struct Admitted {
     pub(super) end: Option<Instant>,
     /// What the caller has until the response is over.
     pub(super) share: Option<Share>,
+    /// For as long as the response lasts, its connection does not give way.
+    pub(super) request: Option<WholeRequest>,
 }
 
 type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -63,6 +66,7 @@ pub(super) struct SentBody {
     broke: Option<BodyError>,
     _asked: Option<BufferShare>,
     _share: Option<Share>,
+    _request: Option<WholeRequest>,
     answering: Option<MeasuredAnswer>,
 }
 
@@ -99,6 +103,7 @@ impl SentBody {
             broke: None,
             _asked: asked.and_then(|RequestSize(bytes)| room.count(bytes)),
             _share: admitted.share,
+            _request: admitted.request,
             answering,
         })
     }

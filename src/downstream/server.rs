@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,8 +15,8 @@ use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{AcquireError, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,6 +24,7 @@ use tracing::{debug, warn};
 
 use super::cors;
 use super::dispatch::handle;
+use super::giving_way::{OpenConnection, OpenConnections};
 use super::inbound::connection_polls::ConnectionPolls;
 use super::lingering::{Lingering, UnreadBody};
 use super::open::{CountedBody, OpenRequests};
@@ -33,8 +35,9 @@ use super::sent::SentBody;
 use crate::auth::identity::Identity;
 use crate::connection_threads::ConnectionThreads;
 use crate::io_reason::io_reason;
-use crate::resizable::ResizableSemaphore;
+use crate::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::socket;
+use crate::telemetry::limits::{self, LimitHit};
 use crate::tls::kept::Kept;
 
 /// The limits of connections, which may change while the listener serves.
@@ -130,33 +133,41 @@ impl BoundListener {
         grace: Duration,
     ) {
         let permits = &self.settings.limits.connections;
+        let open = OpenConnections::new();
         loop {
-            // Beyond the limit clients wait in the kernel's queue.
-            let permit = tokio::select! {
-                permit = Arc::clone(permits).take() => permit,
-                () = close.cancelled() => break,
-            };
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = close.cancelled() => break,
             };
             match accepted {
                 Ok((stream, peer)) => {
+                    // Beyond the limit further clients wait in the kernel's queue.
+                    let permit = tokio::select! {
+                        permit = permit(permits, &open) => permit,
+                        () = close.cancelled() => break,
+                    };
                     let (proxy, stop) = {
                         let served = served.borrow();
                         // A token of its own: each time that a connection is woken, it looks at the token under its lock.
                         (Arc::clone(&served.proxy), served.stop.child_token())
                     };
+                    let registered = open.enter(peer);
                     let connection = Connection {
                         proxy,
-                        peer,
+                        open: Arc::clone(&registered.connection),
                         settings: self.settings.clone(),
                         stop,
                         streams: self.connections.clone(),
                     };
                     let serving = |stream| async move {
-                        connection.serve(stream).await;
-                        drop(permit);
+                        let stop = connection.stop.clone();
+                        tokio::select! {
+                            () = connection.serve(stream) => {}
+                            () = registered.connection.gives_way(stop) => {
+                                debug!("a connection without a whole request gave way to another one");
+                            }
+                        }
+                        drop((registered, permit));
                     };
                     self.threads.spawn(&self.connections, stream, serving);
                 }
@@ -170,7 +181,28 @@ impl BoundListener {
         drop(self.listener);
         stop.cancelled().await;
         self.connections.close();
-        let _ = tokio::time::timeout(grace, self.connections.wait()).await;
+        let _ = timeout(grace, self.connections.wait()).await;
+    }
+}
+
+/// The pause between two looks for connections that may give way.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Waits for room for one more connection. Connections without a whole request give way.
+async fn permit(
+    permits: &Arc<ResizableSemaphore>,
+    open: &OpenConnections,
+) -> Result<ResizablePermit, AcquireError> {
+    if let Ok(permit) = permits.try_take() {
+        return Ok(permit);
+    }
+    limits::refused(LimitHit::Connections);
+    let mut taking = pin!(Arc::clone(permits).take());
+    loop {
+        open.make_room();
+        if let Ok(permit) = timeout(LOOK, taking.as_mut()).await {
+            return permit;
+        }
     }
 }
 
@@ -206,7 +238,7 @@ const HEADER_LIST_MAX: u32 = 16 * 1024;
 
 struct Connection {
     proxy: Arc<Proxy>,
-    peer: SocketAddr,
+    open: Arc<OpenConnection>,
     settings: ListenerSettings,
     stop: CancellationToken,
     /// What runs on it.
@@ -275,11 +307,12 @@ impl Connection {
         if self.settings.h2c {
             return Box::pin(self.speak_either(stream, unread_body, client)).await;
         }
-        let (proxy, peer) = (Arc::clone(&self.proxy), self.peer);
+        let (proxy, open) = (Arc::clone(&self.proxy), Arc::clone(&self.open));
         let service = service_fn(move |mut request| {
             identified(&mut request, client.as_ref());
             let (proxy, unread_body) = (Arc::clone(&proxy), unread_body.clone());
-            async move { Ok::<_, Infallible>(answer(proxy, request, peer, &unread_body).await) }
+            let open = Arc::clone(&open);
+            async move { Ok::<_, Infallible>(answer(proxy, request, open, &unread_body).await) }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
@@ -299,7 +332,7 @@ impl Connection {
     ) where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let (proxy, peer) = (Arc::clone(&self.proxy), self.peer);
+        let (proxy, connection) = (Arc::clone(&self.proxy), Arc::clone(&self.open));
         let streams = Streams::new(Arc::clone(&proxy.room), self.streams);
         let open = OpenRequests::default();
         let counted = open.clone();
@@ -308,9 +341,9 @@ impl Connection {
             identified(&mut request, client.as_ref());
             request.extensions_mut().insert(polls.clone());
             let (proxy, request_open) = (Arc::clone(&proxy), counted.begin());
-            let unread_body = unread_body.clone();
+            let (unread_body, connection) = (unread_body.clone(), Arc::clone(&connection));
             async move {
-                let response = answer(proxy, request, peer, &unread_body).await;
+                let response = answer(proxy, request, connection, &unread_body).await;
                 Ok::<_, Infallible>(response.map(|body| CountedBody::new(body, request_open)))
             }
         });
@@ -358,14 +391,14 @@ fn identified(request: &mut Request<Incoming>, client: Option<&Arc<Identity>>) {
 async fn answer(
     proxy: Arc<Proxy>,
     request: Request<Incoming>,
-    peer: SocketAddr,
+    connection: Arc<OpenConnection>,
     unread_body: &UnreadBody,
 ) -> Response<SentBody> {
     let version = request.version();
     let room = Arc::clone(&proxy.room);
     let page = cors::page(request.headers()).map(|page| (page, Arc::clone(&proxy)));
     // Apart: what a request takes is given back while its stream of events lasts.
-    let (answered, admitted) = Box::pin(handle(proxy, request, peer)).await;
+    let (answered, admitted) = Box::pin(handle(proxy, request, connection)).await;
     // Only a refusal that leaves a body unread closes its connection. HTTP/2 resets the one stream instead.
     if version != Version::HTTP_2 && answered.0.headers().contains_key(CONNECTION) {
         unread_body.set();

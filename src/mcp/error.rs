@@ -302,7 +302,7 @@ impl Reason {
             Self::Quota => (
                 "The caller has as many tasks, or bytes of tasks, as it may have \
                  (`limits.tasks_per_caller`, `limits.task_bytes_per_caller`).",
-                "none; unknown if the server had asked a question already",
+                "none; unknown if the server had asked a question already, or if the result was too many bytes",
             ),
         }
     }

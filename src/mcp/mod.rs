@@ -9,6 +9,7 @@ pub mod error;
 pub mod excerpt;
 pub mod failure_detail;
 pub mod flaw;
+pub mod header_names;
 pub mod headers;
 pub mod hex;
 pub mod input;

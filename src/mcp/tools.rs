@@ -59,6 +59,10 @@ impl Tools {
         self.by_name.get(name)
     }
 
+    pub fn all_names(&self) -> &[Box<str>] {
+        &self.names
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }

@@ -6,7 +6,7 @@ use tracing::{debug, info};
 
 use super::limits::{self, LimitHit};
 use super::metrics::METRICS;
-use super::tool::with_label;
+use super::tool::{with_label, with_label_of};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
 /// What the client of a call got.
@@ -85,7 +85,7 @@ pub fn answered(tool: &str, end: PlainEnd, after: Duration) {
         PlainEnd::ToolError => "tool_error",
         PlainEnd::Error | PlainEnd::Failed(_) => "failed",
     };
-    with_label(tool, |tool| {
+    with_label_of(tool, end == PlainEnd::Completed, |tool| {
         let durations = &metrics.duration;
         durations
             .with_label_values(&[tool, outcome])

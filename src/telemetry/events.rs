@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::seconds::seconds;
+use crate::printable::printable_json;
 use crate::task::change::TaskChange;
 use crate::task::state::Task;
 use crate::task::view::rfc3339;
@@ -37,7 +38,7 @@ pub(super) fn happened(change: TaskChange, task: &Task, ending: Option<[&str; 3]
     }
     let event = TaskEventText {
         word: word(change),
-        json: text(change, task, ending).to_string().into(),
+        json: printable_json(&text(change, task, ending).to_string()).into(),
     };
     // Without a reader there is nobody to tell.
     let _ = EVENTS.send(event);

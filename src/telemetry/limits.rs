@@ -25,12 +25,14 @@ pub enum LimitHit {
     BodyBytes,
     /// Too many bytes of requests and answers wait.
     BufferBytes,
+    /// Too many connections: some without a whole request give way.
+    Connections,
     /// Too many sessions or processes are in use at the server.
     Sessions,
 }
 
 impl LimitHit {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Calls,
         Self::CallsPerCaller,
         Self::RequestsPerCaller,
@@ -39,6 +41,7 @@ impl LimitHit {
         Self::Tasks,
         Self::BodyBytes,
         Self::BufferBytes,
+        Self::Connections,
         Self::Sessions,
     ];
 
@@ -53,6 +56,7 @@ impl LimitHit {
             Self::Tasks => "limits.tasks",
             Self::BodyBytes => "limits.body_bytes_max",
             Self::BufferBytes => "limits.buffer_bytes_max",
+            Self::Connections => "limits.connections",
             Self::Sessions => "upstream.sessions_max",
         }
     }
@@ -60,7 +64,7 @@ impl LimitHit {
 
 /// One counter for each limit, so that counting takes no lock. All are there from the start, at 0, so that an alert
 /// sees the first refusal.
-static COUNTERS: LazyLock<[IntCounter; 9]> = LazyLock::new(|| {
+static COUNTERS: LazyLock<[IntCounter; 10]> = LazyLock::new(|| {
     LimitHit::ALL.map(|limit| METRICS.calls.refusals.with_label_values(&[limit.word()]))
 });
 

@@ -18,6 +18,6 @@ pub mod repeats;
 pub mod resources;
 pub mod seconds;
 pub mod tasks;
-mod tool;
+pub mod tool;
 pub mod traces;
 pub mod waiting;

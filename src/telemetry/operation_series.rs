@@ -10,7 +10,7 @@ use prometheus::Histogram;
 use super::known_names::{known_method, known_version};
 use super::metrics::METRICS;
 use super::operation_ending::{OTHER, OperationEnding};
-use super::tool::with_label;
+use super::tool::{needs_proof, succeeded, with_label};
 
 /// Which side of an operation raincheck is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,12 +59,30 @@ impl OperationSeries {
 
     /// Counts an operation.
     pub(super) fn observe(&self, ending: OperationEnding, seconds: f64) {
-        if ending == OperationEnding::Good {
-            let good = self.good.get_or_init(|| self.ending(ending));
-            good.observe(seconds);
-        } else {
-            self.ending(ending).observe(seconds);
+        if ending != OperationEnding::Good {
+            return self.ending(ending).observe(seconds);
         }
+        if let Some(good) = self.good.get() {
+            return good.observe(seconds);
+        }
+        let good = self.ending(ending);
+        good.observe(seconds);
+        // The tool may become a label later.
+        if self.tool.is_empty() || !needs_proof(&self.tool) {
+            let _ = self.good.set(good);
+        }
+    }
+
+    /// Makes the tool a label, because the server answered a call of it.
+    pub(super) fn prove(&self) {
+        if self.good.get().is_none() && !self.tool.is_empty() {
+            succeeded(&self.tool);
+        }
+    }
+
+    /// Returns true if the tool becomes a label with a good answer of the server only.
+    pub(super) fn needs_proof(&self) -> bool {
+        self.good.get().is_none() && !self.tool.is_empty() && needs_proof(&self.tool)
     }
 
     /// The series of operations that end so.
@@ -129,6 +147,7 @@ pub(super) fn series(terms: OperationTerms<'_>) -> Arc<OperationSeries> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tool::listed;
     use super::*;
 
     #[test]
@@ -145,6 +164,8 @@ mod tests {
             series.ending(ending).get_sample_count()
         };
         let good = OperationEnding::Good;
+        let names = (0..2 * RECENT_MAX).map(|tool| format!("recent-{tool}").into());
+        listed(&names.collect::<Vec<Box<str>>>());
         for round in 1..=3 {
             // More tools than are remembered.
             for tool in 0..2 * RECENT_MAX {

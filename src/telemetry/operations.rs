@@ -54,6 +54,16 @@ impl Operation {
         })
     }
 
+    /// Returns true if the tool that is called becomes a label with a good answer of the server only.
+    pub fn needs_proof(&self) -> bool {
+        self.series.needs_proof()
+    }
+
+    /// Says that the server itself answered with a good result.
+    pub fn prove(&self) {
+        self.series.prove();
+    }
+
     /// Counts the operation.
     pub fn end(&self, ending: OperationEnding) {
         let seconds = (Instant::now() - self.began).as_secs_f64();

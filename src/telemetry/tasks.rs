@@ -6,7 +6,7 @@ use super::events;
 use super::log::TaskEndLine;
 use super::metrics::METRICS;
 use super::seconds::seconds;
-use super::tool::with_label;
+use super::tool::{with_label, with_label_of};
 use super::traces;
 use crate::mcp::error::own_failure;
 use crate::mcp::result::is_tool_error;
@@ -101,7 +101,7 @@ fn ended(before: Option<&Task>, task: &Task) {
         super::polls::ended(task);
         super::recent::changed(task.id);
         let metrics = &METRICS.tasks;
-        with_label(&task.name, |tool| {
+        with_label_of(&task.name, word == "completed", |tool| {
             let ended = [tool, word, reason, effect];
             metrics.ended.with_label_values(&ended).inc();
             let durations = &metrics.duration;

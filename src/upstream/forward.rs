@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 
+use crate::mcp::header_names::{has_one_reading, reading};
 use crate::mcp::headers::remove_where;
 use crate::upstream::credentials::{CredentialRule, secret};
 use crate::upstream::http::hop_headers;
@@ -16,7 +17,7 @@ pub type ClientHeaders = Arc<[(HeaderName, HeaderValue)]>;
 
 /// Headers that never go to the server. The first line of a request says what it is for; some servers would
 /// believe a header instead. Which web pages may call is decided before, and a server would refuse the pages that it does not
-/// know.
+/// know. CGI turns `Proxy` into the variable by which programs choose their proxy (httpoxy).
 fn goes_nowhere(name: &str) -> bool {
     matches!(
         name,
@@ -24,6 +25,7 @@ fn goes_nowhere(name: &str) -> bool {
             | "expect"
             | "host"
             | "origin"
+            | "proxy"
             | "sec-fetch-site"
             | "x-http-method"
             | "x-http-method-override"
@@ -110,8 +112,19 @@ pub(super) struct Forward {
     /// Headers that also go to a server on another machine. Lower case.
     pub(super) further: Arc<[HeaderName]>,
     pub(super) credentials: CredentialRule,
+    /// Headers that some servers read as one that raincheck writes, or as a credential. Lower case.
+    pub(super) taken: Arc<[HeaderName]>,
     /// The parameters of a client's query that go to the server.
     pub(super) query: QueryRule,
+}
+
+/// Returns the headers that some servers read as one of these names, which is spelt in another way.
+pub(super) fn also_read_as(names: &[&HeaderName]) -> Arc<[HeaderName]> {
+    names
+        .iter()
+        .filter(|name| !has_one_reading(name.as_str()))
+        .filter_map(|name| reading(name.as_str()).parse().ok())
+        .collect()
 }
 
 impl Forward {
@@ -125,13 +138,14 @@ impl Forward {
 
     fn takes(&self, name: &HeaderName) -> bool {
         let text = name.as_str();
-        if goes_nowhere(text) || text.starts_with("proxy-") {
+        if self.taken.contains(name) || goes_nowhere(text) || text.starts_with("proxy-") {
             return false;
         }
-        self.is_local
-            || text.starts_with("mcp-")
-            || goes_anywhere(text)
-            || self.further.contains(name)
+        if goes_anywhere(text) {
+            return true;
+        }
+        self.further.contains(name)
+            || ((self.is_local || text.starts_with("mcp-")) && has_one_reading(text))
     }
 
     /// Removes the headers that do not go to the server from a request that passes.
@@ -263,6 +277,12 @@ mod tests {
             ("x-original-url", "/admin"),
             ("x-rewrite-url", "/admin"),
             ("x-tenant", "t"),
+            ("mcp-param-user_id", "7"),
+            ("mcp-session_id", "s"),
+            ("proxy", "http://evil.example"),
+            ("content_length", "0"),
+            ("x.tenant", "u"),
+            ("x_tenant", "u"),
         ])
     }
 
@@ -277,6 +297,7 @@ mod tests {
                 "authorization",
                 "content-type",
                 "cookie",
+                "mcp-param-user_id",
                 "mcp-session-id",
                 "traceparent",
                 "user-agent",
@@ -301,6 +322,7 @@ mod tests {
             [
                 "accept",
                 "content-type",
+                "mcp-param-user_id",
                 "mcp-session-id",
                 "traceparent",
                 "user-agent",
@@ -354,6 +376,31 @@ mod tests {
             let mut carried = carried.iter().map(|(name, _)| name.as_str());
             assert!(!carried.any(|name| [key, caller, "authorization"].contains(&name)));
         }
+    }
+
+    /// An operator may name such a header on purpose. Then it goes as it is spelt, and what reads as it does not.
+    #[test]
+    fn a_header_with_two_readings_goes_only_where_it_is_named() {
+        let name = HeaderName::from_static;
+        let sent = [("x_tenant", "u"), ("x-tenant", "t"), ("x.tenant", "v")];
+        let names_of = |forward: &Forward| {
+            let mut passed = headers(&sent);
+            forward.strip(&mut passed);
+            names(passed.keys()).join(" ")
+        };
+        let mut forward = local();
+        assert_eq!(names_of(&forward), "x-tenant");
+        forward.further = [name("x_tenant")].into();
+        assert_eq!(names_of(&forward), "x-tenant x_tenant");
+        forward.is_local = false;
+        assert_eq!(names_of(&forward), "x_tenant");
+        // raincheck writes it, or it is a credential.
+        let mut forward = local();
+        forward.taken = also_read_as(&[&name("x_tenant"), &name("x-plain")]);
+        assert_eq!(names_of(&forward), "");
+        forward.credentials.further = [name("x_tenant")].into();
+        assert_eq!(names_of(&forward), "x_tenant");
+        assert!(forward.carried(&headers(&sent)).is_empty());
     }
 
     #[test]

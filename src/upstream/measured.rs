@@ -26,7 +26,10 @@ impl Asking {
     fn saw(&mut self, event: &Event) {
         let ending = match event {
             Event::Result(result) if is_tool_error(result) => OperationEnding::ToolError,
-            Event::Result(_) => OperationEnding::Good,
+            Event::Result(_) => {
+                self.0.iter().for_each(Operation::prove);
+                OperationEnding::Good
+            }
             Event::Error(error) => {
                 OperationEnding::Code(error_code(&error.error).unwrap_or_default())
             }

@@ -81,6 +81,41 @@ async fn one_caller_leaves_calls_to_others() {
     .await;
 }
 
+/// A header that nobody checks makes other callers of a client, and no other share.
+#[tokio::test]
+async fn invented_headers_multiply_no_share() {
+    let issuer = Issuer::start().await;
+    let config = Config::always()
+        .section("limits", "calls_per_caller = 2\ntasks_per_caller = 3")
+        .section("auth", "credential_headers = [\"x-api-key\"]");
+    let rig = started(&issuer, Era::Modern, config).await;
+    let alice = rig.client().named(issuer.token("alice"));
+    let as_if =
+        |key: &str, tool, arguments| alice.calling(tool, arguments).header("x-api-key", key);
+    for key in ["a", "b"] {
+        let call = as_if(key, "held", json!({"nonce": key}));
+        call.send().await.into_task();
+        rig.upstream.until_started(key).await;
+    }
+    let refused = async |key, reason| {
+        let answer = as_if(key, "echo", json!({"text": "x"})).send().await;
+        let data = &answer.json()["error"]["data"];
+        assert_eq!(data["io.raincheck/reason"], reason, "{}", answer.body);
+    };
+    refused("c", "busy").await;
+    for key in ["a", "b"] {
+        rig.upstream.release(key);
+    }
+    eventually(PATIENCE, "there is room again", async || {
+        let answer = as_if("d", "echo", json!({"text": "x"})).send().await;
+        (answer.status == 200).then_some(()).ok_or(answer.body)
+    })
+    .await;
+    refused("e", "quota").await;
+    let bob = rig.client().named(issuer.token("bob"));
+    bob.call("echo", json!({"text": "x"})).await.into_task();
+}
+
 /// A call waits for a session of its caller, while there are sessions for others.
 #[tokio::test]
 async fn one_caller_leaves_sessions_to_others() {

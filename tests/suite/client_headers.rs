@@ -17,13 +17,14 @@ in_both_eras!(
 );
 
 /// Of the request's way, of its meaning, or of one hop: nothing for the server.
-const MISLEADING: [(&str, &str); 15] = [
+const MISLEADING: [(&str, &str); 24] = [
     ("x-forwarded-for", "192.0.2.66"),
     ("x-forwarded-host", "evil.example"),
     ("x-forwarded-proto", "https"),
     ("x-forwarded-prefix", "/admin"),
     ("forwarded", "for=192.0.2.66"),
     ("x-real-ip", "192.0.2.66"),
+    ("client-ip", "192.0.2.66"),
     ("x-original-url", "/admin"),
     ("x-rewrite-url", "/admin"),
     ("x-http-method-override", "DELETE"),
@@ -31,6 +32,14 @@ const MISLEADING: [(&str, &str); 15] = [
     ("http2-settings", "AAMAAABk"),
     ("proxy-authorization", "Basic x"),
     ("proxy-status", "x"),
+    ("proxy", "http://evil.example"),
+    ("content_length", "7"),
+    ("mcp_session_id", "s"),
+    ("mcp-session_id", "s"),
+    ("x_api_key", "other"),
+    ("x.api.key", "other"),
+    ("x_caller", "root"),
+    ("x_forwarded_for", "192.0.2.66"),
     ("x-private", "1"),
     ("connection", "x-private"),
 ];
@@ -187,7 +196,7 @@ async fn a_trusted_proxy_is_believed(era: Era) {
         let upstream = Upstream::start(era).await;
         let config = config.section("listen", "trusted_proxies = [\"127.0.0.0/8\"]");
         let one = called(config, &upstream, &upstream.url(), tasks).await;
-        assert_says(&one, &MISLEADING[..6], &MISLEADING[6..]);
+        assert_says(&one, &MISLEADING[..7], &MISLEADING[7..]);
     }
 }
 

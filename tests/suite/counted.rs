@@ -11,7 +11,7 @@ pub(crate) fn with_operators(config: Config) -> Config {
     config.section("admin", "listen = \"127.0.0.1:0\"")
 }
 
-async fn value(proxy: &Proxy, name: &str) -> Option<f64> {
+pub(crate) async fn value(proxy: &Proxy, name: &str) -> Option<f64> {
     let page = Client::of(proxy.operators().await).page("/metrics").await;
     let mut lines = page.body.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
@@ -144,7 +144,7 @@ async fn a_server_that_is_told_in_place_of_its_owner_is_counted() {
 }
 
 /// What makes each limit refuse, in the file of the test that reads its count.
-pub(crate) const LIMITS: [(&str, &str); 9] = [
+pub(crate) const LIMITS: [(&str, &str); 10] = [
     ("limits.calls", include_str!("operators_log.rs")),
     ("limits.calls_per_caller", include_str!("auth_shares.rs")),
     ("limits.requests_per_caller", include_str!("auth_shares.rs")),
@@ -153,6 +153,7 @@ pub(crate) const LIMITS: [(&str, &str); 9] = [
     ("limits.tasks", include_str!("operators_log.rs")),
     ("limits.body_bytes_max", include_str!("operators_log.rs")),
     ("limits.buffer_bytes_max", include_str!("floods.rs")),
+    ("limits.connections", include_str!("attack_shares.rs")),
     ("upstream.sessions_max", include_str!("counted.rs")),
 ];
 

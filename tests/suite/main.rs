@@ -42,6 +42,11 @@ mod tls_client;
 #[path = "../support/tls.rs"]
 mod tls_server;
 
+mod attack_edges;
+mod attack_shares;
+mod attack_store;
+mod attack_words;
+mod attack_writes;
 mod auth_callers;
 mod auth_certificates;
 mod auth_jwt;

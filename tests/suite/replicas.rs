@@ -98,7 +98,7 @@ async fn a_newer_record_is_told_and_not_changed(era: Era) {
     let task = pair.at_a().call("ask", json!({})).await.into_task();
     let asked = pair.at_a().until(&task, "input_required").await;
     let record = pair.record(&task).await;
-    let newer = record.replacen("1 {", "4 {\"of_tomorrow\":{\"x\":1},", 1);
+    let newer = record.replacen("1 {", "5 {\"of_tomorrow\":{\"x\":1},", 1);
     assert_ne!(newer, record);
     let mut write = redis::cmd("HSET");
     write.arg(record_key(&task)).arg("d").arg(&newer);

@@ -293,6 +293,21 @@ async fn sessions_are_bounded() {
     second.text("pid", json!({})).await;
 }
 
+/// Sessions that were opened and left keep nobody waiting; one that its client has used goes on.
+#[tokio::test]
+async fn a_session_that_nobody_uses_makes_room() {
+    let proxy = Config::always()
+        .run_with("legacy", "children_max = 2")
+        .await;
+    let used = Session::open(&proxy).await;
+    let pid = used.text("pid", json!({})).await;
+    let left = Session::open(&proxy).await;
+    let third = within(PATIENCE, "there is room", Session::open(&proxy)).await;
+    third.text("pid", json!({})).await;
+    assert_eq!(left.call("pid", json!({})).await.status, 404);
+    assert_eq!(used.text("pid", json!({})).await, pid);
+}
+
 #[tokio::test]
 async fn a_drain_waits_for_its_calls() {
     let token = "token = \"correct-horse-battery-staple\"\ngrace = \"20s\"";

@@ -2,6 +2,7 @@
 
 /// Which modules of the crate a module may name (ARCHITECTURE.md). Absent: anything, as the wiring may.
 pub(crate) const ARROWS: &[(&str, &[&str])] = &[
+    ("account", &[]),
     ("mcp", &[]),
     (
         "auth",
@@ -13,10 +14,12 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "lock",
             "mcp",
             "prehashed",
+            "printable",
             "task",
             "tls",
         ],
     ),
+    ("caught", &[]),
     ("clock", &["lock"]),
     ("connection_threads", &["io_reason", "lock"]),
     ("tls", &["clock", "io_reason", "lock"]),
@@ -41,28 +44,31 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("prehashed", &[]),
+    ("printable", &[]),
     ("public_address", &[]),
     ("resizable", &["lock"]),
     ("retry_after", &[]),
     ("room", &[]),
-    ("shares", &["lock", "prehashed", "task"]),
+    ("shares", &["account", "lock", "prehashed", "task"]),
     ("socket", &[]),
     ("turns", &["resizable", "shares", "task"]),
     ("http_address", &["lock", "public_address", "tls"]),
     (
         "telemetry",
         &[
+            "caught",
             "clock",
             "connection_threads",
             "http_address",
             "io_reason",
             "lock",
             "mcp",
+            "printable",
             "retry_after",
             "task",
         ],
     ),
-    ("task", &["mcp"]),
+    ("task", &["account", "mcp"]),
     (
         "config",
         &[
@@ -70,6 +76,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "io_reason",
             "mcp",
             "notify",
+            "printable",
             "public_address",
             "task",
         ],
@@ -77,6 +84,8 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     (
         "store",
         &[
+            "account",
+            "caught",
             "clock",
             "connection_threads",
             "failpoint",
@@ -90,11 +99,13 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     (
         "upstream",
         &[
+            "account",
             "connection_threads",
             "failpoint",
             "io_reason",
             "lock",
             "mcp",
+            "printable",
             "retry_after",
             "socket",
             "telemetry",
@@ -127,6 +138,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "lock",
             "mcp",
             "notify",
+            "printable",
             "resizable",
             "room",
             "runner",
@@ -147,6 +159,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "io_reason",
             "lock",
             "mcp",
+            "printable",
             "runner",
             "store",
             "task",
@@ -158,9 +171,11 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
 
 /// Every module that an arrow may start or end at.
 pub(crate) const MODULES: &[&str] = &[
+    "account",
     "admin",
     "app",
     "auth",
+    "caught",
     "cli",
     "clock",
     "config",
@@ -174,6 +189,7 @@ pub(crate) const MODULES: &[&str] = &[
     "mcp",
     "notify",
     "prehashed",
+    "printable",
     "public_address",
     "resizable",
     "retry_after",

@@ -247,7 +247,7 @@ fn print(told: &Told, output: Option<Output>) -> Result<(), CommandFailure> {
         });
     }
     if !io::stdout().is_terminal() {
-        return stdout::print(&told.out);
+        return stdout::print_bytes(&told.out);
     }
     let Ok(text) = std::str::from_utf8(&told.out) else {
         let bytes = told.out.len();
@@ -255,7 +255,5 @@ fn print(told: &Told, output: Option<Output>) -> Result<(), CommandFailure> {
             "the result is {bytes} bytes that are no text: keep them with --output FILE"
         )));
     };
-    // A server cannot write to the terminal what is no text.
-    let is_unsafe = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    stdout::print(text.replace(is_unsafe, "\u{fffd}"))
+    stdout::print(text)
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::cli::progress_bar::{CLEAR_LINE, bar, whole};
 use crate::cli::table::cleaned;
+use crate::printable::printable_lines;
 
 /// The width of a terminal that does not tell its own.
 const WIDTH: usize = 80;
@@ -35,13 +36,13 @@ impl Screen {
     /// Prints a line that stays.
     pub(super) fn say(&self, text: &str) {
         let clear = if self.is_terminal { CLEAR_LINE } else { "" };
-        write(&format!("{clear}{text}\n"));
+        write(&format!("{clear}{}\n", printable_lines(text)));
     }
 
     /// Prints the beginning of a line that a person ends.
     pub(super) fn ask(&self, prompt: &str) {
         let clear = if self.is_terminal { CLEAR_LINE } else { "" };
-        write(&format!("{clear}{prompt}"));
+        write(&format!("{clear}{}", printable_lines(prompt)));
     }
 
     /// Shows the `params` of a `notifications/progress`.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::large_results;
 use crate::cli::failure::CommandFailure;
 use crate::cli::stdout::print;
-use crate::cli::table::{printable, table};
+use crate::cli::table::{short, table};
 use crate::config::warnings::name;
 use crate::config::{CompanionUse, Config, duration_text};
 use crate::mcp::version::{Era, LEGACY_NEWEST, MODERN};
@@ -177,7 +177,7 @@ impl ClientReport {
             None => format!(
                 "{} is not known: it gets what helps most clients.\nKnown are {}. The name is the one in \
                  clientInfo, letter by letter; it is not always the one on the box.\n",
-                printable(&self.wanted),
+                short(&self.wanted),
                 KnownClient::names().join(", ")
             ),
         };
@@ -213,11 +213,11 @@ impl ClientReport {
         let said = if version.is_empty() {
             "No version was given".to_owned()
         } else {
-            format!("\"{}\" is no version of numbers", printable(version))
+            format!("\"{}\" is no version of numbers", short(version))
         };
         format!(
             "\n{said}, so this is what an old {} gets: write {name}@1.2.3.\n",
-            printable(name)
+            short(name)
         )
     }
 

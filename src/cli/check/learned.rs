@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::cli::table::printable;
+use crate::cli::table::short;
 use crate::runner::learned::memory::LearnedTool;
 
 /// The tools that are named. The board shows any other.
@@ -24,7 +24,7 @@ pub(super) fn learned(tools: &[LearnedTool]) -> Option<String> {
 
 fn sentence(tool: &LearnedTool) -> String {
     let (median, p90) = (seconds(tool.median_ms), seconds(tool.p90_ms));
-    let (name, seen) = (printable(&tool.name), tool.seen);
+    let (name, seen) = (short(&tool.name), tool.seen);
     format!("{name}: half end within {median}, 9 of 10 within {p90} ({seen} tasks)")
 }
 

@@ -14,12 +14,12 @@ use super::failure::CommandFailure;
 use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::stdout::print;
-use super::table::{printable, table};
+use super::table::{short, table};
 use crate::app::{OtherReplicas, StoreFound, check_auth, check_store, check_traces, tls_files};
 use crate::config::warnings::{name, warnings, without_tools};
 use crate::config::{
-    CompanionUse, Config, Location, StoreSettings, TelemetrySettings, TransportChoice, Wrapped,
-    duration_text,
+    CompanionUse, Config, Location, TelemetrySettings, TransportChoice, Wrapped, duration_text,
+    size_text,
 };
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
@@ -99,7 +99,7 @@ fn report(
             certificate.map(|()| "certificate and key fit".to_owned()),
         ));
     }
-    verdicts.extend(of_store(&config.store, store));
+    verdicts.extend(of_store(config, store));
     let over_sse = match inspection {
         Ok(found) => found.over_sse,
         Err(_) => config.upstream.transport == TransportChoice::Sse,
@@ -170,9 +170,18 @@ fn of_traces(found: Option<Finding>) -> [Option<(&'static str, String)>; 2] {
     }
 }
 
-/// Where tasks live, and what of them is sealed.
+/// The most that the store holds. `docs/design/writes.md` has every write and its bound.
+fn store_size(config: &Config) -> String {
+    let tasks = size_text(config.limits.tasks.bytes);
+    format!(
+        "up to {tasks} of tasks (limits.task_bytes), 80MiB of sessions, and 4MiB for each call on a session while it runs; \
+         each replica as much"
+    )
+}
+
+/// Where tasks live, what they may need there, and what of them is sealed.
 fn of_store(
-    settings: &StoreSettings,
+    config: &Config,
     found: Result<StoreFound, String>,
 ) -> impl Iterator<Item = (&'static str, Result<String, String>)> {
     let others = found.as_ref().map(|found| found.others);
@@ -180,17 +189,20 @@ fn of_store(
         .as_ref()
         .ok()
         .and_then(|found| learned(&found.learned));
+    let settings = &config.store;
     let sealed = sealing(settings, others.unwrap_or(OtherReplicas::Keyless));
     let described = found.map(|found| describe_store(&settings.location, found.file));
     let sealed = sealed.map(|said| ("sealing", said));
     let learned = learned.map(|text| ("polling", Ok(text)));
-    std::iter::once(("store", described))
+    let size = ("size", Ok(store_size(config)));
+    [("store", described), size]
+        .into_iter()
         .chain(sealed)
         .chain(learned)
 }
 
 fn capabilities(found: &Inspection) -> String {
-    let names: Vec<_> = found.capabilities.iter().map(|c| printable(c)).collect();
+    let names: Vec<_> = found.capabilities.iter().map(|c| short(c)).collect();
     match names.as_slice() {
         [] => "none".to_owned(),
         some => some.join(", "),
@@ -303,7 +315,7 @@ fn named(found: &Inspection) -> String {
     found
         .server
         .as_ref()
-        .map(|name| format!(": {}", printable(name)))
+        .map(|name| format!(": {}", short(name)))
         .unwrap_or_default()
 }
 
@@ -319,7 +331,7 @@ fn found_warnings(
 
 /// A redirect costs a request after each start, and is followed within the server only.
 fn redirected(found: &Inspection) -> Option<(&'static str, String)> {
-    let to = printable(found.redirected.as_ref()?);
+    let to = short(found.redirected.as_ref()?);
     let text =
         format!("it redirects to {to}, which is followed; write that address in upstream.url");
     Some(("upstream", text))
@@ -371,7 +383,7 @@ fn tool_rows(rules: &Rules, names: &[String]) -> Vec<[String; 8]> {
             mode.push_str(", required");
         }
         rows.push([
-            printable(tool),
+            short(tool),
             name(place),
             mode,
             duration_text(rule.max_duration_ms),

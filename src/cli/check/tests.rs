@@ -52,6 +52,7 @@ fn all_is_well() {
         "  ok  config        every setting is right
   ok  listen        http://127.0.0.1:8440/mcp
   ok  store         memory: tasks are gone when the process ends
+  ok  size          up to 4GiB of tasks (limits.task_bytes), 80MiB of sessions, and 4MiB for each call on a session while it runs; each replica as much
   ok  recovery      a call whose process dies is lost with it
   ok  callers       clients' own credentials go to the server; a call that came with some is not carried on by another process
   ok  upstream      http://127.0.0.1:8000/mcp answers: slow-server 1.0

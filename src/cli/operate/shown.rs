@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::cli::table::{printable, table};
+use crate::cli::table::{cleaned, short, table};
 
 pub(super) fn listed(page: &Value) -> String {
     let tasks = members(page, "tasks");
@@ -15,10 +15,10 @@ pub(super) fn listed(page: &Value) -> String {
         [
             id,
             text(task, "state").to_owned(),
-            printable(text(task, "tool")),
+            short(text(task, "tool")),
             age(at(task, "seconds").as_u64().unwrap_or_default()),
-            printable(text(task, "replica")),
-            printable(caller(task)),
+            short(text(task, "replica")),
+            short(caller(task)),
             remarks(task),
         ]
     }));
@@ -116,7 +116,7 @@ pub(super) fn shown(task: &Value) -> String {
     for name in names {
         let value = match at(task, name) {
             Value::Null => continue,
-            Value::String(text) => printable(text),
+            Value::String(text) => short(text),
             other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
                 other.to_string()
             }
@@ -126,7 +126,7 @@ pub(super) fn shown(task: &Value) -> String {
     for (name, key) in [("related to", "related"), ("named by", "named_by")] {
         for other in members(task, key) {
             let id: String = text(other, "id").chars().take(8).collect();
-            let (state, tool) = (text(other, "state"), printable(text(other, "tool")));
+            let (state, tool) = (text(other, "state"), short(text(other, "tool")));
             rows.push([name.to_owned(), format!("{id} {state} {tool}")]);
         }
     }
@@ -138,7 +138,7 @@ pub(super) fn shown(task: &Value) -> String {
     let _ = write!(out, "\n{}", table(&events));
     let messages = at(task, "messages").as_array().into_iter().flatten();
     let messages: Vec<_> = messages
-        .map(|said| [text(said, "at").to_owned(), printable(text(said, "text"))])
+        .map(|said| [text(said, "at").to_owned(), short(text(said, "text"))])
         .collect();
     if !messages.is_empty() {
         let _ = write!(out, "\n{}", table(&messages));
@@ -165,10 +165,10 @@ pub(super) fn members<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 pub(super) fn question_text(question: &Value) -> String {
     let request = at(question, "request");
     let params = at(request, "params");
-    let mut out = format!("  question {}: ", text(question, "key"));
+    let mut out = format!("  question {}: ", cleaned(text(question, "key")));
     let message = at(params, "message").as_str();
     let method = at(request, "method").as_str().unwrap_or_default();
-    let _ = writeln!(out, "{}", printable(message.unwrap_or(method)));
+    let _ = writeln!(out, "{}", short(message.unwrap_or(method)));
     if !at(params, "requestedSchema").is_null() {
         let _ = writeln!(out, "    its answer: {}", at(params, "requestedSchema"));
     }

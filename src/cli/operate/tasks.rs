@@ -12,6 +12,8 @@ use super::shown::{at, is_now, listed, members, one_line, question_text, questio
 use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
 use crate::cli::stdout::print;
+use crate::cli::table::cleaned;
+use crate::printable::printable_json;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TasksArgs {
@@ -176,7 +178,7 @@ impl AnswerArgs {
             (Some(key), _) => key.as_str(),
             (None, [key]) => key,
             (None, _) => {
-                let all = keys.join(", ");
+                let all = cleaned(&keys.join(", "));
                 return Err(CommandFailure::usage(format!(
                     "several questions are open: name one with --key: {all}"
                 )));
@@ -234,7 +236,7 @@ fn watch(reach: &ReachArgs, id: &str, as_json: bool) -> Result<ExitCode, Command
 /// As JSON on one line, or as a person reads it.
 fn said(as_json: bool, value: &Value, person: impl FnOnce(&Value) -> String) -> String {
     if as_json {
-        format!("{value}\n")
+        printable_json(&format!("{value}\n")).into_owned()
     } else {
         person(value)
     }

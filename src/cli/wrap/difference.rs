@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::file::SettingsFile;
 use super::masked::masked;
+use crate::printable::printable_lines;
 
 /// The lines that change, with secrets masked. The difference is computed on the original texts and shown from the
 /// masked texts, which have the same lines.
@@ -22,12 +23,7 @@ pub(super) fn difference(file: &SettingsFile, text: &str) -> Result<String, Stri
             }
         }
     }
-    let printable = out.chars().filter(|c| *c != '\r').map(|c| match c {
-        '\n' | '\t' => c,
-        c if c.is_control() => char::REPLACEMENT_CHARACTER,
-        c => c,
-    });
-    Ok(printable.collect())
+    Ok(printable_lines(&out.replace('\r', "")).into_owned())
 }
 
 fn lines(text: &str) -> Vec<&str> {

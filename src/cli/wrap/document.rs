@@ -3,7 +3,7 @@
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstNode, CstObject, CstObjectProp, CstRootNode};
 
-use super::super::table::printable;
+use super::super::table::short;
 use super::entry::{ServerEntry, member};
 
 /// JSON with the comments and trailing commas that editors allow in their settings.
@@ -117,7 +117,7 @@ impl Document {
         }
         let elsewhere = self.projects()?.into_iter();
         let elsewhere = elsewhere.filter(|(_, servers)| servers.iter().any(|it| is_it(&it)));
-        let paths: Vec<_> = elsewhere.map(|(path, _)| printable(&path)).collect();
+        let paths: Vec<_> = elsewhere.map(|(path, _)| short(&path)).collect();
         if !paths.is_empty() {
             let (name, paths) = (shown(wanted.name), paths.join(" or --project "));
             return Err(format!(
@@ -181,7 +181,33 @@ fn start(node: &CstNode) -> usize {
 
 /// A server's name as messages show it.
 pub(super) fn shown(name: &str) -> String {
-    format!("{:?}", printable(name))
+    format!("{:?}", short(name))
+}
+
+/// Whatever is in the file: only the entry changes, and the file can be read after that.
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "fuzz/ calls it"))]
+pub fn fuzzed(bytes: &[u8]) {
+    const NEW: &str = r#"{"command": "raincheck"}"#;
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let Ok(document) = Document::parse(text) else {
+        return;
+    };
+    let projects = document.projects().unwrap_or_default();
+    let projects = projects.into_iter().map(|(path, _)| Some(path));
+    for project in std::iter::once(None).chain(projects) {
+        let entries = document.entries(project.as_deref()).unwrap_or_default();
+        for (_, entry) in entries {
+            let same = document.with(&entry, &entry.text());
+            assert_eq!(same.as_deref(), Some(text));
+            let edited = document.with(&entry, NEW).unwrap();
+            let grown = edited.len() + entry.text().len();
+            assert_eq!(grown, text.len() + NEW.len());
+            assert!(Document::parse(&edited).is_ok(), "{edited}");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -189,30 +215,8 @@ mod tests {
     use super::*;
     use crate::mutator::fuzz;
 
-    /// Whatever is in the file: only the entry changes, and the file can be read after that.
     #[test]
-    fn fuzzed_files_change_in_one_entry_only() {
-        const NEW: &str = r#"{"command": "raincheck"}"#;
-        fuzz("wrap", |bytes| {
-            let Ok(text) = std::str::from_utf8(bytes) else {
-                return;
-            };
-            let Ok(document) = Document::parse(text) else {
-                return;
-            };
-            let projects = document.projects().unwrap_or_default();
-            let projects = projects.into_iter().map(|(path, _)| Some(path));
-            for project in std::iter::once(None).chain(projects) {
-                let entries = document.entries(project.as_deref()).unwrap_or_default();
-                for (_, entry) in entries {
-                    let same = document.with(&entry, &entry.text());
-                    assert_eq!(same.as_deref(), Some(text));
-                    let edited = document.with(&entry, NEW).unwrap();
-                    let grown = edited.len() + entry.text().len();
-                    assert_eq!(grown, text.len() + NEW.len());
-                    assert!(Document::parse(&edited).is_ok(), "{edited}");
-                }
-            }
-        });
+    fn fuzzed_files() {
+        fuzz("wrap", fuzzed);
     }
 }

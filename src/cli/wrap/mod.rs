@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::failure::CommandFailure;
-use super::table::{printable, table};
+use super::table::{short, table};
 use crate::config::load::{allowed_variables, environment};
 use crate::io_reason::io_reason;
+use crate::printable::printable_lines;
 
 mod change;
 mod difference;
@@ -22,6 +23,9 @@ mod options;
 mod program;
 mod undo;
 mod unwrapped;
+
+#[cfg(fuzzing)]
+pub use document::fuzzed;
 
 use change::FileChange;
 use difference::difference;
@@ -72,7 +76,7 @@ impl WrapArgs {
 pub(super) fn wrap(line: &WrapArgs) -> Result<ExitCode, CommandFailure> {
     let file = SettingsFile::read(&line.file).map_err(|why| located(&line.file, &why))?;
     if let Some(kind) = line.file.extension().filter(|kind| !is_json(kind)) {
-        let kind = printable(&kind.to_string_lossy().to_uppercase());
+        let kind = short(&kind.to_string_lossy().to_uppercase());
         let why = format!(
             "is {kind}, and only JSON is edited: there, put `raincheck stdio --` before the server's command"
         );
@@ -269,8 +273,8 @@ fn row((name, entry): &NamedServer, whose: &str) -> [String; 4] {
         Runs::Wrapped(None) => ("wrapped", "as its settings say".to_owned()),
         Runs::Unknown => ("", "neither a command nor a url".to_owned()),
     };
-    let (name, server) = (printable(name), printable(&server));
-    [name, server, state.to_owned(), printable(whose)]
+    let (name, server) = (short(name), short(&server));
+    [name, server, state.to_owned(), short(whose)]
 }
 
 fn located(file: &Path, why: &str) -> CommandFailure {
@@ -280,6 +284,6 @@ fn located(file: &Path, why: &str) -> CommandFailure {
 /// A reader that went away (`| head`) is no reason to fail.
 fn say(text: &str) {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes());
+    let _ = out.write_all(printable_lines(text).as_bytes());
     let _ = out.flush();
 }

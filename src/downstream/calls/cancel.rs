@@ -14,12 +14,23 @@ use super::registry::{CallEntry, Cancelled};
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
 use crate::store::kv::{Kind, Name};
+use crate::store::quota::{Allowance, OverQuota, Quotas};
+use crate::task::id::Caller;
 
 /// How long a call runs before it looks for a cancel that came to another replica.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a cancel waits for the replica that runs the call.
-const LIFETIME: Duration = Duration::from_mins(1);
+const LIFETIME_MS: u64 = 60_000;
+
+/// The cancels that this process writes in a minute, of one caller and of all. A real client cancels what it called.
+pub fn quotas() -> Quotas {
+    let most = |entries| Allowance {
+        entries,
+        ..Allowance::ANY
+    };
+    Quotas::new(most(256), most(4_096))
+}
 
 /// How far the clocks of two replicas may be apart.
 const CLOCKS_MS: u64 = 1_000;
@@ -27,28 +38,36 @@ const CLOCKS_MS: u64 = 1_000;
 /// Cancels a call of the session on this replica, or else tells the replica that runs it.
 pub(in crate::downstream) fn cancel(
     proxy: &Arc<Proxy>,
+    caller: Caller,
     session: SessionKey,
     id: &RawValue,
 ) -> Cancelled {
     let cancelled = proxy.calls.cancel(session, id.get());
     if cancelled == Cancelled::Nothing {
-        tell_others(proxy, session, id);
+        tell_others(proxy, caller, session, id);
     }
     cancelled
 }
 
-/// Writes the cancel into the store. The client does not wait for that.
-fn tell_others(proxy: &Arc<Proxy>, session: SessionKey, id: &RawValue) {
+/// Writes the cancel into the store, unless the caller has cancelled too many calls that do not run here: nobody knows
+/// which of them run elsewhere. The client does not wait for that.
+fn tell_others(proxy: &Arc<Proxy>, caller: Caller, session: SessionKey, id: &RawValue) {
     if proxy.runner.is_alone() {
+        return;
+    }
+    let now_ms = proxy.runner.ledger().now_ms();
+    let expires_ms = now_ms.saturating_add(LIFETIME_MS);
+    if let Err(OverQuota) = proxy.cancels.enter(caller, 0, expires_ms, now_ms) {
+        tracing::debug!("a caller cancels too many calls that do not run here");
         return;
     }
     let (proxy, name) = (Arc::clone(proxy), name(session, id));
     let passing = proxy.passing.clone();
     passing.spawn(async move {
-        let now_ms = proxy.runner.ledger().now_ms().to_string();
         let kv = &proxy.kv;
         let written = async {
-            kv.put(name, now_ms.into(), LIFETIME).await?;
+            let lifetime = Duration::from_millis(LIFETIME_MS);
+            kv.put(name, now_ms.to_string().into(), lifetime).await?;
             kv.tell(name).await
         };
         if let Err(error) = written.await {

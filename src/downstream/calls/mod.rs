@@ -1,5 +1,5 @@
 //! CALLS THAT ARE CARRIED: what runs here for a client, however its connection fares.
 
-pub(super) mod cancel;
+pub mod cancel;
 pub mod registry;
 pub mod resumable;

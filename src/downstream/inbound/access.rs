@@ -6,7 +6,7 @@ use hyper::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::Uri;
 use hyper::{HeaderMap, Method};
 
-use crate::telemetry::log::printable;
+use crate::printable::short_bytes;
 
 /// The endpoints of the public listener. Every other path is 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> 
     let authority = uri
         .authority()
         .map(|authority| authority.as_str().as_bytes());
-    printable(value.or(authority).unwrap_or_default()).into_owned()
+    short_bytes(value.or(authority).unwrap_or_default()).into_owned()
 }
 
 /// The host of a valid authority, without port and brackets.

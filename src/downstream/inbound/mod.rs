@@ -9,3 +9,6 @@ pub(super) mod request;
 pub(super) mod requester;
 pub(super) mod route;
 pub(super) mod session_key;
+
+#[cfg(fuzzing)]
+pub use request::fuzzed as fuzzed_request;

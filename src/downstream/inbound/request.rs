@@ -233,9 +233,80 @@ impl<'a> LegacyMessage<'a> {
     }
 }
 
+/// What raincheck reads of a request, in whichever era, is what `serde_json` reads and what the headers say. `bytes` are
+/// headers, an empty line and the body.
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "fuzz/ calls it"))]
+pub fn fuzzed(bytes: &[u8]) {
+    use hyper::header::{HeaderName, HeaderValue};
+    use serde_json::Value;
+
+    use crate::mcp::headers::METHOD;
+    use crate::mcp::version::MODERN;
+
+    let split = bytes.windows(2).position(|two| two == b"\n\n");
+    let (head, body) = split.map_or((&[][..], bytes), |at| (&bytes[..at], &bytes[at + 2..]));
+    let mut headers = HeaderMap::new();
+    for line in head.split(|byte| *byte == b'\n') {
+        let mut parts = line.splitn(2, |byte| *byte == b':');
+        let name = parts.next().and_then(|it| HeaderName::from_bytes(it).ok());
+        let value = parts
+            .next()
+            .and_then(|it| HeaderValue::from_bytes(it.trim_ascii()).ok());
+        if let (Some(name), Some(value)) = (name, value) {
+            headers.append(name, value);
+        }
+    }
+    let read = Inbound::read(body);
+    let _ = (read.era(), envelope::era_by_headers(&headers));
+    // Numbers beyond f64 are JSON, which serde's values do not hold.
+    let by_serde = serde_json::from_slice::<Value>(body).ok();
+    if let Some(value) = &by_serde
+        && read.check_on_session().is_ok()
+        && read.members().is_some()
+    {
+        let method = read.method().map(|method| &**method);
+        assert_eq!(value["method"].as_str(), method);
+        assert_eq!(read.params().is_some(), value["params"].is_object());
+    }
+    if let Ok(ModernMessage::Request(it)) = read.modern(&headers) {
+        assert_eq!(it.meta.version, MODERN);
+        let method = headers.get_all(METHOD).iter().collect::<Vec<_>>();
+        assert_eq!(method, [it.request.method.as_bytes()]);
+        if let Some(value) = &by_serde {
+            assert_eq!(value["method"], *it.request.method);
+            assert_eq!(
+                serde_json::from_str::<Value>(it.request.id.get()).unwrap(),
+                value["id"]
+            );
+        }
+    }
+    let legacy = Inbound::read(body).legacy();
+    let _ = legacy.cancels();
+    let Some(value) = by_serde else { return };
+    match legacy {
+        LegacyMessage::Request(request) => {
+            assert_eq!(value["method"], *request.method);
+            assert!(value.get("id").is_some());
+        }
+        LegacyMessage::Notification(method, _) => {
+            assert_eq!(value["method"], *method);
+            assert!(value.get("id").is_none());
+        }
+        LegacyMessage::Answer(..) => assert!(value.get("method").is_none()),
+        LegacyMessage::Unclear(_) => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mutator::fuzz;
+
+    #[test]
+    fn fuzzed_requests() {
+        fuzz("request", fuzzed);
+    }
 
     fn legacy(text: &'static str) -> LegacyMessage<'static> {
         Inbound::read(text.as_bytes()).legacy()

@@ -139,7 +139,9 @@ async fn on_servers_session(
             return read.on_session().into_response();
         }
         SessionRoute::Cancel(id) => {
-            let cancelled = by.session.map(|session| cancel(proxy, session, id));
+            let cancelled = by
+                .session
+                .map(|session| cancel(proxy, by.caller, session, id));
             if cancelled == Some(Cancelled::Carried) {
                 return response::empty(StatusCode::ACCEPTED);
             }
@@ -188,6 +190,11 @@ pub(super) async fn other(
         return Box::pin(resumable::resume(proxy, by, &parts, last)).await;
     }
     let is_get = parts.method == Method::GET;
+    if parts.method == Method::DELETE {
+        let now_ms = proxy.runner.ledger().now_ms();
+        let clients = &proxy.session_clients;
+        clients.end(&proxy.kv, &proxy.passing, now_ms, by);
+    }
     let response = other_answer(proxy, by, parts).await;
     if is_get && response.status().is_success() {
         v2025::stream_opened(proxy, by);

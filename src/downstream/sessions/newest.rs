@@ -36,6 +36,12 @@ impl<T: Clone> NewestSessions<T> {
         }
     }
 
+    pub(super) fn forget(&mut self, session: SessionKey) -> Option<T> {
+        let fact = self.facts.remove(&session)?;
+        self.sessions.retain(|known| *known != session);
+        Some(fact)
+    }
+
     pub(super) fn find(&self, session: SessionKey) -> Option<T> {
         self.facts.get(&session).cloned()
     }

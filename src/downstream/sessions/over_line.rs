@@ -191,7 +191,10 @@ async fn initialize(
         response.headers_mut().insert(SESSION_ID, id);
         proxy.agreed.note(&by.caller, response.headers(), &said);
         let clients = &proxy.session_clients;
-        clients.note(&proxy.kv, by, response.headers()).await;
+        let now_ms = proxy.runner.ledger().now_ms();
+        clients
+            .note(&proxy.kv, now_ms, by, response.headers())
+            .await;
         unknown.becomes_known();
     }
     (response, !agreed)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::downstream::inbound::request::LegacyMessage;
@@ -18,6 +19,7 @@ use crate::lock::Mutex;
 use crate::mcp::json::{Object, Writer, raw};
 use crate::store::key_value::KeyValue;
 use crate::store::kv::{Kind, Name};
+use crate::store::quota::{Allowance, Quotas};
 use crate::task::clients::{ClientTerms, KnownClient};
 
 /// How long a request waits for the store. Without the value a call goes on as the call of an unknown client.
@@ -25,18 +27,39 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long the other replicas can find out whose session it is. A session that lasts longer is then, on a replica that does
 /// not know it yet, the session of an unknown client.
-const LIFETIME: Duration = Duration::from_hours(24);
+const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// How long a session counts as that of an unknown client after the store had no value.
 const ASKED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The clients of the newest sessions.
-#[derive(Debug, Default)]
-pub struct SessionClients(Mutex<NewestSessions<FoundClient>>);
+#[derive(Debug)]
+pub struct SessionClients {
+    newest: Mutex<NewestSessions<FoundClient>>,
+    /// The values that this process wrote. Beyond them, the other replicas take a client for an unknown one.
+    told: Quotas,
+}
+
+impl Default for SessionClients {
+    fn default() -> Self {
+        let most = |entries| Allowance {
+            entries,
+            ..Allowance::ANY
+        };
+        Self {
+            newest: Mutex::default(),
+            told: Quotas::new(most(5_000), most(10_000)),
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 enum FoundClient {
-    Here(ClientTerms),
+    /// `told_until_ms`: when the value expires that this process wrote.
+    Here {
+        client: ClientTerms,
+        told_until_ms: Option<u64>,
+    },
     /// The store had no value then.
     Not(Instant),
 }
@@ -62,9 +85,9 @@ impl SessionClients {
         let Some(session) = by.session.or_else(|| sole_session(by)) else {
             return ClientTerms::default();
         };
-        let known = self.0.lock().find(session);
+        let known = self.newest.lock().find(session);
         match known {
-            Some(FoundClient::Here(client)) => return client,
+            Some(FoundClient::Here { client, .. }) => return client,
             Some(FoundClient::Not(then))
                 if Instant::now().saturating_duration_since(then) < ASKED_AGAIN =>
             {
@@ -75,8 +98,12 @@ impl SessionClients {
         let stored = timeout(PATIENCE, kv.find(name(session))).await;
         let stored = stored.ok().and_then(Result::ok).flatten();
         let found = stored.and_then(|value| stored_client(&value));
-        let fact = found.map_or_else(|| FoundClient::Not(Instant::now()), FoundClient::Here);
-        self.0.lock().remember(session, fact);
+        let here = |client| FoundClient::Here {
+            client,
+            told_until_ms: None,
+        };
+        let fact = found.map_or_else(|| FoundClient::Not(Instant::now()), here);
+        self.newest.lock().remember(session, fact);
         found.unwrap_or_default()
     }
 
@@ -84,6 +111,7 @@ impl SessionClients {
     pub(in crate::downstream) async fn note(
         &self,
         kv: &KeyValue,
+        now_ms: u64,
         by: &Requester,
         head: &HeaderMap,
     ) {
@@ -91,16 +119,39 @@ impl SessionClients {
         let Some(session) = session.or_else(|| sole_session(by)) else {
             return;
         };
-        self.0
-            .lock()
-            .remember(session, FoundClient::Here(by.client));
-        let Some(client) = by.client.client().filter(|_| !by.is_piped) else {
-            return;
+        let expires_ms = now_ms.saturating_add(LIFETIME_MS);
+        let told = by.client.client().filter(|_| {
+            let enter = || self.told.enter(by.caller, 0, expires_ms, now_ms);
+            !by.is_piped && enter().is_ok()
+        });
+        let fact = FoundClient::Here {
+            client: by.client,
+            told_until_ms: told.map(|_| expires_ms),
         };
+        self.newest.lock().remember(session, fact);
+        let Some(client) = told else { return };
         let value = Bytes::from(value_of(client));
-        let told = timeout(PATIENCE, kv.put(name(session), value, LIFETIME)).await;
+        let lifetime = Duration::from_millis(LIFETIME_MS);
+        let told = timeout(PATIENCE, kv.put(name(session), value, lifetime)).await;
         if !matches!(told, Ok(Ok(()))) {
             tracing::debug!("replicas were not told which client has a session");
+        }
+    }
+
+    /// Removes what was told of a session that its client ended here. The client does not wait for that.
+    pub(super) fn end(&self, kv: &KeyValue, passing: &TaskTracker, now_ms: u64, by: &Requester) {
+        let Some(session) = by.session else { return };
+        if let Some(FoundClient::Here {
+            told_until_ms: Some(expires_ms),
+            ..
+        }) = self.newest.lock().forget(session)
+        {
+            self.told.leave(&by.caller, 0, expires_ms, now_ms);
+            let kv = kv.clone();
+            passing.spawn(async move {
+                // Otherwise the value expires.
+                let _ = timeout(PATIENCE, kv.remove(name(session))).await;
+            });
         }
     }
 }

@@ -10,9 +10,9 @@ use tracing_subscriber::filter::Targets;
 use super::form::LineForm;
 use super::in_use::LOG;
 use super::output::gathered::GatheredLines;
-use super::printable::{is_short_and_plain, printable_text};
-use super::values::{last_digits, say, say_plain, whole};
+use super::values::{is_short_and_plain, last_digits, say, say_plain, whole};
 use crate::clock::wall_ns;
+use crate::printable::short;
 
 /// What a filter knows the lines by.
 const TARGET: &str = "raincheck::downstream::access_log";
@@ -178,7 +178,7 @@ fn say_told(out: &mut Vec<u8>, form: LineForm, told: &str) {
     if is_short_and_plain(told) {
         say_plain(out, told);
     } else {
-        say(out, form, &printable_text(told));
+        say(out, form, &short(told));
     }
 }
 
@@ -209,7 +209,10 @@ mod tests {
         for (name, client) in [
             ("echo", ""),
             ("a\"b\\c'd", "agent \u{e4}"),
-            ("a\u{9b}b\n\u{301}\u{7f}", "a\u{9b}b\n\u{301}\u{7f}\u{200b}"),
+            (
+                "a\u{9b}b\n\u{301}\u{7f}",
+                "a\u{9b}b\n\u{301}\u{7f}\u{200b}\u{202e}",
+            ),
         ] {
             for form in [LineForm::Text, LineForm::Coloured, LineForm::Json] {
                 let line = AccessLine {
@@ -226,10 +229,7 @@ mod tests {
                 line.add(&mut out, form, 1_785_196_800_123_456_789);
                 let written = String::from_utf8(out.bytes).unwrap();
                 assert!(written.contains("2026-07-28T00:00:00.123456Z"), "{written}");
-                assert_eq!(
-                    without_time(&written),
-                    as_event(form, &printable_text(name), client)
-                );
+                assert_eq!(without_time(&written), as_event(form, &short(name), client));
             }
         }
     }

@@ -1,11 +1,14 @@
 //! How a line of the log is written.
 
-use tracing::Subscriber;
+use std::io;
+
+use tracing::{Metadata, Subscriber};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::fields::fields;
+use crate::printable::printable_json;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineForm {
@@ -21,10 +24,42 @@ where
     S: Subscriber + for<'s> LookupSpan<'s>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    match form {
-        LineForm::Json => layer.json().flatten_event(true).boxed(),
-        LineForm::Text => layer.with_ansi(false).fmt_fields(fields()).boxed(),
-        LineForm::Coloured => layer.with_ansi(true).fmt_fields(fields()).boxed(),
+    let layer = tracing_subscriber::fmt::layer();
+    if form == LineForm::Json {
+        let layer = layer.with_writer(PrintableLines(writer));
+        return layer.json().flatten_event(true).boxed();
+    }
+    let layer = layer.with_writer(writer).fmt_fields(fields());
+    layer.with_ansi(form == LineForm::Coloured).boxed()
+}
+
+/// The way of lines of JSON, each of which comes as a whole.
+struct PrintableLines<W>(W);
+
+impl<'w, W: MakeWriter<'w>> MakeWriter<'w> for PrintableLines<W> {
+    type Writer = PrintableLine<W::Writer>;
+
+    fn make_writer(&'w self) -> Self::Writer {
+        PrintableLine(self.0.make_writer())
+    }
+
+    fn make_writer_for(&'w self, metadata: &Metadata<'_>) -> Self::Writer {
+        PrintableLine(self.0.make_writer_for(metadata))
+    }
+}
+
+struct PrintableLine<W>(W);
+
+impl<W: io::Write> io::Write for PrintableLine<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match str::from_utf8(line) {
+            Ok(text) => self.0.write_all(printable_json(text).as_bytes())?,
+            Err(_) => self.0.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }

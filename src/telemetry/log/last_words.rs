@@ -3,13 +3,14 @@
 use super::form::LineForm;
 use super::stamp::Stamp;
 use crate::mcp::json::quote;
+use crate::printable::{printable_json, printable_lines};
 
 /// What the line is found by, beside its level.
 const TARGET: &str = "raincheck";
 
 /// The line for people, who may have no log.
 pub fn plain(text: &str) -> String {
-    format!("raincheck: {text}\n")
+    format!("raincheck: {}\n", printable_lines(text))
 }
 
 /// The line in the form of the log: a reader of JSON takes no other line.
@@ -19,6 +20,7 @@ pub(super) fn line(form: LineForm, text: &str, now_ns: u64) -> String {
         LineForm::Json => {
             let mut stamp = Stamp::default();
             let (time, text) = (String::from_utf8_lossy(stamp.of(now_ns)), quote(text));
+            let text = printable_json(&text);
             format!(
                 "{{\"timestamp\":\"{time}\",\"level\":\"ERROR\",\"message\":{text},\"target\":\"{TARGET}\"}}\n"
             )

@@ -13,6 +13,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::repeats::{LINES_DROPPED, Repeats};
+use crate::caught::is_caught;
 use crate::clock::wall_ns;
 use crate::io_reason::io_reason;
 use crate::lock::Mutex;
@@ -23,7 +24,6 @@ mod form;
 mod in_use;
 mod last_words;
 mod output;
-mod printable;
 mod stamp;
 mod task_end;
 mod values;
@@ -35,7 +35,6 @@ use form::{LineForm, layer};
 use in_use::{LOG, Log};
 pub use last_words::plain;
 use output::{Output, standard_error};
-pub use printable::printable;
 pub use task_end::TaskEndLine;
 
 /// What to log and how.
@@ -124,6 +123,9 @@ impl io::Write for EventLine {
 
 /// Logs a panic, and writes what waits before the process may abort. The usual report would wait for the reader of stderr.
 fn panicked(panic: &PanicHookInfo<'_>) {
+    if is_caught() {
+        return;
+    }
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("unnamed");
     let backtrace = Backtrace::capture();

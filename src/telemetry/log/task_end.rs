@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
-use super::fields::{Escaped, name};
+use super::fields::name;
 use super::form::LineForm;
 use super::in_use::LOG;
 use super::output::gathered::GatheredLines;
 use super::values::{say, whole};
 use crate::clock::wall_ns;
 use crate::mcp::json::quote;
+use crate::printable::{Escaped, printable_json};
 use crate::task::id::TaskId;
 use crate::task::view::digits;
 
@@ -136,7 +137,9 @@ impl Fields<'_> {
     fn bare(&mut self, name: &str, value: &str) {
         self.name(name);
         if self.form == LineForm::Json {
-            self.out.extend_from_slice(quote(value).as_bytes());
+            let value = quote(value);
+            self.out
+                .extend_from_slice(printable_json(&value).as_bytes());
         } else {
             Escaped(&mut Utf8(self.out))
                 .write_str(value)

@@ -2,9 +2,22 @@
 
 use super::fields::quoted;
 use super::form::LineForm;
-use super::printable::is_plain;
 use crate::mcp::json::quote;
+use crate::mcp::words::{all_words, is_plain_ascii};
+use crate::printable::{SHORT_MAX, printable_json};
 use crate::task::view::digits;
+
+/// Returns true for a text that is logged as it is, and has no quote and no backslash: so are nearly all.
+#[inline]
+pub(super) fn is_short_and_plain(text: &str) -> bool {
+    text.len() <= SHORT_MAX && is_plain(text)
+}
+
+/// Returns true if a quoted text has every byte as it is.
+#[inline]
+fn is_plain(text: &str) -> bool {
+    all_words(text.as_bytes(), is_plain_ascii)
+}
 
 /// Writes a text in quotes.
 pub(super) fn say(out: &mut Vec<u8>, form: LineForm, value: &str) {
@@ -13,7 +26,7 @@ pub(super) fn say(out: &mut Vec<u8>, form: LineForm, value: &str) {
         return say_plain(out, value);
     }
     let text = match form {
-        LineForm::Json => quote(value),
+        LineForm::Json => printable_json(&quote(value)).into_owned(),
         LineForm::Text | LineForm::Coloured => {
             let mut text = String::new();
             // A string takes everything.

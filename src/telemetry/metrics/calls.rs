@@ -39,8 +39,9 @@ impl CallMetrics {
                 "raincheck_refusals_total",
                 "Requests that a limit refused, by the setting of the limit. `drain` counts the calls that came \
                  after the drain had begun; `limits.buffer_bytes_max` counts one caller's share of it, too; \
-                 `limits.tasks` stands for all four quotas of tasks; `upstream.sessions_max` for \
-                 `upstream.children_max`, too.",
+                 `limits.tasks` stands for all four quotas of tasks; `limits.connections` counts the connections \
+                 without a whole request that gave way; `upstream.sessions_max` stands for `upstream.children_max`, \
+                 too.",
                 &["limit"],
             ),
         }

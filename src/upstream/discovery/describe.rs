@@ -10,6 +10,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
+use crate::telemetry::tool;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::discovered::{DiscoverError, Discovered, refused};
 use crate::upstream::discovery::remembered::NOBODY;
@@ -215,6 +216,7 @@ impl Upstream {
                 break;
             }
         }
+        tool::listed(tools.all_names());
         Ok(tools)
     }
 

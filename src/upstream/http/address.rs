@@ -10,7 +10,7 @@ use hyper::{HeaderMap, Method, Response, StatusCode, Uri};
 use url::Url;
 
 use crate::lock::Mutex;
-use crate::telemetry::log::printable;
+use crate::printable::short_bytes;
 use crate::upstream::http::response_body::ResponseBody;
 use crate::upstream::http::same_origin;
 
@@ -145,7 +145,7 @@ impl Address {
         let Ok(learned) = learned.parse::<Uri>() else {
             return;
         };
-        let path = printable(learned.path().as_bytes()).into_owned();
+        let path = short_bytes(learned.path().as_bytes()).into_owned();
         self.is_settled.store(false, Ordering::Relaxed);
         self.target.store(Arc::new(learned));
         self.has_learned.store(true, Ordering::Relaxed);
@@ -197,7 +197,7 @@ fn described(base: &Url, location: &str) -> String {
     // Only addresses with a host have credentials.
     let _ = target.set_username("");
     let _ = target.set_password(None);
-    printable(target.as_str().as_bytes()).into_owned()
+    short_bytes(target.as_str().as_bytes()).into_owned()
 }
 
 #[cfg(test)]

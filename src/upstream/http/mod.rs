@@ -25,7 +25,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::header::{
-    AUTHORIZATION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderValue, TRANSFER_ENCODING,
+    AUTHORIZATION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
@@ -105,6 +105,10 @@ impl Http {
     /// Whether the server is on loopback or a socket.
     pub(super) fn is_local(&self) -> bool {
         self.connector.is_local()
+    }
+
+    pub(super) fn configured_names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.headers.keys()
     }
 
     /// The values of the configured headers, which may be secrets.

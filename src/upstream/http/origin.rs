@@ -15,7 +15,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
 use crate::upstream::credentials::{CredentialRule, Credentials};
-use crate::upstream::forward::{ClientHeaders, Forward};
+use crate::upstream::forward::{ClientHeaders, Forward, also_read_as};
 use crate::upstream::http::address::{self, Address};
 use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::hop_headers;
@@ -61,11 +61,14 @@ impl Origin {
             .rsplit_once('@')
             .map_or(authority, |(_, host)| host);
         let path = url.path_and_query().map_or("/", |path| path.as_str());
+        let written = http.configured_names().chain(&settings.caller_header);
+        let taken: Vec<_> = written.chain(settings.credential_headers.iter()).collect();
         Some(Self {
             forward: Forward {
                 is_local: http.is_local(),
                 query: QueryRule::new(&settings.forward_query),
                 further: settings.forward_headers.as_slice().into(),
+                taken: also_read_as(&taken),
                 credentials: CredentialRule {
                     forwards: settings
                         .forwards_credentials

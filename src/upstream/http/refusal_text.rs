@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 
 use crate::mcp::json::Object;
+use crate::printable::is_printable;
 use crate::upstream::http::markup::without_markup;
 
 /// How many characters are shown.
@@ -96,7 +97,7 @@ fn visible(text: &str) -> String {
     };
     let seen = text.chars().filter(|c| !is_hidden(c));
     seen.map(|c| {
-        if c.is_control() || c == '<' || c == '>' {
+        if !is_printable(c) || c == '<' || c == '>' {
             ' '
         } else {
             c

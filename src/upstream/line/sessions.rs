@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tracing::info;
 use uuid::Uuid;
 
+use crate::account::Account;
 use crate::lock::Mutex;
 use crate::upstream::line::session::LineSession;
 use crate::upstream::pool::UsedUp;
@@ -19,6 +20,9 @@ const IDLE: Duration = Duration::from_mins(30);
 /// When all lines are in use, a session that was silent for this long is ended for another line. Most clients
 /// leave without a word, and a client that comes back begins anew.
 const SILENT: Duration = Duration::from_mins(1);
+
+/// The same for a session whose client has asked nothing yet. Whoever opens sessions and leaves them keeps nobody waiting.
+const SILENT_FRESH: Duration = Duration::from_secs(5);
 
 /// Which line a new session may use.
 #[derive(Debug, Clone, Copy)]
@@ -53,20 +57,25 @@ impl LineSessions {
         (session.caller == caller && session.is_open()).then(|| Arc::clone(session))
     }
 
-    /// Ends the session that was unused for longest, of those that would help, if that is long enough. False where there
-    /// is none.
+    /// Ends the session that can be spared first, of those that would help, if its client was silent for long enough. False
+    /// where there is none.
     pub(super) fn make_room(&self, used_up: UsedUp) -> bool {
         let by_id = self.by_id();
         let open = by_id.values().filter(|session| session.is_open());
-        let open = open.filter(|session| match used_up {
-            UsedUp::Everything => true,
-            UsedUp::ShareOf(caller) => session.caller == caller,
+        let open = open.filter(|session| {
+            let account = Account::of(session.caller);
+            used_up.is_helped_by_end_of(account)
         });
-        let idle = open.filter_map(|session| Some((session.idle_since()?, session)));
-        let longest = idle.min_by_key(|(since, _)| *since);
-        let is_silent = |since| Instant::now().saturating_duration_since(since) >= SILENT;
-        if let Some((since, session)) = longest
-            && is_silent(since)
+        let spared = open.filter_map(|session| {
+            let patience = if session.is_fresh() {
+                SILENT_FRESH
+            } else {
+                SILENT
+            };
+            Some((session.idle_since()?.checked_add(patience)?, session))
+        });
+        if let Some((from, session)) = spared.min_by_key(|(from, _)| *from)
+            && from <= Instant::now()
         {
             info!("a session that its client does not use makes room for another line");
             session.close();

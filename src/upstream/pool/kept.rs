@@ -58,7 +58,7 @@ impl<S: PooledSession> KeptSessions<S> {
         if let Some(slot) = fitting.and_then(|at| slots.get(at)) {
             return PoolChoice::Slot(SlotUse::of(slot, asks));
         }
-        let used_up = match self.permits.try_take(Some(key.caller)) {
+        let used_up = match self.permits.try_take(Some(key.account())) {
             Ok(permit) => return PoolChoice::Slot(self.add(key, asks, Some(permit))),
             Err(UsedUp::Everything) if has_spare => {
                 return PoolChoice::Slot(self.add(key, asks, None));
@@ -177,7 +177,7 @@ impl<S: PooledSession> KeptSessions<S> {
     /// sessions are in use.
     pub(super) fn close_longest_unused(&mut self, used_up: UsedUp) -> bool {
         let helping = self.by_key.iter();
-        let helping = helping.filter(|(key, _)| used_up.is_helped_by_end_of(key.caller));
+        let helping = helping.filter(|(key, _)| used_up.is_helped_by_end_of(key.account()));
         let unused = helping
             .flat_map(|(_, slots)| slots)
             .filter_map(|slot| slot.unused());

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::account::Account;
 use crate::mcp::version::Era;
 use crate::upstream::port::UpstreamRequest;
 use crate::upstream::translate;
-
-/// The bytes of a caller.
-pub(super) type CallerKey = [u8; 16];
 
 /// Whose session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,5 +41,10 @@ impl PoolKey {
             era,
             declared: declared.into(),
         }
+    }
+
+    /// The account that the session counts on.
+    pub(super) fn account(&self) -> Account {
+        Account::of(self.caller)
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
+use crate::account::Account;
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::upstream::failures::{IN_USE, UNREACHABLE};
@@ -26,7 +27,6 @@ mod tests;
 mod waiting;
 
 use crate::upstream::pool::kept::{KeptSessions, PoolChoice};
-use crate::upstream::pool::key::CallerKey;
 pub(in crate::upstream) use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::permits::{Granted, PoolPermits};
 pub(in crate::upstream) use crate::upstream::pool::permits::{PoolLimits, SessionPermit, UsedUp};
@@ -84,7 +84,7 @@ impl<S: PooledSession> SessionPool<S> {
             PoolChoice::Slot(slot) => Placing::Now(slot),
             PoolChoice::Nothing(used_up) => {
                 let wanted = Some((key.clone(), asks));
-                Placing::Waits(self.line_up(wanted, Some(key.caller), used_up, make_room))
+                Placing::Waits(self.line_up(wanted, Some(key.account()), used_up, make_room))
             }
         }
     }
@@ -151,7 +151,7 @@ impl<S: PooledSession> SessionPool<S> {
     fn line_up(
         self: &Arc<Self>,
         session: Option<(PoolKey, MayAsk)>,
-        caller: Option<CallerKey>,
+        account: Option<Account>,
         used_up: UsedUp,
         make_room: impl FnOnce(&Self, UsedUp) -> bool,
     ) -> PoolWait<S> {
@@ -159,28 +159,28 @@ impl<S: PooledSession> SessionPool<S> {
             session: session.clone(),
             is_helped: false,
         };
-        let (number, granted) = self.permits.line_up(caller, wanted);
+        let (number, granted) = self.permits.line_up(account, wanted);
         let wait = PoolWait {
             pool: Arc::clone(self),
             session,
-            caller,
+            account,
             number,
             used_up,
             granted,
         };
         // Only now: what is ended goes to the request whose turn it is.
         if make_room(self, used_up) {
-            self.permits.help(caller, number);
+            self.permits.help(account, number);
         }
         wait
     }
 
     /// Ends what can be spared by now, for requests that wait.
     pub(in crate::upstream) fn make_room(&self, make_room: impl Fn(UsedUp) -> bool) {
-        while let Some((caller, number, used_up)) = self.permits.first_unhelped()
+        while let Some((account, number, used_up)) = self.permits.first_unhelped()
             && make_room(used_up)
         {
-            self.permits.help(caller, number);
+            self.permits.help(account, number);
         }
     }
 
@@ -259,11 +259,12 @@ impl<S: PooledSession> SessionPool<S> {
         caller: Option<[u8; 16]>,
         make_room: impl FnOnce(&Self, UsedUp) -> bool,
     ) -> Result<SessionPermit, Failure> {
-        let used_up = match self.permits.try_take(caller) {
+        let account = caller.map(Account::of);
+        let used_up = match self.permits.try_take(account) {
             Ok(permit) => return Ok(permit),
             Err(used_up) => used_up,
         };
-        let mut wait = self.line_up(None, caller, used_up, make_room);
+        let mut wait = self.line_up(None, account, used_up, make_room);
         self.in_time(used_up, wait.permit()).await
     }
 
@@ -319,7 +320,7 @@ pub(in crate::upstream) struct PoolWait<S: PooledSession> {
     pool: Arc<SessionPool<S>>,
     /// `None`: only a permit is wanted.
     session: Option<(PoolKey, MayAsk)>,
-    caller: Option<CallerKey>,
+    account: Option<Account>,
     number: u64,
     used_up: UsedUp,
     granted: oneshot::Receiver<Granted<SlotUse<S>>>,
@@ -353,12 +354,12 @@ impl<S: PooledSession> PoolWait<S> {
 
     /// How many requests have their turn before this one.
     pub(in crate::upstream) fn ahead(&self) -> usize {
-        self.pool.permits.ahead(self.caller, self.number)
+        self.pool.permits.ahead(self.account, self.number)
     }
 }
 
 impl<S: PooledSession> Drop for PoolWait<S> {
     fn drop(&mut self) {
-        self.pool.permits.leave(self.caller, self.number);
+        self.pool.permits.leave(self.account, self.number);
     }
 }

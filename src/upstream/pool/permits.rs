@@ -10,9 +10,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::account::Account;
 use crate::lock::Mutex;
 use crate::telemetry::limits::{self, LimitHit};
-use crate::upstream::pool::key::{CallerKey, PoolKey};
+use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::rule::{MayAsk, Sharing};
 use crate::upstream::pool::waiting::{Waiters, WantedSession};
 
@@ -34,12 +35,12 @@ pub(in crate::upstream) struct PoolLimits {
 pub(in crate::upstream) struct SessionPermit {
     home: Arc<dyn PermitHome>,
     /// `None`: the session belongs to no caller.
-    caller: Option<CallerKey>,
+    account: Option<Account>,
 }
 
 /// What gives out permits.
 trait PermitHome: Send + Sync {
-    fn returned(self: Arc<Self>, caller: Option<CallerKey>);
+    fn returned(self: Arc<Self>, account: Option<Account>);
 }
 
 impl fmt::Debug for SessionPermit {
@@ -50,7 +51,7 @@ impl fmt::Debug for SessionPermit {
 
 impl Drop for SessionPermit {
     fn drop(&mut self) {
-        Arc::clone(&self.home).returned(self.caller);
+        Arc::clone(&self.home).returned(self.account);
     }
 }
 
@@ -59,15 +60,15 @@ impl Drop for SessionPermit {
 pub(in crate::upstream) enum UsedUp {
     Everything,
     /// This caller has its share. Others may start sessions.
-    ShareOf(CallerKey),
+    ShareOf(Account),
 }
 
 impl UsedUp {
     /// Whether one could be started if a session of this caller ended.
-    pub(in crate::upstream) fn is_helped_by_end_of(self, caller: CallerKey) -> bool {
+    pub(in crate::upstream) fn is_helped_by_end_of(self, account: Account) -> bool {
         match self {
             Self::Everything => true,
-            Self::ShareOf(short) => short == caller,
+            Self::ShareOf(short) => short == account,
         }
     }
 }
@@ -110,30 +111,30 @@ struct PermitState<U> {
 struct Taken {
     in_all: usize,
     /// As many entries as there are permits at most.
-    by_caller: HashMap<CallerKey, usize>,
+    by_account: HashMap<Account, usize>,
 }
 
 impl Taken {
-    fn of(&self, caller: Option<CallerKey>) -> usize {
-        let taken = caller.and_then(|caller| self.by_caller.get(&caller));
+    fn of(&self, account: Option<Account>) -> usize {
+        let taken = account.and_then(|account| self.by_account.get(&account));
         taken.copied().unwrap_or_default()
     }
 
-    fn add(&mut self, caller: Option<CallerKey>) {
+    fn add(&mut self, account: Option<Account>) {
         self.in_all += 1;
-        if let Some(caller) = caller {
-            *self.by_caller.entry(caller).or_default() += 1;
+        if let Some(account) = account {
+            *self.by_account.entry(account).or_default() += 1;
         }
     }
 
-    fn remove(&mut self, caller: Option<CallerKey>) {
+    fn remove(&mut self, account: Option<Account>) {
         self.in_all = self.in_all.saturating_sub(1);
-        if let Some(caller) = caller
-            && let Some(taken) = self.by_caller.get_mut(&caller)
+        if let Some(account) = account
+            && let Some(taken) = self.by_account.get_mut(&account)
         {
             *taken = taken.saturating_sub(1);
             if *taken == 0 {
-                self.by_caller.remove(&caller);
+                self.by_account.remove(&account);
             }
         }
     }
@@ -155,24 +156,24 @@ impl<U: Send + 'static> PoolPermits<U> {
     /// A permit, without waiting.
     pub(super) fn try_take(
         self: &Arc<Self>,
-        caller: Option<CallerKey>,
+        account: Option<Account>,
     ) -> Result<SessionPermit, UsedUp> {
         let mut state = self.state.lock();
-        if let Some(caller) = caller
-            && !self.is_below_share(state.taken.of(Some(caller)))
+        if let Some(account) = account
+            && !self.is_below_share(state.taken.of(Some(account)))
         {
-            return Err(UsedUp::ShareOf(caller));
+            return Err(UsedUp::ShareOf(account));
         }
         if state.is_closed || state.taken.in_all >= self.limits.sessions_max {
             return Err(UsedUp::Everything);
         }
-        state.taken.add(caller);
-        Ok(self.permit(caller))
+        state.taken.add(account);
+        Ok(self.permit(account))
     }
 
-    fn permit(self: &Arc<Self>, caller: Option<CallerKey>) -> SessionPermit {
+    fn permit(self: &Arc<Self>, account: Option<Account>) -> SessionPermit {
         let home: Arc<dyn PermitHome> = Arc::<Self>::clone(self) as Arc<dyn PermitHome>;
-        SessionPermit { home, caller }
+        SessionPermit { home, account }
     }
 
     fn is_below_share(&self, taken: usize) -> bool {
@@ -182,7 +183,7 @@ impl<U: Send + 'static> PoolPermits<U> {
     /// Adds a request to those that wait. Returns its number, by which it leaves.
     pub(super) fn line_up(
         &self,
-        caller: Option<CallerKey>,
+        account: Option<Account>,
         wanted: WantedSession,
     ) -> (u64, oneshot::Receiver<Granted<U>>) {
         let (gets, granted) = oneshot::channel();
@@ -190,38 +191,38 @@ impl<U: Send + 'static> PoolPermits<U> {
         if state.is_closed {
             return (0, granted);
         }
-        (state.waiters.add(caller, wanted, gets), granted)
+        (state.waiters.add(account, wanted, gets), granted)
     }
 
     /// The request waits no longer.
-    pub(super) fn leave(&self, caller: Option<CallerKey>, number: u64) {
-        self.state.lock().waiters.leave(caller, number);
+    pub(super) fn leave(&self, account: Option<Account>, number: u64) {
+        self.state.lock().waiters.leave(account, number);
     }
 
     /// How many requests have their turn before this one, as things are.
-    pub(super) fn ahead(&self, caller: Option<CallerKey>, number: u64) -> usize {
-        self.state.lock().waiters.ahead(caller, number)
+    pub(super) fn ahead(&self, account: Option<Account>, number: u64) -> usize {
+        self.state.lock().waiters.ahead(account, number)
     }
 
     /// A session was ended for this request.
-    pub(super) fn help(&self, caller: Option<CallerKey>, number: u64) {
-        self.state.lock().waiters.help(caller, number);
+    pub(super) fn help(&self, account: Option<Account>, number: u64) {
+        self.state.lock().waiters.help(account, number);
     }
 
     /// A request for which no session was ended yet, and what it lacks.
-    pub(super) fn first_unhelped(&self) -> Option<(Option<CallerKey>, u64, UsedUp)> {
+    pub(super) fn first_unhelped(&self) -> Option<(Option<Account>, u64, UsedUp)> {
         let state = self.state.lock();
-        let (caller, at) = state
+        let (account, at) = state
             .waiters
-            .next(|caller| Some(state.taken.of(caller)), true)?;
-        let number = state.waiters.number(caller, at)?;
-        let used_up = match caller {
-            Some(caller) if !self.is_below_share(state.taken.of(Some(caller))) => {
-                UsedUp::ShareOf(caller)
+            .next(|account| Some(state.taken.of(account)), true)?;
+        let number = state.waiters.number(account, at)?;
+        let used_up = match account {
+            Some(account) if !self.is_below_share(state.taken.of(Some(account))) => {
+                UsedUp::ShareOf(account)
             }
             Some(_) | None => UsedUp::Everything,
         };
-        Some((caller, number, used_up))
+        Some((account, number, used_up))
     }
 
     /// What becomes of a session of that key, which no request uses any more.
@@ -236,20 +237,20 @@ impl<U: Send + 'static> PoolPermits<U> {
             return FreedSession::Keep;
         }
         // The permit of this session counts as free.
-        let left = |caller| {
-            let taken = taken.of(caller);
-            let taken = taken.saturating_sub(usize::from(caller == Some(key.caller)));
+        let left = |account| {
+            let taken = taken.of(account);
+            let taken = taken.saturating_sub(usize::from(account == Some(key.account())));
             self.is_below_share(taken).then_some(taken)
         };
-        let Some((caller, at)) = waiters.next(left, true) else {
+        let Some((account, at)) = waiters.next(left, true) else {
             return FreedSession::Keep;
         };
-        let asks = waiters.wants(caller, at, key);
+        let asks = waiters.wants(account, at, key);
         let Some(asks) = asks.filter(|asks| is_fit(*asks)) else {
-            waiters.help_at(caller, at);
+            waiters.help_at(account, at);
             return FreedSession::Close;
         };
-        let gets = waiters.take(caller, at);
+        let gets = waiters.take(account, at);
         gets.map_or(FreedSession::Keep, |gets| FreedSession::Give(asks, gets))
     }
 
@@ -267,18 +268,18 @@ impl<U: Send + 'static> PoolPermits<U> {
         let mut untaken = Vec::new();
         while state.taken.in_all < self.limits.sessions_max && !state.is_closed {
             let PermitState { taken, waiters, .. } = &mut *state;
-            let left = |caller| {
-                let taken = taken.of(caller);
+            let left = |account| {
+                let taken = taken.of(account);
                 self.is_below_share(taken).then_some(taken)
             };
-            let Some((caller, at)) = waiters.next(left, false) else {
+            let Some((account, at)) = waiters.next(left, false) else {
                 break;
             };
-            let Some(gets) = waiters.take(caller, at) else {
+            let Some(gets) = waiters.take(account, at) else {
                 break;
             };
-            taken.add(caller);
-            untaken.extend(gets.send(Granted::Permit(self.permit(caller))).err());
+            taken.add(account);
+            untaken.extend(gets.send(Granted::Permit(self.permit(account))).err());
         }
         untaken
     }
@@ -323,9 +324,9 @@ impl<U: Send + 'static> PoolPermits<U> {
 }
 
 impl<U: Send + 'static> PermitHome for PoolPermits<U> {
-    fn returned(self: Arc<Self>, caller: Option<CallerKey>) {
+    fn returned(self: Arc<Self>, account: Option<Account>) {
         let mut state = self.state.lock();
-        state.taken.remove(caller);
+        state.taken.remove(account);
         let untaken = self.serve(&mut state);
         let is_empty = state.taken.in_all == 0;
         drop(state);
@@ -341,8 +342,12 @@ impl<U: Send + 'static> PermitHome for PoolPermits<U> {
 mod tests {
     use super::*;
 
-    const ALICE: Option<CallerKey> = Some([1; 16]);
-    const BOB: Option<CallerKey> = Some([2; 16]);
+    const ALICE: Option<Account> = Some(account(1));
+    const BOB: Option<Account> = Some(account(2));
+
+    const fn account(byte: u8) -> Account {
+        Account::of([byte; 16])
+    }
 
     fn permits(sessions_max: usize, of_each_caller: Option<usize>) -> Arc<PoolPermits<()>> {
         PoolPermits::new(PoolLimits {
@@ -356,9 +361,9 @@ mod tests {
 
     fn line_up(
         permits: &PoolPermits<()>,
-        caller: Option<CallerKey>,
+        account: Option<Account>,
     ) -> oneshot::Receiver<Granted<()>> {
-        permits.line_up(caller, WantedSession::default()).1
+        permits.line_up(account, WantedSession::default()).1
     }
 
     #[test]
@@ -367,7 +372,7 @@ mod tests {
         let _one = permits.try_take(ALICE).unwrap();
         let two = permits.try_take(ALICE).unwrap();
         let more = permits.try_take(ALICE).unwrap_err();
-        assert_eq!(more, UsedUp::ShareOf([1; 16]));
+        assert_eq!(Some(more), ALICE.map(UsedUp::ShareOf));
         let three = permits.try_take(BOB).unwrap();
         assert_eq!(permits.try_take(BOB).unwrap_err(), UsedUp::Everything);
         drop(two);
@@ -375,8 +380,8 @@ mod tests {
         drop((of_nobody, three));
         let _two = permits.try_take(ALICE).unwrap();
         // What is forgotten of callers that have nothing.
-        drop(permits.try_take(Some([3; 16])));
-        assert_eq!(permits.state.lock().taken.by_caller.len(), 1);
+        drop(permits.try_take(Some(account(3))));
+        assert_eq!(permits.state.lock().taken.by_account.len(), 1);
     }
 
     #[test]
@@ -393,9 +398,9 @@ mod tests {
     #[test]
     fn without_shares_one_caller_may_have_everything_until_another_waits() {
         let permits = permits(2, None);
-        let [one, two] = [ALICE, ALICE].map(|caller| permits.try_take(caller).unwrap());
+        let [one, two] = [ALICE, ALICE].map(|account| permits.try_take(account).unwrap());
         assert_eq!(permits.try_take(ALICE).unwrap_err(), UsedUp::Everything);
-        let mut waiting = [ALICE, ALICE, BOB].map(|caller| line_up(&permits, caller));
+        let mut waiting = [ALICE, ALICE, BOB].map(|account| line_up(&permits, account));
         drop(one);
         let of_bob = waiting[2].try_recv().unwrap();
         drop(two);

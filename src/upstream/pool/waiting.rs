@@ -8,7 +8,8 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::oneshot;
 
-use crate::upstream::pool::key::{CallerKey, PoolKey};
+use crate::account::Account;
+use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::rule::MayAsk;
 
 /// What a waiting request could use.
@@ -40,7 +41,7 @@ struct CallersWaiters<G> {
 #[derive(Debug)]
 pub(super) struct Waiters<G> {
     /// `None`: requests of no caller.
-    by_caller: HashMap<Option<CallerKey>, CallersWaiters<G>>,
+    by_account: HashMap<Option<Account>, CallersWaiters<G>>,
     next_number: u64,
     turns: u64,
 }
@@ -48,7 +49,7 @@ pub(super) struct Waiters<G> {
 impl<G> Default for Waiters<G> {
     fn default() -> Self {
         Self {
-            by_caller: HashMap::new(),
+            by_account: HashMap::new(),
             next_number: 0,
             turns: 0,
         }
@@ -57,19 +58,19 @@ impl<G> Default for Waiters<G> {
 
 impl<G> Waiters<G> {
     pub(super) fn is_empty(&self) -> bool {
-        self.by_caller.is_empty()
+        self.by_account.is_empty()
     }
 
     /// Adds a request, and returns its number.
     pub(super) fn add(
         &mut self,
-        caller: Option<CallerKey>,
+        account: Option<Account>,
         wanted: WantedSession,
         gets: oneshot::Sender<G>,
     ) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        let callers = self.by_caller.entry(caller);
+        let callers = self.by_account.entry(account);
         let callers = callers.or_insert_with(|| CallersWaiters {
             waiting: VecDeque::new(),
             last_turn: 0,
@@ -83,9 +84,9 @@ impl<G> Waiters<G> {
     }
 
     /// Removes a request, if it still waits.
-    pub(super) fn leave(&mut self, caller: Option<CallerKey>, number: u64) {
-        if let Some(at) = self.place_of(caller, number) {
-            self.remove(caller, at);
+    pub(super) fn leave(&mut self, account: Option<Account>, number: u64) {
+        if let Some(at) = self.place_of(account, number) {
+            self.remove(account, at);
         }
     }
 
@@ -93,32 +94,32 @@ impl<G> Waiters<G> {
     /// have no other one. `unhelped`: requests for which a session was ended already do not count.
     pub(super) fn next(
         &self,
-        taken: impl Fn(Option<CallerKey>) -> Option<usize>,
+        taken: impl Fn(Option<Account>) -> Option<usize>,
         unhelped: bool,
-    ) -> Option<(Option<CallerKey>, usize)> {
-        let candidates = self.by_caller.iter().filter_map(|(caller, callers)| {
+    ) -> Option<(Option<Account>, usize)> {
+        let candidates = self.by_account.iter().filter_map(|(account, callers)| {
             let mut waiting = callers.waiting.iter();
             let at = waiting.position(|waiter| !(unhelped && waiter.wanted.is_helped))?;
             let number = callers.waiting.get(at)?.number;
-            let order = (taken(*caller)?, callers.last_turn, number);
-            Some((order, (*caller, at)))
+            let order = (taken(*account)?, callers.last_turn, number);
+            Some((order, (*account, at)))
         });
         let next = candidates.min_by_key(|(order, _)| *order)?;
         Some(next.1)
     }
 
-    pub(super) fn number(&self, caller: Option<CallerKey>, at: usize) -> Option<u64> {
-        Some(self.by_caller.get(&caller)?.waiting.get(at)?.number)
+    pub(super) fn number(&self, account: Option<Account>, at: usize) -> Option<u64> {
+        Some(self.by_account.get(&account)?.waiting.get(at)?.number)
     }
 
     /// How the request asks, if it wants a session of that key.
     pub(super) fn wants(
         &self,
-        caller: Option<CallerKey>,
+        account: Option<Account>,
         at: usize,
         key: &PoolKey,
     ) -> Option<MayAsk> {
-        let waiter = self.by_caller.get(&caller)?.waiting.get(at)?;
+        let waiter = self.by_account.get(&account)?.waiting.get(at)?;
         let (wanted, asks) = waiter.wanted.session.as_ref()?;
         (wanted == key).then_some(*asks)
     }
@@ -126,18 +127,18 @@ impl<G> Waiters<G> {
     /// Takes out the request whose turn it is.
     pub(super) fn take(
         &mut self,
-        caller: Option<CallerKey>,
+        account: Option<Account>,
         at: usize,
     ) -> Option<oneshot::Sender<G>> {
         self.turns += 1;
         let turns = self.turns;
-        if let Some(callers) = self.by_caller.get_mut(&caller) {
+        if let Some(callers) = self.by_account.get_mut(&account) {
             callers.last_turn = turns;
         }
-        let taken = self.remove(caller, at)?;
+        let taken = self.remove(account, at)?;
         // What was on its way to the request that was taken out of turn helps another one.
         if !taken.wanted.is_helped {
-            let mut others = self.by_caller.values_mut().flat_map(|it| &mut it.waiting);
+            let mut others = self.by_account.values_mut().flat_map(|it| &mut it.waiting);
             if let Some(helped) = others.find(|waiter| waiter.wanted.is_helped) {
                 helped.wanted.is_helped = false;
             }
@@ -151,26 +152,26 @@ impl<G> Waiters<G> {
         key: &PoolKey,
         is_fit: impl Fn(MayAsk) -> bool,
     ) -> Option<(MayAsk, oneshot::Sender<G>)> {
-        let caller = Some(key.caller);
-        let waiting = &self.by_caller.get(&caller)?.waiting;
+        let account = Some(key.account());
+        let waiting = &self.by_account.get(&account)?.waiting;
         let fits = |waiter: &Waiter<G>| match &waiter.wanted.session {
             Some((wanted, asks)) if wanted == key => is_fit(*asks).then_some(*asks),
             Some(_) | None => None,
         };
         let mut places = waiting.iter().enumerate();
         let (at, asks) = places.find_map(|(at, waiter)| Some((at, fits(waiter)?)))?;
-        Some((asks, self.remove(caller, at)?.gets))
+        Some((asks, self.remove(account, at)?.gets))
     }
 
     /// Notes that a session was ended for the request.
-    pub(super) fn help(&mut self, caller: Option<CallerKey>, number: u64) {
-        if let Some(at) = self.place_of(caller, number) {
-            self.help_at(caller, at);
+    pub(super) fn help(&mut self, account: Option<Account>, number: u64) {
+        if let Some(at) = self.place_of(account, number) {
+            self.help_at(account, at);
         }
     }
 
-    pub(super) fn help_at(&mut self, caller: Option<CallerKey>, at: usize) {
-        let callers = self.by_caller.get_mut(&caller);
+    pub(super) fn help_at(&mut self, account: Option<Account>, at: usize) {
+        let callers = self.by_account.get_mut(&account);
         if let Some(waiter) = callers.and_then(|callers| callers.waiting.get_mut(at)) {
             waiter.wanted.is_helped = true;
         }
@@ -178,10 +179,11 @@ impl<G> Waiters<G> {
 
     /// How many requests have their turn before this one if all callers have as many sessions: the caller's own earlier
     /// ones, and as many of each other caller.
-    pub(super) fn ahead(&self, caller: Option<CallerKey>, number: u64) -> usize {
-        let (Some(own), Some(callers)) =
-            (self.place_of(caller, number), self.by_caller.get(&caller))
-        else {
+    pub(super) fn ahead(&self, account: Option<Account>, number: u64) -> usize {
+        let (Some(own), Some(callers)) = (
+            self.place_of(account, number),
+            self.by_account.get(&account),
+        ) else {
             return 0;
         };
         let order = |callers: &CallersWaiters<G>| {
@@ -190,7 +192,10 @@ impl<G> Waiters<G> {
                 callers.waiting.front().map(|it| it.number),
             )
         };
-        let others = self.by_caller.iter().filter(|(other, _)| **other != caller);
+        let others = self
+            .by_account
+            .iter()
+            .filter(|(other, _)| **other != account);
         let before = others.map(|(_, other)| {
             let goes_first = order(other) < order(callers);
             other.waiting.len().min(own + usize::from(goes_first))
@@ -198,16 +203,16 @@ impl<G> Waiters<G> {
         own + before.sum::<usize>()
     }
 
-    fn place_of(&self, caller: Option<CallerKey>, number: u64) -> Option<usize> {
-        let waiting = &self.by_caller.get(&caller)?.waiting;
+    fn place_of(&self, account: Option<Account>, number: u64) -> Option<usize> {
+        let waiting = &self.by_account.get(&account)?.waiting;
         waiting.binary_search_by_key(&number, |it| it.number).ok()
     }
 
-    fn remove(&mut self, caller: Option<CallerKey>, at: usize) -> Option<Waiter<G>> {
-        let callers = self.by_caller.get_mut(&caller)?;
+    fn remove(&mut self, account: Option<Account>, at: usize) -> Option<Waiter<G>> {
+        let callers = self.by_account.get_mut(&account)?;
         let removed = callers.waiting.remove(at);
         if callers.waiting.is_empty() {
-            self.by_caller.remove(&caller);
+            self.by_account.remove(&account);
         }
         removed
     }
@@ -217,28 +222,29 @@ impl<G> Waiters<G> {
 mod tests {
     use super::*;
 
-    fn caller(byte: u8) -> CallerKey {
-        [byte; 16]
+    fn account(byte: u8) -> Account {
+        Account::of([byte; 16])
     }
 
     /// The callers in the order of their turns: with so many sessions each, which nobody gives back.
-    fn turns(arrivals: &[u8], sessions: &[(u8, usize)]) -> Vec<u8> {
-        let mut taken: HashMap<_, _> = sessions.iter().copied().collect();
+    fn turns(arrivals: &[u8], sessions: &[(u8, usize)]) -> Vec<Account> {
+        let sessions = sessions.iter().map(|(byte, many)| (account(*byte), *many));
+        let mut taken: HashMap<_, _> = sessions.collect();
         let mut waiters = Waiters::<()>::default();
         for byte in arrivals {
             let (gets, _) = oneshot::channel();
-            waiters.add(Some(caller(*byte)), WantedSession::default(), gets);
+            waiters.add(Some(account(*byte)), WantedSession::default(), gets);
         }
         let mut turns = Vec::new();
         loop {
-            let has = |who: Option<CallerKey>| taken.get(&who?[0]).copied().or(Some(0));
+            let has = |who: Option<Account>| taken.get(&who?).copied().or(Some(0));
             let Some((who, at)) = waiters.next(has, false) else {
                 return turns;
             };
             waiters.take(who, at).unwrap();
-            let byte = who.unwrap()[0];
-            *taken.entry(byte).or_default() += 1;
-            turns.push(byte);
+            let who = who.unwrap();
+            *taken.entry(who).or_default() += 1;
+            turns.push(who);
         }
     }
 
@@ -250,6 +256,7 @@ mod tests {
             (&[1, 1, 2, 2], &[(1, 2)], &[2, 2, 1, 1]),
             (&[1, 2, 3, 1], &[(2, 1)], &[1, 3, 2, 1]),
         ] {
+            let expected: Vec<_> = expected.iter().map(|byte| account(*byte)).collect();
             assert_eq!(turns(arrivals, sessions), expected, "{arrivals:?}");
         }
     }
@@ -260,8 +267,8 @@ mod tests {
         let numbers = [1, 1, 1, 2, 2, 1].map(|byte| {
             let (gets, _) = oneshot::channel();
             (
-                Some(caller(byte)),
-                waiters.add(Some(caller(byte)), WantedSession::default(), gets),
+                Some(account(byte)),
+                waiters.add(Some(account(byte)), WantedSession::default(), gets),
             )
         });
         let places =

@@ -2,6 +2,7 @@
 
 use tracing::warn;
 
+use crate::printable::printable;
 use crate::upstream::envelope_scan::EnvelopeScan;
 use crate::upstream::line::writer::{LineListener, LineWriter};
 use crate::upstream::server_message;
@@ -162,6 +163,5 @@ fn quoted(line: &[u8], has_spoken: bool) -> String {
     if has_spoken && line.contains(['{', '"']) {
         return "[looks like JSON]".to_owned();
     }
-    let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    line.chars().map(printable).take(QUOTED_MAX).collect()
+    printable(&line).chars().take(QUOTED_MAX).collect()
 }

@@ -87,39 +87,43 @@ impl LineSplitter {
     }
 }
 
+/// Wherever the bytes are cut, the lines are those that a split of the whole finds.
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "fuzz/ calls it"))]
+pub fn fuzzed(bytes: &[u8]) {
+    let (first, stream) = bytes.split_first().unwrap_or((&0, &[]));
+    let (a, b) = stream.split_at(usize::from(*first) % (stream.len() + 1));
+    let mut lines = LineSplitter::new(1 << 20, TooLong::Refuse);
+    let mut found = Vec::new();
+    for mut part in [a, b] {
+        while let Some(line) = lines.next(&mut part).unwrap() {
+            found.push(line.to_vec());
+        }
+    }
+    let mut expected: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
+    assert_eq!(Some(lines.rest()), expected.pop());
+    let expected: Vec<&[u8]> = expected
+        .into_iter()
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .collect();
+    assert_eq!(found, expected);
+    let mut clipped = LineSplitter::new(4, TooLong::Clip);
+    let (mut rest, mut count) = (stream, 0);
+    while let Some(line) = clipped.next(&mut rest).unwrap() {
+        assert!(line.len() <= 4);
+        count += 1;
+    }
+    assert_eq!(count, expected.len());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mutator::fuzz;
 
-    /// Wherever the bytes are cut, the lines are those that a split of the whole finds.
     #[test]
-    fn fuzzed_lines_are_the_lines_of_the_whole() {
-        fuzz("lines", |bytes| {
-            let (first, stream) = bytes.split_first().unwrap_or((&0, &[]));
-            let (a, b) = stream.split_at(usize::from(*first) % (stream.len() + 1));
-            let mut lines = LineSplitter::new(1 << 20, TooLong::Refuse);
-            let mut found = Vec::new();
-            for mut part in [a, b] {
-                while let Some(line) = lines.next(&mut part).unwrap() {
-                    found.push(line.to_vec());
-                }
-            }
-            let mut expected: Vec<&[u8]> = stream.split(|byte| *byte == b'\n').collect();
-            assert_eq!(Some(lines.rest()), expected.pop());
-            let expected: Vec<&[u8]> = expected
-                .into_iter()
-                .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-                .collect();
-            assert_eq!(found, expected);
-            let mut clipped = LineSplitter::new(4, TooLong::Clip);
-            let (mut rest, mut count) = (stream, 0);
-            while let Some(line) = clipped.next(&mut rest).unwrap() {
-                assert!(line.len() <= 4);
-                count += 1;
-            }
-            assert_eq!(count, expected.len());
-        });
+    fn fuzzed_lines() {
+        fuzz("lines", fuzzed);
     }
 
     fn split(lines: &mut LineSplitter, chunks: &[&[u8]]) -> Result<Vec<String>, LineTooLong> {

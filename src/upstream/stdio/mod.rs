@@ -12,6 +12,9 @@ mod lines;
 pub(super) mod spawner;
 mod stderr;
 
+#[cfg(fuzzing)]
+pub use lines::fuzzed as fuzzed_lines;
+
 /// How long the end of all children may take: each has twice 2 s, and is then killed.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(6);
 

@@ -256,8 +256,9 @@ impl Proxy {
     async fn said(&self, words: &str) -> SocketAddr {
         eventually(PATIENCE, words, async || {
             let log = self.log();
-            let said = log.split_once(words);
-            match said.and_then(|(_, rest)| rest.split_once('\n')) {
+            let as_json = words.replace(" address=", "\",\"address\":\"");
+            let said = log.split_once(words).or_else(|| log.split_once(&as_json));
+            match said.and_then(|(_, rest)| rest.split_once(['\n', '"'])) {
                 Some((address, _)) => Ok(address.trim().parse().unwrap()),
                 None => Err(log),
             }

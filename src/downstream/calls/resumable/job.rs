@@ -56,7 +56,9 @@ pub(super) fn begin(
     let entry = proxy
         .calls
         .enter(CallKind::Resumable, session, call.id.get());
-    let registration = entry.ok().and_then(|entry| {
+    // The record counts among the tasks of its caller.
+    let has_room = proxy.runner.ledger().has_room(&log.caller());
+    let registration = entry.ok().filter(|_| has_room).and_then(|entry| {
         let recent = shown.clone();
         proxy.resumable.begin(log.name(), entry, recent)
     });

@@ -90,10 +90,6 @@ async fn begin(
     let capabilities = declared.map_or_else(|| "{}".to_owned(), translate::client_capabilities);
 
     let caller = by.caller;
-    let now_ms = proxy.runner.ledger().now_ms();
-    if !proxy.our_sessions.lifetimes.has_room(&caller, now_ms) {
-        return Err(Rpc::busy(id));
-    }
     let credentials = by.credentials.clone();
     let discovering = proxy
         .upstream

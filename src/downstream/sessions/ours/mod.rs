@@ -144,7 +144,7 @@ pub(super) async fn post(
                 Err(no_session) => return no_session.into_response(None),
             };
             if let Some(id) = message.cancels() {
-                cancel(proxy, session.key(), id);
+                cancel(proxy, by.caller, session.key(), id);
             }
             response::empty(StatusCode::ACCEPTED)
         }

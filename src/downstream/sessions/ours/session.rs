@@ -72,7 +72,7 @@ pub(super) struct Session {
 /// Why no session was begun.
 #[derive(Debug)]
 pub(super) enum NotBegun {
-    /// The caller has too many sessions that were never used.
+    /// There is no room for a session of this size.
     TooMany,
     Store(StoreError),
 }
@@ -130,9 +130,6 @@ impl Session {
         entry.since_ms = now_ms;
         entry.lasts_ms = lifetimes::FRESH_MS;
         let stored = text(&entry)?;
-        let lifetimes = &proxy.our_sessions.lifetimes;
-        let entered = lifetimes.begin(caller, stored.len(), now_ms);
-        entered.map_err(|OverQuota| NotBegun::TooMany)?;
         let session = Self {
             id,
             caller,
@@ -140,6 +137,11 @@ impl Session {
             stored,
         };
         let note = session.kv_name(Kind::Session, &[]);
+        let lifetimes = &proxy.our_sessions.lifetimes;
+        let begun = lifetimes.begin(note, caller, session.stored.len(), now_ms);
+        for unused in begun.map_err(|OverQuota| NotBegun::TooMany)? {
+            make_room(proxy, unused).await?;
+        }
         let put = proxy.kv.put(note, session.stored.clone(), session.lasts());
         put.await?;
         Ok(session)
@@ -187,11 +189,15 @@ impl Session {
         caller: Caller,
     ) -> Result<Option<Self>, StoreError> {
         let name = name(Kind::Session, &caller, id, &[]);
-        let Some(bytes) = proxy.kv.find(name).await? else {
+        let bytes = match proxy.kv.find(name).await {
+            Ok(Some(bytes)) => bytes,
+            // The client begins another session, and can do nothing about one that nobody can read.
+            Ok(None) | Err(StoreError::Corrupt(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Ok(entry) = serde_json::from_slice(&bytes) else {
             return Ok(None);
         };
-        let entry = serde_json::from_slice(&bytes)
-            .map_err(|_| StoreError::Corrupt("a session that cannot be read"))?;
         let id = id.into();
         Ok(Some(Self {
             id,
@@ -212,7 +218,9 @@ impl Session {
         renewed.entry.renewed_ms = now_ms;
         if is_fresh {
             let (lifetimes, since_ms) = (&proxy.our_sessions.lifetimes, self.entry.since_ms);
-            let lasts_ms = lifetimes.first_use(self.caller, self.stored.len(), since_ms, now_ms);
+            let name = self.kv_name(Kind::Session, &[]);
+            let whose = (self.caller, self.stored.len());
+            let lasts_ms = lifetimes.first_use(&name, whose, since_ms, now_ms);
             let Some(lasts_ms) = lasts_ms else {
                 return Ok(());
             };
@@ -295,9 +303,10 @@ impl Session {
         let SessionEntry {
             since_ms, lasts_ms, ..
         } = self.entry;
-        let bytes = self.stored.len();
+        let name = self.kv_name(Kind::Session, &[]);
+        let whose = (&self.caller, self.stored.len());
         let lifetimes = &proxy.our_sessions.lifetimes;
-        lifetimes.end(&self.caller, bytes, since_ms, lasts_ms, now_ms);
+        lifetimes.end(&name, whose, (since_ms, lasts_ms), now_ms);
     }
 
     fn lasts(&self) -> Duration {
@@ -320,6 +329,16 @@ impl Session {
     pub(super) fn key(&self) -> SessionKey {
         SessionKey::of(&self.caller, &self.id)
     }
+}
+
+/// Removes a session that was not used on this replica, unless it was used on another one.
+async fn make_room(proxy: &Proxy, unused: Name) -> Result<(), StoreError> {
+    let stands = proxy.kv.find(unused).await?;
+    let entry = stands.and_then(|stands| serde_json::from_slice::<SessionEntry>(&stands).ok());
+    if entry.is_some_and(|entry| entry.lasts_ms == lifetimes::FRESH_MS) {
+        proxy.kv.remove(unused).await?;
+    }
+    Ok(())
 }
 
 fn text(entry: &SessionEntry) -> Result<Bytes, StoreError> {

@@ -52,6 +52,8 @@ struct LineSessionState {
     /// The messages that belong to no request.
     mailbox: LineMailbox,
     used: Instant,
+    /// The client has asked something beside `initialize`.
+    is_begun: bool,
     /// The wait for the reader whose queue the last message has filled.
     full: Option<Full>,
 }
@@ -94,6 +96,7 @@ impl LineSession {
                 inflight: Inflight::default(),
                 mailbox: LineMailbox::default(),
                 used: Instant::now(),
+                is_begun: false,
                 full: None,
             }),
             needed: Needed::default(),
@@ -130,6 +133,11 @@ impl LineSession {
     pub(in crate::upstream) fn idle_since(&self) -> Option<Instant> {
         let is_running = !self.table().inflight.is_empty();
         self.unused_since().filter(|_| !is_running)
+    }
+
+    /// The client has asked nothing beside `initialize`: it loses nothing with the session.
+    pub(in crate::upstream) fn is_fresh(&self) -> bool {
+        !self.table().is_begun
     }
 
     /// Ends the session, which its client does not need any more. Requests of raincheck's that run there fail,
@@ -232,6 +240,7 @@ impl LineSession {
             return Err(NotAccepted::SameId);
         }
         let send_state = Arc::clone(&running.send_state);
+        table.is_begun |= !running.is_handshake;
         table.inflight.insert(id, may_ask, running);
         Ok(send_state)
     }

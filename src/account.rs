@@ -1,7 +1,7 @@
 //! On what shares and quotas count.
 
-/// All callers of one client that proved who it is have one account, so that a client cannot multiply its share by headers
-/// that nobody checks. Any other caller has an account of its own.
+/// The account of a caller. All callers of one client that proved its identity have one account, so that a client
+/// cannot multiply its share by headers that are not checked. Any other caller has an account of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Account([u8; 8]);
 

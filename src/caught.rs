@@ -11,7 +11,8 @@ thread_local! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Panicked;
 
-/// Returns the result of the work. Its panic is not reported: that is for the caller, in words that say what to do.
+/// Returns the result of the work. Its panic is not reported: the caller reports it, in words that contain the action
+/// to take.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     let before = IS_CAUGHT.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
@@ -19,7 +20,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     result.map_err(|_| Panicked)
 }
 
-/// Whether a panic of this thread is an error of somebody who awaits it: the hook then reports nothing.
+/// Returns `true` if a panic of this thread is an error of a job that awaits it: the hook then reports nothing.
 pub fn is_caught() -> bool {
     IS_CAUGHT.get()
 }

@@ -32,7 +32,7 @@ const BLOCKING_MAX: usize = 64;
 /// longer than this, so none of them costs that call.
 const NEXT_TIMER: Duration = Duration::from_secs(1);
 
-/// How long the end of the process waits for what runs on the threads to be dropped.
+/// The time that the end of the process waits until the jobs on the threads are dropped.
 const LAST: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -47,7 +47,7 @@ pub struct ConnectionThreads {
     /// Where the search for a thread begins. Jobs stay on the thread of the request that began them, so threads with as many
     /// connections take turns.
     next: AtomicUsize,
-    /// Says that all threads have ended: each of them holds a sender.
+    /// Reports that all threads have ended: each of them holds a sender.
     ended: Option<Mutex<mpsc::Receiver<()>>>,
 }
 

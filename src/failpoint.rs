@@ -1,5 +1,5 @@
-//! Named places where a build with the feature `failpoints` can be told to crash. Tests crash at every place
-//! to show that no promise breaks.
+//! Named places where a build with the feature `failpoints` can be set to crash. Tests crash at every place to show
+//! that no promise breaks.
 //!
 //! Such a build reads `RAINCHECK_CRASH=<point>:<n>` once, when it starts to serve, and aborts the n-th time
 //! that it passes the point. In every other build a hit compiles to nothing.
@@ -100,7 +100,7 @@ mod armed {
         })
     }
 
-    /// Aborts the process if it was told to crash at this pass of this point. No destructor runs.
+    /// Aborts the process if it was set to crash at this pass of this point. No destructor runs.
     pub fn hit(point: Point) {
         if let Some(armed) = ARMED.get()
             && armed.point == point

@@ -25,11 +25,13 @@ use crate::tls::kept::Kept;
 /// A larger response head is refused.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// How much is read of an answer whose body does not count, and for how long, so that the other side can send it.
+/// The number of bytes that are read of an answer whose body does not count, and the time that they are read, so
+/// that the other side can send it.
 const UNREAD_BYTES_MAX: usize = 4 * 1024;
 const UNREAD_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long one address of a name may take to connect. Without a bound an address that drops packets leaves no time for the next.
+/// The time that one address of a name may take to connect. Without a bound an address that drops packets leaves no
+/// time for the next.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -72,7 +74,7 @@ impl AllowedAddresses {
 #[error("its name leads to {0}, which is not allowed")]
 pub struct NotAllowed(IpAddr);
 
-/// What is read of an answer.
+/// The part of an answer that is read.
 #[derive(Debug, Clone, Copy)]
 enum AnswerPart {
     /// The body, of at most so many bytes.
@@ -80,7 +82,7 @@ enum AnswerPart {
     Head,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub struct HttpAnswer {
     pub status: StatusCode,

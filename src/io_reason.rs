@@ -3,11 +3,11 @@
 use std::error::Error;
 use std::fmt::Display;
 
-/// What begins the system's number of an error in the text of the error.
+/// The beginning of the system's number of an error in the text of the error.
 const NUMBER: &str = " (os error ";
 
-/// The text of an error of the system without the system's number, which tells a person nothing: "No such file or directory".
-/// Every text of such an error that a person may see goes through here.
+/// Returns the text of an error of the system without the system's number, which has no use for a person: "No such
+/// file or directory". Every text of such an error that a person may see goes through here.
 pub fn io_reason(error: &(impl Display + ?Sized)) -> String {
     let mut text = error.to_string();
     let mut from = 0;

@@ -1,5 +1,5 @@
-//! Maps whose keys are evenly spread by themselves: keyed hashes, digests and random ids, of which nobody can choose many
-//! that collide. Such a key is its own hash, which costs nothing.
+//! Maps whose keys are evenly spread by themselves: keyed hashes, digests and random ids, of which no client can
+//! choose many that collide. Such a key is its own hash, which costs nothing.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

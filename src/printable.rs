@@ -1,5 +1,5 @@
-//! Makes text of others safe to be read. This is the one place that says which characters a terminal, a log, a table or
-//! a metric gets of a text that a client, a server or a file chose. `tests/tidy.rs` finds a second one.
+//! Makes text of others safe to be read. This is the one place that decides which characters a terminal, a log, a
+//! table or a metric gets of a text that a client, a server or a file chose. `tests/tidy.rs` finds a second one.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};

@@ -13,7 +13,7 @@ pub struct ResizableSemaphore {
     semaphore: Arc<Semaphore>,
     /// The number of permits, those that are out included.
     size: Mutex<usize>,
-    /// How many permits disappear when they are returned: the semaphore became smaller while they were out.
+    /// The number of permits that disappear when they are returned: the semaphore became smaller while they were out.
     owed: AtomicUsize,
 }
 

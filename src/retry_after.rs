@@ -11,10 +11,10 @@ const MAX: Duration = Duration::from_secs(30);
 /// this.
 const SPREAD_MIN: Duration = Duration::from_millis(100);
 
-/// How often a server that says "later" is asked again.
+/// The number of times that a server that responds with "later" is asked again.
 pub const TRIES: u32 = 3;
 
-/// How long to wait before the next try; `None` where the server does not say.
+/// Returns the pause before the next try; `None` where the server does not set one.
 pub fn pause(headers: &HeaderMap) -> Option<Duration> {
     let mut random = [0; 1];
     // Without randomness all clients come back together.

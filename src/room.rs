@@ -93,7 +93,7 @@ impl BufferBudget {
         }
     }
 
-    /// Whether the budget has room for a body of this size now. Reserves nothing: a client that only
+    /// Returns `true` if the budget has room for a body of this size now. Reserves nothing: a client that only
     /// announces a body must not take room from others.
     pub fn has(&self, bytes: usize) -> bool {
         let (small, large) = split_size(bytes);
@@ -126,8 +126,8 @@ impl BufferBudget {
         Some(place.tie_to(bytes))
     }
 
-    /// Whether more is buffered than requests alone may take. Then clients that do not read their answers are
-    /// disconnected sooner.
+    /// Returns `true` if more is buffered than requests alone may take. Then clients that do not read their answers
+    /// are disconnected sooner.
     pub fn is_short(&self) -> bool {
         self.large.taken() > self.large.max()
     }

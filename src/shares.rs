@@ -9,7 +9,7 @@ use crate::lock::Mutex;
 use crate::prehashed::PrehashedMap;
 use crate::task::id::Caller;
 
-/// What each caller has now of one thing that all callers need.
+/// The share that each caller has now of one thing that all callers need.
 #[derive(Debug)]
 pub struct Shares {
     of_each: AtomicUsize,

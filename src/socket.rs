@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 const QUIET: Duration = Duration::from_secs(15);
 const ASKED: u32 = 3;
 
-/// How long sent data may stay unacknowledged.
+/// The time that sent data may stay unacknowledged.
 #[cfg(target_os = "linux")]
 const UNTAKEN: Duration = Duration::from_secs(30);
 

@@ -10,7 +10,7 @@ pub(super) fn example() -> Result<(), CommandFailure> {
     print(EXAMPLE)
 }
 
-/// What a settings file may say.
+/// Prints the schema of a settings file.
 pub(super) fn schema() -> Result<(), CommandFailure> {
     let schema = schema::schema()?;
     print(format!("{schema:#}\n"))

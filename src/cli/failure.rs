@@ -1,4 +1,4 @@
-//! Why a command fails, and how it tells the user.
+//! The reason why a command fails, and the output of it for the user.
 
 use std::io::{self, Write as _};
 
@@ -36,8 +36,8 @@ impl From<ConfigError> for CommandFailure {
     }
 }
 
-/// Says why a command failed. The one place that writes to stderr beside the log. Where there is a log, the line goes
-/// the log's way: a write to stderr may wait for its reader for ever.
+/// Prints the reason why a command failed. The one place that writes to stderr beside the log. Where there is a log,
+/// the line goes the log's way: a write to stderr may wait for its reader for ever.
 pub(super) fn complain(text: &str) {
     if !logging::say_last(text) {
         let line = logging::plain(text);

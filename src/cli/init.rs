@@ -68,7 +68,8 @@ async fn until_child_ends() -> io::Result<ExitCode> {
     }
 }
 
-/// Whether standard input is a terminal that is this process's to give. The kernel stops a process in the background that tries.
+/// Returns `true` if standard input is a terminal that is this process's to give. The kernel stops a process in the
+/// background that tries.
 fn is_in_foreground() -> bool {
     let stat = Process::myself().and_then(|process| process.stat());
     stdin().is_terminal() && stat.is_ok_and(|stat| stat.pgrp == stat.tpgid)
@@ -91,7 +92,7 @@ fn command() -> Command {
     command
 }
 
-/// As shells say it.
+/// Returns the exit code by the convention of shells.
 fn exit_code(status: WaitStatus) -> ExitCode {
     let code = status
         .exit_status()

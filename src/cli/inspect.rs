@@ -19,7 +19,7 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 #[derive(Debug)]
 pub(super) struct Inspection {
     pub(super) era: Era,
-    /// Whether the server speaks HTTP+SSE, the transport of 2024-11-05.
+    /// `true` if the server speaks HTTP+SSE, the transport of 2024-11-05.
     pub(super) over_sse: bool,
     /// `serverInfo`, as "name version".
     pub(super) server: Option<String>,
@@ -29,7 +29,7 @@ pub(super) struct Inspection {
     pub(super) redirected: Option<String>,
     /// Names, sorted.
     pub(super) tools: Vec<String>,
-    /// How long a program took to start and to say what it is.
+    /// The time that a program took to start and to answer the discovery.
     pub(super) started_in: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     }
 }
 
-/// Waits for a bounded time, and tells the user after a while that it waits.
+/// Waits for a bounded time, and after a while prints for the user that it waits.
 async fn wait_and_tell<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Result<T, Elapsed> {
     let mut asking = std::pin::pin!(timeout(PATIENCE, asking));
     if let Ok(asked) = timeout(SILENCE, &mut asking).await {
@@ -105,7 +105,7 @@ const NOBODY: [u8; 16] = [0; 16];
 /// Longer than a server with an address may take for its first answer, so that the reason of a failure is known by then.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// After this time the user is told about the wait. A server that ignores unknown requests answers after 3 s.
+/// The time after which the user is notified of the wait. A server that ignores unknown requests answers after 3 s.
 const SILENCE: Duration = Duration::from_secs(4);
 
 #[cfg(test)]

@@ -50,20 +50,20 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve in front of an MCP server until told to stop
+    /// Serve in front of an MCP server until stopped
     Run(ServeArgs),
     /// Be the wrapped server for the one client that launches this command: MCP on standard input
     /// and output
     Stdio(OneClient),
     /// Let a client's settings launch raincheck in front of one of their servers
     Wrap(wrap::WrapArgs),
-    /// Say what the configuration means and whether the server answers; exit code 0 or 1
+    /// Show what the configuration means, and check that the server answers; exit code 0 or 1
     Check(CheckArgs),
     /// Call a tool of any MCP server: progress, questions, Ctrl-C cancels, tasks to leave and come back to
     Call(Box<call::CallArgs>),
     /// The tasks of a running raincheck and of its replicas: list, show, watch, cancel, answer
     Tasks(operate::TasksArgs),
-    /// Whether a running raincheck is ready; exit code 0 or 1
+    /// Check if a running raincheck is ready; exit code 0 or 1
     Health(operate::HealthArgs),
     /// Print settings: all of them with their meaning, or those that count here
     Config(ConfigArgs),

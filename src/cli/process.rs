@@ -33,7 +33,7 @@ fn begin(filter: &str, format: LogFormat) -> Result<(), CommandFailure> {
     .map_err(CommandFailure::usage)
 }
 
-/// Whether the user lets programs write colours (<https://no-color.org>).
+/// Returns `true` if the user lets programs write colours (<https://no-color.org>).
 pub(super) fn colours() -> bool {
     let is_no = |(name, value): &(String, String)| name == "NO_COLOR" && !value.is_empty();
     !environment().iter().any(is_no)

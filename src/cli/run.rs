@@ -108,8 +108,8 @@ pub(super) fn raise_file_limit() -> Option<u64> {
     before
 }
 
-/// Warns if the limit of open files is far below the limits of the settings. Where it is reached, neither clients nor the server
-/// can be connected to, and no answer says why.
+/// Warns if the limit of open files is far below the limits of the settings. Where it is reached, neither clients nor
+/// the server can be connected to, and no answer contains the reason.
 fn warn_of_few_files(limits: &LimitSettings) {
     let needed = open_files_needed(limits).min(FEW_FILES);
     if let Some(limit) = getrlimit(Resource::Nofile).current
@@ -133,7 +133,8 @@ fn open_files_needed(limits: &LimitSettings) -> u64 {
 /// Listeners, the store, keys, the collector of traces, standard streams and the runtime.
 const FILES_OF_OURS: usize = 64;
 
-/// What nearly every system allows. With as many raincheck serves some hundred calls, which most need no more than.
+/// The limit that nearly every system allows. With as many raincheck serves some hundred calls, which most need no
+/// more than.
 const FEW_FILES: u64 = 1024;
 
 /// The signals that stop the process: TERM from an orchestrator, INT from a person.

@@ -1,4 +1,4 @@
-//! What a command prints on standard output.
+//! The output of a command on standard output.
 
 use std::io::{self, ErrorKind, Write as _};
 
@@ -11,8 +11,9 @@ pub(super) fn print(text: impl AsRef<str>) -> Result<(), CommandFailure> {
     print_bytes(printable_lines(text.as_ref()).as_bytes())
 }
 
-/// Prints bytes as they are, for a program that reads them. Prints all of them, or says why not: a full disk would otherwise
-/// leave half a file and the exit code 0. A reader that went away (`| head`) is no reason to fail.
+/// Prints bytes as they are, for a program that reads them. Prints all of them, or returns the reason of the failure:
+/// a full disk would otherwise leave half a file and the exit code 0. A reader that went away (`| head`) is no reason
+/// to fail.
 pub(super) fn print_bytes(bytes: &[u8]) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

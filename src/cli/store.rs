@@ -42,7 +42,7 @@ pub(super) fn move_to(
     Ok(ExitCode::from(u8::from(!is_done)))
 }
 
-/// What is told of a move.
+/// The report on a move.
 struct MoveTold {
     outcome: &'static str,
     sentence: String,

@@ -1,4 +1,4 @@
-//! What differs between the settings that a process runs on and the settings as they are written now.
+//! The differences between the settings that a process runs on and the settings as they are written now.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct ChangedSetting {
 }
 
 impl ChangedSetting {
-    /// Whether the change applies while the process runs. All other changes need a restart.
+    /// Returns `true` if the change applies while the process runs. All other changes need a restart.
     pub fn is_live(&self) -> bool {
         match &*self.setting {
             // The names of tools that clients have seen.

@@ -207,8 +207,8 @@ fn state_file(text: &str, host: &Host) -> Option<PathBuf> {
     Some(directory.join(format!("raincheck/{name:016x}.redb")))
 }
 
-/// The file of what is known of the server: one for each server and its headers and environment, because a
-/// server may tell different things to different accounts.
+/// Returns the file of the known facts about the server: one for each server and its headers and environment, because
+/// a server may respond differently to different accounts.
 fn known_file(upstream: &UpstreamSettings, host: &Host) -> Option<PathBuf> {
     let mut text = upstream.server.identity();
     let mut add = |word: &str| {
@@ -262,7 +262,7 @@ fn replica(file: file::Replica, host: &Host) -> Result<ReplicaSettings, Problem>
     })
 }
 
-/// What an address of the admin section looks like, in errors.
+/// Examples of addresses of the admin section, for errors.
 const PROBES: &str = "0.0.0.0:8441";
 const OPERATORS: &str = "127.0.0.1:8442";
 
@@ -426,5 +426,5 @@ const LEASE_MIN: Duration = Duration::from_secs(3);
 const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: usize = 256;
 
-/// How the tokens in raincheck's documentation and manifests begin.
+/// The beginnings of the tokens in raincheck's documentation and manifests.
 const PUBLISHED: [&str; 2] = ["a-long-random-text", "change-me"];

@@ -1,4 +1,4 @@
-//! How many calls run at once and how many wait: `concurrency` and `queue`, in all sections.
+//! The number of calls that run at once and the number that wait: `concurrency` and `queue`, in all sections.
 
 use super::common::PERMITS_MAX;
 use super::file;
@@ -8,8 +8,8 @@ use crate::task::policy::{Concurrency, Limit, Rule};
 /// The default of `queue`: how many calls may wait.
 const QUEUE: usize = 256;
 
-/// The largest `queue`. Raincheck tells each waiting call its position from time to time, which costs more
-/// the longer the queue is.
+/// The largest `queue`. Raincheck sends each waiting call its position from time to time, which costs more the longer
+/// the queue is.
 const QUEUE_MAX: usize = 10_000;
 
 /// The limit of the wrapped server, over all tools.

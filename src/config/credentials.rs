@@ -102,7 +102,8 @@ pub(super) fn of_upstream(
     }
 }
 
-/// Checks what `[auth]` and `[upstream]` say together. `is_asked`: clients come over the network, and not over a pipe.
+/// Checks that `[auth]` and `[upstream]` fit together. `is_asked`: clients come over the network, and not over a
+/// pipe.
 pub(super) fn fit(
     auth: &AuthSettings,
     upstream: &UpstreamSettings,

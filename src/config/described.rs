@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::load::EXAMPLE;
 
-/// What the example says.
+/// The settings as the example describes them.
 pub(super) struct DescribedSettings {
     /// By the section and the name of the setting.
     meanings: HashMap<(String, String), String>,
@@ -24,7 +24,7 @@ impl DescribedSettings {
         }
     }
 
-    /// Adds what the example says to the schema of the file.
+    /// Adds the descriptions of the example to the schema of the file.
     pub(super) fn describe(&self, schema: &mut Value) {
         self.section("", schema, &self.defaults);
     }

@@ -1,4 +1,4 @@
-//! What the user wrote in `[auth]`, and in each `[[auth.jwt]]`.
+//! The settings that the user wrote in `[auth]`, and in each `[[auth.jwt]]`.
 
 use serde::Deserialize;
 

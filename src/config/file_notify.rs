@@ -1,4 +1,4 @@
-//! What the user wrote in each `[[notify]]`.
+//! The settings that the user wrote in each `[[notify]]`.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-/// How the names of settings in rules begin.
+/// The beginning of the names of settings in rules.
 pub(super) const RULES: &str = "[[tools]]";
 
 /// A fingerprint of each written setting, so that a changed secret is seen and no secret is kept.

@@ -84,7 +84,7 @@ pub(super) fn forwarded(written: &[String]) -> Result<Vec<HeaderName>, Problem> 
     named.collect()
 }
 
-/// Whether raincheck alone decides about this header.
+/// Returns `true` if raincheck alone decides about this header.
 pub(super) fn is_ours(name: &str) -> bool {
     let mut beginnings = ["mcp-", "proxy-", "x-http-"].iter();
     RESERVED.contains(&name)

@@ -20,7 +20,7 @@ const SECTIONS: [&str; 12] = [
     "TELEMETRY",
 ];
 
-/// What people write for a setting, and the variable that they mean.
+/// Names that people write for a setting, each with the variable that they mean.
 const MEANT: [(&str, &str); 8] = [
     ("UPSTREAM", "UPSTREAM__URL"),
     ("LISTEN", "LISTEN__ADDRESS"),
@@ -65,7 +65,7 @@ fn with_right_prefix(name: &str) -> Option<String> {
     is_meant.then(|| format!("{ENVIRONMENT_PREFIX}{setting}"))
 }
 
-/// What to write in place of a variable without `__`. `None`: the variable is a setting, or none of ours.
+/// Returns the advice for a variable without `__`. `None`: the variable is a setting, or none of ours.
 fn advice(rest: &str) -> Option<String> {
     if rest == "TOOLS" || rest.starts_with("TOOLS_") {
         let text =

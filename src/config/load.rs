@@ -111,7 +111,7 @@ fn written(
     Ok(serde_json::to_value(settings).unwrap_or_default())
 }
 
-/// How to reach the operators' listener of a raincheck with these settings.
+/// The addresses and the token of the operators' listener of a raincheck with these settings.
 #[derive(Debug)]
 pub struct AdminAccess {
     pub listen: Option<String>,
@@ -138,7 +138,8 @@ pub fn admin_access(
     })
 }
 
-/// The URL at which clients reach a raincheck with these settings. `reachable` says how its address is written in a URL.
+/// Returns the URL at which clients reach a raincheck with these settings. `reachable` returns its address as it is
+/// written in a URL.
 pub fn public_address(
     file: Option<&Path>,
     environment: &[(String, String)],
@@ -163,14 +164,14 @@ pub fn public_address(
     ))
 }
 
-/// What the file, the file of rules, the environment and the flags say.
+/// Returns the settings of the file, the file of rules, the environment and the flags.
 fn all_layers(flags: &Flags, environment: &[(String, String)]) -> Result<Vec<Layer>, ConfigError> {
     let mut layers = layers(flags, environment)?;
     layers.extend(rules_file::layer(&layers)?);
     Ok(layers)
 }
 
-/// What the file, the environment and the flags say, the weakest first.
+/// Returns the settings of the file, the environment and the flags, the weakest first.
 fn layers(flags: &Flags, environment: &[(String, String)]) -> Result<Vec<Layer>, ConfigError> {
     let file = flags
         .config
@@ -181,7 +182,7 @@ fn layers(flags: &Flags, environment: &[(String, String)]) -> Result<Vec<Layer>,
     Ok(file.into_iter().chain(others).collect())
 }
 
-/// What all layers say together.
+/// Reads the settings of all layers together.
 ///
 /// The settings are read from the merged values and not from figment itself, whose reader has copies of two forms that are not
 /// used here for each type of a setting: half a megabyte of program.

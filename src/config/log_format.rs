@@ -1,4 +1,4 @@
-//! How the log is written: `telemetry.format`.
+//! The format of the log: `telemetry.format`.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {

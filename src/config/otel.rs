@@ -32,13 +32,13 @@ impl<'e> Variables<'e> {
             .filter(|it| !it.is_empty())
     }
 
-    /// What counts for traces, or else for all signals.
+    /// Returns the value that counts for traces, or else for all signals.
     fn of_traces(&self, name: &str) -> Option<&'e str> {
         self.get(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
             .or_else(|| self.get(&format!("OTEL_EXPORTER_OTLP_{name}")))
     }
 
-    /// Whether nothing is to be exported, whatever the settings say.
+    /// Returns `true` if nothing is to be exported, whatever the settings are.
     pub(super) fn switch_off(&self) -> bool {
         let is_disabled = self.get("OTEL_SDK_DISABLED");
         is_disabled.is_some_and(|value| value.eq_ignore_ascii_case("true"))
@@ -74,7 +74,7 @@ impl<'e> Variables<'e> {
         self.of_traces("CERTIFICATE").map(PathBuf::from)
     }
 
-    /// What is told of this process.
+    /// Returns the attributes that describe this process.
     pub(super) fn resource(&self) -> Vec<(String, String)> {
         pairs(self.get("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default())
     }

@@ -3,7 +3,7 @@
 
 use hyper::Uri;
 
-/// Whether the URL has a port from 1 to 65535, or none.
+/// Returns `true` if the URL has a port from 1 to 65535, or none.
 pub fn has_right_port(url: &Uri) -> bool {
     let Some((authority, host)) = url.authority().zip(url.host()) else {
         return true;

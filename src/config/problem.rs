@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, in one line: the source, the key and the fix.
+//! The error in a configuration, in one line: the source, the key and the fix.
 //!
 //! Figment's own text is never shown, because it prints values, which may be secrets, and internals.
 
@@ -13,7 +13,7 @@ use crate::printable::is_printable;
 #[error("{text}")]
 pub struct ConfigError {
     text: String,
-    /// The form of the log, if the settings could be read and are refused for what they say.
+    /// The form of the log, if the settings could be read and are refused for their values.
     log_format: Option<LogFormat>,
 }
 
@@ -26,7 +26,7 @@ impl ConfigError {
         }
     }
 
-    /// The form in which a process that cannot start says so. `None`: the settings could not be read.
+    /// Returns the form in which a process reports that it cannot start. `None`: the settings could not be read.
     pub fn log_format(&self) -> Option<LogFormat> {
         self.log_format
     }
@@ -190,7 +190,7 @@ fn unknown(path: &[String], accepted: &[&str]) -> String {
     )
 }
 
-/// What was expected, in words for users. Serde's words for sections are for programmers.
+/// Returns the expected type in words for users. Serde's words for sections are for programmers.
 fn expectation(expected: &str) -> &str {
     if expected.starts_with("struct ") {
         "a table"

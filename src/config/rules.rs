@@ -150,7 +150,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
     Ok(rule)
 }
 
-/// Checks what is said of the size of results.
+/// Checks the settings of the size of results.
 fn check_sizes(rule: &Rule, terms: &file::Terms, key: &str) -> Result<(), Problem> {
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
     if rule.result_bytes_max == 0 {
@@ -175,7 +175,7 @@ fn check_sizes(rule: &Rule, terms: &file::Terms, key: &str) -> Result<(), Proble
     Ok(())
 }
 
-/// Checks what is said of questions.
+/// Checks the settings of questions.
 fn check_input(rule: &Rule, terms: &file::Terms, key: &str) -> Result<(), Problem> {
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
     if rule.input_timeout_ms == Some(0) {
@@ -279,7 +279,7 @@ fn millis(duration: Duration) -> u64 {
 
 const RESULT_INLINE_MIN: u64 = 4 << 10;
 
-/// Claude Code takes no more, whatever a tool says.
+/// The largest size that Claude Code takes, whatever a tool declares.
 const RESULT_SIZE_MAX: usize = 500_000;
 
 const POLL_INTERVAL_MIN_MS: u64 = 10;

@@ -13,8 +13,8 @@ const TOOLS: &str = "tools";
 
 /// The layer of the rules that one of these layers names. `None`: none of them does.
 ///
-/// Rules come from one place only, because the first rule that matches counts: merged lists would have an order that nobody
-/// wrote.
+/// Rules come from one place only, because the first rule that matches counts: merged lists would have an order that
+/// no user wrote.
 pub(super) fn layer(layers: &[Layer]) -> Result<Option<Layer>, ConfigError> {
     let file = named(layers, "rules_file");
     let text = named(layers, "rules");

@@ -1,5 +1,5 @@
-//! How one setting is read. The environment has only text and TOML has types, so every setting is parsed from
-//! its text: `7` and `"7"` are the same.
+//! Reading of one setting. The environment has only text and TOML has types, so every setting is parsed from its
+//! text: `7` and `"7"` are the same.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -174,7 +174,7 @@ pub(super) enum OrAuto<T> {
 }
 
 impl<T> OrAuto<T> {
-    /// What the operator says. `None`: raincheck chooses.
+    /// Returns the operator's value. `None`: raincheck chooses.
     pub(super) fn said(self) -> Option<T> {
         match self {
             Self::Auto => None,

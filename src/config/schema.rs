@@ -41,7 +41,7 @@ struct Recorder<'s>(&'s mut Value);
 impl<'de> Deserializer<'de> for Recorder<'_> {
     type Error = Error;
 
-    /// A setting that is read from its text. What it expects is what it says to users, too.
+    /// Records a setting that is read from its text. Its expectation is also the text for users.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let expected: &dyn Expected = &visitor;
         let expected = expected.to_string();

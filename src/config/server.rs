@@ -63,7 +63,7 @@ impl Wrapped {
         }
     }
 
-    /// Whether the server is behind loopback or a socket. Then the caller's `Authorization` may go to the
+    /// Returns `true` if the server is behind loopback or a socket. Then the caller's `Authorization` may go to the
     /// server, because proxy and server are one resource. A program reads no headers.
     pub fn is_local(&self) -> bool {
         let url = match self {

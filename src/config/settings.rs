@@ -41,7 +41,7 @@ pub struct Config {
     pub auth: AuthSettings,
     pub limits: LimitSettings,
     pub notify: Vec<NotifySettings>,
-    /// What clients that say who they are have of the MCP Events extension. `None`: nothing.
+    /// The settings of the MCP Events extension for clients that identify themselves. `None`: they do not have it.
     pub events: Option<EventSettings>,
     pub telemetry: TelemetrySettings,
     /// The settings that have no effect in this configuration, each with the reason.
@@ -73,7 +73,8 @@ impl Config {
 }
 
 impl Config {
-    /// Refuses rules that cannot hold in a process that began with `running`: nobody is asked there for a token with scopes.
+    /// Refuses rules that cannot hold in a process that began with `running`: it asks no client for a token with
+    /// scopes.
     pub fn refuse_unheld_scopes(&self, running: &AuthSettings) -> Result<(), ConfigError> {
         if running.takes_tokens() || !self.rules.wants_scopes() || !self.auth.takes_tokens() {
             return Ok(());
@@ -123,7 +124,7 @@ pub struct ListenSettings {
     pub path: String,
     /// By which clients know raincheck.
     pub public_url: Option<PublicAddress>,
-    /// Whether cleartext HTTP/2 with prior knowledge is served, in addition to HTTP/1.1.
+    /// `true` if cleartext HTTP/2 with prior knowledge is served, in addition to HTTP/1.1.
     pub h2c: bool,
     /// Allowed `Host` names and addresses, in addition to loopback and the listen address: lower case,
     /// without port and brackets.
@@ -145,7 +146,7 @@ impl ListenSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompanionSettings {
     pub used: CompanionUse,
-    /// What the names of the tools begin with if the server has a tool of one of their names.
+    /// The beginning of the names of the tools if the server has a tool of one of their names.
     pub prefix: String,
 }
 
@@ -167,10 +168,10 @@ pub struct ReplicaSettings {
     pub lease: Duration,
 }
 
-/// How the process stops.
+/// The settings for the stop of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainSettings {
-    /// How long the process serves as usual after the signal.
+    /// The time that the process serves as usual after the signal.
     pub delay: Duration,
     /// After `delay`, how long calls may take to end.
     pub grace: Duration,
@@ -185,21 +186,21 @@ pub struct AdminSettings {
     pub probes: Option<SocketAddr>,
     /// Where operators are answered, if at all. Off loopback there is a token.
     pub listen: Option<SocketAddr>,
-    /// What a request of an operator must name.
+    /// The token that a request of an operator must contain.
     pub token: Option<Secret>,
-    /// Whether operators see arguments and results of tasks.
+    /// `true` if operators see arguments and results of tasks.
     pub show_payloads: bool,
-    /// Whether the process is not ready while the store is away, even after the store was reached once.
+    /// `true` if the process is not ready while the store is away, even after the store was reached once.
     pub ready_needs_store: bool,
 }
 
-/// Who may call.
+/// The settings that decide which clients may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthSettings {
     pub allow_anonymous: bool,
     /// The names of clients and the hashes of their tokens.
     pub tokens_file: Option<PathBuf>,
-    /// Who signs the certificates of clients.
+    /// The roots that sign the certificates of clients.
     pub client_roots: Option<PathBuf>,
     /// Headers that are credentials of a client, beside `Authorization`.
     pub credential_headers: Vec<HeaderName>,
@@ -226,12 +227,12 @@ pub struct JwtSettings {
 }
 
 impl AuthSettings {
-    /// Whether a client can have scopes: certificates have none.
+    /// Returns `true` if a client can have scopes: certificates have none.
     pub fn takes_tokens(&self) -> bool {
         self.tokens_file.is_some() || !self.jwt.is_empty()
     }
 
-    /// Whether a client must say who it is.
+    /// Returns `true` if a client must identify itself.
     pub fn asks(&self) -> bool {
         self.tokens_file.is_some() || self.client_roots.is_some() || !self.jwt.is_empty()
     }
@@ -244,9 +245,9 @@ pub struct LimitSettings {
     pub buffer_bytes_max: usize,
     pub calls: usize,
     pub connections: usize,
-    /// The most calls under way of one caller, where clients must say who they are.
+    /// The most calls under way of one caller, where clients must identify themselves.
     pub calls_per_caller: usize,
-    /// The most requests at the same time of one caller, where clients must say who they are.
+    /// The most requests at the same time of one caller, where clients must identify themselves.
     pub requests_per_caller: usize,
     pub header_timeout: Duration,
     pub listen_task_ids: usize,
@@ -268,7 +269,7 @@ pub struct NotifySettings {
     pub states: Vec<NoticeState>,
     pub tools: Vec<Glob>,
     pub retry_for: Duration,
-    /// Whether the receiver may be at an address of this machine or its network.
+    /// `true` if the receiver may be at an address of this machine or its network.
     pub allow_private: bool,
 }
 
@@ -284,7 +285,7 @@ pub struct TelemetrySettings {
     /// Levels, in general and by module: `info`, `info,raincheck=debug`.
     pub log: String,
     pub format: LogFormat,
-    /// Whether each request of a client has a line in the log.
+    /// `true` if each request of a client has a line in the log.
     pub access_log: bool,
     /// `None`: no span is made.
     pub traces: Option<TraceSettings>,
@@ -298,6 +299,6 @@ pub struct TraceSettings {
     /// The roots to trust instead of the machine's roots.
     pub roots: Option<PathBuf>,
     pub ratio: Ratio,
-    /// What is told of this process, the service's name first.
+    /// The attributes that describe this process, the service's name first.
     pub resource: Vec<(String, String)>,
 }

@@ -2,14 +2,14 @@
 
 use crate::notify::callbacks::CallbackReach;
 
-/// What clients have of the MCP Events extension.
+/// The settings of the MCP Events extension for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventSettings {
     /// Where clients may have events sent. `None`: nowhere.
     pub webhooks: Option<CallbackReach>,
 }
 
-/// What is written in `events.webhooks`.
+/// The value of `events.webhooks` as it is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum WrittenWebhooks {
     #[default]

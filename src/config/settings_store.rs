@@ -11,12 +11,12 @@ use super::settings_tls::ClientTlsFiles;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSettings {
     pub location: Location,
-    /// How long `tasks/get`, `tasks/update` and `tasks/cancel` wait for a store that is away.
+    /// The time that `tasks/get`, `tasks/update` and `tasks/cancel` wait for a store that is away.
     pub read_patience: Duration,
-    /// How long a task's creation waits for a store that is away.
+    /// The time that a task's creation waits for a store that is away.
     pub create_patience: Duration,
     pub allow_eviction: bool,
-    /// Whether raincheck ends if the store is not there at the start.
+    /// `true` if raincheck ends if the store is not there at the start.
     pub required_at_start: bool,
     pub seal: Seal,
     /// The key that seals. A file has a key of its own beside it, which counts if there is none here.
@@ -27,23 +27,23 @@ pub struct StoreSettings {
     pub wait: WaitSettings,
 }
 
-/// What is encrypted in the store.
+/// The part of the data that is encrypted in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seal {
     /// Sessions with the server only.
     Off,
-    /// Everything that clients and servers say. What is in the clear is still read.
+    /// The content of all messages of clients and servers. Data in the clear is still read.
     Mixed,
-    /// Everything that clients and servers say. What is in the clear is refused.
+    /// The content of all messages of clients and servers. Data in the clear is refused.
     Payloads,
 }
 
-/// What Redis must have done with a task before it counts as kept.
+/// The confirmations of Redis that a task needs before it counts as kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitSettings {
     /// The number of Redis replicas that must have the write.
     pub replicas: usize,
-    /// Whether the write must be in the append-only file, on the disk.
+    /// `true` if the write must be in the append-only file, on the disk.
     pub aof: bool,
     /// After this time without confirmation, the write is in doubt.
     pub timeout: Duration,

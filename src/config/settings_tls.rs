@@ -14,6 +14,6 @@ pub struct CertificateFiles {
 pub struct ClientTlsFiles {
     /// The roots to trust instead of the machine's roots.
     pub roots: Option<PathBuf>,
-    /// Who we are.
+    /// The certificate by which raincheck identifies itself.
     pub identity: Option<CertificateFiles>,
 }

@@ -34,9 +34,9 @@ pub struct UpstreamSettings {
     pub children_max: usize,
     /// The limit of tool calls at the server at the same time, for all tools together.
     pub concurrency: Option<Limit>,
-    /// Whether all replicas reach this same server. If not, each replica has a server of its own.
+    /// `true` if all replicas reach this same server. If not, each replica has a server of its own.
     pub shared: bool,
-    /// Whether a tool that the server calls read-only or idempotent may be run again.
+    /// `true` if a tool that the server calls read-only or idempotent may be run again.
     pub trust_annotations: bool,
     pub native_tasks: NativeTasks,
     /// The file that keeps what is known of the server for the next run. `None`: there is no state directory.
@@ -51,15 +51,15 @@ pub struct Header {
     pub value: Secret,
 }
 
-/// What the server gets of its clients' credentials.
+/// The part of its clients' credentials that the server receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamCredentials {
     pub used: CredentialUse,
-    /// The header in which the server is told who calls.
+    /// The header in which the server receives the caller.
     pub caller_header: Option<HeaderName>,
 }
 
-/// What raincheck does with its clients' credentials on the way to the server.
+/// The handling of the clients' credentials on the way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialUse {
     /// The server gets them.
@@ -70,10 +70,10 @@ pub enum CredentialUse {
     Static,
 }
 
-/// What raincheck does with the server's own tasks.
+/// The handling of the server's own tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NativeTasks {
-    /// The server is not told that the client knows tasks.
+    /// The client's support for tasks is hidden from the server.
     Hide,
     /// The server's task handles go to the client, and requests about them go to the server.
     Pass,
@@ -98,7 +98,7 @@ pub enum EraChoice {
     Modern,
 }
 
-/// How translated calls use the sessions of a legacy server.
+/// The use of the sessions of a legacy server by translated calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionUse {
     /// Each call takes a free session from a pool.

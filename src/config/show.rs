@@ -3,7 +3,7 @@
 use figment::value::{Dict, Value as Setting};
 use serde_json::Value;
 
-/// What stands in place of a secret.
+/// The text in place of a secret.
 const HIDDEN: &str = "[secret]";
 
 /// Hides all that may be secret: tokens, keys, headers, variables, arguments, and parts of URLs.

@@ -1,8 +1,8 @@
-//! Where settings come from, beside the environment: what the command line says, and the file that it names.
+//! The sources of settings, beside the environment: the command line, and the file that it names.
 
 use std::path::PathBuf;
 
-/// What the command line says.
+/// The settings of the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
     pub config: Option<PathBuf>,
@@ -11,13 +11,13 @@ pub struct Flags {
     pub store: Option<String>,
     pub namespace: Option<String>,
     pub log: Option<String>,
-    /// Whether several processes may run with the same settings, one for each client (`raincheck stdio`).
+    /// `true` if several processes may run with the same settings, one for each client (`raincheck stdio`).
     pub for_one_client: bool,
     /// The program to wrap and its arguments, written after `--`.
     pub command: Vec<String>,
 }
 
-/// Where the settings came from, to read them again. Its text says nothing: the flags may hold secrets.
+/// The source of the settings, to read them again. Its text shows nothing: the flags may hold secrets.
 #[derive(Clone, Default)]
 pub struct Source(Flags);
 

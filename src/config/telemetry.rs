@@ -35,7 +35,7 @@ pub(super) fn telemetry(
     })
 }
 
-/// Whether this is a level, or a module with a level. A module alone would silence all other modules.
+/// Returns `true` if this is a level, or a module with a level. A module alone would silence all other modules.
 fn is_log_filter(part: &str) -> bool {
     let (module, level) = part.split_once('=').unwrap_or(("any", part));
     let is_path = |c: char| c.is_ascii_alphanumeric() || "_:-".contains(c);
@@ -43,7 +43,7 @@ fn is_log_filter(part: &str) -> bool {
     names_module && !level.is_empty() && level.parse::<LevelFilter>().is_ok()
 }
 
-/// Whether this part of a filter says something of raincheck's own modules.
+/// Returns `true` if this part of a filter applies to raincheck's own modules.
 fn is_of_ours(part: &str) -> bool {
     part.split_once('=')
         .is_none_or(|(module, _)| module.starts_with("raincheck"))

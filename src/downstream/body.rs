@@ -17,7 +17,7 @@ use crate::upstream::http::ResponseBody;
 /// The body of a response to a client.
 pub(super) enum Body {
     Empty,
-    /// The whole body. The guard is told when the bytes were sent.
+    /// The whole body. The guard is notified when the bytes were sent.
     Ready {
         bytes: Option<Bytes>,
         /// Taken after the bytes were sent, see [`Body::hold_until_sent`].
@@ -47,7 +47,7 @@ impl Body {
         }
     }
 
-    /// Whether raincheck ended a stream of the server's with an answer of its own.
+    /// Returns `true` if raincheck ended a stream of the server's with an answer of its own.
     pub(super) fn was_answered_here(&self) -> bool {
         let Self::Passed { heartbeat, .. } = self else {
             return false;

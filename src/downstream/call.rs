@@ -152,7 +152,7 @@ fn param_headers(headers: &HeaderMap) -> ClientHeaders {
         .collect()
 }
 
-/// Whether a request comes back to a parked call.
+/// The parked call to which a request comes back, if there is one.
 enum Returned {
     Not,
     /// The request has a state or answers that no parked call can have.
@@ -225,7 +225,7 @@ fn heartbeat(asked: &ModernCall<'_>) -> Option<Keepalive> {
     token.map(|token| Keepalive::since(Instant::now(), token.to_owned()))
 }
 
-/// How an answer is said under a request's id.
+/// A function that writes an answer under a request's id.
 type ToRpc = fn(&str, CallAnswer) -> Rpc;
 
 /// Responds with the answer of a call, however long it takes.
@@ -240,7 +240,7 @@ async fn respond(
     stream::respond(source, Some(patience), heartbeat).await
 }
 
-/// What the runner says about a call to the client that made it.
+/// The events that the runner sends about a call to the client that made it.
 struct CallEvents {
     id: Box<RawValue>,
     to_rpc: ToRpc,

@@ -1,7 +1,7 @@
 //! Web pages: the headers of the CORS protocol (Fetch standard, 3.3), by which a browser lets a page read an answer.
 //!
-//! raincheck decides alone which pages read: it answers preflights itself, because a browser sends them without a credential,
-//! and replaces what the server says. A request without `Origin` has no part in this.
+//! raincheck decides alone which pages read: it answers preflights itself, because a browser sends them without a
+//! credential, and replaces the server's headers. A request without `Origin` has no part in this.
 
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -24,11 +24,11 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 /// are added.
 const EXPOSED: &str = "Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate, Retry-After";
 
-/// How long a browser may remember the answer to a preflight, in seconds: the most that Chromium does. An origin that is no
-/// longer allowed is refused all the same, because each request is judged by itself.
+/// The time that a browser may remember the answer to a preflight, in seconds: the most that Chromium does. An
+/// origin that is no longer allowed is refused all the same, because each request is judged by itself.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
-/// What the answer to a preflight depends on.
+/// The headers on which the answer to a preflight depends.
 const VARY_OF_PREFLIGHT: HeaderValue = HeaderValue::from_static(
     "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
 );

@@ -1,8 +1,8 @@
 //! `server/discover`: what the wrapped server can do, plus Tasks. raincheck answers in time whatever the server does:
 //! clients give up on a discovery that hangs, and do not repeat one that was answered.
 //!
-//! While nothing is known of the server, raincheck says that the server may have everything. A caller that was told
-//! so gets an empty list of what the server turns out not to have.
+//! While nothing is known of the server, raincheck declares that the server may have everything. A caller that
+//! received this answer gets an empty list of each feature that the server turns out not to have.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,14 +30,14 @@ use crate::mcp::version::{Era, MODERN};
 use crate::runner::responder::CallAnswer;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
 
-/// How long the server may take. The shortest patience of a real client over HTTP is 5 s.
+/// Upper bound of the time that the server takes. The shortest patience of a real client over HTTP is 5 s.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long the server may take for a client over a pipe, whose patience of 2.9 s includes its own start and
-/// raincheck's; and how long a program may take, whose start is not waited for.
+/// Upper bound of the time that the server takes for a client over a pipe, whose patience of 2.9 s includes its own
+/// start and raincheck's; and of the time that a program takes, whose start is not waited for.
 const SOON: Duration = Duration::from_millis(750);
 
-/// How long a program that is known already may take to say what is new.
+/// Upper bound of the time in which a program that is known already reports news.
 const NEWS: Duration = Duration::from_millis(300);
 
 /// The capabilities of a server that was never reached. A client never asks for what is missing here.
@@ -84,9 +84,9 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Request
     }
 }
 
-/// Remembers, after a legacy program's first answer, what the program said of itself when its session began, for
-/// the next client and the next run. Without this a client that probes one process and uses another, as the
-/// official client does over a pipe, never gets the instructions. The program is not asked again.
+/// Stores, after a legacy program's first answer, the program's description of itself from the beginning of its
+/// session, for the next client and the next run. Without this a client that probes one process and uses another, as
+/// the official client does over a pipe, never gets the instructions. The program is not asked again.
 pub(super) async fn learn(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Requester) {
     let upstream = &proxy.upstream;
     let learns = upstream.known_era() == Some(Era::Legacy)

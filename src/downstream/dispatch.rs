@@ -1,4 +1,4 @@
-//! Which part answers a request: reads it once, asks the route, and does what the route says.
+//! The choice of the part that answers a request: reads the request once, asks the route, and follows the route.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -229,9 +229,9 @@ pub(super) async fn post(
 
 /// The body of a message.
 struct PostBody<'b> {
-    /// What was read.
+    /// The bytes that were read.
     read: &'b Bytes,
-    /// What is sent in its place where the message passes: the same, with its trace.
+    /// The bytes that are sent in its place where the message passes: the same, with its trace.
     traced: Option<Bytes>,
 }
 
@@ -308,7 +308,7 @@ fn unread(refused: &Refused) -> Response<Body> {
     }
 }
 
-/// Does with a modern client's request what the route says. The route is decided again when more is known.
+/// Follows the route of a modern client's request. The route is decided again when more is known.
 async fn answer<'k>(
     proxy: &'k Arc<Proxy>,
     by: &'k Requester,

@@ -40,7 +40,7 @@ impl Drop for Measured {
 }
 
 impl Asked {
-    /// `None`: nobody reads the durations, or the message is an answer of the client's. `span`: the span of the
+    /// `None`: the durations are not read, or the message is an answer of the client's. `span`: the span of the
     /// request, where its trace is recorded.
     pub(super) fn begin(
         parts: &Parts,
@@ -130,7 +130,7 @@ pub(super) struct MeasuredAnswer {
     operation: Option<Operation>,
     span: Option<SpanGuard>,
     status: StatusCode,
-    /// Whether it is known to be a stream. What is not read need not be known.
+    /// `true` if the answer is known to be a stream. For an answer that is not read, it need not be known.
     is_stream: bool,
     source: AnswerSource,
     is_read: bool,

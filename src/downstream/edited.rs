@@ -1,5 +1,5 @@
-//! Passing a request on and editing its answer: `initialize` says that there are tasks, and `tools/list` says which
-//! tools run as tasks and how large their results may be, and has our tools in it.
+//! Passing a request on and editing its answer: `initialize` declares that there are tasks, and `tools/list` declares
+//! which tools run as tasks and how large their results may be, and has our tools in it.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::mcp::sse;
 use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{Answering, RawMessage, Relayed};
 
-/// How the answer to one request of a legacy client is edited.
+/// The edits to the answer to one request of a legacy client.
 #[derive(Clone)]
 pub(super) struct AnswerEdit {
     proxy: Arc<Proxy>,
@@ -36,9 +36,9 @@ pub(super) struct AnswerEdit {
     /// The id of the request.
     id: Box<RawValue>,
     is_initialize: bool,
-    /// What the answer says of tasks.
+    /// The tasks capability that the answer declares.
     tasks: Option<Advertised>,
-    /// The answer is a list of tools, which may say how large their results may be.
+    /// The answer is a list of tools, which may declare how large their results may be.
     is_list: bool,
     /// Our tools are in the list.
     companion: Option<ToolsPage>,
@@ -47,7 +47,7 @@ pub(super) struct AnswerEdit {
 /// A page of the list of tools.
 #[derive(Clone)]
 struct ToolsPage {
-    /// What the client can be asked, as JSON.
+    /// The kinds of requests that the client can be sent, as JSON.
     capabilities: Arc<str>,
     /// The page may be the only one.
     is_first: bool,

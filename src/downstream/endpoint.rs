@@ -136,7 +136,8 @@ fn tell_of_host(parts: &Parts) {
     });
 }
 
-/// Logs a refused page once in the life of the process. The browser says only that the page may not read the refusal.
+/// Logs a refused page once in the life of the process. The browser reports only that the page may not read the
+/// refusal.
 fn tell_of_origin(parts: &Parts) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

@@ -1,5 +1,5 @@
-//! Connections that give way when the listener is full: those without a whole request. So a peer that opens connections and
-//! asks for nothing, or sends its requests byte by byte, keeps nobody out.
+//! Connections that give way when the listener is full: those without a whole request. So a peer that opens
+//! connections and asks for nothing, or sends its requests byte by byte, keeps no other peer out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lock::Mutex;
 
-/// How long a connection that gives way has to write what it still has to write.
+/// The time that a connection that gives way can write its remaining bytes.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
-/// How long a connection may take for its first request before it can give way, and be idle after one: a burst of clients is no
-/// flood.
+/// The time that a connection may take for its first request before it can give way, and for which it may be idle
+/// after one: a burst of clients is no flood.
 const UNDISTURBED_MS: u64 = 500;
 
 /// One in so many connections gives way at once, so that a flood of new ones costs one look for that many of them.
@@ -153,7 +153,7 @@ fn millis_since(began: Instant) -> u64 {
     u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What stands for one peer: an address, or the 64 bits of IPv6 that one customer has.
+/// Returns the address that stands for one peer: an address, or the 64 bits of IPv6 that one customer has.
 fn block(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {

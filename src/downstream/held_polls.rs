@@ -13,7 +13,7 @@ use crate::telemetry::counted::Counted;
 #[derive(Debug)]
 pub struct HeldPolls {
     places: Arc<ResizableSemaphore>,
-    /// What each caller has of them, where clients must say who they are.
+    /// The held polls of each caller, where clients must identify themselves.
     shares: Option<Arc<Shares>>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Place {
 }
 
 impl HeldPolls {
-    /// `of_each_caller`: the most of one caller, where clients must say who they are.
+    /// `of_each_caller`: the most of one caller, where clients must identify themselves.
     pub fn new(places: usize, of_each_caller: Option<usize>) -> Self {
         Self {
             places: ResizableSemaphore::new(places),

@@ -26,7 +26,7 @@ const BLOCKING_BYTES: usize = 256 << 10;
 /// A part of a large result costs the memory of the whole one, so only so many are read at the same time.
 static TURNS: Semaphore = Semaphore::const_new(4);
 
-/// How long a reader waits for its turn.
+/// The time that a reader waits for its turn.
 const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The answer to `resources/read` of a result.

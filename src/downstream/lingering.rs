@@ -13,13 +13,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// How long a client may go on sending after its refusal. A body of the largest size arrives in this time over 10 Mbit/s.
+/// The time that a client may go on sending after its refusal. A body of the largest size arrives in this time
+/// over 10 Mbit/s.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Bytes that are read, and dropped, at once.
 const DISCARDED: usize = 8 * 1024;
 
-/// Whether the last request of a connection had a body that was not read. The service sets it, the socket reads it.
+/// `true` if the last request of a connection had a body that was not read. The service sets it, the socket reads it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnreadBody(Arc<AtomicBool>);
 

@@ -1,4 +1,4 @@
-//! What `benches/counted` runs of the parts that nothing outside of this module may name.
+//! The code that `benches/counted` runs of the parts that nothing outside of this module may name.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -15,10 +15,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::room::BufferBudget;
 
-/// How long a client may read nothing while something waits for it.
+/// The time that a client may read nothing while something waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a client may read nothing while too much waits for all clients.
+/// The time that a client may read nothing while too much waits for all clients.
 const PATIENCE_WHEN_SHORT: Duration = Duration::from_secs(2);
 
 /// The pause between two checks of a client's patience.

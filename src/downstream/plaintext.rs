@@ -21,8 +21,8 @@ use crate::mcp::error::RpcError;
 /// The largest request head that is read before the refusal.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// Whether the client's first byte begins a request of HTTP. A client that speaks TLS begins with the byte 22 (RFC 8446,
-/// section 5.1). Waits for that byte and leaves it unread, so this may be dropped at any time.
+/// Returns `true` if the client's first byte begins a request of HTTP. A client that speaks TLS begins with the byte
+/// 22 (RFC 8446, section 5.1). Waits for that byte and leaves it unread, so this may be dropped at any time.
 pub(super) async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0];
     let peeked = stream.peek(&mut first).await?;

@@ -1,4 +1,4 @@
-//! What every part of the downstream side needs: `Proxy`, one for the process, shared by all connections.
+//! The state that every part of the downstream side needs: `Proxy`, one for the process, shared by all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -82,7 +82,7 @@ pub struct Proxy {
     pub runner: Arc<Runner>,
     pub upstream: Arc<Upstream>,
     pub callers: Callers,
-    /// What one caller may have at the same time, where clients must say who they are.
+    /// The shares that one caller may have at the same time, where clients must identify themselves.
     pub fair: Option<FairShares>,
     pub held_polls: HeldPolls,
     /// `Some`: each request must carry a credential.
@@ -105,7 +105,7 @@ pub struct Proxy {
     pub mailboxes: Arc<Mailboxes>,
     /// The values that are kept for clients beside their tasks.
     pub kv: KeyValue,
-    /// The sessions whose tasks are told of on those streams.
+    /// The sessions that are notified of their tasks on those streams.
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
     pub agreed: AgreedVersions,
@@ -121,7 +121,7 @@ pub struct Proxy {
     pub companion: Option<Companion>,
 }
 
-/// What each caller has now of this process.
+/// The shares that each caller has now of this process.
 #[derive(Debug)]
 pub struct FairShares {
     /// Requests under way, streams among them.

@@ -1,10 +1,10 @@
-//! `_meta["io.modelcontextprotocol/relatedTaskIds"]`: a client says which of its tasks a request is about. The ids of
-//! raincheck's tasks never reach the server, because an id is the only secret of a caller without credentials. The record of
-//! a call keeps those that are the caller's own, for operators.
+//! `_meta["io.modelcontextprotocol/relatedTaskIds"]`: a client names its tasks to which a request is related. The ids
+//! of raincheck's tasks never reach the server, because an id is the only secret of a caller without credentials. The
+//! record of a call keeps those that are the caller's own, for operators.
 //!
-//! A message of a session is searched as raincheck reads it. In a body that its headers say is compressed or in another
-//! encoding (UTF-7), an id is not found. Sessions pass byte for byte, so such a body is refused only where a rule may refuse
-//! a call ([`super::strict`]).
+//! A message of a session is searched as raincheck reads it. In a body that is compressed or in another encoding
+//! (UTF-7) according to its headers, an id is not found. Sessions pass byte for byte, so such a body is refused only
+//! where a rule may refuse a call ([`super::strict`]).
 //!
 //! A request that joins a running call adds none. The tasks that it names may be cancelled with all that names them, and
 //! that would end the call for the clients that named nothing.
@@ -25,10 +25,10 @@ use crate::mcp::meta::{may_name_tasks, related_task_ids, with_related_task_ids};
 use crate::mcp::request::Request;
 use crate::task::id::{Caller, TaskId};
 
-/// How many different ids are looked at. Servers may drop further ids.
+/// The number of different ids that are looked at. Servers may drop further ids.
 const IDS_MAX: usize = 16;
 
-/// How many of them the record of a call keeps.
+/// The number of ids that the record of a call keeps.
 const RELATED_MAX: usize = 8;
 
 /// A message without the ids of raincheck's tasks.
@@ -38,7 +38,7 @@ pub(super) struct WithoutOurIds {
     pub(super) related: Vec<TaskId>,
 }
 
-/// What becomes of a message that may name tasks.
+/// The result for a message that may name tasks.
 pub(super) enum Hidden {
     /// It names none.
     Nothing,
@@ -87,7 +87,7 @@ impl Proxy {
         edited(body, &kept, related)
     }
 
-    /// What becomes of a message of a legacy session, so that the server does not see the ids of raincheck's tasks.
+    /// Edits a message of a legacy session, so that the server does not see the ids of raincheck's tasks.
     pub(super) async fn hide_our_ids(
         &self,
         by: &Requester,

@@ -15,10 +15,10 @@ use crate::mcp::error::RpcError;
 use crate::room::{BufferShare, SMALL};
 use crate::telemetry::limits::{self, LimitHit};
 
-/// How long a request body may take to arrive.
+/// Upper bound of the time in which a request body arrives.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What became of a request body.
+/// The result of reading a request body.
 pub(super) enum ReadBody {
     Whole(Bytes),
     Refused(Response<Body>),
@@ -147,7 +147,7 @@ impl BodyPieces {
         self.first.len() + self.full_len + self.last.len()
     }
 
-    /// How long the body may become without another buffer.
+    /// Returns the length up to which the body can grow without another buffer.
     fn capacity(&self) -> usize {
         self.full_len + self.last.capacity()
     }

@@ -23,8 +23,8 @@ use crate::task::large_results::ResultUri;
 type RuleScopes<'r> = &'r [Box<str>];
 
 impl Proxy {
-    /// The scopes that a call of the tool needs, if the client lacks one of them. A client that need not say who it is
-    /// lacks none.
+    /// Returns the scopes that a call of the tool needs, if the client lacks one of them. A client that need not
+    /// identify itself lacks none.
     pub(super) fn lacking_scopes<'b>(by: &'b Requester, tool: &str) -> Option<RuleScopes<'b>> {
         let identity = by.identity.as_ref()?;
         let wanted = &by.rules.for_tool(tool).0.scopes;

@@ -38,12 +38,13 @@ pub(super) fn with_request_size(bytes: usize, mut response: Response<Body>) -> R
     response
 }
 
-/// What the credential of a request bounds of its response.
+/// The bounds of a response that the credential of its request sets.
 #[derive(Debug, Default)]
 pub(super) struct Admitted {
-    /// When a stream ends, whatever it would still say. What has a length is as good as said.
+    /// The time at which a stream ends, whatever events it would still send. A response that has a length counts as
+    /// sent.
     pub(super) end: Option<Instant>,
-    /// What the caller has until the response is over.
+    /// The share that the caller has until the response is over.
     pub(super) share: Option<Share>,
     /// For as long as the response lasts, its connection does not give way.
     pub(super) request: Option<WholeRequest>,
@@ -61,8 +62,8 @@ pub(super) struct SentBody {
     /// The rest of a piece that was too large. Over HTTP/2 only.
     rest: Bytes,
     in_pieces: bool,
-    /// The body broke, and the connection hears of it when it asks again: until then it writes what it has, which it
-    /// drops at an error.
+    /// The error of a body that broke. The connection receives it when it asks again: until then it writes the bytes
+    /// that it has, which it drops at an error.
     broke: Option<BodyError>,
     _asked: Option<BufferShare>,
     _share: Option<Share>,

@@ -64,13 +64,13 @@ impl ConnectionLimits {
         self.header_timeout_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// How long a request's head may take, and a TLS handshake.
+    /// Returns the longest time that a request's head may take, and a TLS handshake.
     fn header_timeout(&self) -> Duration {
         Duration::from_millis(self.header_timeout_ms.load(Ordering::Relaxed))
     }
 }
 
-/// How a connection may behave.
+/// The settings for the behaviour of a connection.
 #[derive(Clone)]
 pub struct ListenerSettings {
     pub limits: Arc<ConnectionLimits>,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for ListenerSettings {
     }
 }
 
-/// What serves the connections that are accepted from now on.
+/// The state that serves the connections that are accepted from now on.
 #[derive(Debug, Clone)]
 pub struct Served {
     pub proxy: Arc<Proxy>,
@@ -222,7 +222,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(WAITING_MAX)
 }
 
-/// What a client may leave unread before nothing more is prepared for it, beside the piece that
+/// The number of bytes that a client may leave unread before nothing more is prepared for it, beside the piece that
 /// is being sent; and the largest request head.
 const UNSENT_MAX: usize = 64 * 1024;
 
@@ -230,7 +230,8 @@ const UNSENT_MAX: usize = 64 * 1024;
 #[cfg(target_os = "linux")]
 const UNREAD_MAX: u32 = 256 * 1024;
 
-/// What one HTTP/2 connection may ask for at once, and may send before it is read.
+/// The bounds of the requests that one HTTP/2 connection may make at once, and of the bytes that it may send before
+/// they are read.
 const STREAMS_MAX: u32 = 128;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
@@ -241,7 +242,7 @@ struct Connection {
     open: Arc<OpenConnection>,
     settings: ListenerSettings,
     stop: CancellationToken,
-    /// What runs on it.
+    /// The jobs that run on the connection.
     streams: TaskTracker,
 }
 
@@ -323,7 +324,7 @@ impl Connection {
         until_stopped(connection, self.stop).await;
     }
 
-    /// HTTP/1.1 or HTTP/2, as the first bytes say.
+    /// Speaks HTTP/1.1 or HTTP/2, according to the first bytes.
     async fn speak_either<S>(
         self,
         stream: S,
@@ -380,7 +381,7 @@ impl Connection {
     }
 }
 
-/// Tells with the request whom the certificate of its connection names.
+/// Adds to the request the identity that the certificate of its connection names.
 fn identified(request: &mut Request<Incoming>, client: Option<&Arc<Identity>>) {
     if let Some(client) = client {
         request.extensions_mut().insert(Arc::clone(client));

@@ -1,4 +1,5 @@
-//! The callers that were told that the server may have everything, because the server had not said yet what it has.
+//! The callers that received the answer that the server may have everything, because the server had not declared its
+//! features yet.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::lock::Mutex;
 use crate::task::id::Caller;
 
-/// How many callers are remembered.
+/// The number of callers that are remembered.
 const CALLERS_MAX: usize = 1024;
 
-/// Who was told that the server may have everything, before it had said what it has.
+/// The callers that received the answer that the server may have everything, before it had declared its features.
 #[derive(Debug, Default)]
 pub struct StandIns {
-    /// False: no caller was told, and the set need not be locked.
+    /// `false` if no caller received that answer, and the set need not be locked.
     any: AtomicBool,
-    /// The program was asked once what it says of itself.
+    /// The program was asked once for its description of itself.
     pub(super) has_learnt: AtomicBool,
     callers: Mutex<HashSet<[u8; 16]>>,
 }

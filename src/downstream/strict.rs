@@ -32,8 +32,8 @@ impl Requester {
     }
 }
 
-/// raincheck reads a body as UTF-8. Many servers decode it as the headers say, some of them from encodings in which
-/// the same bytes are another text (UTF-7).
+/// raincheck reads a body as UTF-8. Many servers decode it by its headers, some of them from encodings in which the
+/// same bytes are another text (UTF-7).
 fn check_headers(headers: &HeaderMap) -> Result<(), RpcError> {
     for value in headers.get_all(CONTENT_ENCODING) {
         let is_none = |word: &str| word.is_empty() || word.eq_ignore_ascii_case("identity");
@@ -58,7 +58,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Whether no parameter of the content type names another character set.
+/// Returns `true` if no parameter of the content type names another character set.
 fn is_utf8(kind: &str) -> bool {
     kind.split([';', ',']).skip(1).all(|parameter| {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));

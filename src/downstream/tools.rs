@@ -1,4 +1,4 @@
-//! What a route needs to know of the server: what is known without a question, and the answers to questions.
+//! The facts about the server that a route needs: those known without a question, and the answers to questions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::proxy::Proxy;
 use crate::mcp::tools::Tools;
 use crate::upstream::wrapped::DiscoverError;
 
-/// How long a call waits for the server's list of tools.
+/// The time that a call waits for the server's list of tools.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The server's tools, as a client with these capabilities may see them. `None`: the list cannot be had now.
@@ -28,7 +28,7 @@ pub(super) async fn listed(
     listed.ok().and_then(Result::ok)
 }
 
-/// What is known of the server without a question.
+/// Returns the known facts about the server without a question.
 pub(super) fn known(proxy: &Arc<Proxy>) -> KnownServer {
     KnownServer {
         era: proxy.upstream.known_era(),

@@ -1,4 +1,4 @@
-//! Where traces are on: the span of a request, and what the server is told of its trace.
+//! Where traces are on: the span of a request, and the trace context that the server receives.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::mcp::trace_context::{ToldTrace, TraceContext};
 use crate::mcp::version::{Era, MODERN};
 use crate::telemetry::traces::{RequestSpan, RequestTerms, Tracing};
 
-/// What becomes of a message whose trace is known.
+/// The changes to a message whose trace is known.
 #[derive(Default)]
 pub(super) struct Traced {
     /// The message, with the trace in it. `None`: it stays as it is.
@@ -24,7 +24,8 @@ pub(super) struct Traced {
     pub(super) span: Option<Arc<RequestSpan>>,
 }
 
-/// Begins the span of a request, and tells the server of its trace. A message that is no request has none.
+/// Begins the span of a request, and adds its trace to the message for the server. A message that is no request has
+/// none.
 pub(super) fn begin(parts: &mut Parts, era: Era, message: &Inbound<'_>) -> Traced {
     let told = ToldTrace::of(message.meta(), &parts.headers);
     let (span, context) = match tracing(parts, era, message, told.context.as_ref()) {

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::json::Object;
 
-/// Whether a message is the response to the request with that id.
+/// Returns `true` if a message is the response to the request with that id.
 pub fn is_answer(message: &Object<'_>, id: &RawValue) -> bool {
     is_any_answer(message) && {
         let other = message.get("id");
@@ -13,12 +13,12 @@ pub fn is_answer(message: &Object<'_>, id: &RawValue) -> bool {
     }
 }
 
-/// Whether a message is the response to some request.
+/// Returns `true` if a message is the response to some request.
 pub fn is_any_answer(message: &Object<'_>) -> bool {
     !message.contains("method") && (message.contains("result") || message.contains("error"))
 }
 
-/// Whether a text is a JSON-RPC message.
+/// Returns `true` if a text is a JSON-RPC message.
 pub fn is_any_message(text: &str) -> bool {
     Object::parse(text).is_ok_and(|message| {
         ["method", "result", "error"]
@@ -27,7 +27,8 @@ pub fn is_any_message(text: &str) -> bool {
     })
 }
 
-/// Whether two texts are one id. Servers may write an id in their own way: `7.0` or `"7"` for `7`, a character for its escape.
+/// Returns `true` if two texts are one id. Servers may write an id in their own way: `7.0` or `"7"` for `7`, a
+/// character for its escape.
 pub fn is_same_id(one: &str, other: &str) -> bool {
     if one == other {
         return true;

@@ -35,7 +35,7 @@ pub const RESOURCE_SUBSCRIPTIONS: &str = "resourceSubscriptions";
 /// The notification that a resource has changed.
 pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 
-/// Whether a notification tells of a change, and so belongs to a subscription and to no request.
+/// Returns `true` if a notification is about a change, and so belongs to a subscription and to no request.
 pub fn is_change(method: &str) -> bool {
     method == RESOURCE_UPDATED || LISTS.iter().any(|list| list.notification == method)
 }

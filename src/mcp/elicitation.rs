@@ -1,9 +1,10 @@
-//! Whether an answer fits the form of an elicitation (2025-11-25 and 2026-07-28, Elicitation, Requested Schema). Pure.
+//! The check of an answer against the form of an elicitation (2025-11-25 and 2026-07-28, Elicitation, Requested
+//! Schema). Pure.
 
 use serde_json::Value;
 
-/// Whether a client could accept the elicitation of these `params` with this content. A visit to a page cannot be
-/// answered with content.
+/// Returns `true` if a client could accept the elicitation of these `params` with this content. A visit to a page
+/// cannot be answered with content.
 pub fn accepts(params: &Value, content: &Value) -> bool {
     if params.get("mode").is_some_and(|mode| mode != "form") {
         return false;
@@ -22,8 +23,8 @@ pub fn accepts(params: &Value, content: &Value) -> bool {
             .all(|(name, value)| properties.get(name).is_some_and(|of| fits(of, value)))
 }
 
-/// What is wrong with the names of this content: a field that the form lacks, or one that the content lacks. `None`:
-/// nothing, or there is no form.
+/// Returns the error in the names of this content: a field that the form lacks, or one that the content lacks.
+/// `None`: there is no fault, or no form.
 pub fn wrong_name(params: &Value, content: &Value) -> Option<String> {
     let schema = params.get("requestedSchema")?;
     let properties = schema.get("properties")?.as_object()?;
@@ -47,7 +48,8 @@ pub fn wrong_name(params: &Value, content: &Value) -> Option<String> {
     ))
 }
 
-/// Whether the value is one of this property. The protocol has texts, numbers, yes or no, one choice and several.
+/// Returns `true` if the value is one of this property. The protocol has texts, numbers, yes or no, one choice and
+/// several.
 fn fits(property: &Value, value: &Value) -> bool {
     if let Some(choices) = choices(property) {
         return choices.contains(&value);

@@ -14,7 +14,7 @@ const STATUS: &str = "io.raincheck/status";
 const NONE: &str = "none";
 const UNKNOWN: &str = "unknown";
 
-/// What [`SideEffect`] means for another call.
+/// The meaning of [`SideEffect`] for another call.
 const NONE_WORDS: &str = "it did not run; it can be called again";
 const UNKNOWN_WORDS: &str = "it may have run, look before calling again";
 
@@ -92,7 +92,7 @@ impl RpcError {
         Self::new(code::METHOD_NOT_FOUND, "Method not found")
     }
 
-    /// The error for an unknown, an expired and a foreign task, which clients must not be able to tell apart
+    /// Returns the error for an unknown, an expired and a foreign task, which clients must not be able to distinguish
     /// (tasks.md, Error Handling).
     pub fn unknown_task() -> Self {
         Self::new(
@@ -148,7 +148,7 @@ impl RpcError {
     }
 }
 
-/// Whether the wrapped server may have run the call.
+/// The known effect of a call: none, or a possible run at the wrapped server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SideEffect {
     /// The call was provably not sent, or was refused before it ran: it is safe to repeat.
@@ -236,8 +236,8 @@ impl Reason {
         Self::Quota,
     ];
 
-    /// What happened and whether the call may have run: a row of the table in docs/errors.md, which a test
-    /// makes from this.
+    /// Returns a description of the failure, and of the possible effect of the call: a row of the table in
+    /// docs/errors.md, which a test makes from this.
     pub fn described(self) -> (&'static str, &'static str) {
         match self {
             Self::UpstreamUnreachable => (
@@ -351,7 +351,7 @@ pub fn own_failure(error: &RawValue) -> Option<(&'static str, &'static str)> {
     Some((reason.word(), effect))
 }
 
-/// Whether an error object is a failure of raincheck's own making that says that nothing ran.
+/// Returns `true` if an error object is a failure of raincheck's own making with the effect that nothing ran.
 pub fn says_not_run(error: &RawValue) -> bool {
     let effect = || {
         let data = Object::parse(error.get()).ok()?.get_object("data")?;
@@ -366,7 +366,7 @@ pub fn says_not_run(error: &RawValue) -> bool {
 pub struct Failure {
     pub reason: Reason,
     pub effect: SideEffect,
-    /// What was wrong with the server's answer, where there was one.
+    /// The error in the server's answer, where there was one.
     pub detail: Option<FailureDetail>,
 }
 
@@ -412,8 +412,8 @@ impl Failure {
         RpcError::new(code::INTERNAL, self.message()).with_data(data.end())
     }
 
-    /// What happened, and whether the call can be repeated. The message says both, because many clients show
-    /// a model the message of an error and drop its data.
+    /// Returns a sentence about the failure and about repeating the call. The message has both, because many clients
+    /// show a model the message of an error and drop its data.
     pub fn message(&self) -> String {
         let is_lasting = self.detail.as_ref().is_some_and(FailureDetail::is_lasting);
         let effect = match (self.effect, self.reason) {
@@ -430,7 +430,7 @@ impl Failure {
         }
     }
 
-    /// What happened, without the detail.
+    /// Returns the sentence about the failure, without the detail.
     pub fn sentence(&self) -> &'static str {
         self.reason.sentence()
     }

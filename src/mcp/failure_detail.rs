@@ -1,15 +1,15 @@
-//! What was wrong with an answer of the server, beside the reason of a failure: an HTTP status, and a short text.
+//! The error in an answer of the server, beside the reason of a failure: an HTTP status, and a short text.
 
 use std::fmt;
 
 use super::flaw::Flaw;
 
-/// What was wrong with an answer of the server.
+/// The error in an answer of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FailureDetail {
     /// A sentence.
     Text(&'static str),
-    /// What could not be read, and where.
+    /// The part that could not be read, and its place.
     Flaw(Flaw),
     /// An HTTP refusal, or an answer that was none of MCP.
     Http {

@@ -1,10 +1,10 @@
-//! What was wrong with an answer of the server, as far as the message of a failure says it.
+//! The error in an answer of the server, as far as the message of a failure describes it.
 //!
 //! No text of the server gets into it, but for short words of its headers: names of content codings and content types.
 
 use std::fmt;
 
-/// What was wrong with an answer, and where.
+/// The error in an answer, and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     /// The text is no JSON from this byte on, which begins with `found`. `None`: the text ends there.

@@ -13,7 +13,7 @@ pub const QUESTIONS_MAX: usize = 64;
 /// A round of questions larger than this is refused: it would be stored and shown at every poll.
 const QUESTIONS_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a server may ask the client for.
+/// The kinds of input that a server may ask the client for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
     Elicitation,
@@ -49,13 +49,13 @@ impl InputKind {
     }
 }
 
-/// Whether a client that declares these capabilities can be asked this request.
+/// Returns `true` if a client that declares these capabilities can be asked this request.
 pub fn is_declared(request: &RawValue, capabilities: &str) -> bool {
     let declared = Object::parse(capabilities).unwrap_or_default();
     InputKind::of_request(request).is_some_and(|kind| declared.contains(kind.capability()))
 }
 
-/// Whether this error means that the client cannot be asked, and not that its user refused to answer. SDKs
+/// Returns `true` if this error means that the client cannot be asked, and not that its user refused to answer. SDKs
 /// have two such errors.
 pub fn cannot_be_asked(error: &RawValue) -> bool {
     let error = Object::parse(error.get()).unwrap_or_default();
@@ -83,8 +83,8 @@ pub fn request_of_legacy(method: &str, params: Option<&RawValue>) -> Result<Box<
     raw(out.end())
 }
 
-/// `inputRequests` of a modern server's `input_required` result, by the server's own keys. Refused if there
-/// are too many, or two under one key, because their answers could not be told apart.
+/// Returns the `inputRequests` of a modern server's `input_required` result, by the server's own keys. Refused if
+/// there are too many, or two under one key, because their answers could not be distinguished.
 pub fn requests_of(result: &RawValue) -> Result<Requests, Fault> {
     if result.get().len() > QUESTIONS_BYTES_MAX {
         return Err(Fault::Syntax);
@@ -115,7 +115,7 @@ pub fn requests_of(result: &RawValue) -> Result<Requests, Fault> {
     })
 }
 
-/// What a modern server asks in one round.
+/// The questions of a modern server in one round.
 #[derive(Debug)]
 pub struct Requests {
     pub requests: Vec<(Box<str>, Box<RawValue>)>,
@@ -137,8 +137,8 @@ pub fn responses_of(raw: &RawValue) -> Option<InputResponses> {
     Some(map)
 }
 
-/// Whether an answer has the shape that its request asks for: an object, and for an elicitation
-/// one of the three actions, with fields if it has a content.
+/// Returns `true` if an answer has the shape that its request asks for: an object, and for an elicitation one of the
+/// three actions, with fields if it has a content.
 pub fn answers(request: &RawValue, answer: &RawValue) -> bool {
     let Ok(answer) = Object::parse(answer.get()) else {
         return false;
@@ -155,8 +155,8 @@ pub fn answers(request: &RawValue, answer: &RawValue) -> bool {
     }
 }
 
-/// The only member of the object that is stored when the client refused to answer. Only a server that asked
-/// on an open call can be told of a refusal.
+/// The only member of the object that is stored when the client refused to answer. Only a server that asked on an
+/// open call can receive a refusal.
 const REFUSED: &str = "io.raincheck/refused";
 
 /// The object that is stored when the client refused to answer. It holds the client's JSON-RPC error.

@@ -28,8 +28,9 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The object, if it is what nearly all messages are: then [`scan`](super::scan::scan) finds no fault in it. `None` says
-    /// nothing about the text. The path names objects that are read on the way, each a member of the one before.
+    /// Reads the object, if it is of the form that nearly all messages have: then [`scan`](super::scan::scan) finds
+    /// no fault in it. `None` has no meaning for the text. The path names objects that are read on the way, each a
+    /// member of the one before.
     pub fn read_plain<const N: usize>(
         text: &'a str,
         path: [&str; N],
@@ -74,7 +75,7 @@ impl<'a> Object<'a> {
         self.members.is_empty()
     }
 
-    /// Whether a reserved name appears twice, or in another case than its own. Two readers could understand
+    /// Returns `true` if a reserved name appears twice, or in another case than its own. Two readers could understand
     /// such an object differently, so it is refused and never forwarded.
     pub fn is_ambiguous(&self, reserved: &[&str]) -> bool {
         let mut seen = 0_u64;
@@ -127,12 +128,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// Whether some reader takes `key` for `name`: it may ignore case.
+/// Returns `true` if some reader takes `key` for `name`: it may ignore case.
 pub fn may_be_read_as(key: &str, name: &str) -> bool {
     is_folded(key, &[name])
 }
 
-/// Whether a reader that ignores case takes `key` for one of these names.
+/// Returns `true` if a reader that ignores case takes `key` for one of these names.
 fn is_folded(key: &str, names: &[&str]) -> bool {
     if key.is_ascii() {
         names.iter().any(|name| key.eq_ignore_ascii_case(name))
@@ -141,7 +142,7 @@ fn is_folded(key: &str, names: &[&str]) -> bool {
     }
 }
 
-/// Whether a reader that ignores case takes `key`, which is not ASCII, for `name`, which is.
+/// Returns `true` if a reader that ignores case takes `key`, which is not ASCII, for `name`, which is.
 fn is_folded_beyond_ascii(key: &str, name: &str) -> bool {
     let letters = key.chars().map(folded);
     letters.eq(name.chars().map(|letter| letter.to_ascii_lowercase()))
@@ -200,7 +201,7 @@ pub fn raw(text: String) -> Result<Box<RawValue>, Fault> {
     RawValue::from_string(text).map_err(|_| Fault::Syntax)
 }
 
-/// Whether a raw value is an object. The first byte decides that.
+/// Returns `true` if a raw value is an object. The first byte decides that.
 pub fn is_object(raw: &RawValue) -> bool {
     raw.get().starts_with('{')
 }
@@ -212,12 +213,12 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// Whether JSON has to escape the byte within a string.
+/// Returns `true` if JSON has to escape the byte within a string.
 fn is_escaped(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Whether a string of JSON has these bytes as they are.
+/// Returns `true` if a string of JSON has these bytes as they are.
 fn is_plain(bytes: &[u8]) -> bool {
     all_words(bytes, |word| ends_of_plain(word) == 0)
 }

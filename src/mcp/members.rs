@@ -19,8 +19,8 @@ pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 /// The members of an object, and those of the objects in it that the path names: the first name is that of a member, the second
 /// that of a member of this member.
 ///
-/// What is read is JSON. It is not nested more deeply than [`DEPTH_MAX`], and has no half of a surrogate pair. `None` says
-/// nothing: the text has one of these faults, or the name of a member has an escape.
+/// A text that is read is JSON. It is not nested more deeply than [`DEPTH_MAX`], and has no half of a surrogate pair.
+/// After `None` nothing is certain: the text has one of these faults, or the name of a member has an escape.
 pub(super) fn members<'a, const N: usize>(
     text: &'a str,
     path: [&str; N],
@@ -37,7 +37,7 @@ pub(super) fn members<'a, const N: usize>(
 
 struct Reader<'a> {
     text: &'a str,
-    /// What is not read yet.
+    /// The bytes that are not read yet.
     rest: &'a [u8],
 }
 

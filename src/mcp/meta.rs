@@ -127,7 +127,7 @@ pub fn with_related_task_ids(message: &str, ids: &[String]) -> Result<String, Fa
     Ok(out)
 }
 
-/// What a reader could take for the `_meta` of params.
+/// Returns the members that a reader could take for the `_meta` of params.
 fn metas<'a>(params: &Object<'a>) -> Vec<(&'a RawValue, Object<'a>)> {
     let metas = params.iter().filter(|(key, _)| may_be_read_as(key, META));
     metas
@@ -139,8 +139,8 @@ fn is_related(key: &str) -> bool {
     may_be_read_as(key, RELATED_TASK_IDS)
 }
 
-/// Whether some reader may find [`RELATED_TASK_IDS`] in a text that raincheck cannot read for certain: JSON may escape each
-/// letter, readers may ignore case, and UTF-16 has a zero byte beside each letter.
+/// Returns `true` if some reader may find [`RELATED_TASK_IDS`] in a text that raincheck cannot read for certain: JSON
+/// may escape each letter, readers may ignore case, and UTF-16 has a zero byte beside each letter.
 pub fn may_name_tasks(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut seen = String::with_capacity(text.len());
@@ -200,8 +200,8 @@ pub fn is_log_level(level: &str) -> bool {
     LOG_LEVELS.contains(&level)
 }
 
-/// Whether a message of this level is at or above the level that was asked for. A message of an unknown level
-/// passes.
+/// Returns `true` if a message of this level is at or above the level that was asked for. A message of an unknown
+/// level passes.
 pub fn is_at_least(level: &str, asked: &str) -> bool {
     let rank = |name| LOG_LEVELS.iter().position(|known| *known == name);
     rank(level).is_none_or(|level| rank(asked).is_none_or(|asked| level >= asked))

@@ -10,7 +10,7 @@ use super::headers;
 use super::json::{Object, is_object, string};
 use super::tools::{Mirrored, Tool};
 
-/// Compares the headers with the arguments. The error says what differs.
+/// Compares the headers with the arguments. The error names the difference.
 pub fn check(tool: &Tool, arguments: Option<&RawValue>, headers: &HeaderMap) -> Result<(), String> {
     tool.mirrored
         .iter()
@@ -64,7 +64,8 @@ pub fn mirrored<'a>(
     })
 }
 
-/// Whether the arguments of a call are an object or absent. Some clients write null, and most servers take it.
+/// Returns `true` if the arguments of a call are an object or absent. Some clients write null, and most servers take
+/// it.
 pub fn has_arguments_or_none(params: &Object<'_>) -> bool {
     let arguments = params.get("arguments");
     arguments.is_none_or(|raw| is_object(raw) || raw.get() == "null")
@@ -79,7 +80,7 @@ fn argument<'a>(arguments: &'a RawValue, path: &[String]) -> Option<&'a RawValue
     (value.get() != "null").then_some(value)
 }
 
-/// Whether another reader could find another argument at that path: of several members with one name, some
+/// Returns `true` if another reader could find another argument at that path: of several members with one name, some
 /// readers take the first and some the last.
 fn is_ambiguous(arguments: &RawValue, path: &[String]) -> bool {
     let mut value = arguments;

@@ -27,7 +27,7 @@ pub struct Envelope<'a> {
     pub members: Object<'a>,
     /// The method, where it is a string.
     pub method: Option<Cow<'a, str>>,
-    /// Whether two readers could see different messages in the members.
+    /// `true` if two readers could see different messages in the members.
     pub is_ambiguous: bool,
 }
 
@@ -122,12 +122,12 @@ impl<'a> ClientMessage<'a> {
 }
 
 impl Request<'_> {
-    /// Whether JSON-RPC allows the id: a string or a number.
+    /// Returns `true` if JSON-RPC allows the id: a string or a number.
     pub fn has_id(&self) -> bool {
         is_request_id(self.id)
     }
 
-    /// What `Mcp-Name` mirrors for this method (streamable-http, Standard Request Headers, and
+    /// Returns the value that `Mcp-Name` mirrors for this method (streamable-http, Standard Request Headers, and
     /// tasks.md, Routing Headers).
     pub fn name(&self) -> Option<Cow<'_, str>> {
         match &*self.method {

@@ -11,7 +11,7 @@ use super::meta::RELATED_TASK;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// What kind of result a modern server gave.
+/// The kind of a modern server's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultType {
     Complete,
@@ -33,7 +33,7 @@ fn type_of(result: &Object<'_>) -> ResultType {
     }
 }
 
-/// Whether a tool says in its result that it failed (tools, Error Handling).
+/// Returns `true` if a result is an error of the tool (tools, Error Handling).
 pub fn is_tool_error(result: &RawValue) -> bool {
     // Few results have both words, and a search for them is far quicker than a parser.
     if !(result.get().contains("isError") && result.get().contains("true")) {
@@ -157,7 +157,7 @@ pub fn with_server_info(result: &str, server_info: &RawValue) -> Result<String, 
     )
 }
 
-/// Whether results of this method must say how long they may be cached (server, Caching).
+/// Returns `true` if results of this method must have a time for which they may be cached (server, Caching).
 pub fn is_cacheable(method: &str) -> bool {
     matches!(
         method,

@@ -102,7 +102,7 @@ pub fn with_finite(text: &str) -> Option<String> {
     String::from_utf8(copy).ok().filter(|_| found)
 }
 
-/// What is wrong with a text that is not JSON. `None`: it is JSON.
+/// Returns the error in a text that is not JSON. `None`: it is JSON.
 pub fn flaw_of(text: &str) -> Option<Flaw> {
     let error = serde_json::from_str::<&RawValue>(text).err()?;
     let lines = text

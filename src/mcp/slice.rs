@@ -81,7 +81,7 @@ pub fn grep(text: &str, word: &str, offset: u64, limit: usize) -> Matches {
     found
 }
 
-/// What is shown of a line with a match: all of it, or what is around the match and behind `from`.
+/// Returns the part of a line with a match that is shown: all of it, or the text around the match and behind `from`.
 fn around(line: &str, from: usize, matched: usize) -> Range<usize> {
     if line.len() <= LINE_MAX {
         return 0..line.len();

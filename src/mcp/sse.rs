@@ -9,7 +9,7 @@ use memchr::memchr2;
 pub struct SseEvent {
     pub event: Option<String>,
     pub data: String,
-    /// Whether there was a `data` field. An empty field counts.
+    /// `true` if there was a `data` field. An empty field counts.
     pub has_data: bool,
     pub id: Option<String>,
     /// Milliseconds to wait before reconnecting.
@@ -40,7 +40,7 @@ pub struct Decoder {
     bytes_max: usize,
     line: Vec<u8>,
     current: SseEvent,
-    /// Whether a field came since the last event. An empty line ends the event.
+    /// `true` if a field came since the last event. An empty line ends the event.
     begun: bool,
     size: usize,
     after_cr: bool,
@@ -126,7 +126,7 @@ impl Decoder {
         ended.or_else(|| self.end_line(b"").ok()?)
     }
 
-    /// Whether no event has begun, so that another event may stand here.
+    /// Returns `true` if no event has begun, so that another event may stand here.
     pub fn is_between_events(&self) -> bool {
         !self.begun && self.line.is_empty()
     }

@@ -25,7 +25,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// Whether the params have a `task` member, valid or not.
+    /// Returns `true` if the params have a `task` member, valid or not.
     pub fn is_in(params: &Object<'_>) -> bool {
         !matches!(Self::of(params), Ok(None))
     }
@@ -208,7 +208,7 @@ pub fn with_capabilities(
     set(result, "capabilities", &capabilities).map(Some)
 }
 
-/// What raincheck writes about tasks into a tool of the list.
+/// The task support that raincheck writes into a tool of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     /// The server's own words stay.
@@ -219,8 +219,8 @@ pub enum Support {
     Unsaid,
 }
 
-/// A `tools/list` result in which each tool says about tasks what `of` returns. `of` gets the tool's name and
-/// what the server says.
+/// Returns a `tools/list` result in which each tool has the task support that `of` returns. `of` gets the tool's name
+/// and the server's own value.
 pub fn with_support(
     result: &str,
     mut of: impl FnMut(&str, Option<&str>) -> Support,

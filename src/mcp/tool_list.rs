@@ -4,10 +4,11 @@ use serde_json::value::RawValue;
 
 use super::json::{Object, is_object, place_of, set};
 
-/// How much of the result of a tool Claude Code puts into the context of its model, in the `_meta` of the tool.
+/// The name, in the `_meta` of a tool, of the size up to which Claude Code puts the tool's result into the context of
+/// its model.
 const RESULT_SIZE: &str = "anthropic/maxResultSizeChars";
 
-/// Whether no further page of the list follows.
+/// Returns `true` if no further page of the list follows.
 pub fn is_last(page: &RawValue) -> bool {
     let cursor = Object::parse(page.get()).map(|page| page.get("nextCursor"));
     cursor.is_ok_and(|cursor| cursor.is_none_or(|cursor| cursor.get() == "null"))

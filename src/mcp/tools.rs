@@ -1,4 +1,4 @@
-//! What raincheck reads of a `tools/list` result: which arguments are mirrored into headers.
+//! The part of a `tools/list` result that raincheck reads: the arguments that are mirrored into headers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,18 +15,18 @@ pub struct Tools {
     names: Vec<Box<str>>,
 }
 
-/// What is known of one tool.
+/// The known facts about one tool.
 #[derive(Debug, Default, Clone)]
 pub struct Tool {
     pub mirrored: Vec<Mirrored>,
     /// The server calls the tool read-only or idempotent. This is an untrusted hint (tools, Tool).
     pub repeatable: bool,
-    /// Whether a legacy server runs the tool as a task of its own (2025-11-25, Tasks).
+    /// The cases in which a legacy server runs the tool as a task of its own (2025-11-25, Tasks).
     pub own_task: OwnTask,
 }
 
 impl Tool {
-    /// Whether a legacy server runs the tool only as a task of its own.
+    /// Returns `true` if a legacy server runs the tool only as a task of its own.
     pub fn requires_task(&self) -> bool {
         self.own_task == OwnTask::Always
     }

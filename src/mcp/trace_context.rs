@@ -27,13 +27,13 @@ const STATE_BYTES_MAX: usize = 512;
 /// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
 
-/// What a request says of its trace.
+/// The trace that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldTrace {
-    /// Where the request is in its trace. What `_meta` of its params says counts before its headers: a header may be of
+    /// The place of the request in its trace. The `_meta` of its params counts before its headers: a header may be of
     /// the connection only.
     pub context: Option<TraceContext>,
-    /// Whether `_meta` names a trace, and whether headers do, of whatever form.
+    /// `true` if `_meta` names a trace, of whatever form. The next field is the same for headers.
     in_meta: bool,
     in_headers: bool,
 }
@@ -63,9 +63,9 @@ impl ToldTrace {
 pub struct TraceContext {
     pub trace: TraceId,
     pub span: SpanId,
-    /// Whether the one who asks records the trace.
+    /// `true` if the sender of the request records the trace.
     pub is_sampled: bool,
-    /// What other tracers want to be passed on.
+    /// The state of other tracers, to be passed on.
     pub state: Option<Box<str>>,
 }
 
@@ -122,9 +122,9 @@ impl TraceContext {
         text
     }
 
-    /// Puts the context into a request, in place of what it told: into its headers, and into its message. Gives the
-    /// message; where its params are no object, the headers say enough. `params`: the members of its params, and those of
-    /// `_meta` there.
+    /// Puts the context into a request, in place of the one that it had: into its headers, and into its message.
+    /// Returns the message; where its params are no object, the headers are enough. `params`: the members of its
+    /// params, and those of `_meta` there.
     pub fn put(
         &self,
         told: &ToldTrace,
@@ -228,14 +228,15 @@ fn header_value(bytes: &[u8]) -> Option<HeaderValue> {
     HeaderValue::from_bytes(bytes).ok()
 }
 
-/// Whether members name a trace.
+/// Returns `true` if members name a trace.
 fn is_named(members: &Object<'_>) -> bool {
     members
         .iter()
         .any(|(name, _)| matches!(name, PARENT | STATE))
 }
 
-/// Whether headers name a trace. Nearly none do, and a look at their names takes less than a search for one.
+/// Returns `true` if headers name a trace. Nearly none do, and a look at their names takes less than a search for
+/// one.
 fn are_in(headers: &HeaderMap) -> bool {
     let (parent, state) = (TRACEPARENT, TRACESTATE);
     headers.keys().any(|name| *name == parent || *name == state)

@@ -3,7 +3,8 @@
 /// A word of eight bytes that are 1.
 const EACH: u64 = u64::MAX / 255;
 
-/// Whether all words of the bytes are of a kind. The last word may overlap the one before, and a short text begins with spaces.
+/// Returns `true` if all words of the bytes are of a kind. The last word may overlap the one before, and a short text
+/// begins with spaces.
 #[inline]
 pub fn all_words(bytes: &[u8], is_of_kind: impl Fn(u64) -> bool) -> bool {
     let is_of_kind = |word: &[u8; 8]| is_of_kind(u64::from_le_bytes(*word));
@@ -15,8 +16,8 @@ pub fn all_words(bytes: &[u8], is_of_kind: impl Fn(u64) -> bool) -> bool {
     is_of_kind(&bytes.iter().fold(spaces, put).to_le_bytes())
 }
 
-/// The highest bit of the first byte that is a quote, a backslash or a control character; what it says of later bytes may be
-/// wrong. 0: there is none.
+/// Returns the highest bit of the first byte that is a quote, a backslash or a control character; the bits of later
+/// bytes may be wrong. 0: there is none.
 #[inline]
 pub fn ends_of_plain(word: u64) -> u64 {
     // This exchanges the quote with the space, which is the first after the control characters.
@@ -25,8 +26,8 @@ pub fn ends_of_plain(word: u64) -> u64 {
     (control_or_quote | backslash) & !word & (EACH * 0x80)
 }
 
-/// Whether the bytes are printable ASCII without quotes and backslashes, so that every kind of quoted text has them as they
-/// are.
+/// Returns `true` if the bytes are printable ASCII without quotes and backslashes, so that every kind of quoted text
+/// has them as they are.
 #[inline]
 pub fn is_plain_ascii(word: u64) -> bool {
     // One more than DEL has the highest bit, as what is beyond ASCII has.
@@ -34,7 +35,7 @@ pub fn is_plain_ascii(word: u64) -> bool {
     ends_of_plain(word) | beyond == 0
 }
 
-/// Whether one of the bytes is a backslash.
+/// Returns `true` if one of the bytes is a backslash.
 #[inline]
 pub fn has_backslash(word: u64) -> bool {
     let zero_where_it_is = word ^ (EACH * 0x5c);

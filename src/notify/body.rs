@@ -1,4 +1,4 @@
-//! What a receiver is told. Pure.
+//! The message that a receiver gets. Pure.
 //!
 //! A body holds no argument, no result, no question and no whole task id: for a client without a credential the id is all
 //! that it takes to read the result.
@@ -13,7 +13,7 @@ use crate::telemetry::tasks::words;
 /// The type of every message. The MCP Events extension has the same name for the same thing.
 const TYPE: &str = "raincheck.task.updated";
 
-/// The body of a message. Another attempt says the same, save for the replica, which may have changed.
+/// Returns the body of a message. Another attempt has the same content, save for the replica, which may have changed.
 pub fn body(task: &Task, notice: &Notice) -> String {
     let seconds = seconds(notice.at_ms.saturating_sub(task.call_began_ms()));
     let mut data = Writer::with_capacity(256);

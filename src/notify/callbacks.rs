@@ -21,7 +21,7 @@ pub enum CallbackReach {
     Anywhere,
 }
 
-/// What it takes to reach the receivers of clients.
+/// The state that is needed to reach the receivers of clients.
 #[derive(Debug, Clone)]
 pub struct Callbacks {
     tls: Arc<Kept<ClientConfig>>,

@@ -14,7 +14,7 @@ use crate::task::state::Task;
 #[derive(Debug)]
 pub struct ConfiguredReceiver {
     receiver: Receiver,
-    /// The receiver said that it is gone for good.
+    /// `true` if the receiver responded that it is gone for good.
     is_gone: AtomicBool,
     /// The last message was not taken.
     is_failing: AtomicBool,

@@ -1,5 +1,5 @@
-//! A job that tells receivers of the tasks that come through the outbox, several at a time, the notices of one task in
-//! order.
+//! A job that notifies receivers of the tasks that come through the outbox, several at a time, the notices of one
+//! task in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::task::notices::{Notice, NoticeEvent, Notices, ReceiverId, is_in_time}
 use crate::task::state::Task;
 use crate::telemetry::notices::{Delivery, attempted, given_up};
 
-/// How long messages that are under way may take after `stop`.
+/// Upper bound of the time that messages under way take after `stop`.
 const LAST: Duration = Duration::from_millis(400);
 
 /// Knows the receivers of one queue.
@@ -26,7 +26,7 @@ pub(super) trait Teller: Send + Sync + 'static {
     /// The messages of this queue at the same time.
     const AT_ONCE: usize;
 
-    /// Tries to tell the receiver of the notice. `None`: nothing was tried, and a sweep finds the notice again.
+    /// Tries to send the notice to the receiver. `None`: nothing was tried, and a sweep finds the notice again.
     fn attempt(
         &self,
         task: &Task,
@@ -39,7 +39,7 @@ pub(super) trait Teller: Send + Sync + 'static {
     fn host(&self) -> Option<&str>;
 }
 
-/// Tells of the tasks in the queue until `stop`. What is not told then is in the records.
+/// Sends the notices of the tasks in the queue until `stop`. Notices that are not sent then are in the records.
 pub(super) async fn tell<T: Teller>(
     teller: Arc<T>,
     ledger: Ledger,
@@ -64,7 +64,7 @@ pub(super) async fn tell<T: Teller>(
     }
 }
 
-/// Tells the receiver of one task, notice by notice, as long as the claim of this replica holds.
+/// Notifies the receiver of one task, notice by notice, as long as the claim of this replica holds.
 async fn tell_of<T: Teller>(teller: &T, ledger: &Ledger, claim: Claim) {
     let receiver = claim.receiver;
     // A claim that waited for too long costs nothing: a sweep finds the notice again.

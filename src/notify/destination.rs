@@ -1,4 +1,5 @@
-//! Where webhooks may go, as far as the address itself tells. What a name leads to is checked at each attempt. Pure.
+//! The allowed destinations of webhooks, as far as the address itself shows. The address to which a name leads is
+//! checked at each attempt. Pure.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -32,7 +33,7 @@ pub fn check(url: &Uri, allow_private: bool) -> Result<(), NotADestination> {
     }
 }
 
-/// The address that the host itself says.
+/// Returns the address that the host itself contains.
 fn known_address(host: &str) -> Result<Option<IpAddr>, NotADestination> {
     if let Ok(address) = host.parse() {
         return Ok(Some(address));

@@ -1,8 +1,8 @@
-//! Tells receivers of the states of tasks: those of `[[notify]]`, and those that clients subscribed (`events/subscribe`).
-//! Signed webhooks (Standard Webhooks).
+//! Notifies receivers of the states of tasks: those of `[[notify]]`, and those that clients subscribed
+//! (`events/subscribe`). Signed webhooks (Standard Webhooks).
 //!
-//! What must be told, to whom and when is in the record of the task (`task/notices`). Here are the jobs that tell it: one
-//! for each receiver of `[[notify]]`, and one for all subscriptions.
+//! The record of the task (`task/notices`) contains what must be sent, to which receiver and when. Here are the jobs
+//! that send it: one for each receiver of `[[notify]]`, and one for all subscriptions.
 
 pub mod body;
 pub mod callbacks;
@@ -26,7 +26,8 @@ pub use verification::{ChallengeFailure, verify};
 use crate::store::ledger::Ledger;
 use crate::store::outbox::OutboxQueue;
 
-/// Tells a receiver of `[[notify]]` of the tasks in its queue until `stop`. What is not told then is in the records.
+/// Notifies a receiver of `[[notify]]` of the tasks in its queue until `stop`. Notices that are not sent then are in
+/// the records.
 pub async fn tell(
     receiver: Arc<ConfiguredReceiver>,
     ledger: Ledger,

@@ -36,13 +36,13 @@ pub(super) struct Message<'m> {
     pub(super) body: String,
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     Delivered,
     /// The receiver wants no message any more.
     Gone,
-    /// The receiver may take it later, after this pause if it says so.
+    /// The receiver may take it later, after this pause if its response contains one.
     Failed {
         why: String,
         pause: Option<Duration>,
@@ -55,7 +55,7 @@ pub(super) enum Attempt {
     Rejected,
     /// The subscription has ended.
     Unheard,
-    /// There is nothing to tell any more.
+    /// There is nothing to send any more.
     Outdated,
     /// Other messages of the same caller are under way.
     Busy,

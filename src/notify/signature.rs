@@ -1,4 +1,4 @@
-//! Signs messages as Standard Webhooks says: HMAC-SHA256 over the id, the time and the body. Pure.
+//! Signs messages as Standard Webhooks requires: HMAC-SHA256 over the id, the time and the body. Pure.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use aws_lc_rs::hmac;
 
 use crate::mcp::base64;
 
-/// How the text of a secret begins.
+/// The beginning of the text of a secret.
 const PREFIX: &str = "whsec_";
 
 /// The secret that a receiver shares with raincheck.

@@ -1,4 +1,4 @@
-//! Tells the receivers that clients subscribed (`events/subscribe`) of the events of their tasks.
+//! Notifies the receivers that clients subscribed (`events/subscribe`) of the events of their tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const SENT: usize = 64;
 /// keep those of other callers waiting.
 const WAITING_OF_CALLER: usize = 64;
 
-/// How long a message waits for its turn. With an attempt it is shorter than a claim.
+/// The time that a message waits for its turn. With an attempt it is shorter than a claim.
 const TURN_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The receivers of all subscriptions.
@@ -106,14 +106,14 @@ impl Teller for SubscribedReceivers {
     }
 }
 
-/// One event, as a subscription hears it.
+/// One event, as a subscription receives it.
 struct Event {
     id: String,
     body: String,
 }
 
 impl Event {
-    /// `None`: there is nothing to tell. The question was answered by now, or was told of before.
+    /// `None`: there is nothing to send. The question was answered by now, or was sent before.
     fn of(task: &Task, notice: &Notice, to: &Subscription, now_ms: u64) -> Option<Self> {
         let is_present = task.status().word() == notice.state.word() && !notice.is_reminder;
         let mark = EventMark::of(task).filter(|_| is_present)?;

@@ -1,5 +1,5 @@
-//! Asks the receiver of a subscription whether it wants to hear from the client that subscribed it. Without it anybody could
-//! have messages sent to anybody.
+//! Asks the receiver of a subscription if it wants messages from the client that subscribed it. Without it any client
+//! could have messages sent to any address.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -16,8 +16,8 @@ use crate::task::notices::ATTEMPT_MS;
 /// The most of an answer that is read.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
 
-/// Why the receiver did not show that it wants to hear, in the words of the specification. They tell a client nothing of what
-/// answered at an address of its choice.
+/// The reason for which the receiver did not show that it wants messages, in the words of the specification. They do
+/// not show a client what answered at an address of its choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChallengeFailure(pub &'static str);
 

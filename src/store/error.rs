@@ -16,7 +16,7 @@ pub enum StoreError {
     /// A newer raincheck wrote the record, so this raincheck must not change it.
     #[error("the task was written by a newer raincheck")]
     Newer,
-    /// What the store holds is sealed under a key that this process does not have. Replicas with the key can read it.
+    /// The entry is sealed under a key that this process does not have. Replicas with the key can read it.
     #[error("the entry is sealed under a key that this replica does not have")]
     UnknownKey,
     /// The store holds something that this program did not write.

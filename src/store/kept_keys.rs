@@ -9,8 +9,8 @@ use super::record::SEALS_CALLERS;
 use super::seal::{KeyId, Sealer};
 use super::sealed_value::{Clear, of_value, open, seal};
 
-/// The keys that all replicas share. A store keeps a copy for each seal key, sealed under that key: whoever starts with a new
-/// seal key and the earlier one makes the copy for those who start with the new one alone.
+/// The keys that all replicas share. A store keeps a copy for each seal key, sealed under that key: a replica that
+/// starts with a new seal key and the earlier one makes the copy for replicas that start with the new one alone.
 pub(super) struct KeptKeys {
     pub(super) digests: [u8; 32],
     pub(super) callers: [u8; 32],
@@ -90,5 +90,6 @@ fn copy_for(key: KeyId) -> Name {
     Name::of(Kind::DigestKey, &[&format!("{id:016x}")])
 }
 
-/// How long a store keeps a copy of the key of digests from the last start on: longer than a service stands still.
+/// The time that a store keeps a copy of the key of digests from the last start on: longer than a service stands
+/// still.
 const COPY_LIFETIME: Duration = Duration::from_hours(24 * 365 * 10);

@@ -97,7 +97,7 @@ impl KeyValue {
         patiently(self.until(), || self.store.find(name)).await
     }
 
-    /// Tells every replica that waits for the value of this name to read the value.
+    /// Notifies every replica that waits for the value of this name to read the value.
     pub async fn tell(&self, name: Name) -> Result<(), StoreError> {
         patiently(self.until(), || self.store.tell(name.told_as())).await
     }

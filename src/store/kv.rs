@@ -16,7 +16,7 @@ use crate::task::id::TaskId;
 /// The most entries that a log keeps: entry number `n` removes entry number `n - ENTRIES_MAX`.
 pub const ENTRIES_MAX: u64 = 256;
 
-/// What a value is for. Names of two kinds never collide.
+/// The kinds of values. Names of two kinds never collide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A session that raincheck itself gave to a client.
@@ -44,7 +44,7 @@ pub enum Kind {
     DigestKey,
     /// The fact that a replica reads a log which another replica writes.
     LogReader,
-    /// How long the calls of some tools take.
+    /// The durations of the calls of some tools.
     Durations,
     /// The known client that has a session at the server.
     Client,
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// What sealed values of this kind are bound to. A word never changes, as a letter does not.
+    /// Returns the word that sealed values of this kind are bound to. A word never changes, as a letter does not.
     pub fn word(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -109,13 +109,14 @@ impl Name {
         Self { kind, digest }
     }
 
-    /// The id under which the change log tells of the value ([`tell`](super::Store::tell)) or of the log
+    /// Returns the id that the change log has for the value ([`tell`](super::Store::tell)) or for the log
     /// ([`append`](KvStore::append)). No task has it.
     pub fn told_as(&self) -> TaskId {
         TaskId::from_bytes(self.digest)
     }
 
-    /// While there is a value of this name, appends to this log are [told of](KvStore::append).
+    /// Returns a name: while a value of this name exists, appends to the log are [in the change
+    /// log](KvStore::append).
     #[must_use]
     pub fn read_as(&self) -> Self {
         Self {
@@ -181,7 +182,7 @@ pub trait KvStore: fmt::Debug + Send + Sync {
     ///
     /// If there is a value under [`Name::read_as`], the same write enters [`Name::told_as`] in the change log. So an
     /// append of a log that no other replica reads costs no other replica anything. A replica that writes that value
-    /// and reads the log after that misses no entry: it read the entry, or is told of it.
+    /// and reads the log after that misses no entry: it read the entry, or is notified of it.
     async fn append(
         &self,
         log: Name,

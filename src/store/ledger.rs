@@ -59,7 +59,7 @@ impl Nonces {
         Nonce(u128::from(self.process) << 64 | u128::from(count))
     }
 
-    /// Whether this process drew the nonce.
+    /// Returns `true` if this process drew the nonce.
     fn has_drawn(&self, nonce: Nonce) -> bool {
         nonce.0 >> 64 == u128::from(self.process)
     }
@@ -120,7 +120,7 @@ impl Ledger {
         }
     }
 
-    /// Hands the tasks that receivers must hear of over to their jobs.
+    /// Hands the tasks whose receivers must be notified over to the receivers' jobs.
     #[must_use]
     pub fn telling(self, outbox: Outbox) -> Self {
         Self { outbox, ..self }
@@ -148,7 +148,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the caller may have one more task.
+    /// Returns `true` if the caller may have one more task.
     pub fn has_room(&self, caller: &Caller) -> bool {
         self.quotas.has_room(caller, self.now_ms())
     }
@@ -404,8 +404,8 @@ impl Ledger {
     }
 }
 
-/// Whether a full store must accept this change: a cancel, an end with a short reason, or a change after the
-/// end. Otherwise neither cancel nor expiry would work in a full store. Results wait for room.
+/// Returns `true` if a full store must accept this change: a cancel, an end with a short reason, or a change after
+/// the end. Otherwise neither cancel nor expiry would work in a full store. Results wait for room.
 fn ends(task: &Task, before: &Task) -> bool {
     before.is_ended()
         || match &task.outcome {

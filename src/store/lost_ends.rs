@@ -13,7 +13,7 @@ use crate::telemetry;
 /// the store answers none in time. Beyond that the oldest is forgotten.
 const ENDS_MAX: usize = 32 * 1024;
 
-/// The tasks that a commit of this process may have ended, and that no answer told of.
+/// The tasks that a commit of this process may have ended, while the store's answer did not arrive.
 #[derive(Debug, Default)]
 pub(super) struct LostEnds {
     /// The number of `ends`, so that a read without a lost end takes no lock.

@@ -45,7 +45,7 @@ pub use list_place::{ListPlace, in_order};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nonce(pub u128);
 
-/// What a compare-and-set compares: both fields must still be as they were loaded.
+/// The fields that a compare-and-set compares: both must still be as they were loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     pub revision: Revision,
@@ -122,7 +122,7 @@ pub struct Dead {
     pub since_ms: u64,
 }
 
-/// Whether the store keeps what it is given, as far as it knows by itself.
+/// The health of the store: whether it keeps the data that it gets, as far as it can detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreHealth {
     Good,
@@ -132,7 +132,7 @@ pub enum StoreHealth {
     Degraded(&'static str),
 }
 
-/// A committed change of one task, or something that a replica [told](Store::tell) under this id.
+/// A committed change of one task, or a [notification](Store::tell) of a replica under this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangedTask {
     pub id: TaskId,
@@ -147,7 +147,7 @@ pub struct Changes {
     receiver: broadcast::Receiver<ChangeEvent>,
 }
 
-/// What [`Changes::next`] saw.
+/// An event that [`Changes::next`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeEvent {
     Changed(ChangedTask),
@@ -193,8 +193,8 @@ pub const LOG_LENGTH: usize = 4096;
 pub trait Store: kv::KvStore {
     /// Applies one write.
     ///
-    /// Once a create is `Done`, a `load` on any replica finds the task. Before that the task may not
-    /// exist, so no client may hear of it.
+    /// Once a create is `Done`, a `load` on any replica finds the task. Before that the task may not exist, so no
+    /// client may be notified of it.
     ///
     /// After a crash the whole write has happened (record, expiry, request, due, indexes, log) or
     /// nothing of it.

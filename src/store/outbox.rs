@@ -1,5 +1,5 @@
-//! The way of a committed task to the jobs that tell receivers of it. What finds no room stays in the record, where a
-//! sweep finds it.
+//! The path of a committed task to the jobs that notify its receivers. A task that finds no room stays in the record,
+//! where a sweep finds it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const SWEPT_MAX: usize = 16;
 pub struct Claim {
     pub task: TaskId,
     pub receiver: ReceiverId,
-    /// The end of the claim, which also tells it from the claims of other replicas.
+    /// The end of the claim, which also distinguishes it from the claims of other replicas.
     pub look_ms: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Outbox {
     subscriptions: Option<mpsc::Sender<Claim>>,
 }
 
-/// The tasks that one receiver must hear of.
+/// The tasks that one receiver must be notified of.
 pub type OutboxQueue = mpsc::Receiver<Claim>;
 
 /// The queues of all receivers.

@@ -1,4 +1,4 @@
-//! How long callers wait for a store that is away.
+//! The time that callers wait for a store that is away.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::error::StoreError;
 
-/// How long a call is repeated while the store does not answer.
+/// The time that a call is repeated while the store does not answer.
 #[derive(Debug, Clone, Copy)]
 pub struct StorePatience {
     /// For reads and changes of what exists.

@@ -41,7 +41,7 @@ struct Used {
     all: Usage,
 }
 
-/// What one caller or all callers use. Entries that expire in the same minute share one sum, so that the
+/// The entries of one caller or of all callers. Entries that expire in the same minute share one sum, so that the
 /// size of this map does not depend on the number of entries.
 #[derive(Debug, Default)]
 struct Usage {
@@ -127,7 +127,7 @@ impl Quotas {
         used
     }
 
-    /// Whether the caller may have one more entry.
+    /// Returns `true` if the caller may have one more entry.
     pub fn has_room(&self, caller: &Caller, now_ms: u64) -> bool {
         let used = self.used(now_ms);
         let of_caller = used.callers.get(&caller.account());

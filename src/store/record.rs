@@ -17,8 +17,8 @@ pub const FORMAT: u32 = 4;
 /// are those of [`WITH_LOG`].
 pub const SEALS_CALLERS: u32 = 4;
 
-/// The format that replicas show which tell other replicas of everything that those wait for: of each entry of a log,
-/// and of the end of a session. Records are those of [`WITH_LOG`], so that the version before reads them.
+/// The format of replicas that notify other replicas of everything that those wait for: of each entry of a log, and
+/// of the end of a session. Records are those of [`WITH_LOG`], so that the version before reads them.
 pub const TELLS_ALL: u32 = 3;
 
 /// The format of a call with a log: replicas that do not know such calls leave the record alone.

@@ -21,7 +21,7 @@ use crate::mcp::base64;
 /// A master key.
 pub type MasterKey = [u8; 32];
 
-/// Names a master key without telling anything about the key.
+/// The name of a master key, which reveals nothing about the key.
 pub type KeyId = [u8; 8];
 
 /// Seals under the first master key, and opens under all of them, so that an operator can change the key while replicas
@@ -48,7 +48,7 @@ impl fmt::Debug for Sealer {
 /// Where a sealed value belongs. The value opens nowhere else.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding<'a> {
-    /// What the value is, such as "record".
+    /// The kind of the value, such as "record".
     pub kind: &'a str,
     /// The task, or the digest of the name.
     pub id: &'a [u8; 16],
@@ -184,7 +184,7 @@ impl SealingKey {
     }
 }
 
-/// The fingerprint of a master key: tells two keys apart, and nothing about either.
+/// Returns the fingerprint of a master key: it distinguishes two keys, and reveals nothing about either.
 pub fn fingerprint(master: &MasterKey) -> [u8; 32] {
     let text = [&b"raincheck: a fingerprint of "[..], master].concat();
     let mut fingerprint = [0; 32];
@@ -203,7 +203,7 @@ fn key_id(master: &MasterKey) -> KeyId {
     id
 }
 
-/// How much longer a sealed value is.
+/// The number of bytes by which a sealed value is longer.
 const OVERHEAD: usize = size_of::<KeyId>() + NONCE_LEN + 16;
 
 #[cfg(test)]

@@ -4,8 +4,9 @@
 //! This is the one layer between the users of a store and the store: records, requests, results, values and the entries of
 //! logs are sealed on their way in and opened on their way out. No store knows of it.
 //!
-//! Whoever can write to the store could leave the seal out. So a replica that seals refuses values in the clear, unless an
-//! operator is turning the seal on: then replicas that seal and replicas that do not share the store, and read both.
+//! A process that can write to the store could leave the seal out. So a replica that seals refuses values in the
+//! clear, unless an operator is turning the seal on: then replicas that seal and replicas that do not share the
+//! store, and read both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -395,5 +396,6 @@ fn of_entry(log: &Name, number: u64) -> Binding<'_> {
     }
 }
 
-/// How often a value is replaced that changes at the same time. Beyond that the caller reads the value again.
+/// The number of times that a value is replaced while it changes at the same time. Beyond that the caller reads the
+/// value again.
 const REPLACES_MAX: usize = 8;

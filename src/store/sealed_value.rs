@@ -8,11 +8,11 @@ use super::kv::Name;
 use super::seal::{Binding, Sealer, Unopened};
 use crate::telemetry::metrics::METRICS;
 
-/// How a sealed value begins, and no other value. To a raincheck that cannot open values, such a record is one of a newer
-/// raincheck, which it leaves alone: 9 stands where records have their format.
+/// The beginning of a sealed value, and of no other value. To a raincheck that cannot open values, such a record is
+/// one of a newer raincheck, which it leaves alone: 9 stands where records have their format.
 const HEAD: &[u8] = b"9 sealed ";
 
-/// What becomes of a value that is not sealed.
+/// The handling of a value that is not sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clear {
     /// It is read: other replicas do not seal yet, or did not until a short while ago.

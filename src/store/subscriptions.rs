@@ -10,10 +10,10 @@ use super::kv::{Kind, Name};
 use crate::task::events::subscriptions::Subscriptions;
 use crate::task::id::Caller;
 
-/// How often a change is decided again because another replica changed the value at the same time.
+/// The number of times that a change is decided again because another replica changed the value at the same time.
 const CHANGES_MAX: usize = 16;
 
-/// The bytes before the value that tell one write from another with the same value.
+/// The bytes before the value that distinguish one write from another with the same value.
 const NONCE_BYTES: usize = 16;
 
 /// The subscriptions of all callers.

@@ -1,5 +1,5 @@
-//! What a commit changed about a task, as operators see it: the one source of the log lines and the metrics of
-//! tasks.
+//! The changes that a commit made to a task, in the terms of operators: the one source of the log lines and the
+//! metrics of tasks.
 
 use super::input_rule::AnsweredBy;
 use super::question::{Question, QuestionStage};
@@ -9,7 +9,7 @@ use super::state::{Leg, Task};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskChange {
     Created,
-    /// A client heard of the task.
+    /// The task was announced to a client.
     Announced,
     /// The call went to the server, for the first time or again.
     Dispatched,
@@ -17,9 +17,9 @@ pub enum TaskChange {
     Asked(usize),
     /// So many questions were answered.
     Answered(usize, AnsweredBy),
-    /// A question waited for long, and is told of again.
+    /// A question stayed open for long, and its receivers are notified again.
     Reminded,
-    /// The server said how far it is.
+    /// The server reported progress.
     Progressed,
     /// The owner left the call to other replicas.
     Released,
@@ -94,7 +94,7 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
     found
 }
 
-/// Who answered a question that was open before.
+/// Returns the source of the answers to the questions that were open before.
 fn last_answered_by(before: &Task, after: &Task) -> AnsweredBy {
     let was_open = |key: &str| before.open_questions().any(|(q, _)| *q.key == *key);
     let answered = after.questions.iter().filter(|q| is_answered(q));

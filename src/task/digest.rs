@@ -13,7 +13,7 @@ impl Digest {
         &self.0
     }
 
-    /// What another request must have in common with a call to be the same call.
+    /// Returns the digest of the parts that two requests must have in common to be the same call.
     pub fn of_call(method: &str, name: Option<&str>, arguments: Option<&RawValue>) -> Self {
         let arguments = arguments.map_or("", RawValue::get);
         Self::of(&[method, name.unwrap_or_default(), arguments])

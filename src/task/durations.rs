@@ -1,4 +1,4 @@
-//! How long the calls of one tool take: a small histogram that forgets. Pure.
+//! A histogram of the durations of the calls of one tool: it is small, and old calls lose their weight. Pure.
 //!
 //! A bucket is an eighth of a doubling wide, so that a duration is known to 13 % at worst. Later calls count more: when the
 //! weights reach a bound, all are halved, and a week halves them, too.
@@ -46,7 +46,7 @@ impl Durations {
         self.seen
     }
 
-    /// How many calls the weights stand for now.
+    /// Returns the number of calls that the weights stand for now.
     pub fn calls(&self) -> u64 {
         self.weight / u64::from(CALL)
     }
@@ -79,8 +79,8 @@ impl Durations {
         self.remaining(0, of_1000)
     }
 
-    /// How much longer a call of this age takes, in this many of 1000 cases at the most. `None`: too few calls took longer
-    /// than this one has taken already.
+    /// Returns the upper bound of the time that a call of this age still takes, in this many of 1000 cases. `None`:
+    /// too few calls took longer than this one has taken already.
     pub fn remaining(&self, age_ms: u64, of_1000: u64) -> Option<u64> {
         let parts = || self.parts(age_ms);
         let left = match age_ms {
@@ -169,7 +169,7 @@ impl Durations {
     }
 }
 
-/// What is left of one bucket for a call of some age.
+/// The part of one bucket that is left for a call of some age.
 struct BucketPart {
     weight: u64,
     start: u64,

@@ -64,8 +64,8 @@ impl Glob {
 }
 
 impl Glob {
-    /// Whether this glob certainly matches every name that the other one matches. False also where that cannot be
-    /// told.
+    /// Returns `true` if this glob certainly matches every name that the other one matches. Returns `false` also
+    /// where that cannot be decided.
     pub fn covers(&self, other: &Self) -> bool {
         let is_covered = |narrow: &Vec<GlobToken>| {
             let mut alternatives = self.alternatives.iter();
@@ -75,8 +75,8 @@ impl Glob {
     }
 }
 
-/// Whether the wide pattern takes each token of the narrow one in turn. `reached` says how many tokens of the narrow
-/// pattern the wide one can have taken so far.
+/// Returns `true` if the wide pattern takes each token of the narrow one in turn. `reached` marks the numbers of
+/// tokens of the narrow pattern that the wide one can have taken so far.
 fn covers(wide: &[GlobToken], narrow: &[GlobToken]) -> bool {
     let mut reached = vec![false; narrow.len() + 1];
     if let Some(first) = reached.first_mut() {
@@ -177,7 +177,7 @@ fn class(rest: &mut Peekable<Chars<'_>>) -> Result<GlobToken, GlobError> {
 }
 
 impl GlobToken {
-    /// Whether this token, which stands for one character, stands for all that the other token stands for.
+    /// Returns `true` if this token, which stands for one character, stands for all that the other token stands for.
     fn takes(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Any) => false,

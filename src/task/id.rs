@@ -86,8 +86,9 @@ impl Caller {
         &self.0
     }
 
-    /// The caller of a client that says more of itself than it proved: it has tasks of its own, and the account of this one.
-    /// `further` is a keyed hash of all that it said. Such callers differ in their first half, by which maps find them.
+    /// Returns the caller of a client whose description of itself goes beyond its proof: it has tasks of its own, and
+    /// the account of this one. `further` is a keyed hash of the whole description. Such callers differ in their
+    /// first half, by which maps find them.
     #[must_use]
     pub fn with_further(&self, further: [u8; 16]) -> Self {
         let mut bytes = self.0;
@@ -102,7 +103,7 @@ impl Caller {
         Account::of(self.0)
     }
 
-    /// The beginning of the hash: enough to tell callers apart, and nothing of a credential.
+    /// Returns the beginning of the hash: enough to distinguish callers, and nothing of a credential.
     pub fn short(&self) -> String {
         let [a, b, c, d, ..] = self.0;
         hex::encode(&[a, b, c, d])
@@ -122,8 +123,8 @@ pub struct Incarnation(Box<str>);
 
 impl Incarnation {
     /// Makes `<replica>/<random>`. The name of the replica survives a restart, the random part does not.
-    /// [`Self::reading`] adds a third part, which tells other replicas the newest record format that this
-    /// replica reads.
+    /// [`Self::reading`] adds a third part, from which other replicas read the newest record format that this replica
+    /// reads.
     pub fn new(replica: &str) -> Self {
         Self(format!("{replica}/{}", Uuid::new_v4().simple()).into())
     }
@@ -133,7 +134,7 @@ impl Incarnation {
         Self(format!("{}/{format}", self.0).into())
     }
 
-    /// The newest record format that this incarnation reads, if it says so.
+    /// Returns the newest record format that this incarnation reads, if its name contains one.
     pub fn reads(&self) -> Option<u32> {
         self.0.splitn(3, '/').nth(2)?.parse().ok()
     }

@@ -1,17 +1,17 @@
-//! What a rule says of questions that nobody answers, and who answered.
+//! The terms of a rule for questions that no client answers, and the sources of answers.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to a question of a task that no client answers within the rule's `input_timeout`.
+/// The handling of a question of a task that no client answers within the rule's `input_timeout`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnInputTimeout {
     /// The task fails.
     #[default]
     Fail,
-    /// The server is told that the user said no.
+    /// The server receives the answer that the user declined.
     Decline,
-    /// The server is told that the user decided nothing.
+    /// The server receives the answer that the user cancelled without a decision.
     Cancel,
     /// The server gets this answer, a JSON object, if the answer fits the form that the server asked with.
     Answer(Box<str>),
@@ -23,13 +23,13 @@ impl OnInputTimeout {
     }
 }
 
-/// Who answered a question.
+/// The source of the answer to a question.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
     #[default]
     Client,
-    /// Somebody at the admin listener.
+    /// An operator at the admin listener.
     Operator,
     /// The rule of the tool, because no client answered in time.
     Rule,

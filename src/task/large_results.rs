@@ -5,19 +5,19 @@ use std::fmt;
 use super::id::TaskId;
 use crate::mcp::excerpt::{Rest, excerpt};
 
-/// What every name of ours begins with. A server that has such a resource itself cannot be asked for it.
+/// The beginning of every name of ours. A server that has such a resource itself cannot be asked for it.
 const SCHEME: &str = "raincheck://task/";
 
-/// The size above which a client with companion tools gets an excerpt, where the operator has not said otherwise.
+/// The size above which a client with companion tools gets an excerpt, where the operator has set nothing else.
 const COMPANION_BYTES: u64 = 64 << 10;
 
 /// The size counts the text. The JSON around it may have so many bytes more.
 const ENVELOPE_BYTES: u64 = 1024;
 
-/// How much a reader gets at once that does not say how much it wants: a model can bear it.
+/// The number of bytes that a reader gets at once if it requests no number: a model can bear it.
 pub const RANGE_BYTES: usize = 16 << 10;
 
-/// How much a reader gets at once at most.
+/// The largest number of bytes that a reader gets at once.
 pub const RANGE_BYTES_MAX: usize = 1 << 20;
 
 /// Which results go to clients as an excerpt.
@@ -50,7 +50,7 @@ impl ResultInline {
     }
 }
 
-/// How a client can get the rest of a result.
+/// The way a client can get the rest of a result.
 #[derive(Debug, Clone, Copy)]
 pub enum Way<'w> {
     /// It reads a resource.
@@ -64,7 +64,7 @@ pub enum Way<'w> {
     ToolLater(&'w str),
 }
 
-/// Whether a result is too large to go whole.
+/// Returns `true` if a result is too large to go whole.
 pub fn is_large(result: &str, inline_bytes: u64) -> bool {
     result.len() as u64 > inline_bytes.saturating_add(ENVELOPE_BYTES)
 }
@@ -94,7 +94,7 @@ pub fn shortened(
     excerpt(result, &rest)
 }
 
-/// What of a result is read.
+/// The part of a result that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Its text, or all of it if it has no text.
@@ -127,7 +127,7 @@ impl ResultUri {
         }
     }
 
-    /// Whether a URI is one of raincheck's own, so that no server is asked for it.
+    /// Returns `true` if a URI is one of raincheck's own, so that no server is asked for it.
     pub fn is_ours(uri: &str) -> bool {
         uri.starts_with(SCHEME)
     }
@@ -150,13 +150,13 @@ impl ResultUri {
         Some(named)
     }
 
-    /// How many bytes are read at once.
+    /// Returns the number of bytes that are read at once.
     pub fn limit(&self) -> usize {
         limit(self.limit)
     }
 }
 
-/// How many bytes are read at once by a reader that wants so many.
+/// Returns the number of bytes that are read at once for a reader that requests this number.
 pub fn limit(wanted: Option<u64>) -> usize {
     let wanted = wanted.map_or(RANGE_BYTES, |it| usize::try_from(it).unwrap_or(usize::MAX));
     wanted.clamp(1, RANGE_BYTES_MAX)

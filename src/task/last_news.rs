@@ -1,9 +1,9 @@
-//! What a call said last, and its record does not have yet: the end of the task brings it. Pure.
+//! The last progress and messages of a call that its record does not have yet: the end of the task brings them. Pure.
 
 use super::messages::TaskMessage;
 use super::progress::Progress;
 
-/// How many messages the end of a task brings. A full store takes an end, so that it must be small.
+/// The largest number of messages that the end of a task brings. A full store takes an end, so that it must be small.
 const MESSAGES_MAX: usize = 5;
 
 /// The last progress and the last messages.

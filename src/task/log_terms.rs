@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::digest::Digest;
 
-/// What another replica needs to carry a call with a log on, for the client that comes back to the call.
+/// The data that another replica needs to carry a call with a log on, for the client that comes back to the call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LogTerms {
     /// The session of the client: no other session comes back to the call.
@@ -14,9 +14,9 @@ pub struct LogTerms {
     pub id: Box<RawValue>,
     /// Since when the client waits.
     pub began_ms: u64,
-    /// When the call is ended, as the rules said when it began.
+    /// The time at which the call is ended, as the rules set it when it began.
     pub ends_ms: u64,
-    /// How long the log is kept once the call is over.
+    /// The time that the log is kept once the call is over.
     pub retention_ms: u64,
     /// The largest message that the server may send.
     pub bytes_max: usize,

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::json::{Object, string};
 
-/// How many messages a record keeps.
+/// The largest number of messages that a record keeps.
 const MESSAGES_MAX: usize = 20;
 
 /// The longest text of a message, in characters.
@@ -29,7 +29,7 @@ impl TaskMessage {
         Self { at_ms, text }
     }
 
-    /// `params`: of `notifications/message`. `None`: they say nothing.
+    /// `params`: of `notifications/message`. `None`: they contain no message.
     pub fn of_log(at_ms: u64, params: &RawValue) -> Option<Self> {
         let params = Object::parse(params.get()).ok()?;
         let data = params.get("data")?;

@@ -1,18 +1,18 @@
-//! Which receivers hear of the tasks of a tool, as `[[notify]]` says.
+//! The receivers that are notified of the tasks of a tool, from `[[notify]]`.
 
 use std::sync::Arc;
 
 use super::glob::Glob;
 use super::notices::{NoticeState, Notices, ReceiverId};
 
-/// What one receiver wants to hear.
+/// The notices that one receiver wants.
 #[derive(Debug, Clone)]
 pub struct NotifyRule {
     pub receiver: ReceiverId,
     pub states: Vec<NoticeState>,
-    /// The tools whose tasks the receiver hears of.
+    /// The tools whose tasks the receiver is notified of.
     pub tools: Vec<Glob>,
-    /// How long a notice is tried again.
+    /// The time that a notice is tried again.
     pub retry_ms: u64,
 }
 

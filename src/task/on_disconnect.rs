@@ -1,8 +1,8 @@
-//! What happens to a call whose client goes away.
+//! The handling of a call whose client goes away.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to a call when its client disconnects before it has its answer.
+/// The handling of a call whose client disconnects before it has its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnDisconnect {
     /// The call is cancelled: no client can ask for it again (streamable-http, Cancellation).

@@ -1,9 +1,10 @@
-//! What to do with one call, from its rule and from what its client can do: answer it, or make a task of it, and when.
+//! The decision about one call, from its rule and from its client's capabilities: to answer it, or to make a task of
+//! it, and when.
 
 use super::clients::ClientTerms;
 use super::policy::{InputWhen, Mode, Rule};
 
-/// What to do with one call.
+/// The way one call is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
     /// The tool runs as a task only, and this client cannot follow one.
@@ -42,8 +43,8 @@ pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
     }
 }
 
-/// The plan of a call whose client follows tasks by companion tools only: after `fallback_after_ms` the
-/// client gets a ticket. `input` says how the client is asked before that.
+/// Returns the plan of a call whose client follows tasks by companion tools only: after `fallback_after_ms` the
+/// client gets a ticket. `input` is the way the client is asked before that.
 pub fn with_companion(rule: &Rule, client: ClientTerms, input: InputWhen) -> Plan {
     match (rule.require_tasks, rule.mode) {
         (true, _) => Plan::Refuse,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The longest poll interval that age leads to: a client must still notice the end of a long task soon.
 const POLL_INTERVAL_CEILING_MS: u64 = 15_000;
 
-/// Whether the calls of a tool become tasks, for clients that declare Tasks.
+/// The rule by which the calls of a tool become tasks, for clients that declare Tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Every call becomes a task, before the upstream sees the call.
@@ -51,7 +51,7 @@ impl InputWhen {
     }
 }
 
-/// What another replica may do for a call whose owner is lost.
+/// The actions that another replica may take for a call whose owner is lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOwnerLost {
@@ -75,7 +75,7 @@ impl OnOwnerLost {
     }
 }
 
-/// How many calls run at once, and how many more may wait for their turn.
+/// The number of calls that run at once, and of those that may wait for their turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// More than 0.
@@ -97,10 +97,10 @@ pub enum Concurrency {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub mode: Mode,
-    /// How long a call may stay unanswered before it becomes a task.
+    /// The longest time for which a call stays unanswered before it becomes a task.
     pub grace_window_ms: u64,
-    /// How long a client without Tasks waits for its call before it gets a ticket, if it has companion tools. `None`: as
-    /// the [client](super::clients) needs.
+    /// The time that a client without Tasks waits for its call before it gets a ticket, if it has companion
+    /// tools. `None`: as the [client](super::clients) needs.
     pub fallback_after_ms: Option<u64>,
     /// Clients that do not declare Tasks are refused.
     pub require_tasks: bool,
@@ -113,29 +113,29 @@ pub struct Rule {
     /// The interval follows how long the calls of a tool take, once enough of them are known. False where the operator chose
     /// an interval.
     pub learns_poll_interval: bool,
-    /// How long a poll of a client that knows the state of the task waits for a change; 0: it does not wait.
+    /// The time that a poll of a client that has the state of the task waits for a change; 0: it does not wait.
     pub poll_hold_ms: u64,
     /// The longest wait for the answer to a question; `None`: what is left of `max_duration_ms`.
     pub input_timeout_ms: Option<u64>,
-    /// What happens then.
+    /// The handling of the question when that wait is over.
     pub on_input_timeout: OnInputTimeout,
-    /// After what time an open question is told of again.
+    /// The time after which receivers are notified of an open question again.
     pub input_reminder_ms: Option<u64>,
     pub result_bytes_max: u64,
     /// Which results go to clients as an excerpt.
     pub result_inline: ResultInline,
-    /// What `tools/list` says of the size of the tool's results, in characters. `None`: what the server says.
+    /// The size of the tool's results in `tools/list`, in characters. `None`: as the server lists it.
     pub max_result_size_chars: Option<u32>,
     pub on_owner_lost: OnOwnerLost,
-    /// How many calls run at once; `None`: no limit.
+    /// The limits on calls that run at once; `None`: no limit.
     pub concurrency: Option<Concurrency>,
-    /// While the server says nothing, tells a waiting client that asked for progress that the call runs.
-    /// `None`: as the [client](super::clients) needs.
+    /// `true` if a waiting client that asked for progress gets progress while the server is silent. `None`: as the
+    /// [client](super::clients) needs.
     pub heartbeat: Option<bool>,
-    /// How long after the end of this call, or after its client went away, an identical call of the same
+    /// The time after the end of this call, or after its client went away, in which an identical call of the same
     /// caller joins it. `None`: no call joins another.
     pub attach_window_ms: Option<u64>,
-    /// What a client's credential must allow, for a call and for its task.
+    /// The scopes that a client's credential must have, for a call and for its task.
     pub scopes: Arc<[Box<str>]>,
 }
 
@@ -199,9 +199,9 @@ pub struct Rules {
     tools: Vec<(Vec<Glob>, Rule)>,
     /// The limit of the server, for all tools together.
     server: Option<Limit>,
-    /// Whether a rule may refuse a call. Known beforehand, because each request asks.
+    /// `true` if a rule may refuse a call. Computed beforehand, because each request needs it.
     may_refuse: bool,
-    /// Whether a rule wants scopes of the client's credential.
+    /// `true` if a rule wants scopes of the client's credential.
     wants_scopes: bool,
 }
 
@@ -234,7 +234,7 @@ impl Rules {
         self.server
     }
 
-    /// Whether calls of this tool may have to wait for their turn.
+    /// Returns `true` if calls of this tool may have to wait for their turn.
     pub fn limits(&self, tool: &str) -> bool {
         self.server.is_some() || self.for_tool(tool).0.concurrency.is_some()
     }
@@ -262,24 +262,24 @@ impl Rules {
         tools.fold(self.defaults.result_bytes_max, u64::max)
     }
 
-    /// How long the record of a task is there at least after the task has ended, whatever its tool.
+    /// Returns the shortest time for which the record of a task is there after the task has ended, whatever its tool.
     pub fn retention_ms_min(&self) -> u64 {
         let tools = self.tools.iter().map(|(_, rule)| rule.retention_ms);
         tools.fold(self.defaults.retention_ms, u64::min)
     }
 
-    /// Whether any rule says in `tools/list` how large results may be. Otherwise the list stays as it is.
+    /// Returns `true` if any rule sets the size of results in `tools/list`. Otherwise the list stays as it is.
     pub fn sets_result_sizes(&self) -> bool {
         let mut rules = std::iter::once(&self.defaults).chain(self.entries());
         rules.any(|rule| rule.max_result_size_chars.is_some())
     }
 
-    /// Whether a call of any tool may be refused. Then no message may reach the server unread.
+    /// Returns `true` if a call of any tool may be refused. Then no message may reach the server unread.
     pub fn may_refuse(&self) -> bool {
         self.may_refuse
     }
 
-    /// Whether any call needs a scope.
+    /// Returns `true` if any call needs a scope.
     pub fn wants_scopes(&self) -> bool {
         self.wants_scopes
     }

@@ -1,4 +1,4 @@
-//! How far the server says that a call is.
+//! The server's progress report about a call.
 
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

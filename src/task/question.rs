@@ -15,7 +15,7 @@ pub struct Question {
     /// when the run that asked is over: the next run may use the name again.
     pub origin: Box<str>,
     pub asked_ms: u64,
-    /// Whether the question was told of again because it waited for long.
+    /// `true` if receivers were notified of the question again because it waited for long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reminded: bool,
     /// Counts once the question is answered.
@@ -33,7 +33,7 @@ impl Question {
     }
 }
 
-/// How far a question has come.
+/// The stage that a question has reached.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionStage {

@@ -20,7 +20,7 @@ pub struct ReadRange {
     pub text: String,
     /// Where the next range begins. `None`: this one is the last.
     pub next: Option<u64>,
-    /// How long the whole text is, in bytes.
+    /// The length of the whole text, in bytes.
     pub total: u64,
 }
 
@@ -83,7 +83,7 @@ fn content(uri: &str, mime: &str, key: &str, json: &str) -> String {
     out.end()
 }
 
-/// What a model wants of a result.
+/// The part of a result that a model requests.
 #[derive(Debug)]
 pub struct Wanted<'w> {
     pub part: Part,
@@ -95,7 +95,8 @@ pub struct Wanted<'w> {
 }
 
 impl Wanted<'_> {
-    /// Whether this is all of the text. Some models name every argument, and mean the result as the tool gave it.
+    /// Returns `true` if this is all of the text. Some models name every argument, and mean the result as the tool
+    /// gave it.
     pub fn is_all(&self, result: &str) -> bool {
         let starts = self.part == Part::Text && self.grep.is_none() && self.offset == 0;
         let fits = |limit| limit >= readable(result).0.len() as u64;
@@ -149,7 +150,7 @@ pub fn as_tool_result(
     Some(out.end())
 }
 
-/// What a model gets of a text, and what is said of it.
+/// Returns the part of a text that a model gets, and the sentence about it.
 fn shown<'t>(
     wanted: &Wanted<'_>,
     text: &'t str,
@@ -183,7 +184,7 @@ fn text_block(text: &str) -> String {
     out.end()
 }
 
-/// What can be read of a part of a result.
+/// The readable form of a part of a result.
 enum Read<'r> {
     Text(Cow<'r, str>, Cow<'r, str>),
     /// As JSON, in base64.

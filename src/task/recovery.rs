@@ -1,4 +1,4 @@
-//! What a replica does with a lost owner's task.
+//! The action of a replica on a lost owner's task.
 //!
 //! A call with side effects is sent at most once. The finder resumes it if the server lets another
 //! process fetch the answer, runs it again only if it is safe to repeat, and else fails it with the
@@ -11,7 +11,7 @@ use crate::mcp::error::{Failure, Reason};
 /// The most times that a call is run again. A limit is needed because the call itself may crash its owners.
 pub const ATTEMPTS_MAX: u32 = 2;
 
-/// What the replica that found the task can do.
+/// The abilities of the replica that found the task.
 #[derive(Debug, Clone, Copy)]
 pub struct Finder {
     /// The finder reaches the task's server.
@@ -22,7 +22,7 @@ pub struct Finder {
     pub waited: bool,
 }
 
-/// What to do.
+/// The next action on the task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecoveryStep {
     /// Do nothing: the task has no owner, or nothing is left to do.
@@ -33,9 +33,9 @@ pub enum RecoveryStep {
     Resume,
     /// Claim the task and dispatch its call, for the first time or again.
     Dispatch,
-    /// Tell the server that no client waits, then note that the server was told.
+    /// Notify the server that no client waits, then note that the server was notified.
     Tell,
-    /// Note that the server was told, although no replica can tell it.
+    /// Note that the server was notified, although no replica can notify it.
     Untellable,
     /// Note that the task has no owner: the client that comes back to the call has it carried on.
     Orphan,
@@ -73,7 +73,7 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
 }
 
 impl Task {
-    /// Whether the call is safe to run once more and was not run too often.
+    /// Returns `true` if the call is safe to run once more and was not run too often.
     pub fn is_repeatable(&self) -> bool {
         self.on_owner_lost == OnOwnerLost::Rerun && self.attempts < ATTEMPTS_MAX
     }

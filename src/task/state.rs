@@ -1,7 +1,7 @@
-//! What a task is: the record that every replica agrees on.
+//! The task: the record that every replica agrees on.
 //!
-//! The record holds no status: the status follows from the outcome and the open questions, so that no
-//! record says "input required" without a question.
+//! The record holds no status: the status follows from the outcome and the open questions, so that no record has the
+//! status "input required" without a question.
 
 use std::sync::Arc;
 
@@ -47,20 +47,20 @@ pub struct Task {
     pub deadline_ms: u64,
     /// The life of the record, from its creation. Fixed at creation.
     pub ttl_ms: u64,
-    /// The shortest poll interval; what clients are told grows with the task's age.
+    /// The shortest poll interval; the interval that clients receive grows with the task's age.
     pub poll_interval_ms: u64,
-    /// How long one question may stay unanswered; `None`: until the deadline.
+    /// The longest time for which one question stays unanswered; `None`: until the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_timeout_ms: Option<u64>,
-    /// What happens after that time. Replicas of an earlier version drop it, and fail the task then.
+    /// The handling of the question after that time. Replicas of an earlier version drop it, and fail the task then.
     #[serde(default, skip_serializing_if = "OnInputTimeout::is_fail")]
     pub on_input_timeout: OnInputTimeout,
-    /// After what time an open question is told of again. Replicas of an earlier version drop it.
+    /// The time after which receivers are notified of an open question again. Replicas of an earlier version drop it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_reminder_ms: Option<u64>,
-    /// Whether a client heard of the task. False for a call that is parked with a question before that.
+    /// `true` if the task was announced to a client. `false` for a call that is parked with a question before that.
     pub announced: bool,
-    /// Whether the caller can have the task listed, once it is announced.
+    /// `true` if the caller can have the task listed, once it is announced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub listed: bool,
     #[serde(
@@ -79,14 +79,14 @@ pub struct Task {
     /// The replicas that reach the server of this call.
     #[serde(default, skip_serializing_if = "Reach::is_shared")]
     pub reach: Reach,
-    /// What a finder may do when the owner is lost. Decided at creation, so that every finder decides
+    /// The actions that a finder may take when the owner is lost. Decided at creation, so that every finder decides
     /// alike.
     #[serde(default)]
     pub on_owner_lost: OnOwnerLost,
-    /// How often the call was run again.
+    /// The number of times that the call was run again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// Whether the owner left the call to other replicas: no replica carries it, and any finder may.
+    /// `true` if the owner left the call to other replicas: no replica carries it, and any finder may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
     pub leg: Leg,
@@ -122,10 +122,10 @@ pub struct Task {
     pub messages: Vec<TaskMessage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// Whether the task has ended and the server still has to hear that no client waits.
+    /// `true` if the task has ended and the server must still be notified that no client waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_tell: bool,
-    /// Set for a call with a log: its client reads the log, and never hears of a task.
+    /// Set for a call with a log: its client reads the log, and is never notified of a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<Box<LogTerms>>,
     /// Set for a call whose client may get a ticket. Replicas of an earlier version drop it.
@@ -137,7 +137,7 @@ pub struct Task {
     /// The tasks of the same caller that the request was about. Replicas of an earlier version drop them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<TaskId>,
-    /// What each receiver of `[[notify]]` hears of the task. Replicas of an earlier version drop it.
+    /// The notices of the task for each receiver of `[[notify]]`. Replicas of an earlier version drop it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notices>,
 }
@@ -201,7 +201,7 @@ impl Reach {
     }
 }
 
-/// How a task ended. Never changes.
+/// The way a task ended. Never changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -220,7 +220,7 @@ pub enum Payload {
     Kept {
         fence: Fence,
         bytes: u64,
-        /// Whether the tool says that it failed (`isError`).
+        /// `true` if the result is an error of the tool (`isError`).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
@@ -265,7 +265,7 @@ impl Task {
             })
     }
 
-    /// When the first open question that was not told of again should be.
+    /// Returns the time of the next reminder: that of the first open question that has had none.
     pub fn reminder_ms(&self) -> Option<u64> {
         let patience = self.input_reminder_ms?;
         let told_once = self.open_questions().filter(|(q, _)| !q.reminded);
@@ -287,21 +287,22 @@ impl Task {
         Some(unanswered.min().unwrap_or(u64::MAX).min(self.deadline_ms))
     }
 
-    /// Whether any replica may claim the task at once: its owner's drain left it before it was sent. A
-    /// call that was sent waits until its owner has let go of the server.
+    /// Returns `true` if any replica may claim the task at once: its owner's drain left it before it was sent. A call
+    /// that was sent waits until its owner has let go of the server.
     pub fn is_offered(&self) -> bool {
         self.released && self.leg == Leg::Queued && !self.is_ended()
     }
 
-    /// The time under which the due index names the task: sweepers read the record from then on. An offered
-    /// task has the time of its release. A task that has ended is named while a receiver must still hear of it.
+    /// Returns the time under which the due index names the task: sweepers read the record from then on. An offered
+    /// task has the time of its release. A task that has ended is named while a receiver must still be notified of
+    /// it.
     pub fn look_ms(&self) -> Option<u64> {
         let offered_ms = self.is_offered().then_some(self.updated_ms);
         let times = [self.due_ms(), offered_ms, self.notice_ms()];
         times.into_iter().flatten().min()
     }
 
-    /// What this receiver hears of the task.
+    /// Returns the notices of the task for this receiver.
     pub fn notices_of(&self, receiver: ReceiverId) -> Option<&Notices> {
         self.notices.iter().find(|it| it.receiver == receiver)
     }
@@ -316,7 +317,7 @@ impl Task {
         self.began_ms.unwrap_or(self.created_ms)
     }
 
-    /// How long the call has taken at this time, or took until it ended.
+    /// Returns the time that the call has taken until now, or took until it ended.
     pub fn call_took_ms(&self, now_ms: u64) -> u64 {
         let until_ms = if self.is_ended() {
             self.updated_ms
@@ -334,13 +335,13 @@ impl Task {
             .saturating_add(20_000)
     }
 
-    /// Whether `ttlMs` has passed: to clients the task is unknown.
+    /// Returns `true` if `ttlMs` has passed: to clients the task is unknown.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         now_ms >= self.created_ms.saturating_add(self.ttl_ms)
     }
 
-    /// Whether a client can still ask for the end: a client heard of the task, or may come with the same
-    /// call.
+    /// Returns `true` if a client can still ask for the end: the task was announced to a client, or the same call may
+    /// come again.
     pub fn is_wanted(&self) -> bool {
         self.announced || self.on_disconnect != OnDisconnect::Cancel
     }
@@ -370,7 +371,8 @@ impl Task {
         Failure::new(reason, effect)
     }
 
-    /// Whether this caller may see the task. Clients hear the same of a foreign and of an unknown task.
+    /// Returns `true` if this caller may see the task. Clients receive the same error for a foreign and for an
+    /// unknown task.
     pub fn belongs_to(&self, caller: &Caller) -> bool {
         aws_lc_rs::constant_time::verify_slices_are_equal(self.caller.as_bytes(), caller.as_bytes())
             .is_ok()

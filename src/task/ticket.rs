@@ -1,6 +1,6 @@
-//! What a client without Tasks sees of a task: a ticket, and the tools to follow it, as results of tools.
+//! The view of a task for a client without Tasks: a ticket, and the tools to follow it, as results of tools.
 //!
-//! Models read the texts, so each text says which tool to call next.
+//! Models read the texts, so each text names the tool to call next.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -76,14 +76,14 @@ pub struct Ticket {
     pub takes_large_events: bool,
 }
 
-/// When the client hears of its ticket.
+/// The circumstances of one answer about a ticket.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     pub now_ms: u64,
     /// The number of this answer about the ticket. The client repeats the number in its next call, because
     /// some clients stop a model that makes the same call several times.
     pub round: u64,
-    /// Whether the last messages of the server are told: they take room in the window of a model.
+    /// `true` if the answer contains the last messages of the server: they take room in the window of a model.
     pub with_messages: bool,
 }
 
@@ -115,8 +115,8 @@ pub(super) fn named(task: &Task) -> Writer {
     out
 }
 
-/// The state of the task, and what to do next. Some clients show a model the text, others only the
-/// structured content, so both say everything.
+/// Returns the state of the task, and the next action. Some clients show a model the text, others only the structured
+/// content, so both contain everything.
 pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) -> String {
     let next = match task.status() {
         Status::Working | Status::Completed | Status::Failed => Some(CompanionTool::Result),
@@ -192,7 +192,8 @@ fn model_text(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> St
     text
 }
 
-/// What was asked for: the tool, and the beginning of its arguments. A model that forgot why it made the call recognises it.
+/// Returns the tool of the call, and the beginning of its arguments. A model that forgot why it made the call
+/// recognises it.
 pub(super) fn call_of(task: &Task) -> String {
     match &task.ticket {
         Some(terms) => format!("{} {}", task.name, terms.arguments()),
@@ -200,7 +201,7 @@ pub(super) fn call_of(task: &Task) -> String {
     }
 }
 
-/// Tells a model what went wrong with its call of a companion tool.
+/// Returns the error of a call of a companion tool, as a result for a model.
 pub fn refusal(client_era: Era, text: &str) -> String {
     tool_result(client_era, text, None, IsError::Yes)
 }

@@ -1,5 +1,5 @@
-//! What the record of a call keeps for a client that follows the call by a ticket, so that the client finds the ticket
-//! again. Pure.
+//! The data that the record of a call keeps for a client that follows the call by a ticket, so that the client finds
+//! the ticket again. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,8 @@ use crate::mcp::json::Object;
 /// The longest short form of arguments, in characters.
 const SHORT_MAX: usize = 120;
 
-/// What a ticket says of its call. Only the client that made the call may see it: the arguments may hold a secret.
+/// A ticket's description of its call. Only the client that made the call may see it: the arguments may hold a
+/// secret.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct TicketTerms {
     /// The arguments, or their beginning.

@@ -1,4 +1,5 @@
-//! What a record keeps of the trace of its call, so that the replica that ends the task can tell the whole call.
+//! The data that a record keeps of the trace of its call, so that the replica that ends the task can report the whole
+//! call.
 
 use std::borrow::Cow;
 
@@ -33,7 +34,7 @@ pub struct TaskTrace {
 }
 
 impl TaskTrace {
-    /// What the server is told: its spans are below the span of the call at the server.
+    /// Returns the trace context for the server: its spans are below the span of the call at the server.
     pub fn to_server(&self) -> TraceContext {
         TraceContext {
             trace: self.trace,

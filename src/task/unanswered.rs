@@ -1,4 +1,5 @@
-//! Questions that no client answers: when they are told of again, and what a rule does when their time is over. Pure.
+//! Questions that no client answers: the time of their reminders, and the action of a rule when their time is over.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -30,14 +31,15 @@ pub fn answers(task: &Task, now_ms: u64) -> Option<InputResponses> {
     (!answers.is_empty()).then_some(answers)
 }
 
-/// Whether the task fails at this time: its own time is over, or that of a question to which the rule has no answer.
+/// Returns `true` if the task fails at this time: its own time is over, or that of a question to which the rule has
+/// no answer.
 pub fn fails(task: &Task, now_ms: u64) -> bool {
     let has_overdue = overdue(task, now_ms).next().is_some();
     !task.is_ended()
         && (task.deadline_ms <= now_ms || has_overdue && answers(task, now_ms).is_none())
 }
 
-/// Notes that the questions whose time has come are told of again. False: there is none.
+/// Notes that receivers are notified again of the questions whose time has come. Returns `false` if there is none.
 pub(super) fn remind(task: &mut Task, now_ms: u64) -> bool {
     if task.reminder_ms().is_none_or(|at_ms| at_ms > now_ms) {
         return false;
@@ -57,8 +59,8 @@ fn overdue(task: &Task, now_ms: u64) -> impl Iterator<Item = (&Question, &RawVal
         .filter(move |(q, _)| q.asked_ms.saturating_add(patience) <= now_ms)
 }
 
-/// What the rule says to one question. Only a server whose call is open can be told that its client gives no answer to a
-/// question that is no elicitation.
+/// Returns the rule's answer to one question. Only a server whose call is open can receive the error that its client
+/// gives no answer to a question that is no elicitation.
 fn answer(rule: &OnInputTimeout, request: &RawValue, is_open_call: bool) -> Option<Box<RawValue>> {
     let request: Value = serde_json::from_str(request.get()).ok()?;
     let is_form = request

@@ -27,8 +27,8 @@ pub fn get_result(task: &Task, shown: Option<&str>, poll_interval_ms: u64) -> St
     out.end()
 }
 
-/// The `params` of `notifications/tasks`: the task as `tasks/get` would have told it, without
-/// `resultType`, with the id of the subscription as JSON.
+/// Returns the `params` of `notifications/tasks`: the task as in the response to `tasks/get`, without `resultType`,
+/// with the id of the subscription as JSON.
 pub fn notification_params(
     task: &Task,
     shown: Option<&str>,
@@ -44,8 +44,8 @@ pub fn notification_params(
     out.end()
 }
 
-/// What clients see of the state of a task, as a number: a poll that would show the same again has no news. Changes that
-/// are none of the clients' business, such as another owner, do not change it.
+/// Returns a number for the state of a task that clients see: a poll that would show the same number has no news.
+/// Changes that are none of the clients' business, such as another owner, do not change it.
 pub fn shown(task: &Task) -> u64 {
     let mut hasher = DefaultHasher::new();
     task.status().word().hash(&mut hasher);

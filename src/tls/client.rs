@@ -64,12 +64,12 @@ fn client_config(files: &Files) -> Result<ClientConfig, TlsError> {
     Ok(config)
 }
 
-/// Whether TLS itself failed.
+/// Returns `true` if TLS itself failed.
 pub fn is_tls(error: &(dyn Error + 'static)) -> bool {
     rustls_error(error).is_some()
 }
 
-/// Whether the peer does not speak TLS at all.
+/// Returns `true` if the peer does not speak TLS at all.
 pub fn is_no_tls(error: &(dyn Error + 'static)) -> bool {
     matches!(
         rustls_error(error),
@@ -79,7 +79,7 @@ pub fn is_no_tls(error: &(dyn Error + 'static)) -> bool {
     )
 }
 
-/// Whether the server does not speak the version of HTTP that it was asked for.
+/// Returns `true` if the server does not speak the version of HTTP that it was asked for.
 pub fn is_other_protocol(error: &(dyn Error + 'static)) -> bool {
     matches!(
         rustls_error(error),
@@ -89,9 +89,9 @@ pub fn is_other_protocol(error: &(dyn Error + 'static)) -> bool {
     )
 }
 
-/// Whether the server refused raincheck's certificate, or demands one. With TLS 1.3 this arrives after the
-/// request was written; but a server reads no request before the handshake is complete, and we never begin
-/// another one on the same connection (no renegotiation, no post-handshake authentication).
+/// Returns `true` if the server refused raincheck's certificate, or demands one. With TLS 1.3 this arrives after the
+/// request was written; but a server reads no request before the handshake is complete, and we never begin another
+/// one on the same connection (no renegotiation, no post-handshake authentication).
 pub fn is_refused_identity(error: &(dyn Error + 'static)) -> bool {
     matches!(
         rustls_error(error),

@@ -1,9 +1,9 @@
-//! Whether a certificate is valid now. A server with an outdated one starts, and every client refuses it.
+//! Checks whether a certificate is valid now. A server with an outdated one starts, and every client refuses it.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use webpki::{EndEntityCert, Error, KeyUsage};
 
-/// What is wrong with the dates of the certificate.
+/// Returns the error in the dates of the certificate.
 pub(super) fn outdated(certificate: &CertificateDer<'_>, now: UnixTime) -> Option<String> {
     let certificate = EndEntityCert::try_from(certificate).ok()?;
     // The dates are looked at before the issuers, and there are none to trust here: that is the clients' business.

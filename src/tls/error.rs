@@ -1,11 +1,11 @@
-//! What is wrong with a file.
+//! The error in a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::io_reason::io_reason;
 
-/// What is wrong with a file, on one line.
+/// The error in a file, on one line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{wrong}", file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default())]
 pub struct TlsError {

@@ -55,7 +55,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
         (self.read)().map(Arc::new)
     }
 
-    /// What new connections take from now on.
+    /// Sets the value that new connections take from now on.
     pub fn replace(&self, next: Arc<T>) {
         self.current.send_replace(next);
     }

@@ -38,7 +38,7 @@ pub fn install_provider() {
 pub struct ServerFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Who signs the certificates of clients. `None`: no client is asked for a certificate.
+    /// The roots that sign the certificates of clients. `None`: no client is asked for a certificate.
     pub client_roots: Option<PathBuf>,
 }
 
@@ -123,7 +123,7 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
         .map_err(|e| TlsError::new(file, format!("cannot be read: {}", io_reason(&e))))
 }
 
-/// What is wrong with a PEM file. The parser's own message would print the line, which may be part of a key.
+/// Returns the error in a PEM file. The parser's own message would print the line, which may be part of a key.
 fn broken(error: &pem::Error) -> &'static str {
     if matches!(error, pem::Error::NoItemsFound) {
         "holds no private key; it must have a \"BEGIN PRIVATE KEY\" section (PEM, without a password)"

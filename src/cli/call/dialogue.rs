@@ -24,10 +24,10 @@ use crate::mcp::version::Era;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 use crate::upstream::{Answer, Event, Exchange, Question, Retry, UpstreamError, UpstreamRequest};
 
-/// How often a modern server may ask and be called again.
+/// The largest number of rounds in which a modern server asks and is called again.
 const ROUNDS_MAX: usize = 64;
 
-/// How long the server may take to hear of a cancel.
+/// The time that the server has to receive a cancel.
 const CANCELLING: Duration = Duration::from_secs(5);
 
 /// The pause before the first poll of a task given by `--attach`. It is short, because a question may be open already.
@@ -42,7 +42,7 @@ pub(super) struct Dialogue<'a> {
     pub(super) interrupts: Interrupts,
 }
 
-/// What the server said last.
+/// The server's last response, or the end of the wait for one.
 enum Last {
     Result(Box<RawValue>),
     Error(UpstreamError),
@@ -161,7 +161,7 @@ impl Dialogue<'_> {
         read.map_or_else(Ending::Failed, Ending::Result)
     }
 
-    /// Hears what the server says until it has answered, and answers what it asks.
+    /// Receives the server's events until it has answered, and answers its questions.
     async fn hear(&mut self, exchange: &mut Exchange) -> Last {
         let mut seconds = interval(TICK);
         let mut asked = VecDeque::new();
@@ -194,7 +194,7 @@ impl Dialogue<'_> {
         }
     }
 
-    /// Puts one question to the person. The call may end before there is an answer: then nobody needs it.
+    /// Puts one question to the person. The call may end before there is an answer: then no answer is needed.
     async fn put(
         &mut self,
         question: &Question,
@@ -274,12 +274,12 @@ impl Dialogue<'_> {
     }
 }
 
-/// Whether the server knows no task of the id.
+/// Returns `true` if the error is that of an unknown task.
 fn is_unknown(error: &RawValue) -> bool {
     error_code(error) == Some(RpcError::unknown_task().code)
 }
 
-/// How a task ended, from its state; `None`: it has not.
+/// Returns the end of a task, from its state; `None`: it has not ended.
 fn ended(id: &str, state: &RawValue) -> Option<Ending> {
     let state = Object::parse(state.get()).ok()?;
     let member = |key| state.get(key).map(ToOwned::to_owned);

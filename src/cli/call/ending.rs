@@ -1,5 +1,5 @@
-//! How a call ended, and what the command says of it: what goes to standard output, the complaint and the exit code.
-//! Pure.
+//! The end of a call, and the output of the command for it: the text for standard output, the complaint and the exit
+//! code. Pure.
 
 use std::borrow::Cow;
 
@@ -12,20 +12,20 @@ use crate::mcp::{base64, result};
 
 /// `--answer` does not fit the question: a mistake in the command.
 const WRONG_ANSWER: u8 = 2;
-/// The tool says in its result that it failed.
+/// The tool's result is an error of the tool.
 pub(super) const TOOL_FAILED: u8 = 3;
-/// Somebody else cancelled the task.
+/// The task was cancelled, and not by this command.
 pub(super) const CANCELLED: u8 = 4;
-/// The task waits for an answer, and nobody here can give it.
+/// The task waits for an answer, and there is no way to give it here.
 pub(super) const UNANSWERED: u8 = 5;
-/// Ctrl-C, as shells say it.
+/// Ctrl-C, with the exit code of shells.
 pub(super) const INTERRUPTED: u8 = 130;
 
 /// Advice where the server does not know the task.
 const WHOLE_ID: &str = "; --attach needs the whole id, as --detach or the call itself printed it: the log, the board \
                         and raincheck tasks show only its beginning";
 
-/// How a call ended.
+/// The ways in which a call ends.
 #[derive(Debug)]
 pub(super) enum Ending {
     /// Any result, `isError` too.
@@ -38,15 +38,15 @@ pub(super) enum Ending {
     Failed(String),
     /// The task runs on without this command: the server's `CreateTaskResult`.
     Detached(Box<RawValue>),
-    /// The task was cancelled by somebody else.
+    /// The task was cancelled, and not by this command.
     Cancelled(String),
     /// Ctrl-C, with what became of the call.
     Interrupted(Cow<'static, str>),
-    /// The question that nobody here can answer, and the task that waits.
+    /// The question that cannot be answered here, and the task that waits.
     Unanswered { why: NoAnswer, task: Option<String> },
 }
 
-/// What the command says.
+/// The output of the command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     /// For standard output, or for the file of `--output`.
@@ -135,7 +135,7 @@ impl Told {
     }
 }
 
-/// What is said of a question without an answer.
+/// Returns the output for a question without an answer.
 fn unanswered(wrong: Option<&str>, task: Option<&str>) -> Told {
     let (code, trouble) = match wrong {
         Some(wrong) => (WRONG_ANSWER, format!("--answer {wrong}; it was not sent")),

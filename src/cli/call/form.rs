@@ -12,7 +12,7 @@ use crate::mcp::json::Object;
 /// More fields than this are no form that a person can fill in.
 const FIELDS_MAX: usize = 64;
 
-/// What the server asks for.
+/// The form of the server's question.
 #[derive(Debug, PartialEq)]
 pub(super) enum Form {
     /// Fields, each with a line of its own.
@@ -49,7 +49,7 @@ enum FieldKind {
     YesOrNo,
     One(Vec<FieldChoice>),
     Several(Vec<FieldChoice>),
-    /// What the protocol does not know: typed as JSON.
+    /// A type that the protocol does not have: typed as JSON.
     Json,
 }
 
@@ -104,7 +104,7 @@ impl Field {
         }
     }
 
-    /// What the person reads before the line, without a line break at its end.
+    /// Returns the text before the line for the person, without a line break at its end.
     pub(super) fn prompt(&self) -> String {
         let mut out = format!("  {}", self.title);
         if !self.description.is_empty() {
@@ -133,7 +133,8 @@ impl Field {
         out
     }
 
-    /// The value that a line stands for; `None` leaves the field out. An error says what to type in its place.
+    /// Returns the value that a line stands for; `None` leaves the field out. An error describes the text to type in
+    /// its place.
     pub(super) fn read(&self, line: &str) -> Result<Option<Value>, String> {
         let line = line.trim();
         if line.is_empty() {

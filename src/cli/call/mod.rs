@@ -33,7 +33,7 @@ mod rest;
 mod screen;
 mod server;
 
-/// How long the end of sessions and programs may take.
+/// The time that the end of sessions and programs may take.
 const STOPPING: Duration = Duration::from_secs(7);
 
 const EXIT_CODES: &str = "Exit codes: 0 the tool has answered, or --detach left a task; 1 no answer, or an error; 2 a \
@@ -196,7 +196,7 @@ fn refuse_era(era: Era, detach: bool, attach: bool) -> Result<(), CommandFailure
 /// Longer arguments are a mistake.
 const ARGUMENTS_MAX: u64 = 64 << 20;
 
-/// The file of `--output`. It is opened before the call, so that a wrong path is told before the tool has run.
+/// The file of `--output`. It is opened before the call, so that a wrong path is reported before the tool has run.
 struct Output {
     file: File,
     path: PathBuf,

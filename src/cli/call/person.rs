@@ -1,4 +1,4 @@
-//! Who answers the server's questions: answers given on the command line, then a person at the terminal.
+//! The source of answers to the server's questions: answers given on the command line, then a person at the terminal.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, IsTerminal as _};
@@ -13,7 +13,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::table::cleaned;
 use crate::mcp::elicitation::wrong_name;
 
-/// What a person types in place of an answer.
+/// The word that a person types in place of an answer.
 const DECLINE: &str = "/decline";
 
 /// Answers for the questions of one call.
@@ -22,7 +22,7 @@ pub(super) struct Person {
     /// From the command line, for the first questions.
     prepared: VecDeque<Value>,
     is_at_terminal: bool,
-    /// Lines of standard input, once somebody was asked.
+    /// Lines of standard input, from the first question on.
     lines: Option<mpsc::Receiver<String>>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Person {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoAnswer {
     pub(super) question: String,
-    /// What is wrong with the fields of `--answer`. `None`: no `--answer` is left, and there is no terminal to ask on.
+    /// The error in the fields of `--answer`. `None`: no `--answer` is left, and there is no terminal to ask on.
     pub(super) wrong: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Person {
         })
     }
 
-    /// Whether there may be answers to questions.
+    /// Returns `true` if there may be answers to questions.
     pub(super) fn answers(&self) -> bool {
         self.is_at_terminal || !self.prepared.is_empty()
     }
@@ -131,13 +131,14 @@ impl Person {
     }
 }
 
-/// A misspelt field of `--answer`. The server cannot tell the person who wrote it which fields there are.
+/// Returns the error in a misspelt field of `--answer`. The server cannot show the person who wrote it the fields
+/// that there are.
 fn wrong_field(params: &RawValue, prepared: &Value) -> Option<String> {
     let params: Value = serde_json::from_str(params.get()).ok()?;
     wrong_name(&params, prepared.get("content")?)
 }
 
-/// What a question is about, safe to print.
+/// Returns the text of a question, safe to print.
 fn message(params: &RawValue) -> String {
     let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
     let message = params.get("message").and_then(Value::as_str);

@@ -18,10 +18,10 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 /// A larger result is not held in memory.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// How many ranges are read. raincheck gives the largest result in about half as many.
+/// The largest number of ranges that are read. raincheck gives the largest result in about half as many.
 const RANGES_MAX: u64 = 2 * BYTES_MAX / RANGE_BYTES_MAX as u64;
 
-/// How long the server may take for one range.
+/// The time that the server may take for one range.
 const READING: Duration = Duration::from_secs(30);
 
 /// The pause before a range is asked for once more.
@@ -37,7 +37,7 @@ pub(super) fn whole_of(result: &RawValue) -> Option<ResultUri> {
     })
 }
 
-/// Reads the whole result in ranges. The error says what became of it.
+/// Reads the whole result in ranges. An error is a sentence about the failure, for the user.
 pub(super) async fn read_whole(
     upstream: &Upstream,
     whole: ResultUri,
@@ -47,7 +47,7 @@ pub(super) async fn read_whole(
     read.map_err(|why| why.sentence(whole))
 }
 
-/// What to say if a person presses Ctrl-C meanwhile.
+/// Returns the message if a person presses Ctrl-C meanwhile.
 pub(super) fn interrupted(whole: ResultUri) -> String {
     format!(
         "the rest of the result was not read; {}",

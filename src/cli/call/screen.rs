@@ -1,5 +1,5 @@
-//! What a person sees while a call runs, on standard error: in a terminal one line that changes, elsewhere a line for
-//! each change.
+//! The view of a running call for a person, on standard error: in a terminal one line that changes, elsewhere a line
+//! for each change.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::cli::progress_bar::{CLEAR_LINE, bar, whole};
 use crate::cli::table::cleaned;
 use crate::printable::printable_lines;
 
-/// The width of a terminal that does not tell its own.
+/// The width of a terminal that does not report its own.
 const WIDTH: usize = 80;
 
 /// Standard error, and what it shows of the call.
@@ -20,7 +20,7 @@ const WIDTH: usize = 80;
 pub(super) struct Screen {
     is_terminal: bool,
     since: Instant,
-    /// How far the call is, in the server's words.
+    /// The progress of the call, in the server's words.
     state: String,
 }
 
@@ -81,7 +81,7 @@ impl Screen {
     }
 }
 
-/// How often the seconds are drawn.
+/// The time between two drawings of the seconds.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
 fn progress(params: &Value) -> String {

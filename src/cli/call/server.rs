@@ -32,11 +32,11 @@ pub(super) const NOBODY: [u8; 16] = [0; 16];
 pub(super) struct CalledServer {
     pub(super) upstream: Upstream,
     config: Config,
-    /// Whether the user has said which server.
+    /// `true` if the user has named the server.
     is_named: bool,
 }
 
-/// Which server, as the command line says.
+/// The server that the command line names.
 #[derive(Debug, Default)]
 pub(super) struct ServerArgs {
     pub(super) url: Option<String>,
@@ -88,13 +88,13 @@ impl CalledServer {
         })
     }
 
-    /// The server's era. The error says what to do.
+    /// Returns the server's era. The error contains advice.
     pub(super) async fn era(&self) -> Result<Era, CommandFailure> {
         let era = self.upstream.era(None).await;
         era.map_err(|error| self.unreachable(&error))
     }
 
-    /// What is known of a tool. A server that does not list its tools may have it all the same.
+    /// Returns the known facts about a tool. A server that does not list its tools may have it all the same.
     pub(super) async fn tool(&self, name: &str, capabilities: &str) -> Tool {
         let tools = self.upstream.tools(NOBODY, None, capabilities.into()).await;
         let tool = tools.ok().and_then(|tools| tools.get(name).cloned());
@@ -126,13 +126,13 @@ impl CalledServer {
     }
 }
 
-/// Whether a list of names in the environment can hold the name.
+/// Returns `true` if a list of names in the environment can hold the name.
 fn is_plain(name: &&str) -> bool {
     name.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The capabilities of this client. Without somebody who answers, it cannot be asked.
+/// Returns the capabilities of this client. Without a source of answers, it cannot be asked.
 pub(super) fn capabilities(answers: bool) -> String {
     let mut all = json!({"extensions": {TASKS_EXTENSION: {}}});
     if answers && let Some(all) = all.as_object_mut() {

@@ -13,7 +13,7 @@ use crate::config::{CompanionUse, Config, duration_text};
 use crate::mcp::version::{Era, LEGACY_NEWEST, MODERN};
 use crate::task::clients::{Choice, ClientTerms, KnownClient, KnownTasks, OnProgress, Patience};
 
-/// Says what a client gets. The server is not asked: nothing of it depends on the server.
+/// Prints the settings that a client gets. The server is not asked: none of them depends on the server.
 pub(in crate::cli) fn client(
     config: &Config,
     wanted: &str,
@@ -35,7 +35,7 @@ pub(in crate::cli) fn client(
 }
 
 pub(super) struct ClientReport {
-    /// What was asked for.
+    /// The client that was asked for.
     wanted: String,
     client: Option<&'static KnownClient>,
     gets: Vec<Gets>,
@@ -106,8 +106,8 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
     }
 }
 
-/// What the client gets of large results, under each rule that says something else than the defaults. Companion tools
-/// depend on the revision that the client speaks, so there may be two lines.
+/// Returns the handling of large results for the client, under each rule that differs from the defaults. Companion
+/// tools depend on the revision that the client speaks, so there may be two lines.
 fn large_results(config: &Config, terms: ClientTerms) -> Vec<Gets> {
     let mut gets = Vec::new();
     let defaults = config.rules.defaults();
@@ -204,7 +204,7 @@ impl ClientReport {
         out
     }
 
-    /// What became of the version, where that is not what was probably meant.
+    /// Returns a note on the version, where it is not the one that was probably meant.
     fn version_note(&self) -> String {
         let (name, version) = split(&self.wanted);
         if !KnownClient::depends_on_version(name) || KnownClient::reads_version(version) {
@@ -250,7 +250,7 @@ impl ClientReport {
     }
 }
 
-/// What is known of a client, and how it was found out.
+/// Returns the known facts about a client, and their source.
 fn known(client: &KnownClient) -> String {
     let patience = match client.patience {
         Patience::Unlimited => "none of its own".to_owned(),

@@ -1,4 +1,4 @@
-//! What the wrapped server gets of its clients' credentials, and what that means when a process dies.
+//! The credentials of clients that the wrapped server gets, and the consequence when a process dies.
 
 use crate::config::{Config, CredentialUse, Wrapped};
 

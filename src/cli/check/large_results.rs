@@ -1,4 +1,4 @@
-//! What `check` says of large results: the setting of each rule, and what one client gets.
+//! The lines of `check` for large results: the setting of each rule, and the form that one client gets.
 
 use crate::config::size_text;
 use crate::task::clients::Choice;
@@ -13,7 +13,7 @@ pub(super) fn setting(inline: ResultInline) -> String {
     }
 }
 
-/// What a client gets of a large result. `has_ours`: the client has companion tools.
+/// Returns the form in which a client gets a large result. `has_ours`: the client has companion tools.
 pub(super) fn gets(inline: ResultInline, has_ours: bool) -> Choice<String> {
     let inline_bytes = if has_ours {
         inline.for_companion_tools()

@@ -1,4 +1,4 @@
-//! What the replicas learned of how long the calls of each tool take.
+//! The durations of the calls of each tool that the replicas learned.
 
 use std::cmp::Reverse;
 

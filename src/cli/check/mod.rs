@@ -75,7 +75,7 @@ struct Report {
     good: bool,
 }
 
-/// What was found out, or what is wrong.
+/// A fact that was found out, or a fault.
 type Finding = Result<String, String>;
 
 /// The report, from all findings.
@@ -232,7 +232,7 @@ fn limited(limit: Limit, of: &str) -> String {
     format!("{} {of}, {} wait", limit.at_once, limit.queue)
 }
 
-/// How long the program took to start, which every first client waits for.
+/// Returns the time that the program took to start, which every first client waits for.
 fn start(found: &Inspection) -> String {
     let took = found.started_in;
     took.map(|took| format!(", {:.1} s after its start", took.as_secs_f64()))
@@ -270,7 +270,7 @@ fn describe_store(location: &Location, state: FileState) -> String {
     }
 }
 
-/// What happens to a call whose process dies.
+/// Returns the sentence about a call whose process dies.
 fn recovery(config: &Config) -> String {
     if matches!(config.upstream.server, Wrapped::Command(_)) {
         return "a call whose process dies is lost with its child".to_owned();
@@ -294,7 +294,8 @@ fn recovery(config: &Config) -> String {
     text.to_owned()
 }
 
-/// What clients without Tasks get for long calls, where the operator has said so. Otherwise it depends on the client.
+/// Returns the sentence about long calls of clients without Tasks, where the operator has set it. Otherwise it
+/// depends on the client.
 fn tickets(config: &Config) -> Option<String> {
     let companion = config.companion.as_ref()?;
     if companion.used != CompanionUse::Always {
@@ -319,7 +320,7 @@ fn named(found: &Inspection) -> String {
         .unwrap_or_default()
 }
 
-/// What is not as the operator may think, as the server says it.
+/// Returns warnings where the server's answers differ from the operator's probable expectation.
 fn found_warnings(
     config: &Config,
     found: Option<&Inspection>,
@@ -347,7 +348,7 @@ fn era(found: &Inspection) -> String {
     }
 }
 
-/// What is said of each tool.
+/// The columns of the table of tools.
 const TOOL_COLUMNS: [&str; 8] = [
     "tool",
     "rule",

@@ -1,4 +1,5 @@
-//! What of the store can be read without the seal key, and whether the replicas have one key.
+//! The check of the seal: the parts of the store that can be read without the seal key, and whether the replicas have
+//! one key.
 
 use crate::app::OtherReplicas;
 use crate::config::{Location, Seal, StoreSettings};

@@ -1,5 +1,5 @@
-//! What `raincheck check` says of the receivers of webhooks, and of events for clients. No receiver is asked: a message that
-//! tells of nothing would be new to it.
+//! The lines of `raincheck check` for the receivers of webhooks, and for events for clients. No receiver is asked: a
+//! message without an event would be new to it.
 
 use crate::config::{Config, NotifySettings, duration_text};
 use crate::notify::callbacks::CallbackReach;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::state::DemoState;
 
-/// What a running tool may do.
+/// The context of a running tool: the means to report progress and to ask.
 #[derive(Debug)]
 pub(super) struct DemoCall {
     pub(super) state: Arc<DemoState>,

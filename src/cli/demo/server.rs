@@ -66,7 +66,7 @@ impl DemoServer {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Resolves when the server was told to cancel a call.
+    /// Resolves when the server received a notification to cancel a call.
     pub(super) async fn told_to_cancel(&self) {
         let mut cancelled = self.state.cancelled.subscribe();
         // The channel is never closed, because `self.state` holds the sender.

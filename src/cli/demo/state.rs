@@ -17,7 +17,7 @@ pub(super) struct DemoState {
     pub(super) sessions: Mutex<HashSet<String>>,
     pub(super) calls: Mutex<HashMap<RequestKey, CancellationToken>>,
     pub(super) questions: Mutex<HashMap<RequestKey, oneshot::Sender<Value>>>,
-    /// How many calls were cancelled by a notification.
+    /// The number of calls that were cancelled by a notification.
     pub(super) cancelled: watch::Sender<usize>,
     pub(super) tracker: TaskTracker,
     pub(super) stop: CancellationToken,

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::cli::progress_bar::{CLEAR_LINE, bar};
 
-/// How long the demo waits for an answer of the user, so that it does not hang without one.
+/// The time that the demo waits for an answer of the user, so that it does not hang without one.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stdout, and whether it is a terminal.

@@ -18,10 +18,10 @@ use crate::io_reason::io_reason;
 /// A list of 10,000 tasks is smaller.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// How long the listener may take. A large list takes seconds.
+/// The time that the listener may take. A large list takes seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the listener answered.
+/// The listener's answer.
 #[derive(Debug)]
 pub(super) struct AdminAnswer {
     pub(super) status: u16,

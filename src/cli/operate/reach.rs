@@ -1,4 +1,4 @@
-//! How the commands reach a running raincheck: its admin listener, and the token for it.
+//! The path of the commands to a running raincheck: its admin listener, and the token for it.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
 use crate::config::load::{AdminAccess, admin_access, environment};
 
-/// How to reach the raincheck that runs.
+/// The address and the token of the raincheck that runs.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ReachArgs {
     #[arg(

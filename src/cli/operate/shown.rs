@@ -1,4 +1,4 @@
-//! What a person reads of tasks: lists, one task, its questions. Pure.
+//! The texts about tasks for a person: lists, one task, its questions. Pure.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ fn caller(task: &Value) -> &str {
     label.unwrap_or_else(|| text(task, "caller"))
 }
 
-/// What else is to know: progress, open questions, why it failed.
+/// Returns the remarks on a task: progress, open questions, the reason of its failure.
 fn remarks(task: &Value) -> String {
     let mut remarks = Vec::new();
     match at(task, "questions").as_u64() {

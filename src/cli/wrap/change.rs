@@ -6,7 +6,7 @@ pub(super) enum FileChange {
     None(&'static str),
     Text {
         text: String,
-        /// What the user should know before confirming.
+        /// The facts that the user should know before confirming.
         notes: Vec<String>,
     },
 }

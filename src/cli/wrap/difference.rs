@@ -75,7 +75,7 @@ fn hunks(old: &[&str], new: &[&str]) -> Vec<Hunk> {
     hunks
 }
 
-/// How many lines are the same before the first difference.
+/// Returns the number of lines that are the same before the first difference.
 fn same<'a>(
     old: impl Iterator<Item = &'a &'a str>,
     new: impl Iterator<Item = &'a &'a str>,

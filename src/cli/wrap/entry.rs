@@ -12,7 +12,8 @@ use crate::config::load::{Flags, load};
 #[derive(Clone)]
 pub(super) struct ServerEntry(CstObject);
 
-/// How a client reaches a server. Prints without the parts that may be secret: arguments, paths and queries.
+/// The way a client reaches a server. Prints without the parts that may be secret: arguments, paths and
+/// queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServerSpec {
     Program {
@@ -24,7 +25,7 @@ pub(super) enum ServerSpec {
     },
 }
 
-/// How the client launches raincheck in front of a server.
+/// The way the client launches raincheck in front of a server.
 pub(super) struct Launch {
     pub(super) raincheck: String,
     /// The options of `raincheck stdio`.
@@ -88,7 +89,7 @@ impl ServerEntry {
         })
     }
 
-    /// Edits the entry so that raincheck is launched, and returns what to tell the user.
+    /// Edits the entry so that raincheck is launched, and returns the notes for the user.
     pub(super) fn wrap(&self, server: &ServerSpec, launch: &Launch) -> Result<Vec<String>, String> {
         match server {
             ServerSpec::Program { command, .. } => {

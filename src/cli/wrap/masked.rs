@@ -78,9 +78,9 @@ fn mask_words(list: &CstNode) {
 #[derive(Default)]
 struct ArgumentPosition {
     part: MaskedPart,
-    /// Whether a word that is no option was shown already.
+    /// `true` if a word that is no option was shown already.
     has_named: bool,
-    /// Whether the word before is an option that may have a value.
+    /// `true` if the word before is an option that may have a value.
     is_value: bool,
 }
 

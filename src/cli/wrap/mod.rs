@@ -115,7 +115,7 @@ fn absolute(folder: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Whether a file with this ending may hold JSON. Only the endings of TOML and YAML rule JSON out.
+/// Returns `true` if a file with this ending may hold JSON. Only the endings of TOML and YAML rule JSON out.
 fn is_json(ending: &OsStr) -> bool {
     !["toml", "yaml", "yml"]
         .iter()

@@ -10,7 +10,7 @@ use super::entry::{
 use crate::config::load::allowed_variables;
 
 impl ServerEntry {
-    /// How this entry launches raincheck.
+    /// Returns the way this entry launches raincheck.
     pub(super) fn launch(&self) -> Launch {
         let arguments = self.arguments();
         let ours = arguments
@@ -66,8 +66,8 @@ impl ServerEntry {
         allowed_variables(Path::new(&config)).map_err(|e| e.to_string())
     }
 
-    /// Edits the entry so that its client launches or reaches `server` itself. Names that wrapping does not
-    /// keep are taken from `before`. Returns what to tell the user.
+    /// Edits the entry so that its client launches or reaches `server` itself. Names that wrapping does not keep are
+    /// taken from `before`. Returns the note for the user.
     pub(super) fn unwrap(&self, server: &ServerSpec, before: Option<&Self>) -> Option<String> {
         match server {
             ServerSpec::Program { command, .. } => {

@@ -1,8 +1,8 @@
 //! A client's cancel of a call that runs on any replica.
 //!
-//! Where no such call runs here, the cancel is written into the store, and the change log tells the replica that runs
-//! the call. The value stays until it expires, because several replicas may read it, and says when it was written: a
-//! later request with the same id is not meant.
+//! Where no such call runs here, the cancel is written into the store, and the change log notifies the replica that
+//! runs the call. The value stays until it expires, because several replicas may read it, and contains the time of
+//! the write: it does not cancel a later request with the same id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, OverQuota, Quotas};
 use crate::task::id::Caller;
 
-/// How long a call runs before it looks for a cancel that came to another replica.
+/// The time that a call runs before it looks for a cancel that came to another replica.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a cancel waits for the replica that runs the call.
+/// The time that a cancel waits for the replica that runs the call.
 const LIFETIME_MS: u64 = 60_000;
 
 /// The cancels that this process writes in a minute, of one caller and of all. A real client cancels what it called.
@@ -32,10 +32,10 @@ pub fn quotas() -> Quotas {
     Quotas::new(most(256), most(4_096))
 }
 
-/// How far the clocks of two replicas may be apart.
+/// Upper bound of the difference between the clocks of two replicas.
 const CLOCKS_MS: u64 = 1_000;
 
-/// Cancels a call of the session on this replica, or else tells the replica that runs it.
+/// Cancels a call of the session on this replica, or else notifies the replica that runs it.
 pub(in crate::downstream) fn cancel(
     proxy: &Arc<Proxy>,
     caller: Caller,
@@ -49,8 +49,8 @@ pub(in crate::downstream) fn cancel(
     cancelled
 }
 
-/// Writes the cancel into the store, unless the caller has cancelled too many calls that do not run here: nobody knows
-/// which of them run elsewhere. The client does not wait for that.
+/// Writes the cancel into the store, unless the caller has cancelled too many calls that do not run here: this
+/// replica cannot find out which of them run elsewhere. The client does not wait for that.
 fn tell_others(proxy: &Arc<Proxy>, caller: Caller, session: SessionKey, id: &RawValue) {
     if proxy.runner.is_alone() {
         return;
@@ -100,7 +100,8 @@ pub(in crate::downstream) fn cancelled_elsewhere(
     }
 }
 
-/// Whether the cancel was written for the call that began then, and not for an earlier one with the same id.
+/// Returns `true` if the cancel was written for the call that began then, and not for an earlier one with the same
+/// id.
 fn is_for_call(cancel: &[u8], began_ms: u64) -> bool {
     let text = std::str::from_utf8(cancel).ok();
     let told_ms = text.and_then(|text| text.parse::<u64>().ok());

@@ -27,7 +27,7 @@ const AT_MODERN_SERVER_MAX: usize = 256;
 /// Requests of the client on our standard input; more wait in the pipe.
 const PIPED_MAX: usize = 1024;
 
-/// What runs under the id.
+/// The kind of request that runs under the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum CallKind {
     /// raincheck carries the call on the client's own session, where the server knows it under another id.
@@ -73,7 +73,7 @@ pub(in crate::downstream) enum NotEntered {
 }
 
 impl NotEntered {
-    /// What the client is told under the id of its request.
+    /// Returns the answer that the client receives under the id of its request.
     pub(in crate::downstream) fn answer(&self, id: &str) -> Rpc {
         match self {
             Self::SameId => {
@@ -85,12 +85,12 @@ impl NotEntered {
     }
 }
 
-/// What a cancel found on this replica.
+/// The call that a cancel found on this replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::downstream) enum Cancelled {
     /// No call with that id.
     Nothing,
-    /// A call that the server has under the same id: the server must hear of the cancel, too.
+    /// A call that the server has under the same id: the server must receive the cancel, too.
     AtServer,
     /// A call that raincheck carries, and cancels at the server.
     Carried,
@@ -272,7 +272,7 @@ impl Calls {
 }
 
 impl Call {
-    /// Whether the call keeps others from this id. A client may use the id of a cancelled call again.
+    /// Returns `true` if the call keeps others from this id. A client may use the id of a cancelled call again.
     fn has(&self, id: &str) -> bool {
         *self.id == *id && self.kind != CallKind::Resumable && !self.cancelled.is_cancelled()
     }
@@ -303,7 +303,7 @@ impl CallEntry {
         self.cancelled.cancel();
     }
 
-    /// Leaves the registry before the client hears the answer: the client may use the id again at once.
+    /// Leaves the registry before the client receives the answer: the client may use the id again at once.
     pub(in crate::downstream) fn leave(&self) {
         self.registry.calls().leave(self.session, self.number);
     }

@@ -6,12 +6,12 @@ use crate::downstream::tasks::service::TaskError;
 use crate::task::ticket::CompanionNames;
 use crate::task::ticket_list;
 
-/// Tells a model why it gets no list.
+/// The reason that a model receives in place of a list.
 pub(super) const NOT_TOLD_APART: &str = "Nothing can be listed: this server cannot tell your client from others, because \
     your requests have neither credentials nor a session. The ticket of a call is in the answer to the call.";
 
-/// The open calls of the client, and the last that have ended. `Ok(None)`: raincheck cannot tell the client from
-/// other clients.
+/// Returns the open calls of the client, and the last that have ended. `Ok(None)`: raincheck cannot distinguish the
+/// client from other clients.
 pub(super) async fn list(
     proxy: &Proxy,
     by: &Requester,

@@ -79,7 +79,8 @@ pub(super) async fn list(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }
 
-/// The list as the server gives it, with the sizes that the rules say. Messages before the answer are dropped.
+/// Returns the list as the server gives it, with the sizes that the rules set. Messages before the answer are
+/// dropped.
 pub(super) async fn listed(
     proxy: &Arc<Proxy>,
     asked: &ModernCall<'_>,
@@ -102,7 +103,7 @@ pub(super) async fn listed(
     Ok((answer, client))
 }
 
-/// A page of the list with the sizes of results that the rules say.
+/// Returns a page of the list with the sizes of results that the rules set.
 pub(super) fn with_sizes(rules: &Rules, page: Box<RawValue>) -> Box<RawValue> {
     if !rules.sets_result_sizes() {
         return page;

@@ -73,7 +73,7 @@ impl ToolError {
         }
     }
 
-    /// Whether a list of the client's calls could help.
+    /// Returns `true` if a list of the client's calls could help.
     fn is_lost_ticket(&self) -> bool {
         matches!(self, Self::NoTicket | Self::Task(TaskError::Unknown))
     }
@@ -204,8 +204,8 @@ impl ToolCall {
         self.proxy.tasks_for(&self.by)
     }
 
-    /// Waits until there is something to tell: the task has ended or asks a question, the wait is over, or raincheck
-    /// is about to end.
+    /// Waits until there is something to report: the task has ended or asks a question, the wait is over, or
+    /// raincheck is about to end.
     async fn wait(&self, id: TaskId, arguments: &Object<'_>) -> Result<Loaded, ToolError> {
         let asked_for = wait_of(arguments).unwrap_or(self.wait_max);
         let until = Instant::now() + asked_for.min(self.wait_max);
@@ -291,13 +291,13 @@ impl ToolCall {
     }
 }
 
-/// How long the call is to wait. `None`: as long as it may.
+/// Returns the time that the call is to wait. `None`: as long as it may.
 fn wait_of(arguments: &Object<'_>) -> Option<Duration> {
     let seconds = arguments.get("wait_seconds")?.get().parse::<f64>().ok()?;
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
 }
 
-/// What the call wants of the result. `None`: the result as the tool gave it.
+/// Returns the part of the result that the call asks for. `None`: the result as the tool gave it.
 fn wanted<'a>(arguments: &Object<'a>) -> Option<Wanted<'a>> {
     // Models write numbers as texts, too.
     let number = |key: &str| {

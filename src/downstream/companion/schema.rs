@@ -24,7 +24,7 @@ const TICKET: [(&str, &str); 11] = [
 
 const REQUIRED: &str = r#"{"required":["ticket","state","message"]}"#;
 
-/// Keywords that say nothing about the whole object, or are handled here. References within the schema stay valid,
+/// Keywords that do not restrict the whole object, or are handled here. References within the schema stay valid,
 /// because nothing moves.
 const KNOWN: [&str; 13] = [
     "type",
@@ -90,7 +90,7 @@ fn admitting(properties: &str, is_open: bool) -> Option<String> {
     Some(all)
 }
 
-/// Whether the schema admits any string.
+/// Returns `true` if the schema admits any string.
 fn is_string(schema: &str) -> bool {
     let Ok(schema) = Object::parse(schema) else {
         return false;

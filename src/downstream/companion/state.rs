@@ -1,5 +1,5 @@
-//! What this process knows of the companion tools: who has them, how they are named, how long they wait, and which
-//! clients know nothing of them.
+//! The state of the companion tools in this process: the clients that have them, their names, their longest wait, and
+//! the clients that do not know them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard};
@@ -16,7 +16,7 @@ use crate::task::ticket::CompanionNames;
 /// timeout, which is the same for every call, never fires first.
 const WAIT_SPARE: Duration = Duration::from_secs(5);
 
-/// How many clients without the companion tools are remembered.
+/// The largest number of remembered clients without the companion tools.
 const UNAWARE_MAX: usize = 4096;
 
 /// Which clients have the tools, of those that do not declare Tasks.
@@ -48,7 +48,7 @@ impl Companion {
         }
     }
 
-    /// Whether a client of that era has them, on a request that does not declare Tasks.
+    /// Returns `true` if a client of that era has them, on a request that does not declare Tasks.
     pub(in crate::downstream) fn is_for(&self, client: ClientTerms, era: Era) -> bool {
         match (self.who, client.client()) {
             (WhoHas::All, _) | (WhoHas::AllButKnownNotTo, None) => true,
@@ -80,13 +80,13 @@ impl Companion {
         unaware.insert(whose);
     }
 
-    /// Whether the client does not know the companion tools, so that it could not use a ticket.
+    /// Returns `true` if the client does not know the companion tools, so that it could not use a ticket.
     pub(in crate::downstream) fn is_unknown_to(&self, whose: &[u8; 16]) -> bool {
         self.unaware().contains(whose)
     }
 }
 
-/// How long `task_status` and `task_result` may wait.
+/// Returns the longest time for which `task_status` and `task_result` may wait.
 pub(super) fn wait_max(by: &Requester) -> Duration {
     let patience = by.client.fallback_after_ms(by.rules.defaults()).is;
     let patience = Duration::from_millis(patience);

@@ -6,8 +6,8 @@ use crate::mcp::meta::EVENTS_EXTENSION;
 /// Where clients of an earlier draft look for the capability.
 const AT_THE_TOP: &str = "events";
 
-/// Adds the capability in both forms that clients read, where the server does not say it itself: as an extension, as the
-/// specification has it, and beside the other capabilities, where `ChatGPT` looks.
+/// Adds the capability in both forms that clients read, where the server does not declare it itself: as an extension,
+/// as the specification has it, and beside the other capabilities, where `ChatGPT` looks.
 pub(in crate::downstream) fn add(
     (theirs, out): (&Object<'_>, &mut Writer),
     (their_extensions, extensions): (&Object<'_>, &mut Writer),

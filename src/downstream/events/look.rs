@@ -18,13 +18,14 @@ use crate::task::state::Task;
 /// The most tasks of one caller that are looked at: those that expire last.
 pub(super) const TASKS_MAX: usize = 1_000;
 
-/// A position names all that one look can tell, so that an end which the look just missed is still news for the next.
+/// A position names all events that one look can return, so that an end which the look just missed is still news for
+/// the next.
 const _: () = assert!(
     TASKS_MAX <= TOLD_MAX,
     "a look finds more than a position names"
 );
 
-/// One event that was not told.
+/// One event that was not sent yet.
 #[derive(Debug, Clone)]
 pub(super) struct EventNews {
     pub(super) mark: EventMark,
@@ -32,12 +33,12 @@ pub(super) struct EventNews {
     pub(super) event: String,
 }
 
-/// What a look found.
+/// The result of a look.
 #[derive(Debug, Default)]
 pub(super) struct EventLook {
     /// In the order of the events.
     pub(super) news: Vec<EventNews>,
-    /// Tasks of which nothing more can be told: they have ended, or the client does not hear of them.
+    /// Tasks of which no further event can be sent: they have ended, or the client does not receive their events.
     pub(super) settled: BTreeSet<TaskId>,
     /// The caller has more tasks than were looked at.
     pub(super) is_cut: bool,
@@ -74,7 +75,7 @@ impl EventLooker {
         }
     }
 
-    /// How long the record of a task is there after its end.
+    /// Returns the time that the record of a task is there after its end.
     pub(super) fn kept_ms(&self) -> u64 {
         self.by.rules.retention_ms_min()
     }

@@ -1,7 +1,7 @@
 //! EVENTS: the event of the MCP Events extension that raincheck offers (`task/events`), beside the server's own events.
 //!
-//! Requests for the server's events pass, and requests for raincheck's event never reach the server. Only a client that
-//! says who it is has the event: what an anonymous client may see of a task depends on its knowing the task's id.
+//! Requests for the server's events pass, and requests for raincheck's event never reach the server. Only a client
+//! that identifies itself has the event: an anonymous client must know a task's id to see anything of the task.
 
 pub(super) mod answer;
 pub(super) mod capability;

@@ -11,7 +11,7 @@ use crate::mcp::json::Writer;
 use crate::task::events::position::EventPosition;
 use crate::telemetry::repeats::OF_OUTAGE;
 
-/// How soon a client should poll again.
+/// The pause after which a client should poll again.
 const NEXT_POLL_MS: u64 = 5_000;
 
 pub(super) async fn answer(id: &str, looker: &EventLooker, asked: EventRequest) -> Rpc {
@@ -32,7 +32,7 @@ pub(super) async fn answer(id: &str, looker: &EventLooker, asked: EventRequest) 
     }
 }
 
-/// What a client hears at once.
+/// The events that a client receives at once.
 struct EventPage {
     told: Vec<EventNews>,
     position: EventPosition,
@@ -41,7 +41,7 @@ struct EventPage {
 }
 
 impl EventPage {
-    /// Decides what the client hears of what the look found.
+    /// Decides which of the events that the look found the client receives.
     fn of(
         mut news: Vec<EventNews>,
         mut beginning: Beginning,

@@ -1,4 +1,4 @@
-//! What a request about events asks for. Pure.
+//! The content of a request about events. Pure.
 
 use serde_json::value::RawValue;
 
@@ -11,7 +11,7 @@ use crate::task::events::position::EventPosition;
 use crate::task::events::subscriptions::{SUBSCRIPTIONS_MAX, SubscriptionKey};
 use crate::task::id::{Caller, TaskId};
 
-/// The most events in one answer, and how many there are where the client does not say.
+/// The most events in one answer, and their number where the client does not set it.
 const EVENTS_MAX: usize = 100;
 const EVENTS_USUAL: usize = 50;
 
@@ -31,7 +31,8 @@ pub(in crate::downstream) enum EventOp {
     Unsubscribe,
 }
 
-/// What the request does with raincheck's event. `None`: it is about another event, or about none.
+/// Returns the operation that the request asks of raincheck's event. `None`: it is about another event, or about
+/// none.
 pub(in crate::downstream) fn op_of_ours(request: &Request<'_>) -> Option<EventOp> {
     let op = match &*request.method {
         "events/poll" => EventOp::Poll,
@@ -43,7 +44,7 @@ pub(in crate::downstream) fn op_of_ours(request: &Request<'_>) -> Option<EventOp
     (request.params.get_str("name")? == NAME).then_some(op)
 }
 
-/// The refusal of a client that does not say who it is.
+/// Returns the refusal of a client that does not identify itself.
 pub(in crate::downstream) fn not_permitted() -> RpcError {
     RpcError::new(
         code::EVENTS_FORBIDDEN,
@@ -73,7 +74,8 @@ pub(super) fn no_mode(mode: &str) -> RpcError {
     error.with_data(data.end())
 }
 
-/// The receiver did not show that it wants to hear from the client. `reason`: a word of the specification.
+/// Returns the error for a receiver that did not show that it wants messages from the client. `reason`: a word of the
+/// specification.
 pub(super) fn callback_failed(reason: &str) -> RpcError {
     let mut data = Writer::object();
     data.str("reason", reason);
@@ -141,11 +143,12 @@ pub(super) fn too_long_id() -> RpcError {
 pub(super) enum EventStart {
     Now,
     After(EventPosition),
-    /// The client has a cursor that raincheck cannot read. It begins now, and is told that it may have missed events.
+    /// The client has a cursor that raincheck cannot read. It begins now, and is notified that it may have missed
+    /// events.
     Unreadable,
 }
 
-/// From where on the client wants to hear of events, and of how many.
+/// The place from which on the client wants events, and their largest number.
 #[derive(Debug)]
 pub(super) struct EventRequest {
     pub(super) start: EventStart,
@@ -153,7 +156,7 @@ pub(super) struct EventRequest {
     pub(super) events_max: usize,
 }
 
-/// The tasks that a client wants to hear of.
+/// The tasks of which a client wants events.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum WantedTasks {
     #[default]
@@ -171,12 +174,12 @@ pub(super) struct EventFilter {
 }
 
 impl EventFilter {
-    /// Whether the client wants to hear of calls of the tool.
+    /// Returns `true` if the client wants events of calls of the tool.
     pub(super) fn admits(&self, tool: &str) -> bool {
         self.tool.as_deref().is_none_or(|wanted| wanted == tool)
     }
 
-    /// What a subscription with these arguments is known by.
+    /// Returns the key of a subscription with these arguments.
     pub(super) fn key(&self, caller: &Caller, url: &str) -> Result<SubscriptionKey, RpcError> {
         let task = match self.tasks {
             WantedTasks::All => None,
@@ -214,7 +217,7 @@ impl EventFilter {
 }
 
 impl EventRequest {
-    /// What the client wants to hear of, and from where on.
+    /// Reads which events the client wants, and from which place on.
     pub(super) fn read(params: &Object<'_>, now_ms: u64) -> Result<(EventFilter, Self), RpcError> {
         let start = match present(params, "cursor") {
             None => EventStart::Now,

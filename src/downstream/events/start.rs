@@ -1,4 +1,4 @@
-//! Where a client begins to hear of events, and what of the first look it hears. Pure.
+//! The place where a client begins to receive events, and its part of the first look. Pure.
 
 use super::look::EventNews;
 use super::request::EventStart;
@@ -11,7 +11,7 @@ pub(super) struct Beginning {
     pub(super) position: EventPosition,
     /// The client may have missed events.
     pub(super) truncated: bool,
-    /// The client hears of events since this time.
+    /// The client receives events since this time.
     since_ms: u64,
     /// Earlier events are some that the client asked for.
     misses_earlier: bool,
@@ -41,7 +41,8 @@ impl Beginning {
         }
     }
 
-    /// Takes the events that are too early for the client out of what the first look found, and notes them as told.
+    /// Takes the events that are too early for the client out of the result of the first look, and notes them as
+    /// sent.
     pub(super) fn drop_earlier(&mut self, news: &mut Vec<EventNews>) {
         let earlier = news.partition_point(|news| news.mark.at_ms < self.since_ms);
         for news in news.drain(..earlier) {

@@ -1,4 +1,4 @@
-//! What the event requests of a process share: permits for streams, and turns for looks.
+//! State that the event requests of a process share: permits for streams, and turns for looks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ pub(super) const CHALLENGES_OF_CALLER: usize = 2;
 const CHALLENGES_OF_HOST: usize = 16;
 const CHALLENGES: usize = 64;
 
-/// How long a look, or a challenge, waits for its turn.
+/// The time that a look, or a challenge, waits for its turn.
 const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the clocks of replicas differ by, and how long a commit is under way, at the most.
+/// Upper bound of the difference between the clocks of replicas, and of the time that a commit is under way.
 const SKEW: Duration = Duration::from_secs(5);
 
-/// What the events of this process share. It exists where `events.enabled` is set.
+/// State that the events of this process share. It exists where `events.enabled` is set.
 #[derive(Debug)]
 pub struct Events {
     streams_of_caller: Arc<Shares>,
@@ -43,7 +43,7 @@ pub struct Events {
     pub(super) webhooks: Option<EventWebhooks>,
 }
 
-/// What it takes to keep the webhook subscriptions of clients.
+/// The state that is needed to keep the webhook subscriptions of clients.
 #[derive(Debug)]
 pub struct EventWebhooks {
     pub(super) callbacks: Callbacks,
@@ -87,7 +87,7 @@ impl EventWebhooks {
 pub(in crate::downstream) enum EventsFor<'k> {
     /// No client: events are switched off.
     Nobody,
-    /// Other clients: this one does not say who it is.
+    /// Other clients: this one does not identify itself.
     Others,
     ThisClient(&'k Arc<Events>),
 }

@@ -1,7 +1,7 @@
 //! `events/stream`: the events of a caller's tasks as they happen.
 //!
-//! A stream looks at the tasks that have not ended, again and again, and tells what is news. So an event that one look missed
-//! is found by the next, whatever the reason was.
+//! A stream looks at the tasks that have not ended, again and again, and sends the news. So an event that one look
+//! missed is found by the next, whatever the reason was.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::telemetry::repeats::OF_OUTAGE;
 const LOOK: Duration = Duration::from_millis(1_600);
 const LOOK_SPREAD: Duration = Duration::from_millis(400);
 
-/// What is added after a look that found no answer: many streams wait for the same store.
+/// The largest random addition to the pause after a look that found no answer: many streams wait for the same store.
 const RETRY_SPREAD: Duration = Duration::from_secs(3);
 
 pub(super) async fn answer(id: &str, looker: EventLooker, asked: EventRequest) -> Response<Body> {
@@ -63,9 +63,10 @@ struct EventStream {
     settled: Arc<BTreeSet<TaskId>>,
     /// The first message, until it is sent.
     active: Option<Bytes>,
-    /// What the last look found and the client was not sent yet. The stream does not look while something waits.
+    /// The events that the last look found and the client was not sent yet. The stream does not look while something
+    /// waits.
     waiting: VecDeque<EventNews>,
-    /// Everything until this time was told once nothing waits any more.
+    /// The time until which everything was sent once nothing waits any more.
     told_until_ms: u64,
     next_look: NextLook,
     beat: Interval,

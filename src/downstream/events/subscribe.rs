@@ -51,7 +51,7 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// What a client hears of its subscription.
+/// The state of its subscription that a client receives.
 struct Subscribed {
     subscription: Subscription,
     cursor: String,
@@ -184,7 +184,7 @@ fn scopes_of(by: &Requester) -> Vec<Box<str>> {
     by.rules.scopes().filter(has).map(Into::into).collect()
 }
 
-/// Has the receiver show that it wants to hear from this client, if it has not shown it before.
+/// Has the receiver show that it wants messages from this client, if it has not shown it before.
 async fn verified(
     webhooks: &EventWebhooks,
     looker: &EventLooker,
@@ -203,8 +203,8 @@ async fn verified(
     verifying.map_err(|failure| callback_failed(failure.0))
 }
 
-/// Puts the caller's subscriptions on its open tasks, and has the new one hear of what it asked for. True: the caller has more
-/// tasks than were looked at.
+/// Puts the caller's subscriptions on its open tasks, and has the new one receive the events that it asked for. True:
+/// the caller has more tasks than were looked at.
 async fn put_on_tasks(
     looker: &EventLooker,
     all: &Subscriptions,
@@ -238,7 +238,7 @@ async fn put_on_tasks(
     Ok(is_cut)
 }
 
-/// Whether the subscription asks for the present state of the task, and was not told of it.
+/// Returns `true` if the subscription asks for the present state of the task, and was not notified of it.
 fn is_replayed(replay: &ReplayTo, task: &Task) -> bool {
     EventMark::of(task).is_some_and(|mark| replay.has(mark))
         && task

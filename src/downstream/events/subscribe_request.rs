@@ -1,4 +1,4 @@
-//! What `events/subscribe` says of the delivery. Pure.
+//! The part of `events/subscribe` about the delivery. Pure.
 
 use serde_json::value::RawValue;
 
@@ -11,17 +11,17 @@ use crate::task::events::subscriptions::SecretText;
 /// The longest address of a receiver. The store keeps it.
 const URL_BYTES_MAX: usize = 2048;
 
-/// How long a subscription lives if the client does not say, at least, and at most.
+/// The lifetime of a subscription if the client does not set it, its minimum, and its maximum.
 const LIVES_MS: u64 = 60 * 60 * 1000;
 const LIVES_MS_MIN: u64 = 10 * 1000;
 const LIVES_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
-/// Where and how the client wants to hear of events.
+/// The receiver at which the client wants events, and the form of the delivery.
 #[derive(Debug)]
 pub(super) struct SubscribeRequest {
     pub(super) url: Box<str>,
     pub(super) secret: SecretText,
-    /// How long the subscription lives.
+    /// The lifetime of the subscription.
     pub(super) lives_ms: u64,
 }
 

@@ -25,8 +25,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether the endpoint has the method. Other methods have no meaning in MCP, but may have one to the server:
-    /// TRACE would show the client what raincheck sends.
+    /// Returns `true` if the endpoint has the method. Other methods have no meaning in MCP, but may have one to the
+    /// server: TRACE would show the client the headers that raincheck sends.
     pub(in crate::downstream) fn takes(self, method: &Method) -> bool {
         let mut methods = self.methods().split(", ");
         methods.any(|known| known == method.as_str())
@@ -66,8 +66,8 @@ impl Names {
         is_ours.then_some(Endpoint::ProtectedResource)
     }
 
-    /// Whether `Host` names this listener. A web page that rebinds its own name to this address still sends its own
-    /// name.
+    /// Returns `true` if `Host` names this listener. A web page that rebinds its own name to this address still sends
+    /// its own name.
     pub(in crate::downstream) fn host_is_ours(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(HOST).iter();
         let (first, second) = (values.next(), values.next());
@@ -81,8 +81,8 @@ impl Names {
             && authority.is_none_or(is_ours)
     }
 
-    /// Whether `Origin` may call this listener. Only browsers send it. They leave it out of some requests of foreign
-    /// pages, which `Sec-Fetch-Site` then tells.
+    /// Returns `true` if `Origin` may call this listener. Only browsers send it. They leave it out of some requests
+    /// of foreign pages, which `Sec-Fetch-Site` then shows.
     pub(in crate::downstream) fn origin_is_ours(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter().peekable();
         if origins.peek().is_none() {
@@ -94,8 +94,9 @@ impl Names {
         })
     }
 
-    /// Whether a page of that origin may read answers: it is in `listen.allowed_origins`, or page and listener are on one
-    /// machine. The page of another service on this host may call, as before there was CORS, and reads nothing.
+    /// Returns `true` if a page of that origin may read answers: it is in `listen.allowed_origins`, or page and
+    /// listener are on one machine. The page of another service on this host may call, as before there was CORS, and
+    /// reads nothing.
     pub(in crate::downstream) fn may_read(&self, origin: &HeaderValue) -> bool {
         self.is_listed(origin)
             || (self.address.is_loopback() && host_of_origin(origin).is_some_and(is_loopback))
@@ -130,7 +131,7 @@ fn host_of_origin(origin: &HeaderValue) -> Option<&str> {
     authority.and_then(host_of)
 }
 
-/// Whether both are one path: a slash at the end makes no other one.
+/// Returns `true` if both are one path: a slash at the end makes no other one.
 fn is_one(path: &str, other: &str) -> bool {
     path == other
         || path.strip_suffix('/').unwrap_or(path) == other.strip_suffix('/').unwrap_or(other)

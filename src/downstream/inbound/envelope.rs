@@ -1,4 +1,4 @@
-//! Checks that a modern request is what its headers say. Pure.
+//! Checks that a modern request matches its headers. Pure.
 //!
 //! The order of the checks is the specification's: message, `_meta`, protocol version, `Mcp-Method`,
 //! `Mcp-Name`; capability and params are the method's own business.

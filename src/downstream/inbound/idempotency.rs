@@ -1,5 +1,5 @@
-//! Which calls are the same call: by a key of the client's choice, or, where the operator's rule says so, by being
-//! identical. Pure.
+//! The identity of calls: two calls are the same call by a key of the client's choice, or, where the operator's rule
+//! sets so, by being identical. Pure.
 
 use serde_json::value::RawValue;
 
@@ -57,12 +57,12 @@ pub(in crate::downstream) fn claim_of_legacy(
     Ok(rule.attach_window_ms.zip(whose).map(claim))
 }
 
-/// Whether a legacy call may have a claim. Every passing call is checked, so this must be cheap.
+/// Returns `true` if a legacy call may have a claim. Every passing call is checked, so this must be cheap.
 pub(in crate::downstream) fn may_claim(request: &Request<'_>, by: &Requester, rule: &Rule) -> bool {
     rule.attach_window_ms.is_some() || has_key(request, by)
 }
 
-/// Whether the client gave the call a key, valid or not.
+/// Returns `true` if the client gave the call a key, valid or not.
 pub(in crate::downstream) fn has_key(request: &Request<'_>, by: &Requester) -> bool {
     by.idempotency_key != KeyHeader::Absent || key_in_meta(request).is_some()
 }
@@ -71,7 +71,7 @@ fn key_in_meta<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
     request.params.get_object("_meta")?.get(IDEMPOTENCY_KEY)
 }
 
-/// What a retry must repeat: the method, and what it was asked to do.
+/// Returns the digest of the parts that a retry must repeat: the method, and its name and arguments.
 pub(in crate::downstream) fn digest(request: &Request<'_>) -> Digest {
     let arguments = request.params.get("arguments");
     Digest::of_call(&request.method, request.name().as_deref(), arguments)

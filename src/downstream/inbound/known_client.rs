@@ -1,4 +1,4 @@
-//! The line of the table of clients for a modern client, which says with each request who it is.
+//! The line of the table of clients for a modern client, which identifies itself with each request.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,8 @@ use crate::task::clients::KnownClient;
 const REMEMBERED_BYTES_MAX: usize = 1024;
 
 thread_local! {
-    /// What was looked up last. Most requests come from the same few clients, and to look up costs as much as to read `_meta`.
+    /// The last lookup. Most requests come from the same few clients, and to look up costs as much as to read
+    /// `_meta`.
     static LAST: RefCell<LastLookup> = const { RefCell::new(LastLookup { info: String::new(), client: None }) };
 }
 
@@ -19,7 +20,7 @@ struct LastLookup {
     client: Option<&'static KnownClient>,
 }
 
-/// The line for what a client says of itself (`clientInfo`).
+/// Returns the line for a client's description of itself (`clientInfo`).
 pub(in crate::downstream) fn of(info: &RawValue) -> Option<&'static KnownClient> {
     let text = info.get();
     if text.len() > REMEMBERED_BYTES_MAX {

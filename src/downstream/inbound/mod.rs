@@ -1,4 +1,4 @@
-//! What a client's request is: where it came in, who sent it, what it says, and what becomes of it. Pure.
+//! A client's request: where it came in, its requester, its content, and its route. Pure.
 
 pub mod access;
 pub(super) mod connection_polls;

@@ -137,8 +137,8 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// The message by the rules of the legacy revisions: its members say whether it is a request, a notification or an
-    /// answer.
+    /// Reads the message by the rules of the legacy revisions: its members decide if it is a request, a notification
+    /// or an answer.
     pub(in crate::downstream) fn legacy(self) -> LegacyMessage<'a> {
         if self.fault.is_some() {
             return LegacyMessage::Unclear(Unclear::Json);
@@ -173,7 +173,7 @@ impl<'a> Inbound<'a> {
     }
 }
 
-/// Whether the object of that name was read, if there is one.
+/// Returns `true` if the object of that name was read, or there is none.
 fn is_read(within: Option<&Object<'_>>, name: &str, read: Option<&Object<'_>>) -> bool {
     read.is_some() || !within.and_then(|it| it.get(name)).is_some_and(is_object)
 }
@@ -186,14 +186,14 @@ pub(in crate::downstream) struct Modern<'a> {
     pub(in crate::downstream) headers: &'a HeaderMap,
 }
 
-/// What a modern message is.
+/// The kind of a modern message.
 #[derive(Debug)]
 pub(in crate::downstream) enum ModernMessage<'a> {
     Request(Box<Modern<'a>>),
     Notification,
 }
 
-/// What a legacy client's message is, as far as raincheck has to know it.
+/// The kind of a legacy client's message, as far as raincheck needs it.
 #[derive(Debug)]
 pub(in crate::downstream) enum LegacyMessage<'a> {
     Request(Request<'a>),
@@ -227,13 +227,13 @@ impl<'a> LegacyMessage<'a> {
         }
     }
 
-    /// Whether this is a request with that method.
+    /// Returns `true` if this is a request with that method.
     pub(in crate::downstream) fn asks_for(&self, method: &str) -> bool {
         matches!(self, Self::Request(request) if request.method == method)
     }
 }
 
-/// What raincheck reads of a request, in whichever era, is what `serde_json` reads and what the headers say. `bytes` are
+/// Checks that raincheck reads a request, in either era, as `serde_json` and the headers have it. `bytes` are
 /// headers, an empty line and the body.
 #[cfg(any(test, fuzzing))]
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "fuzz/ calls it"))]

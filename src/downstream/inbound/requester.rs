@@ -1,4 +1,4 @@
-//! Who sent a request: read once, from the head of the request.
+//! The requester of a request: read once, from the head of the request.
 
 use std::sync::Arc;
 
@@ -27,20 +27,21 @@ use crate::upstream::Credentials;
 )]
 pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) caller: Caller,
-    /// What the client's credential says, where clients must show one.
+    /// The identity in the client's credential, where clients must show one.
     pub(in crate::downstream) identity: Option<Arc<Identity>>,
-    /// The request says who asks. All requests without credentials are the anonymous caller's.
+    /// The request identifies its caller. All requests without credentials are the anonymous caller's.
     pub(in crate::downstream) has_credentials: bool,
-    /// What the client gets by the name that it gives itself. Known where the request may begin a call or a list of tools.
+    /// The settings for the client by the name that it gives itself. Known where the request may begin a call or a
+    /// list of tools.
     pub(in crate::downstream) client: ClientTerms,
     /// The rules that apply to the request, to its end.
     pub(in crate::downstream) rules: Arc<Rules>,
-    /// What the wrapped server gets of the credentials.
+    /// The credentials that the wrapped server gets.
     pub(in crate::downstream) credentials: Option<Credentials>,
     /// The parameters of the query that the wrapped server gets, as a query.
     pub(in crate::downstream) query: Option<Arc<str>>,
-    /// The list that names the client's calls: the list of its caller or, if requests have no credentials, of its session or
-    /// its connection. `None`: raincheck cannot tell the client from other clients.
+    /// The list that names the client's calls: the list of its caller or, if requests have no credentials, of its
+    /// session or its connection. `None`: raincheck cannot distinguish the client from other clients.
     pub(in crate::downstream) list: Option<Caller>,
     /// The session that the request names.
     pub(in crate::downstream) session: Option<SessionKey>,
@@ -56,9 +57,9 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) is_web_page: bool,
     /// The polls of its connection that are held, where many requests share the connection.
     pub(in crate::downstream) connection_polls: Option<ConnectionPolls>,
-    /// What the `Idempotency-Key` header says.
+    /// The value of the `Idempotency-Key` header.
     pub(in crate::downstream) idempotency_key: KeyHeader,
-    /// The caller's tasks that the request says it is about. Known where the request may begin a call.
+    /// The caller's tasks that the request names as related. Known where the request may begin a call.
     pub(in crate::downstream) related: Vec<TaskId>,
     /// The span of the request, where its trace is recorded.
     pub(in crate::downstream) span: Option<Arc<RequestSpan>>,
@@ -87,12 +88,12 @@ pub(in crate::downstream) enum KeyHeader {
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The HTTP library of the official Python client 2.x and of `FastMCP` 4. It refuses an event of more than
-/// 1 MiB, and the call fails. Their `clientInfo` does not tell: 1.x, which has no limit, says the same.
+/// The HTTP library of the official Python client 2.x and of `FastMCP` 4. It refuses an event of more than 1 MiB, and
+/// the call fails. Their `clientInfo` is no evidence: 1.x, which has no limit, sends the same.
 const LIMITS_EVENTS: &[u8] = b"python-httpx2/";
 
-/// What a server may ask a client of a legacy session. The client told the server in `initialize` what it can
-/// answer, perhaps through another replica; the client refuses the rest.
+/// The requests that a server may send to a client of a legacy session. The client declared in `initialize` which of
+/// them it can answer, perhaps through another replica; the client refuses the rest.
 pub(in crate::downstream) const ASKABLE: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
 
 impl Requester {
@@ -151,7 +152,8 @@ impl Requester {
         }
     }
 
-    /// What a client of a legacy session can be asked. Without a session no answer finds its call.
+    /// Returns the requests that a client of a legacy session can be sent. Without a session no answer finds its
+    /// call.
     pub(in crate::downstream) fn session_capabilities(&self) -> &'static str {
         match self.session {
             Some(_) => ASKABLE,
@@ -173,7 +175,8 @@ impl Requester {
     }
 }
 
-/// What tells a client without credentials from others: its connection, or the session of a legacy client.
+/// Returns the session that distinguishes a client without credentials from others: its connection, or the session of
+/// a legacy client.
 fn session_of(caller: &Caller, parts: &Parts, era: Era) -> Option<SessionKey> {
     if let Some(OwnConnection(key)) = parts.extensions.get() {
         return Some(*key);

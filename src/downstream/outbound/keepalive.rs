@@ -1,5 +1,5 @@
-//! What keeps a quiet stream alive: comments for the network, and progress of raincheck's own for a client that
-//! gives up without any.
+//! The messages that keep a quiet stream alive: comments for the network, and progress of raincheck's own for a
+//! client that gives up without any.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ pub(in crate::downstream) fn comments() -> Interval {
     due
 }
 
-/// How long the server may be silent. Some clients give up after 10 s without progress.
+/// The time that the server may be silent. Some clients give up after 10 s without progress.
 const SILENCE: Duration = Duration::from_secs(8);
 
-/// How much progress grows in a second: it must grow (2025-11-25, Progress), but no progress bar shall show it.
+/// The growth of progress in a second: it must grow (2025-11-25, Progress), but no progress bar shall show it.
 const STEP: f64 = 1e-6;
 
 /// Sends progress of one call while its server is silent.
@@ -46,7 +46,8 @@ impl Keepalive {
         }
     }
 
-    /// For a client that comes back to a call of that age: it hears first what it missed.
+    /// Returns the keepalive for a client that comes back to a call of that age: it receives first the events that it
+    /// missed.
     pub(in crate::downstream) fn resumed(age: Duration, token: Box<RawValue>) -> Self {
         let now = Instant::now();
         let began = now.checked_sub(age).unwrap_or(now);

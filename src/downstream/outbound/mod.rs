@@ -1,4 +1,4 @@
-//! What goes to clients: answers, errors and streams of events.
+//! The messages to clients: answers, errors and streams of events.
 
 pub(super) mod keepalive;
 pub(super) mod passed_call;

@@ -17,7 +17,7 @@ use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::telemetry::calls;
 
-/// How long a server may take to accept the news that no client waits.
+/// Upper bound of the time in which a server accepts the notification that no client waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A call that passes.
@@ -29,7 +29,7 @@ pub(in crate::downstream) struct PassedCall {
     /// One future, which is polled only if it was woken: each event that passes asks for it, and what it waits for is
     /// shared by all threads.
     must_end: FuturesUnordered<BoxFuture<'static, Reason>>,
-    /// How the server is told that no client waits, and what runs that.
+    /// The notification to the server that no client waits, and the tracker that runs it.
     stop: Option<(TaskTracker, BoxFuture<'static, ()>)>,
 }
 
@@ -59,7 +59,8 @@ impl PassedCall {
         }
     }
 
-    /// For a server that does not take the end of a connection for the end of a call: `stop` tells it.
+    /// Sets the notification for a server that does not take the end of a connection for the end of a call: `stop`
+    /// sends it.
     pub(in crate::downstream) fn stopped_by(
         self,
         jobs: TaskTracker,
@@ -91,7 +92,7 @@ impl PassedCall {
         self.fail(reason)
     }
 
-    /// Raincheck's own answer. Operators hear of it, and the server of an end that is not its own.
+    /// Returns raincheck's own answer. Operators are notified of it, and the server of an end that is not its own.
     pub(super) fn fail(&mut self, reason: Reason) -> String {
         let failure = Failure::new(reason, SideEffect::Unknown);
         calls::failed(&self.tool, &failure, Instant::now() - self.began);

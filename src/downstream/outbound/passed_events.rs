@@ -1,4 +1,4 @@
-//! What has passed of a stream so far.
+//! The part of a stream that has passed so far.
 //!
 //! An event that passes is only copied at first. Many events are read together, at the latest when the position in the stream
 //! is asked for. Of several progress messages the newest counts, so most events are never parsed.
@@ -13,14 +13,14 @@ use crate::mcp::answer::{is_answer, is_any_answer};
 use crate::mcp::json::Object;
 use crate::mcp::sse::Decoder;
 
-/// How much is copied before it is read.
+/// The number of bytes that are copied before they are read.
 const UNREAD_MAX: usize = 4 * 1024;
 
 /// A larger event is an answer, behind which there is no progress; or a message so large that what follows is not read
 /// either.
 pub(super) const EVENT_BYTES_MAX: usize = 64 * 1024;
 
-/// What comes sooner after other bytes counts as having come with them.
+/// The time in which bytes that follow other bytes count as having come with them.
 const TOGETHER: Duration = Duration::from_millis(50);
 
 /// Where a stream is, as far as was read.
@@ -34,7 +34,7 @@ pub(super) enum Position {
 
 /// The events that passed.
 pub(super) struct PassedEvents {
-    /// What passed since it was last read.
+    /// The bytes that passed since the last reading.
     unread: Vec<u8>,
     /// When what passed came, and where it ends in `unread`.
     arrivals: Vec<(Instant, usize)>,

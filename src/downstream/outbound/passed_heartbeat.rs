@@ -14,7 +14,7 @@ use super::passed_events::{PassedEvents, Position};
 use crate::mcp::error::Reason;
 use crate::mcp::sse;
 
-/// How long an event of raincheck's own that is due waits for the end of an event that has begun.
+/// The time that an event of raincheck's own that is due waits for the end of an event that has begun.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Writes progress between the events of one stream while none of the server's passes.
@@ -30,7 +30,7 @@ pub(in crate::downstream) struct PassedHeartbeat {
     is_over: bool,
 }
 
-/// What a frame of the server's body becomes.
+/// The result for a frame of the server's body.
 type Polled<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
 
 impl PassedHeartbeat {
@@ -45,7 +45,7 @@ impl PassedHeartbeat {
         }
     }
 
-    /// Whether raincheck answered the call: nothing follows, whatever the server's body says.
+    /// Returns `true` if raincheck answered the call: nothing follows, whatever the server's body contains.
     pub(in crate::downstream) fn is_over(&self) -> bool {
         self.is_over
     }

@@ -1,4 +1,4 @@
-//! How long the head of a response waits for the first event.
+//! The time that the head of a response waits for the first event.
 //!
 //! An answer that comes sooner is one JSON body with a status of its own. A later answer is an event on a
 //! stream, and some clients limit the size of events.
@@ -22,8 +22,8 @@ pub(in crate::downstream) const LINE: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(50);
 
 impl Requester {
-    /// How long the head of an answer waits, where the head for a client that takes large events waits as long
-    /// as `usual`. A legacy call survives its connection once there is a stream.
+    /// Returns the time that the head of an answer waits, where the head for a client that takes large events
+    /// waits as long as `usual`. A legacy call survives its connection once there is a stream.
     pub(in crate::downstream) fn head_patience(&self, usual: Duration) -> Duration {
         if self.takes_large_events {
             usual

@@ -128,7 +128,7 @@ impl Rpc {
         }
     }
 
-    /// What the store has of the task cannot be read, now or later.
+    /// The store's record of the task cannot be read, now or later.
     pub(in crate::downstream) fn unreadable_task(id: &str) -> Self {
         Self::error(id, &RpcError::internal("The task cannot be read"))
     }
@@ -184,8 +184,9 @@ impl Rpc {
         }
     }
 
-    /// On a legacy session, where 404 says that the session is gone and other statuses hide the error
-    /// from most clients: all but a challenge, and what may be tried again, rides on 200.
+    /// Sets the status for a legacy session, where 404 means that the session is gone and other statuses hide the
+    /// error from most clients: all but a challenge, and errors after which the request may be tried again, are sent
+    /// with 200.
     pub(in crate::downstream) fn on_session(self) -> Self {
         match self.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE => {

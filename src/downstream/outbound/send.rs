@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use super::stream::ResponseEvent;
 
-/// How long a question waits for a client that does not read, before it is asked in another way.
+/// The time that a question waits for a client that does not read, before it is asked in another way.
 const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
-/// How long a client that does not read delays its call: a little longer than its connection is kept.
+/// The time that a client that does not read delays its call: a little longer than its connection is kept.
 const STUCK_CLIENT: Duration = Duration::from_secs(35);
 
 /// Sends a message. False where the client does not take it.

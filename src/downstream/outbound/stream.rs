@@ -1,5 +1,5 @@
-//! The response to a request whose answer may take long: one JSON body if the answer comes soon, else a stream
-//! of events, with comments on it while nothing is said.
+//! The response to a request whose answer may take long: one JSON body if the answer comes soon, else a stream of
+//! events, with comments on it while there is no event.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::downstream::outbound::response::{self, Rpc};
 use crate::mcp::sse;
 use crate::runner::responder::DeliveryGuard;
 
-/// What a client is told about its request.
+/// An event that a client receives about its request.
 #[derive(Debug)]
 pub(in crate::downstream) enum ResponseEvent {
     /// A notification, or a request of the server's.
@@ -36,7 +36,7 @@ pub(in crate::downstream) trait ResponseSource: Send + 'static {
     /// The head of the response goes out: every further event is one on a stream.
     fn begin_stream(&mut self) {}
 
-    /// Who is told that the answer was handed to the connection.
+    /// Returns the guard that is notified that the answer was handed to the connection.
     fn into_guard(self) -> Option<DeliveryGuard>
     where
         Self: Sized,
@@ -64,7 +64,7 @@ impl ResponseSource for BoxFuture<'static, Rpc> {
     }
 }
 
-/// What came before the head of a response had to go out.
+/// The event that came before the head of a response had to go out.
 pub(in crate::downstream) enum Head {
     /// The answer, which is the whole response.
     Answer(Rpc),
@@ -93,8 +93,8 @@ pub(in crate::downstream) async fn head(
     }
 }
 
-/// Responds with one JSON body where the answer comes within `patience`, else with a stream. Without a patience
-/// the client reads no streams: it hears the answer only.
+/// Responds with one JSON body where the answer comes within `patience`, else with a stream. Without a patience the
+/// client reads no streams: it receives the answer only.
 ///
 /// Boxed, because the compiler does not see that the future of a generic source is `Send`.
 pub(in crate::downstream) fn respond(
@@ -128,7 +128,7 @@ async fn answer_only(source: &mut impl ResponseSource) -> Head {
     }
 }
 
-/// A stream of what the source says.
+/// Returns a stream of the source's events.
 pub(in crate::downstream) fn stream_of(
     source: impl ResponseSource,
     first: Option<ResponseEvent>,

@@ -23,7 +23,7 @@ use crate::downstream::{calls::resumable, passthrough};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 
-/// Does with a message what the route of its answer says. The route is decided again when more is known.
+/// Follows the route of a message's answer. The route is decided again when more is known.
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -76,7 +76,7 @@ pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>)
     response
 }
 
-/// Whether the message begins a session. A client that names a session has initialized.
+/// Returns `true` if the message begins a session. A client that names a session has initialized.
 pub(super) fn begins_session(parts: &Parts, message: &LegacyMessage<'_>) -> bool {
     !parts.headers.contains_key(SESSION_ID) && message.asks_for("initialize")
 }
@@ -94,7 +94,7 @@ async fn is_line(proxy: &Arc<Proxy>, by: &Requester) -> bool {
     era.is_some() && !proxy.upstream.speaks_http()
 }
 
-/// Whether the body is an error. The response is returned with its body.
+/// Returns `true` if the body is an error. The response is returned with its body.
 async fn read_error(response: Response<Body>) -> (Response<Body>, bool) {
     let (head, body) = response.into_parts();
     // A body that was cut off reaches the client as it is: it is not JSON.

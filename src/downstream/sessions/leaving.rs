@@ -13,7 +13,7 @@ use crate::mcp::headers::SESSION_ID;
 use crate::upstream::client_session::ClientSession;
 use crate::upstream::http::RequestBody;
 
-/// How long the server may take to end a session.
+/// Upper bound of the time in which the server ends a session.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The session that a DELETE names.

@@ -166,7 +166,7 @@ async fn on_servers_session(
     }
 }
 
-/// How the server is spoken to, as far as this process knows.
+/// Returns the transport by which the server is spoken to, as far as this process knows.
 fn spoken(proxy: &Arc<Proxy>) -> Spoken {
     if !proxy.upstream.is_decided() {
         Spoken::Unknown
@@ -202,7 +202,7 @@ pub(super) async fn other(
     response
 }
 
-/// Does with a request without a body what the route says. The route is decided again when more is known.
+/// Follows the route of a request without a body. The route is decided again when more is known.
 async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> Response<Body> {
     let session = leaving::session(proxy, by, &parts);
     let mut known = KnownForStream {

@@ -1,10 +1,10 @@
-//! What this process remembers of sessions at the server: of the newest ones.
+//! The facts that this process remembers about sessions at the server: about the newest ones.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::downstream::inbound::session_key::SessionKey;
 
-/// How many sessions are remembered. An entry takes about 100 bytes.
+/// The number of sessions that are remembered. An entry takes about 100 bytes.
 const SESSIONS_MAX: usize = 10_000;
 
 /// A fact about each of the newest sessions.

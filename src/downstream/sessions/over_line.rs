@@ -31,7 +31,7 @@ use crate::upstream::line::session::{ClientRequest, LineSession, NotAccepted, Se
 use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::wrapped::DiscoverError;
 
-/// How long a server may take to answer `initialize`: `npx -y` may have to fetch it first.
+/// Upper bound of the time in which a server answers `initialize`: `npx -y` may have to fetch it first.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Answers GET and DELETE, and refuses every other method.
@@ -145,7 +145,7 @@ pub(super) async fn post(
     resumable::respond(proxy, by, waiting, source, patience::LINE).await
 }
 
-/// Begins a session, which gets an id once the server has agreed. The flag says whether the server refused the
+/// Begins a session, which gets an id once the server has agreed. The flag is `true` if the server refused the
 /// session.
 async fn initialize(
     proxy: &Arc<Proxy>,
@@ -200,7 +200,7 @@ async fn initialize(
     (response, !agreed)
 }
 
-/// What became of a handshake.
+/// The result of a handshake.
 enum Handshake {
     AgreedVersions(String),
     Refused(String),
@@ -292,7 +292,7 @@ fn refused(asked: &ClientRequest<'_>, untaken: NotAccepted) -> Response<Body> {
     }
 }
 
-/// How the client of a request waits.
+/// Returns the way the client of a request waits.
 fn waiting(
     by: &Requester,
     headers: &HeaderMap,
@@ -309,7 +309,7 @@ fn waiting(
     })
 }
 
-/// What a server over a line says about one request.
+/// The messages of a server over a line about one request.
 struct LineAnswer {
     said: mpsc::Receiver<SessionEvent>,
     edit: Option<Box<AnswerEdit>>,

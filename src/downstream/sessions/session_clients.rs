@@ -1,7 +1,7 @@
-//! Which known client has which session at the server: a session says it once, in `initialize`.
+//! The known client of each session at the server: a session identifies it once, in `initialize`.
 //!
-//! The replica that passed the `initialize` remembers it, and tells the others by a value in the store. A client that is not
-//! known costs no write.
+//! The replica that passed the `initialize` remembers it, and passes it to the others by a value in the store. A
+//! client that is not known costs no write.
 
 use std::time::Duration;
 
@@ -22,14 +22,15 @@ use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, Quotas};
 use crate::task::clients::{ClientTerms, KnownClient};
 
-/// How long a request waits for the store. Without the value a call goes on as the call of an unknown client.
+/// The time that a request waits for the store. Without the value a call goes on as the call of an unknown
+/// client.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long the other replicas can find out whose session it is. A session that lasts longer is then, on a replica that does
-/// not know it yet, the session of an unknown client.
+/// The time that the other replicas can find the client of the session. A session that lasts longer is then, on
+/// a replica that does not know it yet, the session of an unknown client.
 const LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How long a session counts as that of an unknown client after the store had no value.
+/// The time that a session counts as that of an unknown client after the store had no value.
 const ASKED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The clients of the newest sessions.
@@ -138,7 +139,7 @@ impl SessionClients {
         }
     }
 
-    /// Removes what was told of a session that its client ended here. The client does not wait for that.
+    /// Removes the value about a session that its client ended here. The client does not wait for that.
     pub(super) fn end(&self, kv: &KeyValue, passing: &TaskTracker, now_ms: u64, by: &Requester) {
         let Some(session) = by.session else { return };
         if let Some(FoundClient::Here {

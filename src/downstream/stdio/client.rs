@@ -14,7 +14,7 @@ use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
 
-/// What is known of the client.
+/// The known state of the client.
 pub(super) struct Client {
     pub(super) proxy: Arc<Proxy>,
     pub(super) out: mpsc::Sender<String>,

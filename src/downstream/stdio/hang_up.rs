@@ -5,7 +5,7 @@ use std::io::stdout;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-/// Resolves when nobody can read standard output any more. Never resolves for a file or a device.
+/// Resolves when no process can read standard output any more. Never resolves for a file or a device.
 pub(super) async fn hung_up() {
     // The thread may wait until the process ends: nothing else wakes it.
     let waiting = tokio::task::spawn_blocking(|| {

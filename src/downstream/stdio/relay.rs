@@ -17,7 +17,7 @@ use crate::mcp::error::{RpcError, code};
 use crate::mcp::sse::Decoder;
 use crate::upstream::reconnect::{PAUSE, Reconnect};
 
-/// What came of one response.
+/// The result of one response.
 #[derive(Default)]
 pub(super) struct RelayedResponse {
     /// The answer to the request, if it came.

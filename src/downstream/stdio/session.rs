@@ -30,17 +30,18 @@ use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::upstream::http::SessionRefusal;
 
-/// How long a message without an answer may take. Later messages wait for it, because their order counts.
+/// Upper bound of the time that a message without an answer takes. Later messages wait for it, because their order
+/// counts.
 pub(super) const TELL: Duration = Duration::from_secs(10);
 
 /// The largest refusal that is read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// How long the server may take to open a lost session again, while other messages wait: as long as the first time,
-/// when `npx -y` may have to fetch the server.
+/// Upper bound of the time in which the server opens a lost session again, while other messages wait: as long as the
+/// first time, when `npx -y` may have to fetch the server.
 const RENEW_PATIENCE: Duration = Duration::from_mins(1);
 
-/// How long the server may take to end a session.
+/// Upper bound of the time in which the server ends a session.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The client's session at the server.
@@ -133,8 +134,8 @@ impl StdioSession {
         (response, named)
     }
 
-    /// Whether a message that was refused so did nothing, because the server has lost the session. Words that prove
-    /// nothing by themselves are not a tool's if a ping is refused in the same words.
+    /// Returns `true` if a message that was refused with this refusal did nothing, because the server has lost the
+    /// session. Words that prove nothing by themselves are not a tool's if a ping is refused in the same words.
     async fn is_lost(&self, proxy: &Arc<Proxy>, refusal: &SessionRefusal) -> bool {
         if refusal.is_certain(true) {
             return true;
@@ -221,7 +222,7 @@ pub(super) fn answered((response, asked): Answered) -> Response<Body> {
     }
 }
 
-/// Opens a session. `None`: the server did not agree, which it may say with status 200.
+/// Opens a session. `None`: the server did not agree, which it may report with status 200.
 async fn open(proxy: &Arc<Proxy>, initialize: Bytes) -> Option<HeaderValue> {
     let request = StdioMessage::read(&initialize)?.id?;
     let mut response = post(proxy, parts(Method::POST, plain_headers()), &initialize).await;
@@ -233,7 +234,7 @@ async fn open(proxy: &Arc<Proxy>, initialize: Bytes) -> Option<HeaderValue> {
     agrees.then_some(id)
 }
 
-/// What the response says about the session, if it is a refusal. The response is returned with its body.
+/// Returns the report of the response about the session, if it is a refusal. The response is returned with its body.
 async fn look_for_loss(response: Response<Body>) -> (Response<Body>, Option<SessionRefusal>) {
     let status = response.status();
     let may_be = match status.as_u16() {

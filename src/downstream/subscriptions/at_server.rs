@@ -17,14 +17,14 @@ use crate::task::id::Caller;
 use crate::upstream::Credentials;
 use crate::upstream::wrapped::{ListenEvent, Listening};
 
-/// How long a client's stream waits for the server to acknowledge.
+/// The time that a client's stream waits for the server to acknowledge.
 const ACKNOWLEDGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The pause before a lost subscription is opened again: at first, and at most.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Who subscribes.
+/// The client that subscribes.
 pub(in crate::downstream) struct Subscriber {
     pub(in crate::downstream) proxy: Arc<Proxy>,
     pub(in crate::downstream) caller: Caller,
@@ -42,13 +42,13 @@ pub(in crate::downstream) struct Change {
 /// The subscription of one client's stream at the wrapped server.
 pub(in crate::downstream) struct ServerSubscription {
     subscriber: Subscriber,
-    /// What the server is asked for, as JSON.
+    /// The filter that the server is asked for, as JSON.
     filter: Arc<str>,
     state: State,
     has_gap: bool,
     /// The part of the filter that the server serves, as JSON.
     honoured: Option<String>,
-    /// Changes that the client may have missed, and was not told of yet.
+    /// Changes that the client may have missed, and was not notified of yet.
     missed: VecDeque<Change>,
 }
 
@@ -97,8 +97,8 @@ impl ServerSubscription {
         }
     }
 
-    /// Waits a moment for the server to say what part of the filter it serves. A server that refuses at
-    /// first is not asked again; one that is slow is heard from the time on at which it acknowledges.
+    /// Waits a moment for the server to report which part of the filter it serves. A server that refuses at first is
+    /// not asked again; the notifications of one that is slow count from the time on at which it acknowledges.
     pub(in crate::downstream) async fn acknowledged(&mut self) -> Option<&str> {
         let deadline = Instant::now() + ACKNOWLEDGE_PATIENCE;
         while self.honoured.is_none()
@@ -122,7 +122,7 @@ impl ServerSubscription {
         self.honoured.as_deref()
     }
 
-    /// The next change that the client is told of. Cancel safe.
+    /// Returns the next change for the client. Cancel safe.
     pub(in crate::downstream) async fn next(&mut self) -> Change {
         loop {
             if let Some(missed) = self.missed.pop_front() {

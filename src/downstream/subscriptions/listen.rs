@@ -95,7 +95,7 @@ pub(in crate::downstream) async fn answer(
     sent::with_request_size(kept, response::event_stream(events))
 }
 
-/// What a client wants to hear of.
+/// The notifications that a client wants.
 struct Filter {
     task_ids: Option<Vec<String>>,
     /// The rest of the filter as JSON, for the wrapped server.

@@ -1,5 +1,5 @@
-//! Held polls: a poll of a client that knows that its task works, and how far it is, is answered when that changes, or when
-//! `tasks.poll_hold` is over. So clients hear of an end when it comes, and ask less often.
+//! Held polls: a poll of a client that knows that its task works, and how far it is, is answered when that changes,
+//! or when `tasks.poll_hold` is over. So clients are notified of an end when it comes, and ask less often.
 //!
 //! A held poll is a request that waits: it has no thread and no job, one timer, and a watch, which costs the store
 //! nothing. There are never more of them than `limits.held_polls`; further polls are answered at once.
@@ -79,7 +79,7 @@ impl Proxy {
         })
     }
 
-    /// How long the client's credential is good.
+    /// Returns the time that the client's credential is good.
     fn lifetime_ms(&self, by: &Requester) -> u64 {
         let end = by.identity.as_ref().and_then(|it| it.ends_at_ms);
         let (Some(end_ms), Some(auth)) = (end, &self.auth) else {

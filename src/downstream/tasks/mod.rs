@@ -1,4 +1,4 @@
-//! THE TASKS OF A CALLER: one service over the store, and what each revision says of it on the wire.
+//! THE TASKS OF A CALLER: one service over the store, and the form of each revision for it on the wire.
 
 pub(super) mod cursor;
 mod held;

@@ -1,7 +1,7 @@
-//! What a caller does with its tasks: find, cancel, answer and list them, on any replica.
+//! The operations of a caller on its tasks: find, cancel, answer and list them, on any replica.
 //!
-//! Every wire form (2026-07-28, 2025-11-25, the companion tools) calls these functions and says the
-//! outcome in its own words.
+//! Every wire form (2026-07-28, 2025-11-25, the companion tools) calls these functions and writes the outcome in its
+//! own words.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl From<StoreError> for TaskError {
     }
 }
 
-/// What a request to cancel a task came to.
+/// The outcome of a request to cancel a task.
 #[derive(Debug)]
 pub(in crate::downstream) enum CancelOutcome {
     Cancelled(Task),
@@ -182,7 +182,7 @@ impl CallerTasks<'_> {
         Ok(WholeTask { task, kept })
     }
 
-    /// Notes for operators that the client is told the state of this task.
+    /// Notes for operators that the client receives the state of this task.
     pub(in crate::downstream) fn polled(self, task: &Task) {
         if let Some(span) = self.span {
             span.about(task);
@@ -324,7 +324,7 @@ impl CallerTasks<'_> {
         }
     }
 
-    /// Whether a list without tasks after this place has none before it either.
+    /// Returns `true` if a list without tasks after this place has none before it either.
     async fn has_none(self, list: &Caller, after: Option<ListPlace>) -> Result<bool, StoreError> {
         if after.is_none() {
             return Ok(true);

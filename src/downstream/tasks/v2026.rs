@@ -93,7 +93,7 @@ fn answers(params: &Object<'_>) -> Result<InputResponses, RpcError> {
         .ok_or_else(|| RpcError::invalid_params("Invalid params: inputResponses must be an object"))
 }
 
-/// Whether each answer has the shape that its open question asks for.
+/// Checks that each answer has the shape that its open question asks for.
 fn check_shapes(task: &Task, answers: &InputResponses) -> Result<(), RpcError> {
     let is_misshapen = task.open_questions().any(|(question, request)| {
         let answer = answers.get(&question.key);

@@ -17,11 +17,12 @@ mod tests;
 /// The member of `_meta` by which programs know an excerpt. It names the resource that is the whole text.
 const MARK: &str = "io.raincheck/excerpt";
 
-/// How much of the head and of the tail is shown, in bytes of JSON. With the rest of the excerpt this stays below 4 KiB.
+/// The number of bytes of JSON that are shown of the head and of the tail. With the rest of the excerpt this stays
+/// below 4 KiB.
 const HEAD_BYTES: usize = 1400;
 const TAIL_BYTES: usize = 900;
 
-/// How many other parts of the content are named or kept.
+/// The largest number of other parts of the content that are named or kept.
 const PARTS_MAX: usize = 3;
 
 /// A part of the content up to this size may stay as it is: a link, for example.
@@ -44,7 +45,7 @@ pub struct Rest<'r> {
 }
 
 impl Rest<'_> {
-    /// How the client reads all of the result.
+    /// Returns the instruction for the client to read all of the result.
     fn as_json(&self) -> String {
         match self.tool {
             Some((tool, ticket)) => {
@@ -110,7 +111,8 @@ pub fn rest_of(result: &str) -> Option<String> {
     meta.get_str(MARK).map(Cow::into_owned)
 }
 
-/// What can be read of a result in ranges: its text, or the whole result if it has no text. With its MIME type.
+/// Returns the readable form of a result for ranges: its text, or the whole result if it has no text. With its MIME
+/// type.
 pub fn readable(result: &str) -> (Cow<'_, str>, &'static str) {
     match text_of(result) {
         Ok(Some(text)) => (text, "text/plain"),
@@ -131,7 +133,7 @@ fn blocks<'a>(result: &Object<'a>) -> Option<Vec<&'a RawValue>> {
     }
 }
 
-/// What is read of a result for its text.
+/// The members of a result that are read for its text.
 #[derive(Deserialize)]
 struct Texts<'a> {
     #[serde(borrow, default)]
@@ -164,7 +166,7 @@ fn text_of(result: &str) -> Result<Option<Cow<'_, str>>, Unreadable> {
     Ok((!whole.is_empty()).then_some(whole))
 }
 
-/// What of the content is no text.
+/// The parts of the content that are no text.
 #[derive(Default)]
 struct OtherParts {
     /// As JSON: small parts as they are, and links in place of large ones.
@@ -222,7 +224,7 @@ impl OtherParts {
     }
 }
 
-/// How many bytes a part of the content holds.
+/// Returns the number of bytes that a part of the content holds.
 fn size(block: &Object<'_>) -> Option<usize> {
     let encoded = block.get("data").or_else(|| block.get("blob"));
     let plain = block.get("text");
@@ -324,7 +326,7 @@ fn tail(text: &str) -> usize {
         .unwrap_or(start)
 }
 
-/// How long JSON writes a character.
+/// Returns the number of bytes that JSON needs for a character.
 fn json_bytes(letter: char) -> usize {
     match letter {
         '"' | '\\' | '\n' | '\r' | '\t' => 2,

@@ -56,7 +56,7 @@ impl EmbeddedOpenError {
     }
 }
 
-/// Whether a process could open a store file.
+/// The availability of a store file to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileState {
     /// No process has the file open, or the file can be created.
@@ -139,7 +139,7 @@ pub(super) fn check_access(file: &std::fs::File) -> io::Result<()> {
     }
 }
 
-/// Tells a second process which process has the file open, by a file beside it that holds the process id.
+/// Shows a second process which process has the file open, by a file beside it that holds the process id.
 ///
 /// The process id is a hint for the user. The lock on the database file is what excludes a second process.
 #[derive(Debug)]
@@ -158,8 +158,8 @@ impl FileClaim {
         }
     }
 
-    /// Writes the id of this process. A failure is no error, because the store works without the hint. What another
-    /// process left there goes first, so that a link that somebody put there is not followed.
+    /// Writes the id of this process. A failure is no error, because the store works without the hint. A file that
+    /// another process left there is removed first, so that a link in its place is not followed.
     pub(super) fn write_pid(&self) {
         self.remove_pid();
         let file = OpenOptions::new()

@@ -1,4 +1,4 @@
-//! Whether a start could open the store file, found out without opening it.
+//! The check whether a start could open the store file, without opening it.
 //!
 //! The check changes nothing and leaves no file behind.
 
@@ -14,8 +14,8 @@ use super::file::{EmbeddedOpenError, FileClaim, FileState, exposed, exposed_dire
 use super::{Embedded, tables, undamaged};
 
 impl Embedded {
-    /// Whether the file can be opened, or created if it does not exist. Holds the file's lock for a moment,
-    /// shared with other checks.
+    /// Returns the state of the file: free if it can be opened, or created if it does not exist. Holds the file's
+    /// lock for a moment, shared with other checks.
     pub fn file_state(path: &Path) -> Result<FileState, EmbeddedOpenError> {
         let unwritable = |cause| EmbeddedOpenError::Unwritable {
             path: path.into(),

@@ -37,7 +37,7 @@ impl DatabaseHandle {
         self.database.lock()
     }
 
-    /// Whether the writer has taken the database for a moment.
+    /// Returns `true` if the writer has taken the database for a moment.
     pub(super) fn is_away(&self) -> bool {
         self.is_away.load(Ordering::SeqCst)
     }

@@ -42,7 +42,7 @@ pub(super) enum WriteJob {
         expires_ms: u64,
         answer: JobAnswer<bool>,
     },
-    /// Writes nothing: followers are told behind all writes before it.
+    /// Writes nothing: followers are notified after all writes before it.
     Tell { id: TaskId, answer: JobAnswer<()> },
 }
 
@@ -52,7 +52,7 @@ pub(super) enum JobOutcome {
         written: bool,
     },
     Edited {
-        /// What followers are told under this id, where no task was committed.
+        /// The id that followers receive, where no task was committed.
         told: Option<TaskId>,
     },
     /// The value that the name already has, if any.
@@ -105,7 +105,7 @@ impl WriteJob {
 }
 
 impl JobOutcome {
-    /// What followers are told of a job with this outcome.
+    /// Returns the change that followers receive for a job with this outcome.
     pub(super) fn change(&self, job: &WriteJob) -> Option<ChangedTask> {
         if let Self::Edited { told } = self {
             let revision = Revision(0);

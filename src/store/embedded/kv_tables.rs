@@ -101,7 +101,7 @@ impl<'t> KvTables<'t> {
         Ok(is_it)
     }
 
-    /// Returns what followers are told of the edit.
+    /// Edits the tables. Returns the id of the change that followers receive.
     pub(super) fn edit(
         &mut self,
         edit: &KvEdit,

@@ -258,7 +258,7 @@ impl Drop for Embedded {
 /// Jobs that wait for the current commit; further jobs wait for a place in the queue.
 const QUEUE: usize = 1024;
 
-/// How long a write waits for the disk before it is in doubt.
+/// The time that a write waits for the disk before it is in doubt.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[async_trait]

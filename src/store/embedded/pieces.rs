@@ -78,7 +78,7 @@ impl<'t> Pieces<'t> {
     }
 }
 
-/// Whether a value is stored in pieces. `value` is the value itself, or the mark that replaces it.
+/// Returns `true` if a value is stored in pieces. `value` is the value itself, or the mark that replaces it.
 pub(super) fn is_in_pieces(value: &[u8]) -> bool {
     value.is_empty()
 }

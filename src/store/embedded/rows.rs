@@ -47,7 +47,7 @@ pub(super) const ENTRIES: TableDefinition<'_, (KvKey, u64), &[u8]> =
 pub(super) const PIECES: TableDefinition<'_, (KvKey, u64, u32), &[u8]> =
     TableDefinition::new("pieces");
 
-/// What a write compares and what the indexes hold of a record, expired or not.
+/// The parts of a record that a write compares and that the indexes hold, expired or not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowHead {
     pub(super) version: Version,

@@ -101,7 +101,7 @@ pub(super) fn compact(database: &mut Database, now_ms: u64) -> Result<(), redb::
     Ok(())
 }
 
-/// Whether [`prepare`] would accept the file. Writes nothing.
+/// Returns `true` if [`prepare`] would accept the file. Writes nothing.
 pub(super) fn is_of_this_format(database: &ReadOnlyDatabase) -> Result<bool, redb::Error> {
     let transaction = database.begin_read()?;
     let meta = match transaction.open_table(META) {
@@ -113,7 +113,8 @@ pub(super) fn is_of_this_format(database: &ReadOnlyDatabase) -> Result<bool, red
     Ok(is_known(format.as_ref().map(AccessGuard::value)))
 }
 
-/// Whether [`prepare`] accepts a file with this format, or without one: it was created, and nothing was written yet.
+/// Returns `true` if [`prepare`] accepts a file with this format, or without one: it was created, and nothing was
+/// written yet.
 fn is_known(format: Option<&[u8]>) -> bool {
     format.is_none_or(|format| [FORMAT, FORMAT_BEFORE].contains(&format))
 }
@@ -205,7 +206,7 @@ impl<'t> Tables<'t> {
         }
     }
 
-    /// Returns what followers are told of the edit.
+    /// Edits the tables. Returns the id of the change that followers receive.
     pub(super) fn edit(
         &mut self,
         edit: &TableEdit,

@@ -102,7 +102,7 @@ impl DatabaseWriter {
         }
     }
 
-    /// Tells followers what a job changed.
+    /// Sends the change of a job to followers.
     fn publish(&self, job: &WriteJob, outcome: &JobOutcome) {
         if let Some(change) = outcome.change(job) {
             // The send fails only if there is no follower, and then the change is not needed.

@@ -20,7 +20,7 @@ pub(super) enum Target {
     },
 }
 
-/// Makes the URL of a server whose address another server told.
+/// Makes the URL of a server from an address that another server sent.
 pub(super) struct Template {
     scheme: &'static str,
     /// `user:password@`, as it was written, or nothing.

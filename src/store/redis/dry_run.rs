@@ -1,4 +1,4 @@
-//! Whether a start could use this Redis, found out without opening a store.
+//! The check whether a start could use this Redis, without opening a store.
 //!
 //! The check writes nothing and does not claim the namespace.
 
@@ -12,7 +12,7 @@ use super::topology::Topology;
 use crate::store::kv::Name;
 
 impl Redis {
-    /// Whether a store could be opened. Returns what the store has under these names.
+    /// Checks whether a store could be opened. Returns the values that the store has under these names.
     pub async fn dry_run(
         options: &RedisOptions,
         names: &[Name],

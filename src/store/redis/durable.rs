@@ -25,7 +25,7 @@ use super::topology::Topology;
 pub struct Wait {
     /// The number of replicas that must acknowledge the write.
     pub replicas: usize,
-    /// Whether the server's append-only file must be synced (Redis 7.2).
+    /// `true` if the server's append-only file must be synced (Redis 7.2).
     pub aof: bool,
     /// After this time the write is in doubt.
     pub timeout: Duration,

@@ -116,7 +116,8 @@ pub enum RedisOpenError {
 }
 
 impl RedisOpenError {
-    /// Whether the same settings may open the store later: nobody answers yet, or the servers are still starting.
+    /// Returns `true` if the same settings may open the store later: no server answers yet, or the servers are still
+    /// starting.
     pub fn is_away(&self) -> bool {
         if let Self::Sentinels { cause, .. }
         | Self::Nodes { cause }
@@ -135,12 +136,12 @@ impl RedisOpenError {
     }
 }
 
-/// Whether the user of Redis has no right to that.
+/// Returns `true` if the user of Redis has no right to that.
 pub(super) fn denied(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
-/// What is probably wrong with the URL.
+/// Returns a hint about the probable fault in the URL.
 fn hint(cause: &RedisError) -> &'static str {
     if cause.code() == Some("NOAUTH") {
         " (a password stands behind a colon: redis://:PASSWORD@HOST)"
@@ -155,7 +156,7 @@ fn hint(cause: &RedisError) -> &'static str {
     }
 }
 
-/// Whether the command may succeed later.
+/// Returns `true` if the command may succeed later.
 fn is_passing(error: &RedisError) -> bool {
     use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly, TryAgain};
 

@@ -121,7 +121,7 @@ impl Follower {
         Ok(count)
     }
 
-    /// Tells followers if entries after `seen` are no longer there.
+    /// Notifies followers if entries after `seen` are no longer there.
     async fn check(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -148,14 +148,14 @@ impl Follower {
     }
 }
 
-/// How long one read waits. An idle follower costs one command in this time.
+/// The time that one read waits. An idle follower costs one command in this time.
 const BLOCK: Duration = Duration::from_secs(10);
 
-/// An answer with so many entries tells that entries come fast.
+/// The number of entries in an answer from which on entries count as coming fast.
 const MANY: usize = 4;
 
-/// How long entries that come fast gather. A read costs Redis and this process more than several entries do, and a
-/// client does not notice the time.
+/// The time that entries that come fast gather. A read costs Redis and this process more than several entries
+/// do, and a client does not notice the time.
 const GATHERING: Duration = Duration::from_millis(2);
 
 /// The time between two checks whether an idle log is still the same log.

@@ -58,7 +58,7 @@ pub(super) fn slot_of(key: &str) -> u16 {
 /// The names of one namespace.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    /// What the keys of each bucket start with. A commit names six keys, so the prefixes are written once.
+    /// The beginnings of the keys of each bucket. A commit names six keys, so the prefixes are written once.
     prefixes: Arc<[Box<str>]>,
     live: Box<str>,
     meta: Box<str>,

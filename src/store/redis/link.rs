@@ -27,7 +27,7 @@ use crate::lock::Mutex;
 pub(super) struct Link {
     topology: Arc<Topology>,
     timeout: Duration,
-    /// Whether all threads share the connections. Else no command waits for another thread to send it.
+    /// `true` if all threads share the connections. Else no command waits for another thread to send it.
     is_shared: bool,
     managers: PerThread<Mutex<Vec<KeptManager>>>,
 }
@@ -204,12 +204,12 @@ fn manager(client: &Client) -> RedisResult<ConnectionManager> {
     ConnectionManager::new_lazy_with_config(client.clone(), config)
 }
 
-/// Whether the server did not know the digest of a script, and so did not run it.
+/// Returns `true` if the digest of a script was unknown to the server, so that the script did not run.
 pub(super) fn is_unknown(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Whether the server refuses us: our credentials, our rights, or every client while it loads.
+/// Returns `true` if the server refuses us: our credentials, our rights, or every client while it loads.
 fn is_locked_out(error: &RedisError) -> bool {
     let codes = ["LOADING", "NOAUTH", "NOPERM", "WRONGPASS"];
     let has_code = error.code().is_some_and(|code| codes.contains(&code));

@@ -53,8 +53,8 @@ pub(super) struct GapCheck {
     pub(super) from: LogPosition,
 }
 
-/// Whether a follower missed entries, by the current ends of the log. `seen` is the last entry that was surely read
-/// without a gap; `last` is the follower's position.
+/// Checks whether a follower missed entries, by the current ends of the log. `seen` is the last entry that was surely
+/// read without a gap; `last` is the follower's position.
 pub(super) fn check_gap(
     ends: Option<(LogPosition, LogPosition)>,
     seen: LogPosition,
@@ -135,7 +135,7 @@ fn change(fields: &Value) -> Option<ChangedTask> {
     })
 }
 
-/// How long a log with nothing but told entries stays. Followers read an entry within seconds.
+/// The time that a log with nothing but notifications stays. Followers read an entry within seconds.
 pub(super) const TOLD_MS: u64 = 3_600_000;
 
 /// The most entries in one answer. An answer that is not full cannot hide a gap, because the log is longer than this.

@@ -378,8 +378,8 @@ type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The timeout of one large value: 32 MiB at 7 MB a second.
 const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the live set outlives the last heartbeat of any replica. The tasks of a dead owner that is no longer in
-/// the set are found through the due index.
+/// The time that the live set outlives the last heartbeat of any replica. The tasks of a dead owner that is no
+/// longer in the set are found through the due index.
 const LIVE: Duration = Duration::from_hours(1);
 
 /// The most members that one heartbeat reports, in the order in which their leases end. The next heartbeats report the

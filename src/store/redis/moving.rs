@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::open::{RedisOptions, examine_servers, find, namespace_field};
 use crate::task::id::Incarnation;
 
-/// What became of a namespace that was to be moved.
+/// The outcome of moving a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Moved {
     /// No store was ever opened there: the next start takes it.

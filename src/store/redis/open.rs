@@ -32,7 +32,7 @@ pub struct RedisOptions {
     pub allow_eviction: bool,
     /// For `rediss://`: the certificates to trust instead of the machine's, and our own.
     pub tls: RedisTls,
-    /// How long one command may take before it is in doubt.
+    /// The time that one command may take before it is in doubt.
     pub command_timeout: Duration,
     /// The confirmation that durable writes wait for, or `None` for the server's answer alone.
     pub wait: Option<Wait>,

@@ -11,7 +11,7 @@ use crate::task::id::{Caller, Revision, TaskId};
 pub(super) const UNREADABLE: StoreError =
     StoreError::Corrupt("fields that raincheck does not write");
 
-/// The commit script's answer: the new revision, or a list that says why nothing was written.
+/// Reads the commit script's answer: the new revision, or a list with the reason why nothing was written.
 pub(super) fn outcome(reply: Value) -> Option<Commit> {
     let Value::Array(reply) = reply else {
         return revision(reply).map(Commit::Done);

@@ -1,5 +1,5 @@
-//! Whether the user of Redis may run every command that tasks need. Without this look, a missing right shows when the first
-//! task needs it, long after the start.
+//! The check whether the user of Redis may run every command that tasks need. Without this look, a missing right
+//! shows when the first task needs it, long after the start.
 
 use redis::aio::MultiplexedConnection;
 
@@ -41,8 +41,9 @@ const UNDONE: &[(&str, &str)] = &[
     ("sadd KEY member", "srem KEY member"),
 ];
 
-/// Answers with the commands that the user may not run. The first argument is how many of the others stand alone. Each text
-/// that Redis has had for a missing right says what may not be run; of a missing key it says other words.
+/// Answers with the commands that the user may not run. The first argument is the number of the other arguments that
+/// stand alone. Each text that Redis has had for a missing right names what may not be run; the text for a missing
+/// key has other words.
 ///
 /// `ACL DRYRUN` and `redis.acl_check_cmd` would answer too, but need a right of their own, or Redis 7.
 const SCRIPT: &str = "

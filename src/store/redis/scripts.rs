@@ -1,4 +1,4 @@
-//! The scripts that change values and logs, and tell of them.
+//! The scripts that change values and logs, and notify replicas of the changes.
 
 use super::link::Script;
 

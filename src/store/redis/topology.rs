@@ -170,7 +170,7 @@ impl Topology {
     }
 }
 
-/// Whether the error means that another server must be asked, now or for good.
+/// Returns `true` if the error means that another server must be asked, now or for good.
 fn is_elsewhere(kind: ServerErrorKind) -> bool {
     matches!(
         kind,

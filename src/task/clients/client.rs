@@ -9,18 +9,18 @@ pub struct KnownClient {
     pub name: &'static str,
     /// The first version that the line is about; empty: every version.
     pub since: &'static str,
-    /// How long the client waits for one call.
+    /// The time that the client waits for one call.
     pub patience: Patience,
     pub on_progress: OnProgress,
     pub tasks: KnownTasks,
-    /// Whether the client fetches what a `resource_link` in a result names. `None`: not known.
+    /// `true` if the client fetches the resources that a `resource_link` in a result names. `None`: not known.
     pub reads_links: Option<bool>,
-    /// What becomes of a large result; empty: not known.
+    /// The client's handling of a large result; empty: not known.
     pub large_results: &'static str,
     pub found_out: FoundOut,
 }
 
-/// How long a client waits for one call.
+/// The time that a client waits for one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// It has no limit of its own.
@@ -28,7 +28,7 @@ pub enum Patience {
     Seconds(u32),
 }
 
-/// What a progress notification does to the client's patience.
+/// The effect of a progress notification on the client's patience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnProgress {
     /// It starts anew.
@@ -50,23 +50,23 @@ pub enum KnownTasks {
     BlocksOn2025,
 }
 
-/// How a line was found out.
+/// The source of the facts in a line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FoundOut {
     pub basis: Basis,
-    /// What was measured or read.
+    /// The measurement or the text that was read.
     pub what: &'static str,
     pub date: &'static str,
 }
 
-/// How sure a line is.
+/// The kind of evidence for a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
     /// The real client was run.
     Measured,
-    /// The client's source says so.
+    /// The fact is from the client's source code.
     Read,
-    /// Its users say so.
+    /// The fact is from reports of the client's users.
     Reported,
 }
 
@@ -81,7 +81,7 @@ impl Basis {
 }
 
 impl KnownClient {
-    /// Whether a client of this name and version is meant.
+    /// Returns `true` if the line is for a client of this name and version.
     pub(super) fn is_of(&self, name: &str, version: &str) -> bool {
         let fits = match self.name.strip_suffix('*') {
             Some(start) => name.starts_with(start),

@@ -1,4 +1,4 @@
-//! Finds the line of a client. What a client says of itself is bounded here, and never trusted.
+//! Finds the line of a client. The client's description of itself is bounded here, and never trusted.
 
 use serde_json::value::RawValue;
 
@@ -13,7 +13,7 @@ const INFO_BYTES_MAX: usize = 64 * 1024;
 const WORD_BYTES_MAX: usize = 128;
 
 impl KnownClient {
-    /// The line for what a client says of itself (`clientInfo`).
+    /// Returns the line for a client's description of itself (`clientInfo`).
     pub fn of_info(info: &RawValue) -> Option<&'static Self> {
         if info.get().len() > INFO_BYTES_MAX {
             return None;
@@ -38,13 +38,13 @@ impl KnownClient {
         names
     }
 
-    /// Whether versions of this client are known apart.
+    /// Returns `true` if the table has different lines for versions of this client.
     pub fn depends_on_version(name: &str) -> bool {
         let is_apart = |line: &Self| line.name == name && !line.since.is_empty();
         CLIENTS.iter().any(is_apart)
     }
 
-    /// Whether a version is one of numbers. Any other may be an old one.
+    /// Returns `true` if the version consists of numbers. Any other version may be an old one.
     pub fn reads_version(version: &str) -> bool {
         numbers(version).is_some()
     }

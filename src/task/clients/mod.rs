@@ -1,8 +1,8 @@
-//! KNOWN CLIENTS: what is known of a client by the name that it gives itself, and what it gets where the operator has not said
-//! otherwise. Pure.
+//! KNOWN CLIENTS: the known facts about a client by the name that it gives itself, and the settings for it where the
+//! operator has set nothing else. Pure.
 //!
-//! A client can give itself any name. So nothing that it may do depends on its name: only how it hears of a call that
-//! takes long.
+//! A client can give itself any name. So none of its rights depends on its name: only the way it is notified
+//! of a call that takes long.
 
 mod client;
 mod lookup;

@@ -1,6 +1,6 @@
 //! The clients that are known, as data. The first line that fits counts, so newer versions stand first.
 //!
-//! A line says how it was found out. What nobody has measured or read stays `NotKnown`.
+//! Each line names the source of its facts. A fact that was neither measured nor read stays `NotKnown`.
 
 use super::client::{Basis, FoundOut, KnownClient, KnownTasks, OnProgress, Patience};
 

@@ -1,4 +1,5 @@
-//! What a client gets where the operator has not said otherwise, and why. This is the only place that decides it.
+//! The settings for a client where the operator has set nothing else, and the reason for each. This is the only place
+//! that decides them.
 
 use super::client::{KnownClient, KnownTasks, OnProgress, Patience};
 use crate::mcp::version::Era;
@@ -31,7 +32,7 @@ impl<T> Choice<T> {
     }
 }
 
-/// What one client gets.
+/// The settings for one client.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClientTerms {
     /// `None`: the client is not known.
@@ -47,7 +48,7 @@ impl ClientTerms {
         self.client
     }
 
-    /// Whether raincheck sends progress while the server is silent, to a client that asked for progress.
+    /// Decides whether raincheck sends progress while the server is silent, to a client that asked for progress.
     pub fn heartbeat(self, rule: &Rule) -> Choice<bool> {
         if let Some(said) = rule.heartbeat {
             return Choice::said(said);
@@ -84,8 +85,8 @@ impl ClientTerms {
         }
     }
 
-    /// Whether the client has companion tools where the operator leaves it to raincheck. `era`: the client's. A request
-    /// that declares Tasks never has them.
+    /// Decides whether the client has companion tools where the operator leaves it to raincheck. `era`: the client's.
+    /// A request that declares Tasks never has them.
     pub fn companion_tools(self, era: Era) -> Choice<bool> {
         let Some(client) = self.client else {
             return Choice::by_table(false, "nothing is known of its patience");
@@ -108,8 +109,8 @@ impl ClientTerms {
         }
     }
 
-    /// Whether a session of 2025-11-25 is told that tools run as tasks. A tool that runs as a task only says so in
-    /// any case.
+    /// Decides whether the tool list marks tools as runnable as tasks for a session of 2025-11-25. A tool that runs
+    /// only as a task is marked in any case.
     pub fn tasks_of_2025(self) -> Choice<bool> {
         match self.client.map(|client| client.tasks) {
             Some(KnownTasks::BlocksOn2025) => {

@@ -1,7 +1,7 @@
 //! The event of the MCP Events extension that raincheck offers: a task has ended, or waits for an answer. Pure.
 //!
-//! An event is read from the record of its task, so that every replica tells the same events, and nothing is written for
-//! them. A state that was left before a client looked is not told.
+//! An event is read from the record of its task, so that every replica sends the same events, and nothing is written
+//! for them. A state that was left before a client looked is not sent.
 
 use super::digest::Digest;
 use super::id::TaskId;
@@ -25,7 +25,7 @@ const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"taskId":{"type":"s
 
 const PAYLOAD_SCHEMA: &str = r#"{"type":"object","properties":{"taskId":{"type":"string","description":"For tasks/get, which has the result or the question."},"tool":{"type":"string"},"status":{"type":"string","enum":["input_required","completed","failed","cancelled"]},"statusMessage":{"type":"string"},"createdAt":{"type":"string","format":"date-time"},"lastUpdatedAt":{"type":"string","format":"date-time"}},"required":["taskId","tool","status","createdAt","lastUpdatedAt"]}"#;
 
-/// How the event is described in `events/list`. `delivery`: the modes in which it is delivered.
+/// Returns the description of the event in `events/list`. `delivery`: the modes in which it is delivered.
 pub fn definition(delivery: &[&str]) -> String {
     let delivery: Vec<String> = delivery.iter().map(|mode| quote(mode)).collect();
     let mut out = Writer::with_capacity(1024);
@@ -40,7 +40,7 @@ pub fn definition(delivery: &[&str]) -> String {
 /// The most characters of a status message in an event. The record of a task may have a long one.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 
-/// Names one event of one task, and says when it happened. Both stay as they are for as long as the task is in that state.
+/// The name of one event of one task, and its time. Both stay as they are for as long as the task is in that state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventMark {
     pub at_ms: u64,
@@ -48,7 +48,7 @@ pub struct EventMark {
 }
 
 impl EventMark {
-    /// `None`: nothing is told of the state that the task is in.
+    /// `None`: there is no event for the state that the task is in.
     pub fn of(task: &Task) -> Option<Self> {
         let at_ms = match task.status() {
             Status::Working => return None,

@@ -1,8 +1,9 @@
 //! A place in the events of a caller, which clients keep as a cursor. Pure.
 //!
-//! No log says in which order the commits of several replicas became visible: a commit shows up some time after the time
-//! that it carries. So a place is a time that lies a little back, and the events behind that time that were told already.
-//! The place is right on every replica and after a restart, because nothing but the records decides what lies behind it.
+//! No log contains the order in which the commits of several replicas became visible: a commit shows up some time
+//! after the time that it carries. So a place is a time that lies a little back, and the events behind that time that
+//! were sent already. The place is right on every replica and after a restart, because nothing but the records
+//! decides what lies behind it.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +18,12 @@ const FORM: u8 = 1;
 
 const MARK_BYTES: usize = 16;
 
-/// What was told, and what was not.
+/// The boundary between the events that were sent and those that were not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPosition {
-    /// Everything until this event was told, in the order of events. No such event needs to exist.
+    /// Every event until this one was sent, in the order of events. No such event needs to exist.
     until: EventMark,
-    /// What was told of what comes later.
+    /// The later events that were sent.
     told: BTreeSet<EventMark>,
 }
 
@@ -35,12 +36,12 @@ impl EventPosition {
         }
     }
 
-    /// The time until which everything was told.
+    /// Returns the time until which every event was sent.
     pub fn until_ms(&self) -> u64 {
         self.until.at_ms
     }
 
-    /// The last millisecond of which everything was told.
+    /// Returns the last millisecond of which every event was sent.
     pub fn whole_ms(&self) -> u64 {
         if self.until == last_at(self.until.at_ms) {
             self.until.at_ms
@@ -53,8 +54,8 @@ impl EventPosition {
         mark > self.until && !self.told.contains(&mark)
     }
 
-    /// Notes that the event was told. Of the events that a client is told of at once, the oldest is noted first, because a
-    /// full place moves on to the oldest event that it names.
+    /// Notes that the event was sent. Of the events that a client receives at once, the oldest is noted first,
+    /// because a full place moves on to the oldest event that it names.
     pub fn note(&mut self, mark: EventMark) {
         if mark <= self.until {
             return;
@@ -67,7 +68,7 @@ impl EventPosition {
         }
     }
 
-    /// Moves the place on to this time, or to just before `untold`: all events before both were told.
+    /// Moves the place on to this time, or to just before `untold`: all events before both were sent.
     pub fn advance(&mut self, until_ms: u64, untold: Option<EventMark>) {
         let until = match untold {
             None => last_at(until_ms),
@@ -79,8 +80,8 @@ impl EventPosition {
         }
     }
 
-    /// Whether records may be gone by now whose events were not told. `kept_ms`: how long the record of a task is there
-    /// after its end. `until_ms`: the time until which every commit has shown up.
+    /// Returns `true` if records may be gone by now whose events were not sent. `kept_ms`: the time that the
+    /// record of a task is there after its end. `until_ms`: the time until which every commit has shown up.
     pub fn has_gap(&self, kept_ms: u64, until_ms: u64) -> bool {
         until_ms.saturating_sub(self.until.at_ms) > kept_ms
     }

@@ -1,4 +1,4 @@
-//! What a subscription hears of a task that was there before it. Pure.
+//! The events that a subscription receives of a task that was there before it. Pure.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use super::EventMark;
 use super::position::EventPosition;
 use crate::task::notices::{Notices, ReceiverId};
 
-/// The subscriptions of the caller that want to hear of a task. Those of `replay` hear of its present state, too.
+/// The subscriptions of the caller that match a task. Those of `replay` receive its present state, too.
 #[derive(Debug, Clone)]
 pub struct SubscribedNotices {
     pub wanted: Vec<WantedNotices>,
     pub replay: Replay,
 }
 
-/// What one subscription wants to hear of a task: nothing that happened until `since_ms`.
+/// The notices that one subscription receives of a task: none for an event until `since_ms`.
 #[derive(Debug, Clone)]
 pub struct WantedNotices {
     pub notices: Notices,
     pub since_ms: u64,
 }
 
-/// Which subscriptions hear of what happened to a task before it named them.
+/// The subscriptions that receive the events of a task from before it named them.
 #[derive(Debug, Clone)]
 pub enum Replay {
     /// All: the task is new.
@@ -32,14 +32,14 @@ pub enum Replay {
 #[derive(Debug)]
 pub struct ReplayTo {
     pub receiver: ReceiverId,
-    /// The client was told of what lies before.
+    /// The client received all events before this place.
     pub after: EventPosition,
-    /// What happened earlier is not told.
+    /// Earlier events are not sent.
     pub from_ms: u64,
 }
 
 impl Replay {
-    /// Whether the subscription hears of the event, as far as it was not told of it.
+    /// Returns `true` if the subscription receives the event and did not receive it before.
     pub fn has(&self, receiver: ReceiverId, mark: EventMark) -> bool {
         match self {
             Self::ToAll => true,

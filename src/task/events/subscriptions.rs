@@ -1,4 +1,5 @@
-//! The webhook subscriptions of one caller (`events/subscribe`): what a store keeps of them, and who hears of a task. Pure.
+//! The webhook subscriptions of one caller (`events/subscribe`): the part that a store keeps of them, and the
+//! receivers of a task's events. Pure.
 
 use std::fmt;
 
@@ -15,16 +16,17 @@ use crate::task::state::Task;
 /// The most subscriptions of one caller. Each is on the record of each open task that it is for.
 pub const SUBSCRIPTIONS_MAX: usize = 32;
 
-/// How long an event is tried again.
+/// The time that an event is tried again.
 const RETRY_MS: u64 = 15 * 60 * 1000;
 
-/// How much later than [`RETRY_MS`] the last attempt may end, with the commits around it.
+/// Upper bound of the time after [`RETRY_MS`] at which the last attempt ends, with the commits around it.
 const LATE_MS: u64 = 2 * 60 * 1000;
 
-/// What the clocks of replicas differ by, at the most.
+/// Upper bound of the difference between the clocks of replicas.
 const SKEW_MS: u64 = 5_000;
 
-/// How long the secret before signs beside the new one, so that what is under way can be verified under either.
+/// The time that the secret before signs beside the new one, so that a message that is under way can be verified
+/// under either.
 const PREVIOUS_MS: u64 = 5 * 60 * 1000;
 
 /// A subscription. Its id, its receiver and its arguments never change; renewing it changes the rest.
@@ -36,9 +38,9 @@ pub struct Subscription {
     /// The scopes that the client had, of those that any rule wants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Box<str>>,
-    /// The subscription hears of nothing that happened until then.
+    /// The subscription receives no event until this time.
     pub since_ms: u64,
-    /// When the subscription last had earlier events told.
+    /// The time at which the subscription last requested earlier events.
     #[serde(default)]
     replayed_ms: u64,
     /// The secret before, and until when it signs.
@@ -46,7 +48,7 @@ pub struct Subscription {
     previous: Option<(SecretText, u64)>,
 }
 
-/// What makes a subscription the same, and its id, which follows from it.
+/// The parts that identify a subscription, and its id, which follows from them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriptionKey {
     pub id: Box<str>,
@@ -142,7 +144,7 @@ impl Subscription {
         std::iter::once(&self.secret).chain(previous.map(|(secret, _)| secret))
     }
 
-    /// A place that a client may keep: what happened until then was told, or is tried no more.
+    /// Returns a place that a client may keep: every event until then was sent, or is tried no more.
     pub fn cursor(&self, now_ms: u64) -> EventPosition {
         let settled_ms = now_ms.saturating_sub(RETRY_MS + LATE_MS);
         if settled_ms < self.replayed_ms {
@@ -152,7 +154,7 @@ impl Subscription {
         EventPosition::at(self.since_ms.max(settled_ms))
     }
 
-    /// Whether the event is surely from before the subscription.
+    /// Returns `true` if the event is certainly from before the subscription.
     pub fn began_after(&self, mark: EventMark) -> bool {
         mark.at_ms.saturating_add(SKEW_MS) < self.since_ms
     }
@@ -173,12 +175,13 @@ impl Subscriptions {
         self.live(now_ms).find(|it| it.key.receiver() == receiver)
     }
 
-    /// Whether the receiver at this address has shown that it wants to hear from this caller: nothing is kept before.
+    /// Returns `true` if the receiver at this address has shown that it accepts messages for this caller: nothing is
+    /// kept before.
     pub fn has_verified(&self, url: &str, now_ms: u64) -> bool {
         self.live(now_ms).any(|it| &*it.key.url == url)
     }
 
-    /// Whether one more subscription of this receiver fits.
+    /// Returns `true` if there is room for one more subscription of this receiver.
     pub fn has_room(&self, receiver: ReceiverId, now_ms: u64) -> bool {
         let others = self.live(now_ms);
         let others = others.filter(|it| it.key.receiver() != receiver);
@@ -210,7 +213,7 @@ impl Subscriptions {
         Ok(new)
     }
 
-    /// Notes that the subscription has earlier events told now.
+    /// Notes that earlier events are sent to the subscription now.
     pub fn replays(&mut self, receiver: ReceiverId, now_ms: u64) {
         let mut all = self.0.iter_mut();
         if let Some(it) = all.find(|it| it.key.receiver() == receiver) {
@@ -231,7 +234,8 @@ impl Subscriptions {
         self.0.iter().map(|it| it.expires_ms).max()
     }
 
-    /// What the record of a task of this caller says of them. `needed`: the scopes that the rule of its tool wants.
+    /// Returns the notices of these subscriptions for the record of a task of this caller. `needed`: the scopes that
+    /// the rule of its tool wants.
     pub fn notices_of(&self, task: &Task, needed: &[Box<str>], now_ms: u64) -> Vec<WantedNotices> {
         let wanted = self.live(now_ms).filter(|it| it.is_for(task, needed));
         let notices = wanted.map(|it| WantedNotices {

@@ -1,8 +1,9 @@
-//! What the machine says to an event: a changed task and what follows from it, or why nothing changes.
+//! The decisions of the machine about an event: a changed task and the effect that follows, or the reason why nothing
+//! changes.
 
 use crate::task::state::Task;
 
-/// What the committer does after the commit. The record says the same to the next replica that loads it.
+/// The action of the committer after the commit. The record leads the next replica that loads it to the same action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Pass the undelivered answers on to the open call of a legacy server.
@@ -11,7 +12,7 @@ pub enum Effect {
     Dispatch,
     /// Fetch the answer of the call that still runs at the server.
     Resume,
-    /// Tell the server that no client waits.
+    /// Notify the server that no client waits.
     CancelUpstream,
 }
 

@@ -29,26 +29,26 @@ pub use decision::{Effect, Rejected, Step};
 pub use questions::repeats;
 use questions::{answer, ask, ask_round, delivered};
 
-/// What may happen to a task.
+/// The events that may happen to a task.
 #[derive(Debug, Clone)]
 pub enum TaskEvent {
     /// The owner of that fence reports. The events of a late owner are refused.
     Owner(Fence, OwnerEvent),
-    /// The client answers, by key. Answers to unknown or answered keys are ignored (tasks.md, Task Update
-    /// Requests). If they complete a modern server's round, `by` becomes the owner and must dispatch the next
-    /// leg; `waits` says whether that leg waits for its turn.
+    /// The client answers, by key. Answers to unknown or answered keys are ignored (tasks.md, Task Update Requests).
+    /// If they complete a modern server's round, `by` becomes the owner and must dispatch the next leg; `waits` is
+    /// `true` if that leg waits for its turn.
     Answered {
         answers: InputResponses,
         by: Incarnation,
         waits: bool,
         from: AnsweredBy,
     },
-    /// A parked call becomes a task that the client hears of.
+    /// A parked call becomes a task that is announced to the client.
     Announced,
-    /// The call is cancelled: the client asked for it, or else `reason` says why.
+    /// The call is cancelled: at the client's request, or else for `reason`.
     Cancel { reason: Option<CancelReason> },
-    /// Time has passed: the task is overdue, or a question is told of again. The answers of a rule to questions that
-    /// waited for too long come as [`TaskEvent::Answered`] (see [`unanswered::answers`]).
+    /// Time has passed: the task is overdue, or receivers are notified of a question again. The answers of a rule to
+    /// questions that waited for too long come as [`TaskEvent::Answered`] (see [`unanswered::answers`]).
     Tick,
     /// The owner of that fence no longer carries the call, and no other replica can.
     Abandoned { fence: Fence, failure: Failure },
@@ -62,7 +62,7 @@ pub enum TaskEvent {
         reach: Reach,
         takeover: TakeoverMode,
     },
-    /// What became of the first notice of this receiver.
+    /// An event of the first notice of this receiver.
     Notice(ReceiverId, NoticeEvent),
     /// The caller subscribed to more, or to less.
     Subscribed(SubscribedNotices),
@@ -71,13 +71,13 @@ pub enum TaskEvent {
 /// Why raincheck cancels a call that its client did not cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelReason {
-    /// The client went away before it heard of the task.
+    /// The client went away before the task was announced to it.
     Disconnect,
     /// The client refused to answer a question of a server that accepts answers only: the call fails.
     AnswerRefused,
 }
 
-/// How a finder carries a lost owner's call on.
+/// The way a finder carries a lost owner's call on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeoverMode {
     /// The finder fetches the answer of the call, which still runs at the server.
@@ -88,7 +88,7 @@ pub enum TakeoverMode {
     Queue,
 }
 
-/// What the owner saw of the wrapped server.
+/// The owner's report about the wrapped server.
 #[derive(Debug, Clone)]
 pub enum OwnerEvent {
     Progressed {
@@ -96,7 +96,7 @@ pub enum OwnerEvent {
         progress: Option<Progress>,
         /// The new resume point, if it has moved.
         resume: Option<Box<str>>,
-        /// What the server said since the last commit.
+        /// The server's messages since the last commit.
         messages: Vec<TaskMessage>,
     },
     /// The leg has its turn and goes to the server now.
@@ -126,7 +126,7 @@ pub enum OwnerEvent {
         message: Option<Box<str>>,
         last: LastNews,
     },
-    /// The server was told that no client waits.
+    /// The server was notified that no client waits.
     Told,
 }
 
@@ -321,7 +321,7 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
     }
 }
 
-/// The server itself ended the call: no replica has to tell the server.
+/// Ends the task for a server that itself ended the call: no replica has to notify the server.
 fn end_by_server(
     task: &mut Task,
     outcome: Outcome,
@@ -387,8 +387,8 @@ fn queue(task: &mut Task) {
     task.progress = None;
 }
 
-/// Whether the progress is less than the known one. Progress only grows (progress, Progress Flow): a resumed
-/// stream repeats what it said before.
+/// Returns `true` if the progress is less than the known one. Progress only grows (progress, Progress Flow): a
+/// resumed stream repeats its earlier messages.
 fn goes_back(task: &Task, progress: Option<&Progress>) -> bool {
     let (Some(known), Some(new)) = (&task.progress, progress) else {
         return false;

@@ -1,4 +1,4 @@
-//! Which changes of a task its receivers hear of.
+//! The notices of a task's changes for its receivers.
 
 use super::decision::{Rejected, Step};
 use crate::task::events::EventMark;
@@ -7,7 +7,7 @@ use crate::task::events::subscriptions::SUBSCRIPTIONS_MAX;
 use crate::task::notices::{NoticeEvent, NoticeState, Notices, ReceiverId};
 use crate::task::state::{Status, Task};
 
-/// Adds a notice for each receiver, if the change is one that receivers hear of.
+/// Adds a notice for each receiver, if the change is one that receivers are notified of.
 pub(super) fn keep(before: &Task, after: &mut Task) {
     if after.notices.is_empty() {
         return;
@@ -20,7 +20,8 @@ pub(super) fn keep(before: &Task, after: &mut Task) {
     }
 }
 
-/// The state that is new to those who were told of `before`. A task is told of once a client heard of it.
+/// Returns the state that is new to receivers that were notified of `before`. Receivers are notified of a task once
+/// it was announced to a client.
 fn news(before: &Task, after: &Task) -> Option<(NoticeState, bool)> {
     if !after.announced {
         return None;
@@ -35,7 +36,7 @@ fn news(before: &Task, after: &Task) -> Option<(NoticeState, bool)> {
     (reminded(after) > reminded(before)).then_some((state, true))
 }
 
-/// What the event does to the notices of this receiver. The client of the task sees no change.
+/// Applies the event to the notices of this receiver. The client of the task sees no change.
 pub(super) fn step(
     mut task: Task,
     receiver: ReceiverId,
@@ -52,8 +53,8 @@ pub(super) fn step(
     }
 }
 
-/// Puts the subscriptions of the caller on the record. Those of `replay` hear of the present state, too, if they were not told
-/// of it. The client of the task sees no change.
+/// Puts the subscriptions of the caller on the record. Those of `replay` receive the present state, too, if they did
+/// not receive it before. The client of the task sees no change.
 ///
 /// A subscription that is not wanted stays: the caller's subscriptions may have been read before it was made. If it has
 /// ended, its messages are settled untold.

@@ -126,7 +126,7 @@ pub(super) fn delivered(task: &mut Task, key: &str) -> Result<Option<Effect>, Re
     Ok(None)
 }
 
-/// Whether every answer to an answered question repeats the earlier answer. Then the client sent the same
+/// Returns `true` if every answer to an answered question repeats the earlier answer. Then the client sent the same
 /// request again, and not another request under the same handle.
 pub fn repeats(task: &Task, answers: &InputResponses) -> bool {
     answers.iter().all(|(key, answer)| {

@@ -2,8 +2,8 @@
 
 use crate::task::state::{Leg, Task};
 
-/// Keeps what operators are told at the task's end: when the call was first sent, and how long it waited for
-/// its client.
+/// Keeps the times that operators see at the task's end: when the call was first sent, and the time that it waited
+/// for its client.
 pub(super) fn keep(before: &Task, next: &mut Task, now_ms: u64) {
     let was_sent = !matches!(next.leg, Leg::Queued);
     if was_sent && next.sent_ms.is_none() {

@@ -1,26 +1,27 @@
-//! The receivers that must hear of the states of a task (`[[notify]]`, and the subscriptions of its caller). The record of the
-//! task names them, so that one commit both ends the task and says which receivers must hear of the end. Pure.
+//! The receivers that must be notified of the states of a task (`[[notify]]`, and the subscriptions of its caller).
+//! The record of the task names them, so that one commit both ends the task and names the receivers to notify of the
+//! end. Pure.
 //!
-//! Each receiver has its own queue. A replica that tells a receiver claims the queue for a short time. If the replica dies,
-//! the claim runs out, and the due index leads another replica to the record.
+//! Each receiver has its own queue. A replica that notifies a receiver claims the queue for a short time. If the
+//! replica dies, the claim runs out, and the due index leads another replica to the record.
 
 use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
 use super::id::TaskId;
 
-/// How long one attempt may take.
+/// Upper bound of the time for one attempt.
 pub const ATTEMPT_MS: u64 = 10_000;
 
-/// How long a claim lasts: one attempt, and the commits around it.
+/// The time that a claim lasts: one attempt, and the commits around it.
 const CLAIM_MS: u64 = 15_000;
 
 /// The pause after the first failure. It doubles with each further failure.
 const PAUSE_MS: u64 = 2_000;
 const PAUSE_MAX_MS: u64 = 120_000;
 
-/// How long a notice is left alone that this replica has no room for, or does not know the receiver of: a quarter of its
-/// age, and not less than this.
+/// The least time for which a notice is left alone if this replica has no room for it, or has no such receiver. The
+/// time is a quarter of the notice's age, and not less than this.
 const POSTPONED_MIN_MS: u64 = 30_000;
 
 /// The first two bytes of the names of subscriptions. A mark in the name survives a replica of an earlier version, which drops
@@ -47,7 +48,7 @@ impl ReceiverId {
         Self(id & !MARK | SUBSCRIPTION)
     }
 
-    /// Whether a client subscribed the receiver, and no operator configured it.
+    /// Returns `true` if a client subscribed the receiver, and no operator configured it.
     pub fn is_subscription(self) -> bool {
         self.0 & MARK == SUBSCRIPTION
     }
@@ -58,7 +59,7 @@ fn half_of(digest: &Digest) -> u64 {
     u64::from_le_bytes(half.copied().unwrap_or_default())
 }
 
-/// A state that receivers may hear of.
+/// A state that receivers may be notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeState {
@@ -87,32 +88,32 @@ impl NoticeState {
     }
 }
 
-/// What one receiver hears of one task. The terms are fixed at creation, so that every replica decides alike.
+/// The notices of one task for one receiver. The terms are fixed at creation, so that every replica decides alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notices {
     pub receiver: ReceiverId,
-    /// The states that the receiver wants to hear of.
+    /// The states that the receiver is notified of.
     pub states: Vec<NoticeState>,
-    /// How long a notice is tried again.
+    /// The time that a notice is tried again.
     pub retry_ms: u64,
     /// The notices of the task so far.
     #[serde(default)]
     made: u32,
-    /// The notices that the receiver must still hear, the oldest first. At most three: see [`Self::push`].
+    /// The notices that the receiver must still get, the oldest first. At most three: see [`Self::push`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<Notice>,
-    /// How often the first of them failed.
+    /// The number of failed attempts for the first of them.
     #[serde(default, skip_serializing_if = "is_zero")]
     failures: u32,
     /// The first of them is claimed until then, or waits until then for its next attempt.
     #[serde(default)]
     look_ms: u64,
-    /// The last of them was not told: the subscription had ended, or the notice was given up.
+    /// `true` if the last of them was not sent: the subscription had ended, or the notice was given up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unheard: bool,
 }
 
-/// One thing that a receiver must hear.
+/// One notice that a receiver must get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     /// Counts the notices of one receiver and one task, from 1.
@@ -120,19 +121,19 @@ pub struct Notice {
     pub state: NoticeState,
     /// When the task came into the state.
     pub at_ms: u64,
-    /// Whether the question was told of before, and waited for long.
+    /// `true` if the receiver was notified of the question before, and the question waited for long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reminder: bool,
 }
 
-/// What happened to the first notice of a receiver.
+/// An event of the first notice of a receiver.
 #[derive(Debug, Clone, Copy)]
 pub enum NoticeEvent {
     /// A replica tries now. A notice whose time is over is given up instead.
     Claimed,
     /// The receiver has it, or will never take it.
     Settled { number: u32 },
-    /// The subscription has ended, or its receiver is gone: the notice was not told.
+    /// The subscription has ended, or its receiver is gone: the notice was not sent.
     Unheard { number: u32 },
     /// An attempt failed. `pause_ms`: the receiver asked for this pause. `random` spreads the attempts.
     Failed {
@@ -145,7 +146,7 @@ pub enum NoticeEvent {
 }
 
 impl Notice {
-    /// Whether the notice tells of the end of its task.
+    /// Returns `true` if the notice is for the end of its task.
     pub fn is_end(&self) -> bool {
         self.state != NoticeState::InputRequired
     }
@@ -165,12 +166,13 @@ impl Notices {
         }
     }
 
-    /// Whether the receiver was told nothing of the present state, and nothing waits for it: it may be told now.
+    /// Returns `true` if the receiver has no notice of the present state, and no notice waits for it: it may get one
+    /// now.
     pub fn may_replay(&self) -> bool {
         self.waiting.is_empty() && (self.unheard || self.made == 0)
     }
 
-    /// The notice that the receiver must hear next.
+    /// Returns the notice that the receiver must get next.
     pub fn first(&self) -> Option<&Notice> {
         self.waiting.first()
     }
@@ -180,18 +182,18 @@ impl Notices {
         self.first().map(|_| self.look_ms)
     }
 
-    /// Whether any replica may claim the first notice.
+    /// Returns `true` if any replica may claim the first notice.
     pub fn is_due(&self, now_ms: u64) -> bool {
         self.look_ms().is_some_and(|look_ms| look_ms <= now_ms)
     }
 
-    /// Whether a claim of the first notice leaves time for one attempt.
+    /// Returns `true` if a claim of the first notice leaves time for one attempt.
     pub fn may_attempt(&self, now_ms: u64) -> bool {
         self.look_ms()
             .is_some_and(|look_ms| is_in_time(look_ms, now_ms))
     }
 
-    /// Adds a notice. A question that waits to be told of stands for the questions after it, so that a receiver that is
+    /// Adds a notice. A question whose notice waits stands for the questions after it, so that a receiver that is
     /// away leaves at most three notices: one that is tried, a question, and the end.
     pub(super) fn push(&mut self, state: NoticeState, is_reminder: bool, at_ms: u64) {
         if !self.states.contains(&state) {
@@ -293,7 +295,7 @@ impl Notices {
     }
 }
 
-/// Whether a claim until then leaves time for one attempt.
+/// Returns `true` if a claim until then leaves time for one attempt.
 pub fn is_in_time(look_ms: u64, now_ms: u64) -> bool {
     now_ms.saturating_add(ATTEMPT_MS) <= look_ms
 }

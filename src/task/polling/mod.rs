@@ -1,4 +1,4 @@
-//! How often clients are told to poll a task: so that the next poll waits when the call is likely to end. Pure.
+//! The poll interval that clients get for a task: so that the next poll waits when the call is likely to end. Pure.
 
 use super::durations::Durations;
 use super::policy::poll_interval_at;
@@ -25,16 +25,16 @@ const NEW_MS: u64 = 2_000;
 /// The shortest pause of all.
 const LEAST_MS: u64 = 10;
 
-/// What the rule of a tool says of polls.
+/// The settings for polls in the rule of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PollTerms {
     /// The interval at first, for a tool that is not known.
     pub base_ms: u64,
-    /// How long polls wait for a change. 0: they do not.
+    /// The time that polls wait for a change. 0: they do not.
     pub hold_ms: u64,
 }
 
-/// The poll interval for a task of this age, where `durations` tells how long the calls of its tool take.
+/// Returns the poll interval for a task of this age, where `durations` has the durations of the calls of its tool.
 pub fn interval_ms(terms: PollTerms, durations: Option<&Durations>, age_ms: u64) -> u64 {
     let usual = poll_interval_at(terms.base_ms, age_ms);
     let Some(known) = durations.filter(|known| known.calls() >= KNOWN_CALLS) else {

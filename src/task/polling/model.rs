@@ -1,5 +1,5 @@
-//! A model of many calls: how late their clients hear of the end, and how often they ask, under the usual rule and under the
-//! learned one. docs/polling.md has its figures.
+//! A model of many calls: the delay until their clients receive the end, and the number of their polls, under the
+//! usual rule and under the learned one. docs/polling.md has its figures.
 
 use super::{HELD_PAUSE_MAX_MS, KNOWN_CALLS, PollTerms, interval_ms};
 use crate::task::durations::Durations;
@@ -41,7 +41,8 @@ impl Chance {
 
 type Law = fn(&mut Chance, f64) -> f64;
 
-/// How long calls take, in milliseconds. The second argument: how many of the calls were made already, from 0 to 1.
+/// The distributions of the durations of calls, in milliseconds. The second argument: the part of the calls that were
+/// made already, from 0 to 1.
 const LAWS: [(&str, Law); 5] = [
     ("constant", |_, _| 12_000.0),
     ("log-normal", |chance, _| 8_000.0 * chance.normal().exp()),
@@ -79,7 +80,7 @@ impl Sums {
     }
 }
 
-/// How late the client of one call hears of the end, and after how many polls.
+/// Returns the delay until the client of one call receives the end, and the number of its polls.
 fn follow(took_ms: u64, hold_ms: u64, interval_ms: impl Fn(u64) -> u64) -> (u64, u64) {
     let (mut told_ms, mut polls) = (0, 0);
     loop {

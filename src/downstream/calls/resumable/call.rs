@@ -1,4 +1,4 @@
-//! A call that can be resumed: who made it, and how the server is told that no client waits.
+//! A call that can be resumed: the session that made it, and the notification to the server that no client waits.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub(in crate::downstream) struct ResumableCall {
     pub(super) stop: Stop,
 }
 
-/// How the client of a call waits for it.
+/// The way the client of a call waits for it.
 pub(in crate::downstream) enum Waiting {
     /// The client can come back to the call.
     Resumable(Box<ResumableCall>),
@@ -108,7 +108,7 @@ impl Waiting {
     }
 }
 
-/// Tells the server that no client waits. Polled only when that is so.
+/// A future that notifies the server that no client waits. Polled only when that is so.
 pub(super) type Stop = BoxFuture<'static, ()>;
 
 impl ResumableCall {
@@ -147,8 +147,8 @@ impl ResumableCall {
         usize::try_from(self.rule.result_bytes_max).unwrap_or(usize::MAX)
     }
 
-    /// How long the head of the response waits for the first event. A client that is sent progress while the
-    /// server is silent gets its stream early.
+    /// Returns the time that the head of the response waits for the first event. A client that is sent progress
+    /// while the server is silent gets its stream early.
     pub(in crate::downstream) fn head_patience(&self, by: &Requester, usual: Duration) -> Duration {
         if self.heartbeat.is_some() {
             return usual;
@@ -156,8 +156,8 @@ impl ResumableCall {
         by.head_patience(usual)
     }
 
-    /// How the server is told that no client waits: `tell` sends a `notifications/cancelled` on the client's
-    /// session.
+    /// Sets the way to notify the server that no client waits: `tell` sends a `notifications/cancelled` on the
+    /// client's session.
     pub(in crate::downstream) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -174,7 +174,7 @@ fn heartbeat<'a>(by: &Requester, rule: &Rule, params: &Object<'a>) -> Option<&'a
     by.client.heartbeat(rule).is.then_some(token)
 }
 
-/// Tells a server that a call takes too long.
+/// Returns the notification to a server that a call takes too long.
 pub(super) fn cancel_of(id: &RawValue) -> String {
     let mut params = Writer::object();
     params.raw("requestId", id.get());
@@ -182,7 +182,7 @@ pub(super) fn cancel_of(id: &RawValue) -> String {
     envelope::notification("notifications/cancelled", &params.end())
 }
 
-/// Whether the client understands events without data.
+/// Returns `true` if the client understands events without data.
 pub(super) fn primes(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION);
     version.is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes())

@@ -42,7 +42,7 @@ pub(in crate::downstream) struct ConnectedCall<'a> {
 }
 
 impl ConnectedCall<'_> {
-    /// What ends the call, and its progress.
+    /// Returns the bound that ends the call, and the call's progress.
     fn begin(self, proxy: &Proxy, by: &Requester) -> (PassedCall, Keepalive) {
         let longest = Duration::from_millis(by.rules.for_tool(self.tool).0.max_duration_ms);
         let drained = proxy.passing_ends.clone();
@@ -125,7 +125,7 @@ fn relay(
     (answer, relaying)
 }
 
-/// A stream of what the server says, which is read message by message.
+/// Returns a stream of the server's messages, which is read message by message.
 fn read(
     answer: ServerAnswer,
     (call, heartbeat): (PassedCall, Keepalive),

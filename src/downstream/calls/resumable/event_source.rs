@@ -22,18 +22,20 @@ use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::Incarnation;
 
-/// How often a reader of a call that another replica carries looks whether it has to ask the store.
+/// The pause between two checks by which a reader of a call that another replica carries decides if it has to ask the
+/// store.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often a reader marks the log of such a call, and reads the log although it was told of nothing: a store that
-/// failed over to an older copy may have lost the mark, and then the owner's entries are told to no reader.
+/// The pause after which a reader marks the log of such a call again, and reads the log although it received no
+/// notification: a store that failed over to an older copy may have lost the mark, and then no reader is notified of
+/// the owner's entries.
 const MARK: Duration = Duration::from_secs(MARK_LASTS.as_secs() / 3);
 
 /// A replica that no other replica saw alive for this long carries nothing any more. Longer than a heartbeat
 /// takes to become known.
 const LOST_AFTER: Duration = Duration::from_secs(4);
 
-/// How often one reader tries to have the call of a lost owner continued.
+/// The number of times that one reader tries to have the call of a lost owner continued.
 const TRIES: u32 = 3;
 
 /// Where a reader gets the events of a call.
@@ -47,7 +49,7 @@ pub(super) enum EventSource {
     Over,
 }
 
-/// What a source has for a reader.
+/// The result of a source for a reader.
 pub(super) enum FoundEvents {
     /// Other replicas can know of the call from here on.
     Begun(watch::Receiver<RecentEvents>),
@@ -77,8 +79,8 @@ impl EventSource {
         }))
     }
 
-    /// What comes behind that place. A client that came back, and is too slow for the log, misses entries: then the
-    /// place moves on. Cancel safe.
+    /// Returns the events behind that place. A client that came back, and is too slow for the log, misses entries:
+    /// then the place moves on. Cancel safe.
     pub(super) async fn next(
         &mut self,
         proxy: &Arc<Proxy>,
@@ -144,12 +146,12 @@ pub(super) struct RemoteLog {
     changes: Watch,
     /// When to mark next that the log is read here.
     marks_at: Instant,
-    /// The owner that tells of its entries, as of the last look that found nothing new. `None`: the store has to be
-    /// asked.
+    /// The owner that notifies readers of its entries, as of the last look that found nothing new. `None`: the store
+    /// has to be asked.
     owner: Option<Incarnation>,
     /// Since when the owner is missed.
     missed: Option<Instant>,
-    /// How often this reader tried to have the call continued here.
+    /// The number of times that this reader tried to have the call continued here.
     tries: u32,
 }
 
@@ -169,7 +171,8 @@ impl RemoteLog {
         }
     }
 
-    /// Whether the store has to be asked although nothing was told: the owner may be gone, or does not tell.
+    /// Returns `true` if the store has to be asked although there was no notification: the owner may be gone, or does
+    /// not send any.
     fn must_look(&self, proxy: &Arc<Proxy>, log: &EventLog) -> bool {
         let owner = self.owner.as_ref();
         let is_carried = owner.is_some_and(|owner| lives(proxy, owner));
@@ -230,8 +233,8 @@ impl RemoteLog {
         Ok(Some(FoundEvents::Lost(lost(&stands))))
     }
 
-    /// Whether the call is over, or no replica carries it. A call that this replica owns would be found here: an
-    /// earlier run owned it.
+    /// Returns `true` if the call is over, or no replica carries it. A call that this replica owns would be found
+    /// here: an earlier run owned it.
     fn is_left(&mut self, proxy: &Arc<Proxy>, stands: &CallStanding) -> bool {
         if stands.is_over {
             return true;
@@ -251,7 +254,7 @@ impl RemoteLog {
     }
 }
 
-/// Whether another replica runs as this owner.
+/// Returns `true` if another replica runs as this owner.
 fn lives(proxy: &Arc<Proxy>, owner: &Incarnation) -> bool {
     let runner = &proxy.runner;
     owner != runner.incarnation() && !runner.misses(owner)

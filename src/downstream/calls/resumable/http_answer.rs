@@ -21,7 +21,7 @@ use crate::upstream::wrapped::Upstream;
 
 pub(super) type Relaying = BoxFuture<'static, Result<Relayed, Failure>>;
 
-/// How far the answer was read.
+/// The point up to which the answer was read.
 pub(super) enum ReadState {
     Waiting(Relaying),
     Reading(Box<Answering>),
@@ -41,7 +41,7 @@ pub(super) struct ServerAnswer {
     id: Box<RawValue>,
     bytes_max: usize,
     state: ReadState,
-    /// Whether the server may keep the events of the stream. A modern stream that was cut cannot be resumed.
+    /// `true` if the server may keep the events of the stream. A modern stream that was cut cannot be resumed.
     may_resume: bool,
     /// The server's last event id.
     event_id: Option<String>,
@@ -77,7 +77,7 @@ impl ServerAnswer {
         Self { state, ..self }
     }
 
-    /// What the server says, and an error under the client's own id where the server never answers.
+    /// Returns the server's messages, and an error under the client's own id where the server never answers.
     pub(super) fn items(self) -> BoxStream<'static, StreamItem> {
         stream::unfold(self, |mut answer| async {
             let item = answer.next().await?;
@@ -223,7 +223,7 @@ fn kind_of(text: &str, id: &RawValue) -> MessageKind {
         .unwrap_or(MessageKind::None)
 }
 
-/// Whether a text is the response to the request with that id.
+/// Returns `true` if a text is the response to the request with that id.
 pub(super) fn is_answer(message: &str, id: &RawValue) -> bool {
     kind_of(message, id) == MessageKind::Answer
 }

@@ -1,10 +1,10 @@
-//! One item of what a server says about a call, as the log takes it.
+//! One item of a server's messages about a call, as the log takes it.
 
 use bytes::Bytes;
 
 use crate::downstream::outbound::stream::ResponseEvent;
 
-/// One item of what a server says about a call.
+/// One item of a server's messages about a call.
 #[derive(Debug)]
 pub(super) enum StreamItem {
     /// A notification, or a request of the server's. `event_id`: the server's own.

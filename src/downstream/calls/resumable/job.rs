@@ -29,16 +29,16 @@ use crate::task::log_terms::LogTerms;
 /// The longest time for a timer: later ends overflow the clock.
 const LASTS_MAX: Duration = Duration::from_hours(24 * 365);
 
-/// How long a server may take to accept the news that no client waits.
+/// Upper bound of the time in which a server accepts the notification that no client waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long an answer waits in memory for the store.
+/// The time that an answer waits in memory for the store.
 const ANSWER_WAITS: Duration = Duration::from_mins(10);
 
-/// How long a server may take to answer a cancelled call. Many never answer one.
+/// Upper bound of the time in which a server answers a cancelled call. Many never answer one.
 const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often the store is asked to take the error in place of an answer that is no longer kept.
+/// The pause between two requests to the store to take the error in place of an answer that is no longer kept.
 const ASKED_AGAIN: Duration = Duration::from_secs(5);
 
 /// The events of a call as readers here see them, and the clock of its client.

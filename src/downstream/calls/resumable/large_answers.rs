@@ -1,5 +1,5 @@
-//! How long the store keeps large answers for clients that may come back: for the whole retention while they
-//! are few, for 5 minutes once the client has the answer, and for 30 seconds while they are too many.
+//! The time that the store keeps large answers for clients that may come back: the whole retention while they
+//! are few, 5 minutes once the client has the answer, and 30 seconds while they are too many.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ pub(super) const SMALL: usize = 16 * 1024;
 const MANY: usize = 128 << 20;
 const TOO_MANY: usize = 256 << 20;
 
-/// How long an answer is kept after it was sent, and while there are many. A client needs less time to notice
-/// that its connection is gone.
+/// The time that an answer is kept after it was sent, and while there are many. A client needs less time to
+/// notice that its connection is gone.
 pub(super) const SHORT_MS: u64 = 5 * 60 * 1000;
 
 const MOMENT_MS: u64 = 30 * 1000;
@@ -25,7 +25,7 @@ const MOMENT_MS: u64 = 30 * 1000;
 pub(super) struct LargeAnswers(Mutex<HashMap<Name, (u64, usize)>>);
 
 impl LargeAnswers {
-    /// Counts an answer, and says for how long the store keeps it.
+    /// Counts an answer, and returns the time that the store keeps it.
     pub(super) fn add(&self, log: Name, bytes: usize, now_ms: u64, retention_ms: u64) -> u64 {
         if bytes <= SMALL {
             return retention_ms;

@@ -46,7 +46,7 @@ use reader::LogReader;
 pub(in crate::downstream) use respond::respond;
 use takeover::Takeover;
 
-/// How long a client that comes back waits for a store that is away.
+/// The time that a client that comes back waits for a store that is away.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -108,7 +108,7 @@ pub(in crate::downstream) async fn resume(
     response::event_stream(Body::Events(reader.events()))
 }
 
-/// Whether the call is over, and nothing of it comes behind this entry.
+/// Returns `true` if the call is over, and nothing of it comes behind this entry.
 async fn is_all_told(log: &EventLog, stands: &CallStanding, number: u64) -> bool {
     if !stands.is_over {
         return false;
@@ -122,8 +122,8 @@ async fn is_all_told(log: &EventLog, stands: &CallStanding, number: u64) -> bool
     stands.error.is_none() || patiently(|| log.is_complete()).await.unwrap_or_default()
 }
 
-/// Not 404, because 404 says that the session and all its calls are lost. After any other refusal real clients
-/// try twice more, and keep the session.
+/// Not 404, because 404 means that the session and all its calls are lost. After any other refusal real clients try
+/// twice more, and keep the session.
 fn unknown() -> Response<Body> {
     let error =
         RpcError::invalid_request("Invalid request: Last-Event-ID names no event that is kept");

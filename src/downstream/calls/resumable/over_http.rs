@@ -29,7 +29,7 @@ use crate::mcp::sse;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::relay::{Answering, Relayed};
 
-/// How long a stream that began may take to show that the server can resume it.
+/// Upper bound of the time in which a stream that began shows that the server can resume it.
 const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 
 pub(in crate::downstream) async fn post(
@@ -83,7 +83,7 @@ pub(super) fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrac
     }
 }
 
-/// Tells the server something, with the head of a request of the client's.
+/// Sends the server a message, with the head of a request of the client's.
 pub(super) fn tell(
     proxy: &Proxy,
     parts: &Parts,
@@ -113,8 +113,8 @@ pub(super) fn untouched(answering: Answering) -> (ResponseHead, Bytes, ResponseB
     (head, begun, body)
 }
 
-/// Whether raincheck must make the stream resumable: the answer does not come at once, and the server gives no
-/// event ids.
+/// Returns `true` if raincheck must make the stream resumable: the answer does not come at once, and the server gives
+/// no event ids.
 pub(super) async fn needs_log(answering: &mut Answering, id: &RawValue) -> bool {
     if !answering.is_stream() {
         return false;

@@ -31,7 +31,7 @@ pub(super) struct LogReader {
     proxy: Arc<Proxy>,
     call: TaskId,
     log: EventLog,
-    /// How far the client has read.
+    /// The place up to which the client has read.
     place: ReadPlace,
     ready: VecDeque<Bytes>,
     source: EventSource,
@@ -88,7 +88,7 @@ impl LogReader {
         Self { source, ..self }
     }
 
-    /// Begins with an event that tells the client where to come back to.
+    /// Begins with an event that contains the place for the client to come back to.
     pub(super) fn primed(self) -> Self {
         Self {
             primes: true,

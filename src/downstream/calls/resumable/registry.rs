@@ -74,7 +74,7 @@ impl ResumableCalls {
         })
     }
 
-    /// The newest events of that call, once readers may be told of them.
+    /// Returns the newest events of that call, once readers may be notified of them.
     pub(super) fn find_begun(&self, name: Name) -> Option<watch::Receiver<RecentEvents>> {
         self.find(name).filter(|recent| recent.borrow().is_begun)
     }

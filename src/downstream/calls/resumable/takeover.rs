@@ -102,7 +102,7 @@ impl Takeover {
         ServerAnswer::new(upstream, &self.parts, &terms.id, terms.bytes_max, state).items()
     }
 
-    /// Tells the server that no client waits, in the client's name.
+    /// Notifies the server that no client waits, in the client's name.
     fn stop(&self, terms: &LogTerms) -> impl Future<Output = ()> + Send + 'static {
         let (upstream, parts) = (Arc::clone(&self.proxy.upstream), self.parts.clone());
         let text = cancel_of(&terms.id);

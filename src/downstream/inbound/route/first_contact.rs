@@ -1,4 +1,4 @@
-//! What becomes of a message of a legacy client while raincheck does not know yet which transport and era the server
+//! The route of a message of a legacy client while raincheck does not know yet which transport and era the server
 //! speaks: it passes, and the answer decides what follows. Pure.
 
 use hyper::StatusCode;
@@ -10,7 +10,7 @@ use crate::mcp::version::Era;
 /// The largest body in which raincheck looks for a refusal.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
-/// How a message goes to the server.
+/// The path of a message to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum WayToServer {
     /// The message passes, and the answer shows how the server is spoken to, or that it refuses legacy clients.
@@ -34,7 +34,7 @@ pub(in crate::downstream) fn route_way(
     }
 }
 
-/// What is known of the answer to a first message: more with each question that was answered.
+/// The known facts about the answer to a first message: more with each question that was answered.
 #[derive(Debug, Clone)]
 pub(in crate::downstream) struct KnownAnswer {
     pub(in crate::downstream) status: StatusCode,
@@ -46,15 +46,15 @@ pub(in crate::downstream) struct KnownAnswer {
     pub(in crate::downstream) is_ours: bool,
     /// The message begins a session.
     pub(in crate::downstream) begins: bool,
-    /// Whether the server was asked, and is spoken to over a line.
+    /// `true` if the server was asked, and is spoken to over a line.
     pub(in crate::downstream) is_line: Option<bool>,
-    /// Whether the body is an error.
+    /// `true` if the body is an error.
     pub(in crate::downstream) has_error: Option<bool>,
-    /// Whether the server was asked, and the session is raincheck's own.
+    /// `true` if the server was asked, and the session is raincheck's own.
     pub(in crate::downstream) is_our_session: Option<bool>,
 }
 
-/// What raincheck has to do with the answer.
+/// The way raincheck handles the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum AnswerRoute {
     /// It must be known first whether the server is spoken to over a line: it does not know the path.
@@ -93,8 +93,8 @@ impl KnownAnswer {
         }
     }
 
-    /// Whether the answer is one of Streamable HTTP. A web page, or a gateway that accepts every request, proves nothing
-    /// about the server.
+    /// Returns `true` if the answer is one of Streamable HTTP. A web page, or a gateway that accepts every request,
+    /// proves nothing about the server.
     pub(in crate::downstream) fn proves_http(&self) -> bool {
         let is_known = matches!(&*self.kind, "application/json" | "text/event-stream");
         !self.is_ours && self.status == StatusCode::OK && is_known
@@ -108,8 +108,8 @@ impl KnownAnswer {
         )
     }
 
-    /// Whether the server refuses legacy clients: its status says so, or an error in a small body. `None`: the body must
-    /// be read.
+    /// Returns `true` if the server refuses legacy clients, by its status or by an error in a small body. `None`: the
+    /// body must be read.
     fn is_refused(&self) -> Option<bool> {
         if !self.status.is_success() {
             let is_about_else = matches!(

@@ -1,4 +1,4 @@
-//! What becomes of a request: decided once, from what it says, who sent it and what is known. Pure.
+//! The route of a request: decided once, from its content, its requester and the known facts. Pure.
 //!
 //! A route that needs a word of the server names the question. The part that asks the question adds the answer to
 //! what is known and decides again, so that no question goes to the server before the decision needs it.
@@ -17,14 +17,14 @@ pub(in crate::downstream) mod ours;
 pub(in crate::downstream) mod session;
 pub(in crate::downstream) mod stream;
 
-/// What the server must be asked.
+/// A fact that the server must be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum MissingFact {
     Era,
     Tools,
 }
 
-/// What is known of the server: more with each answer.
+/// The known facts about the server: more with each answer.
 #[derive(Debug, Clone, Default)]
 pub(in crate::downstream) struct KnownServer {
     pub(in crate::downstream) era: Option<Era>,
@@ -83,7 +83,7 @@ impl TaskOp {
     }
 }
 
-/// Whether a `resources/read` names a result that raincheck keeps. No other URI is looked at.
+/// Returns `true` if a `resources/read` names a result that raincheck keeps. No other URI is looked at.
 pub(in crate::downstream) fn names_our_result(request: &Request<'_>) -> bool {
     let uri = request.params.get_str("uri");
     uri.is_some_and(|uri| ResultUri::is_ours(&uri))
@@ -100,8 +100,8 @@ pub(in crate::downstream) fn list_member(method: &str) -> Option<&'static str> {
     })
 }
 
-/// What a legacy server can be asked in the words of revision 2026-07-28. Its other methods were
-/// removed there (`initialize`, `ping`, `logging/setLevel`, `resources/subscribe`), or never were.
+/// Returns `true` if a legacy server can be asked for the method in the words of revision 2026-07-28. Its other
+/// methods were removed there (`initialize`, `ping`, `logging/setLevel`, `resources/subscribe`), or never were.
 pub(in crate::downstream) fn is_translated(method: &str) -> bool {
     matches!(
         method,

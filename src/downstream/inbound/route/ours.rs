@@ -1,5 +1,5 @@
-//! What becomes of a request on a session of raincheck's own, in front of a modern server: decided once from what the
-//! request says, who sent it and what is known. Pure.
+//! The route of a request on a session of raincheck's own, in front of a modern server: decided once from the
+//! request's content, its requester and the known facts. Pure.
 
 use super::call::{CallOp, CallRoute, KnownOfCalls, TaskSpec, route_task};
 use super::{MissingFact, TaskOp, is_translated, names_our_result};
@@ -12,7 +12,7 @@ use crate::runner::Announce;
 use crate::runner::claim::CallClaim;
 use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
-/// What becomes of a request.
+/// The route of a request.
 #[derive(Debug)]
 pub(in crate::downstream) enum OursRoute {
     /// The decision needs a word of the server.
@@ -32,7 +32,7 @@ pub(in crate::downstream) enum OursRoute {
     Translate(Translation),
 }
 
-/// What a client asks of its session.
+/// The operation that a client asks of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum SessionOp {
     Ping,
@@ -41,19 +41,19 @@ pub(in crate::downstream) enum SessionOp {
     Unsubscribe,
 }
 
-/// How a request goes to the server.
+/// The terms on which a request goes to the server.
 #[derive(Debug, Default)]
 pub(in crate::downstream) struct Translation {
-    /// What the call stands for beside itself.
+    /// The claim under which the call stands for calls with the same name.
     pub(in crate::downstream) claim: Option<CallClaim>,
-    /// How the client hears that its call takes long. `None`: the client waits for the answer.
+    /// The form in which the client is notified that its call takes long. `None`: the client waits for the answer.
     pub(in crate::downstream) ticket: Option<Announce>,
     /// The server calls the tool safe to repeat, and is believed.
     pub(in crate::downstream) repeatable: bool,
 }
 
-/// What becomes of a request of a session of raincheck's own. `is_no_task_here`: the store does not know the task that
-/// the request names.
+/// Routes a request of a session of raincheck's own. `is_no_task_here`: the store does not know the task that the
+/// request names.
 pub(in crate::downstream) fn route_ours(
     request: &Request<'_>,
     by: &Requester,

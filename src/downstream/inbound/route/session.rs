@@ -1,4 +1,4 @@
-//! What becomes of a message on a session of the server's own: decided once from what the message says and from the
+//! The route of a message on a session of the server's own: decided once from the message's content and from the
 //! revision that the session speaks. Pure.
 
 use serde_json::value::RawValue;
@@ -11,12 +11,12 @@ use crate::mcp::request::Request;
 use crate::task::id::TaskId;
 use crate::task::view_2025;
 
-/// What raincheck has to do with a message.
+/// The way raincheck handles a message.
 #[derive(Debug)]
 pub(in crate::downstream) enum SessionRoute<'m, 'a> {
-    /// `initialize` passes, and the answer says that there are tasks.
+    /// `initialize` passes, and the answer declares that there are tasks.
     Initialize(&'m Request<'a>),
-    /// `tools/list` passes; the answer may say which tools run as tasks, and have our tools in it.
+    /// `tools/list` passes; the answer may declare which tools run as tasks, and have our tools in it.
     Tools(&'m Request<'a>),
     /// `tools/call`: [`route_call`](super::call::route_call) decides.
     Call(&'m Request<'a>),

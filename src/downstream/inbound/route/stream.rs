@@ -1,5 +1,5 @@
-//! What becomes of a GET or a DELETE of a legacy client: decided from its head and from what is known of the server
-//! and of the session. Pure.
+//! The route of a GET or a DELETE of a legacy client: decided from its head and from the known facts about the server
+//! and the session. Pure.
 
 use hyper::Method;
 use hyper::http::request::Parts;
@@ -7,17 +7,17 @@ use hyper::http::request::Parts;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::version::LEGACY_NEWEST;
 
-/// What is known when a request without a body is routed: more with each question that was answered.
+/// The known facts when a request without a body is routed: more with each question that was answered.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::downstream) struct KnownForStream {
-    /// Whether raincheck itself has the session.
+    /// `true` if raincheck itself has the session.
     pub(in crate::downstream) is_ours: Option<bool>,
     pub(in crate::downstream) server: Spoken,
     /// A call that became a task runs on the session.
     pub(in crate::downstream) is_needed: bool,
 }
 
-/// How the server is spoken to.
+/// The transport by which the server is spoken to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::downstream) enum Spoken {
     #[default]
@@ -29,7 +29,7 @@ pub(in crate::downstream) enum Spoken {
     OverLine,
 }
 
-/// What raincheck has to do with a request that has no body.
+/// The way raincheck handles a request that has no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum StreamRoute {
     /// It must be known first whether raincheck itself has the session.
@@ -67,7 +67,7 @@ pub(in crate::downstream) fn route_stream(parts: &Parts, known: KnownForStream) 
     }
 }
 
-/// Whether a request asks for a stream that raincheck reads. The streams of other revisions pass as bytes.
+/// Returns `true` if a request asks for a stream that raincheck reads. The streams of other revisions pass as bytes.
 fn is_read(parts: &Parts) -> bool {
     parts.method == Method::GET
         && parts.headers.contains_key(SESSION_ID)

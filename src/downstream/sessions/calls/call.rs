@@ -38,7 +38,7 @@ use crate::upstream::{Pin, UpstreamRequest};
 /// Messages that wait for a slow client.
 const MESSAGES_MAX: usize = 64;
 
-/// What was decided about a call.
+/// The decision about a call.
 pub(in crate::downstream) enum DecidedCall<'k> {
     Pass,
     /// raincheck answers, and uses this session at the server.
@@ -77,7 +77,7 @@ pub(in crate::downstream) async fn decide<'k>(
     }
 }
 
-/// Does with a call what the route says.
+/// Follows the route of a call.
 pub(in crate::downstream) async fn answer(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -168,7 +168,7 @@ pub(in crate::downstream) async fn carry(
     resumable::respond(proxy, carried.by, waiting, said, patience::LEGACY).await
 }
 
-/// How long an answer to a question may take.
+/// Returns the longest time that an answer to a question may take.
 fn question_patience(rule: &Rule) -> Duration {
     Duration::from_millis(rule.input_timeout_ms.unwrap_or(rule.max_duration_ms))
 }
@@ -242,7 +242,7 @@ struct ClientChannel {
     /// The call goes on when its connection closes, as legacy clients expect. For a call that others may join, the
     /// runner decides.
     runs_on: bool,
-    /// How long a question waits for a client that does not read.
+    /// The time that a question waits for a client that does not read.
     question_patience: Duration,
     /// A place in the channel for the answer, which no message can take.
     answer: Option<mpsc::OwnedPermit<ResponseEvent>>,
@@ -269,7 +269,7 @@ impl ClientChannel {
     }
 }
 
-/// Passes what the call says to the client, up to the answer.
+/// Passes the call's messages to the client, up to the answer.
 async fn follow(mut client: CallSubscriber, entry: &CallEntry, channel: ClientChannel) {
     let mut is_slow = false;
     loop {

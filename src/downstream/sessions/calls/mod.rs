@@ -21,7 +21,7 @@ mod call;
 
 pub(in crate::downstream) use call::{CarriedRequest, DecidedCall, answer, carry, decide};
 
-/// How the answer to `tools/list` is edited. `None`: it passes as it is.
+/// Returns the edits to the answer to `tools/list`. `None`: it passes as it is.
 pub(super) async fn edit_of_tools(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -66,8 +66,8 @@ pub(super) fn take_answer(
     false
 }
 
-/// Whether raincheck knows which transport and era the server speaks, and can read its list. The server is asked now
-/// if it was not asked before, because a client lists the tools only once.
+/// Returns `true` if raincheck knows which transport and era the server speaks, and can read its list. The server is
+/// asked now if it was not asked before, because a client lists the tools only once.
 async fn is_decided(proxy: &Arc<Proxy>, by: &Requester) -> bool {
     let upstream = &proxy.upstream;
     if !upstream.is_decided() {
@@ -76,7 +76,7 @@ async fn is_decided(proxy: &Arc<Proxy>, by: &Requester) -> bool {
     upstream.is_decided()
 }
 
-/// Tells the replica that may carry the call which asked this question. The client does not wait for that.
+/// Notifies the replica that may carry the call which asked this question. The client does not wait for that.
 fn tell_passed(proxy: &Arc<Proxy>, by: &Requester, session: SessionKey, question: &RawValue) {
     let may_be_anothers = proxy.companion_of(by).is_some() && proxy.upstream.speaks_http();
     if !may_be_anothers || proxy.runner.is_alone() {

@@ -27,8 +27,8 @@ use crate::upstream::Retry;
 /// Messages that wait for the client. The answer has a place of its own.
 const MESSAGES_MAX: usize = 64;
 
-/// How often a server may ask within one call. A server that asks no question may want to be called again for as long
-/// as the call may last.
+/// The number of times that a server may ask within one call. A server that asks no question may want to be called
+/// again for as long as the call may last.
 const ROUNDS_MAX: usize = 16;
 
 impl TranslatedRequest {

@@ -113,7 +113,8 @@ impl SessionStream {
         self.at_server.ask_for(filter);
     }
 
-    /// Changes of the lists that the server says it tells of, and of the resources asked for.
+    /// Returns the filter for changes of the lists of which the server declares notifications, and of the resources
+    /// asked for.
     fn wanted(&self) -> String {
         let caller = *self.session.caller.as_bytes();
         let known = self.proxy.upstream.last_discovered(caller);

@@ -1,4 +1,4 @@
-//! `initialize` of a legacy client, answered from what the modern server says of itself.
+//! `initialize` of a legacy client, answered from the modern server's description of itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::telemetry::repeats::OF_OUTAGE;
 use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
 
-/// How long the server may take to say what it is.
+/// Upper bound of the time in which the server describes itself.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The largest `capabilities` or `clientInfo` of a client. Both go to the server with each request.
@@ -143,7 +143,8 @@ fn not_begun(id: &str, why: &NotBegun) -> Rpc {
     }
 }
 
-/// What is remembered of `clientInfo`. Icons make it large: then only the names and the version are remembered.
+/// Returns the part of `clientInfo` that is remembered. Icons make it large: then only the names and the version are
+/// remembered.
 fn kept(info: &RawValue) -> Option<Box<RawValue>> {
     if info.get().len() <= INFO_BYTES_MAX {
         return Some(info.to_owned());

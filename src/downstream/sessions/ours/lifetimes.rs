@@ -1,5 +1,6 @@
-//! How long a session is remembered whose client is silent: a minute until its first use, and a day after it. The
-//! sessions of a caller with many live shorter, and of those that nobody used yet the oldest makes room for a new one.
+//! The time that a session is remembered whose client is silent: a minute until its first use, and a day after
+//! it. The sessions of a caller with many live shorter, and of those that were not used yet the oldest makes room for
+//! a new one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,13 +9,13 @@ use crate::store::kv::Name;
 use crate::store::quota::{Allowance, OverQuota, Quotas};
 use crate::task::id::Caller;
 
-/// How long a session lives until its first use. Every client says at once that it is initialized.
+/// The lifetime of a session until its first use. Every client reports at once that it is initialized.
 pub(super) const FRESH_MS: u64 = 60 * 1000;
 
-/// How long a session lives after a use.
+/// The lifetime of a session after a use.
 pub(super) const LONG_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How long a session lives after a use if its caller has many.
+/// The lifetime of a session after a use if its caller has many.
 const SHORT_MS: u64 = 5 * 60 * 1000;
 
 /// The sessions that this process keeps for each caller, by how long they live. A usual session takes half a KiB.
@@ -92,7 +93,8 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// Counts a new session, which lives for [`FRESH_MS`]. `Ok`: the sessions that make room for it. Nobody used them here.
+    /// Counts a new session, which lives for [`FRESH_MS`]. `Ok`: the sessions that make room for it. They were not
+    /// used here.
     pub(super) fn begin(
         &self,
         name: Name,
@@ -120,7 +122,7 @@ impl Lifetimes {
         Ok(ended)
     }
 
-    /// Counts a session that is used for the first time, and says how long it lives from now on. `None`: the session
+    /// Counts a session that is used for the first time, and returns its lifetime from now on. `None`: the session
     /// ends when it would have ended without the use.
     pub(super) fn first_use(
         &self,

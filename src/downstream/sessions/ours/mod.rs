@@ -49,14 +49,15 @@ use session::{NoSession, PREFIX, Session};
 pub use state::OurSessions;
 use translated::TranslatedRequest;
 
-/// How many resources one session can subscribe to.
+/// The number of resources to which one session can subscribe.
 const URIS_MAX: usize = 256;
 
 /// The longest URI that can be subscribed to. A session is read whole for each of its requests.
 const URI_BYTES_MAX: usize = 2048;
 
-/// Whether this part answers a legacy client's request: the request names a session of raincheck's own, or the server
-/// is known to have no sessions. Where the server is behind another raincheck, sessions of that one have the same prefix.
+/// Returns `true` if this part answers a legacy client's request: the request names a session of raincheck's own, or
+/// the server is known to have no sessions. Where the server is behind another raincheck, sessions of that one have
+/// the same prefix.
 pub(super) async fn serves(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> bool {
     let id = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
     if let Some(id) = id.filter(|id| id.starts_with(PREFIX)) {
@@ -73,7 +74,7 @@ pub(super) async fn serves(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderM
         .await
 }
 
-/// Whether this part answers a request that the server has just refused. Asks the server for its era.
+/// Returns `true` if this part answers a request that the server has just refused. Asks the server for its era.
 pub(super) async fn turns_out_to_serve(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -169,7 +170,7 @@ pub(super) async fn post(
     }
 }
 
-/// Does with a request what the route says.
+/// Follows the route of a request.
 async fn answer(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -272,7 +273,7 @@ fn edit_of_answer(
 
 /// Why a session was not changed.
 enum NotChanged {
-    /// The params are wrong; the text says how.
+    /// The params are wrong; the text contains the reason.
     Refused(&'static str),
     NoSession(NoSession),
 }

@@ -1,4 +1,4 @@
-//! How long a client waits for its call, and how the call is carried until then.
+//! The time that a client waits for its call, and the way the call is carried until then.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::task::clients::ClientTerms;
 use crate::task::plan::{Plan, with_companion};
 use crate::task::policy::{InputWhen, Rule};
 
-/// How long a client waits for its call, and what it hears then.
+/// The time until which a client waits for its call, and the form in which it is notified then.
 #[derive(Debug)]
 pub(super) struct CallPatience {
     pub(super) until: Instant,
@@ -30,7 +30,7 @@ impl CallPatience {
         })
     }
 
-    /// How the next leg of the call is carried.
+    /// Returns the plan by which the next leg of the call is carried.
     pub(super) fn plan(&self) -> Plan {
         let left = self.until.saturating_duration_since(Instant::now());
         Plan::Auto {

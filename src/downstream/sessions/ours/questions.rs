@@ -36,7 +36,7 @@ const PREFIX: &str = "raincheck/";
 /// The pause before a question is put again on a GET stream that had too many unread messages.
 const PUSHED_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long an answer waits for the replica that asked.
+/// The time that an answer waits for the replica that asked.
 const ANSWER_LIFETIME: Duration = Duration::from_mins(10);
 
 /// The largest answer. A larger one counts as no answer.
@@ -153,8 +153,8 @@ async fn put_one(
     Ok(answer)
 }
 
-/// A question that the client may be showing to its user. Dropped, it tells the client that the answer is no longer
-/// needed.
+/// A question that the client may be showing to its user. Dropped, it notifies the client that the answer is no
+/// longer needed.
 struct OpenQuestion<'a> {
     mailboxes: &'a Mailboxes,
     key: SessionKey,
@@ -194,7 +194,7 @@ impl OpenQuestion<'_> {
         }
     }
 
-    /// The client need not be told that the question is over.
+    /// Notes that the client need not be notified of the end of the question.
     fn settle(mut self) {
         self.question.clear();
     }
@@ -218,7 +218,7 @@ impl Drop for OpenQuestion<'_> {
     }
 }
 
-/// The answer for the server if the client gave none. Only an elicitation has an answer that says so.
+/// Returns the answer for the server if the client gave none. Only an elicitation has an answer for that case.
 fn no_answer(kind: InputKind) -> Result<Box<RawValue>, Unanswered> {
     match kind {
         InputKind::Elicitation => {
@@ -231,7 +231,8 @@ fn no_answer(kind: InputKind) -> Result<Box<RawValue>, Unanswered> {
     }
 }
 
-/// The id of a question. It is sealed, so that every replica can tell that the question was asked on this session.
+/// Returns the id of a question. It is sealed, so that every replica can verify that the question was asked on this
+/// session.
 fn name(proxy: &Arc<Proxy>, session: &Session, number: &str) -> String {
     let seal = proxy.callers.seal(&["question", &session.id, number]);
     format!("{PREFIX}{number}.{seal}")

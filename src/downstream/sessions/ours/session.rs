@@ -34,10 +34,11 @@ pub(super) const PREFIX: &str = "raincheck-";
 /// The pause between two renewals of a session's expiry.
 const RENEWAL_MS: u64 = 60_000;
 
-/// How often a change is tried again that met another change. Of changes at the same time, one succeeds each time.
+/// The number of times that a change is tried again after a conflict with another change. Of changes at the same
+/// time, one succeeds each time.
 const ATTEMPTS_MAX: usize = 64;
 
-/// What is remembered of a session.
+/// The state that is remembered of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct SessionEntry {
     pub(super) version: Box<str>,
@@ -48,7 +49,7 @@ pub(super) struct SessionEntry {
     /// The resources that the client subscribed to.
     pub(super) uris: BTreeSet<Box<str>>,
     pub(super) renewed_ms: u64,
-    /// How long the client may be silent.
+    /// The time that the client may be silent.
     #[serde(default = "long")]
     pub(super) lasts_ms: u64,
     /// Since when `lasts_ms` holds.
@@ -173,7 +174,7 @@ impl Session {
         ClientTerms::of(info.and_then(KnownClient::of_info))
     }
 
-    /// Whether the session knows the tasks of revision 2025-11-25.
+    /// Returns `true` if the session knows the tasks of revision 2025-11-25.
     pub(super) fn has_tasks(&self) -> bool {
         &*self.entry.version == LEGACY_NEWEST
     }
@@ -280,7 +281,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells every [`SessionWatch`](super::watch::SessionWatch) that the session was changed or ended.
+    /// Notifies every [`SessionWatch`](super::watch::SessionWatch) that the session was changed or ended.
     pub(super) async fn tell_change(&self, proxy: &Arc<Proxy>) {
         if let Err(error) = proxy.kv.tell(self.kv_name(Kind::Session, &[])).await {
             tracing::warn!(%error, "replicas were not told of the change of a session, and see it within a minute");

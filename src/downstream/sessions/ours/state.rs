@@ -1,8 +1,8 @@
-//! What this process knows of the sessions of raincheck's own, and the store does not.
+//! The state of the sessions of raincheck's own that this process has, and the store does not.
 
 use super::lifetimes::Lifetimes;
 
-/// What this process knows of the sessions of raincheck's own.
+/// The state of the sessions of raincheck's own that only this process has.
 #[derive(Debug, Default)]
 pub struct OurSessions {
     pub(super) lifetimes: Lifetimes,

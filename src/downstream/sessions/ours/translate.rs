@@ -29,7 +29,7 @@ pub(super) fn agreed_version(offered: &str) -> &'static str {
     }
 }
 
-/// Whether a session can be of this revision.
+/// Returns `true` if a session can be of this revision.
 pub(super) fn is_known_version(version: &str) -> bool {
     agreed_version(version) == version
 }
@@ -67,7 +67,7 @@ pub(super) fn client_capabilities(capabilities: &RawValue) -> String {
     object.render_filtered(|key| key != "tasks")
 }
 
-/// A legacy request's params with everything that a modern request says of itself.
+/// Returns a legacy request's params with all members by which a modern request describes itself.
 pub(super) fn params(params: &Object<'_>, session: &SessionEntry) -> String {
     let mut out = Writer::with_capacity(512);
     for (key, value) in params.iter() {

@@ -38,11 +38,11 @@ pub(super) struct TranslatedRequest {
     arguments: Option<Box<RawValue>>,
     name: Option<Arc<str>>,
     pub(super) param_headers: ClientHeaders,
-    /// What the server hears of the headers.
+    /// The headers that the server receives.
     pub(super) from: Forwarded,
     progress_token: Option<Box<RawValue>>,
     pub(super) rule: Rule,
-    /// How raincheck edits the answer.
+    /// The edits of raincheck to the answer.
     pub(super) edit: Option<AnswerEdit>,
     /// When the call fails, whatever it waits for.
     pub(super) deadline: Instant,

@@ -11,8 +11,8 @@ use crate::runner::value_watch::ValueWatch;
 use crate::store::StoreError;
 use crate::store::kv::Kind;
 
-/// The longest wait before the session is read again although nothing was told: the replica that changed it may have died
-/// before it told of the change.
+/// The longest wait before the session is read again although there was no notification: the replica that changed it
+/// may have died before it sent the notification.
 const LOOK: Duration = Duration::from_mins(1);
 
 /// Values expire by the store's clock, which differs a little from this process's clock.

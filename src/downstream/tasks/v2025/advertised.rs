@@ -1,4 +1,4 @@
-//! What raincheck says of tasks in two results of the server: `initialize` and `tools/list`. Pure.
+//! The declarations of tasks that raincheck makes in two results of the server: `initialize` and `tools/list`. Pure.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::task::policy::{Mode, Rule, Rules};
 
 const CAPABILITIES: &str = r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
-/// A caller that cannot be told from others gets no list (2025-11-25, Tasks, Task Isolation).
+/// A caller that cannot be distinguished from others gets no list (2025-11-25, Tasks, Task Isolation).
 const CAPABILITIES_OF_NOBODY: &str = r#"{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
-/// What a result says of tasks.
+/// The declarations of tasks in a result.
 #[derive(Debug, Clone)]
 pub(in crate::downstream) struct Advertised {
     place: SaidIn,
     /// The server's own tasks are the client's business.
     keep_own: bool,
-    /// Tools that need not run as tasks say that they may.
+    /// Tools that need not run as tasks declare that they may.
     says_optional: bool,
 }
 
@@ -73,7 +73,7 @@ impl Advertised {
     }
 }
 
-/// What a tool says of tasks, where the server says `own`.
+/// Returns the task support that a tool declares, where the server declares `own`.
 fn support(rule: &Rule, own: Option<&str>, keep_own: bool, says_optional: bool) -> Support {
     match (rule.mode, own) {
         (_, Some("optional" | "required")) if keep_own => Support::Untouched,

@@ -59,7 +59,7 @@ pub(in crate::downstream) fn on_session(
     }
 }
 
-/// What is known for the route of a call. `speaks_of_tasks`: its session does.
+/// Returns the known facts for the route of a call. `speaks_of_tasks`: its session does.
 pub(in crate::downstream) fn known_of_calls<'k>(
     proxy: &'k Arc<Proxy>,
     (by, headers): (&'k Requester, &HeaderMap),

@@ -61,7 +61,7 @@ impl Drop for OnResult {
 #[derive(Debug)]
 pub(super) struct TaskSession {
     pub(super) caller: Caller,
-    /// Open tasks, with the status that the client was last told of.
+    /// Open tasks, with the last status that the client was notified of.
     pub(super) tasks: BTreeMap<TaskId, Status>,
     /// Tasks whose questions were on a stream that closed: the job looks at them again.
     pub(super) again: BTreeSet<TaskId>,
@@ -75,7 +75,7 @@ impl Deliveries {
         self.0.lock()
     }
 
-    /// Notes the status that the session is told of. True if the session did not know it.
+    /// Notes the status that the session is notified of. True if the session did not know it.
     pub(super) fn is_news(&self, key: SessionKey, id: TaskId, status: Status) -> bool {
         let mut table = self.table();
         let session = table.sessions.get_mut(&key);

@@ -1,4 +1,4 @@
-//! Tells a session of its tasks: one job for each session that has open tasks and a GET stream on this replica.
+//! Notifies a session of its tasks: one job for each session that has open tasks and a GET stream on this replica.
 //!
 //! The job pushes questions, progress and changes of status on the GET stream. It keeps nothing that the records
 //! do not have: when the job or its replica ends, a later `tasks/get`, `tasks/result` or GET begins another.
@@ -24,7 +24,8 @@ use crate::task::id::{Caller, TaskId};
 use crate::task::state::{Status, Task};
 use crate::task::view_2025;
 
-/// Open tasks of one session that the job tells of. The client polls further ones.
+/// The largest number of open tasks of one session of which the job sends notifications. The client polls further
+/// ones.
 const TASKS_MAX: usize = 256;
 
 /// The pause before a stream that was full, or a store that did not answer, is tried again.
@@ -55,7 +56,7 @@ pub(super) fn put_on_result(
     })
 }
 
-/// The requester's session is told of this open task from here on. It knows of this status.
+/// Has the requester's session notified of this open task from here on. It knows of this status.
 pub(super) fn follow(proxy: &Arc<Proxy>, by: &Requester, id: TaskId, status: Status) {
     let Some(key) = by.session else { return };
     let mut table = proxy.deliveries.table();
@@ -72,7 +73,7 @@ pub(super) fn follow(proxy: &Arc<Proxy>, by: &Requester, id: TaskId, status: Sta
     }
 }
 
-/// Forgets a task that has ended, if no job tells of it.
+/// Forgets a task that has ended, if no job sends notifications of it.
 pub(super) fn ended(proxy: &Arc<Proxy>, by: &Requester, id: TaskId) {
     let Some(key) = by.session else { return };
     let mut table = proxy.deliveries.table();
@@ -134,9 +135,9 @@ struct Job {
     stream: u64,
     /// For each watched task, the keys of the open questions that are on the stream.
     asked: BTreeMap<TaskId, BTreeSet<Box<str>>>,
-    /// For each watched task, the progress that the client was told.
+    /// For each watched task, the progress that the client was notified of.
     heard: BTreeMap<TaskId, progress::ToldProgress>,
-    /// When other replicas are told again that the questions are on this stream.
+    /// The time at which other replicas are notified again that the questions are on this stream.
     renew_at: Instant,
     /// Tasks that may have changed.
     pending: BTreeSet<TaskId>,

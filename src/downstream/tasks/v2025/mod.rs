@@ -102,20 +102,20 @@ pub(in crate::downstream) async fn answer(
     }
 }
 
-/// The session opened its GET stream on this replica: its tasks are told of there.
+/// Notes that the session opened its GET stream on this replica: notifications of its tasks are sent there.
 pub(in crate::downstream) fn stream_opened(proxy: &Arc<Proxy>, by: &Requester) {
     if let Some(session) = by.session {
         delivery::opened(proxy, session);
     }
 }
 
-/// Whether a call asks for a task. In older revisions `params.task` has no meaning.
+/// Returns `true` if a call asks for a task. In older revisions `params.task` has no meaning.
 pub(in crate::downstream) fn wishes(headers: &HeaderMap, params: &Object<'_>) -> bool {
     speaks(headers) && Wish::is_in(params)
 }
 
-/// Completes a message on a session whose version is not known here, where its words exist in 2025-11-25 only. A replica
-/// that did not hear `initialize` would else ignore silently that the client wishes for a task.
+/// Completes a message on a session whose version is not known here, where its words exist in 2025-11-25 only. A
+/// replica that did not receive `initialize` would else ignore silently that the client wishes for a task.
 pub(in crate::downstream) fn complete_version(parts: &mut Parts, message: &LegacyMessage<'_>) {
     let headers = &parts.headers;
     if headers.contains_key(PROTOCOL_VERSION) || !headers.contains_key(SESSION_ID) {
@@ -129,7 +129,7 @@ pub(in crate::downstream) fn complete_version(parts: &mut Parts, message: &Legac
     }
 }
 
-/// Whether a request has words that no older version has.
+/// Returns `true` if a request has words that no older version has.
 fn is_only_of_newest(request: &Request<'_>) -> bool {
     match &*request.method {
         "tools/call" => Wish::is_in(&request.params),

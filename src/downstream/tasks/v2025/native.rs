@@ -1,4 +1,4 @@
-//! Tools that the server runs only as tasks of its own, as the lists said that passed through this process.
+//! Tools that the server runs only as tasks of its own, according to the lists that passed through this process.
 //!
 //! Clients see them as other tools: raincheck waits for the task behind a plain call.
 
@@ -25,7 +25,7 @@ impl NativeTools {
         self.tools().get(name).copied()
     }
 
-    /// Remembers what a list says about a tool.
+    /// Remembers the declaration of a list about a tool.
     pub(super) fn note(&self, name: &str, requires_task: bool) {
         let mut tools = self.tools();
         if let Some(known) = tools.get_mut(name) {

@@ -62,7 +62,7 @@ pub(super) async fn remember(
     let _ = proxy.kv.put(reader.token(), value, lifetime).await;
 }
 
-/// The progress of one task that one session was told.
+/// The progress of one task that one session was notified of.
 #[derive(Debug)]
 pub(super) struct ToldProgress {
     /// `None`: the request asked for no progress.

@@ -15,7 +15,7 @@ pub(super) struct SessionQuestion<'a> {
 }
 
 impl SessionQuestion<'_> {
-    /// The name of the note that says which kind of stream has the question.
+    /// Returns the name of the note that contains the kind of stream that has the question.
     pub(super) fn name(&self) -> Name {
         let session = Uuid::from_bytes(*self.session.as_bytes()).to_string();
         Name::of(

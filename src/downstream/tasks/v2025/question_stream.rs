@@ -12,10 +12,10 @@ use bytes::Bytes;
 use super::question::SessionQuestion;
 use crate::downstream::proxy::Proxy;
 
-/// How long a stream counts as open after it was last known to be.
+/// The time that a stream counts as open after it was last known to be.
 const LIFETIME: Duration = Duration::from_secs(10);
 
-/// How often a stream renews the notes of its questions.
+/// The pause after which a stream renews the notes of its questions.
 pub(super) const RENEWAL: Duration = Duration::from_secs(3);
 
 /// A kind of stream for questions.
@@ -37,8 +37,8 @@ impl StreamKind {
 }
 
 impl SessionQuestion<'_> {
-    /// Whether a stream of that kind may have the question, because no stream of the other kind has it. Asks the
-    /// store once, and not at all where there is no other replica.
+    /// Returns `true` if a stream of that kind may have the question, because no stream of the other kind has it.
+    /// Asks the store once, and not at all where there is no other replica.
     pub(super) async fn claim(&self, kind: StreamKind, proxy: &Arc<Proxy>) -> bool {
         if proxy.runner.is_alone() {
             return true;

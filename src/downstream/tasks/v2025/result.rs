@@ -71,7 +71,7 @@ struct ResultStream {
     /// Keeps those questions off the session's GET stream.
     put: Vec<deliveries::OnResult>,
     heard: progress::ToldProgress,
-    /// The newest progress, if the client was not told yet.
+    /// The newest progress, if the client was not notified of it yet.
     news: Option<String>,
     answer: Option<Rpc>,
     _answer: TaskTrackerToken,
@@ -117,14 +117,14 @@ impl ResultStream {
         Ok(waiting)
     }
 
-    /// Sends the client to another replica, which can tell the end.
+    /// Sends the client to another replica, which can report the end.
     fn closing(&self) -> ResponseEvent {
         let error = RpcError::internal("The proxy is shutting down; ask again");
         ResponseEvent::Answer(Rpc::error(self.id.get(), &error))
     }
 
-    /// What the client is told before the end. The session's GET stream tells it instead, if it is open here; and a
-    /// question that a stream of another replica has stays there.
+    /// Returns the message that the client receives before the end. The session's GET stream sends it instead, if it
+    /// is open here; and a question that a stream of another replica has stays there.
     ///
     /// Cancel safe.
     async fn message(&mut self) -> Option<String> {
@@ -146,7 +146,7 @@ impl ResultStream {
         Some(question)
     }
 
-    /// Of an open question that is nowhere else, and counts as said here.
+    /// Returns the key of an open question that is nowhere else, and counts as sent here.
     async fn key_to_say(&mut self) -> Option<Box<str>> {
         let Some(session) = self.key else {
             return self.open.keys().next().cloned();

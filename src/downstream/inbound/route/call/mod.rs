@@ -1,4 +1,4 @@
-//! What becomes of a `tools/call` on a legacy session: decided once, as for modern clients. Pure.
+//! The route of a `tools/call` on a legacy session: decided once, as for modern clients. Pure.
 
 use super::super::idempotency::{claim_of_legacy, has_key, may_claim};
 use super::super::requester::Requester;
@@ -26,7 +26,7 @@ const RETENTIONS_MAX: u64 = 24;
 /// Of two members of one name, two readers could take different ones.
 const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
 
-/// What becomes of a call.
+/// The route of a call.
 #[derive(Debug)]
 pub(in crate::downstream) enum CallRoute<'k> {
     /// The decision needs a word of the server.
@@ -38,7 +38,7 @@ pub(in crate::downstream) enum CallRoute<'k> {
     Answer(CallOp<'k>),
 }
 
-/// What raincheck does with a call that does not pass.
+/// The operation by which raincheck answers a call that does not pass.
 #[derive(Debug)]
 pub(in crate::downstream) enum CallOp<'k> {
     Refuse(RpcError),
@@ -52,7 +52,7 @@ pub(in crate::downstream) enum CallOp<'k> {
     Carry(Box<CarrySpec<'k>>),
 }
 
-/// How a call becomes a task.
+/// The terms on which a call becomes a task.
 #[derive(Debug)]
 pub(in crate::downstream) struct TaskSpec {
     pub(in crate::downstream) rule: Rule,
@@ -62,7 +62,7 @@ pub(in crate::downstream) struct TaskSpec {
     pub(in crate::downstream) requires_task: bool,
 }
 
-/// How a call is carried.
+/// The terms on which a call is carried.
 #[derive(Debug)]
 pub(in crate::downstream) struct CarrySpec<'k> {
     pub(in crate::downstream) rule: &'k Rule,
@@ -76,7 +76,7 @@ pub(in crate::downstream) struct CarrySpec<'k> {
     is_limited: bool,
 }
 
-/// What is known of the server and of raincheck when a call is routed.
+/// The known facts about the server and raincheck when a call is routed.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -86,7 +86,7 @@ pub(in crate::downstream) struct KnownOfCalls<'k> {
     pub(in crate::downstream) rules: &'k Rules,
     /// The server's own tasks are the client's business.
     pub(in crate::downstream) keeps_native_tasks: bool,
-    /// What the server calls read-only or idempotent may be run again.
+    /// A tool that the server calls read-only or idempotent may be run again.
     pub(in crate::downstream) trusts_annotations: bool,
     /// Our own tools, where the client has them.
     pub(in crate::downstream) companion: Option<&'k Companion>,
@@ -94,7 +94,7 @@ pub(in crate::downstream) struct KnownOfCalls<'k> {
     pub(in crate::downstream) speaks_of_tasks: bool,
     /// Calls of the tool may have to wait for their turn.
     pub(in crate::downstream) is_limited: bool,
-    /// Whether the server runs the tool as a task only, as a list that passed here said.
+    /// `true` if the server runs the tool as a task only, according to a list that passed here.
     pub(in crate::downstream) requires_task: Option<bool>,
     /// The request names a session.
     pub(in crate::downstream) names_session: bool,
@@ -103,7 +103,7 @@ pub(in crate::downstream) struct KnownOfCalls<'k> {
     pub(in crate::downstream) server: KnownServer,
 }
 
-/// What is known of the client's session at the server.
+/// The state of the client's session at the server, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::downstream) enum KnownSession {
     NotAsked,
@@ -132,7 +132,7 @@ impl<'k> KnownOfCalls<'k> {
     }
 }
 
-/// What becomes of a call on a session of the server's own.
+/// Routes a call on a session of the server's own.
 pub(in crate::downstream) fn route_call<'k>(
     request: &Request<'_>,
     by: &Requester,
@@ -181,7 +181,8 @@ fn carry_on_session<'k>(spec: Box<CarrySpec<'k>>, known: &KnownOfCalls<'k>) -> C
     }
 }
 
-/// The server says best that it does not know the session.
+/// Returns the route of a call without a session: the server itself can best report that it does not know the
+/// session.
 fn not_on_session<'k>(must_not_pass: bool, known: &KnownOfCalls<'_>) -> CallRoute<'k> {
     if must_not_pass && known.server.speaks_http {
         CallRoute::Answer(CallOp::Busy)
@@ -190,7 +191,7 @@ fn not_on_session<'k>(must_not_pass: bool, known: &KnownOfCalls<'_>) -> CallRout
     }
 }
 
-/// What becomes of a call as far as it is about tasks of 2025-11-25. `Pass`: it is not.
+/// Routes a call as far as it is about tasks of 2025-11-25. `Pass`: it is not.
 pub(in crate::downstream) fn route_task<'k>(
     request: &Request<'_>,
     by: &Requester,
@@ -323,8 +324,8 @@ fn plain<'k>(
     Ok(carry_on_session(Box::new(spec), known))
 }
 
-/// Whether the server runs the tool as a task of its own only, which its client was not told. `None`: that must be
-/// asked.
+/// Returns `true` if the server runs the tool as a task of its own only, which its client was not notified of.
+/// `None`: that must be asked.
 fn is_native(tool: &str, by: &Requester, known: &KnownOfCalls<'_>) -> Option<bool> {
     if known.keeps_native_tasks || !known.speaks_of_tasks {
         return Some(false);
@@ -367,7 +368,7 @@ fn check(params: &Object<'_>) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// How long the finished task stays: what was asked for, within limits.
+/// Returns the time that the finished task stays: the time that was asked for, within limits.
 fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
     let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
     wish.ttl_ms.map_or(rule.retention_ms, |wanted| {

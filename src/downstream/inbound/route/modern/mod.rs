@@ -1,4 +1,4 @@
-//! What becomes of a modern client's request: decided once from what it says, who sent it and what is known. Pure.
+//! The route of a modern client's request: decided once from its content, its requester and the known facts. Pure.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::task::plan::{Plan, plan, with_companion};
 use crate::task::policy::{InputWhen, Rule, Rules};
 use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
-/// What becomes of a request.
+/// The route of a request.
 #[derive(Debug)]
 pub(in crate::downstream) enum Route<'k> {
     /// The decision needs a word of the server. A call that becomes a task waits for it no longer than this, from when
@@ -58,22 +58,22 @@ pub(in crate::downstream) enum Listed {
     WithOurs,
     /// It is empty where the server has none.
     MaybeEmpty,
-    /// It says how large the results of tools may be.
+    /// It declares how large the results of tools may be.
     WithSizes,
     /// Our event is in it.
     WithEvents,
 }
 
-/// How a request is carried.
+/// The terms on which a request is carried.
 #[derive(Debug)]
 pub(in crate::downstream) struct CallTerms<'k> {
-    /// The server's. `None`: a task that waits until the server tells it.
+    /// The server's era. `None`: a task that waits until the server reports its era.
     pub(in crate::downstream) era: Option<Era>,
     pub(in crate::downstream) rule: &'k Rule,
     pub(in crate::downstream) plan: Plan,
-    /// What the call stands for beside itself.
+    /// The claim under which the call stands for calls with the same name.
     pub(in crate::downstream) claim: Option<CallClaim>,
-    /// How the client hears of a task.
+    /// The form in which the client is notified of a task.
     pub(in crate::downstream) announce: Announce,
     /// The server calls the tool safe to repeat, and is believed.
     pub(in crate::downstream) repeatable: bool,
@@ -81,7 +81,7 @@ pub(in crate::downstream) struct CallTerms<'k> {
     pub(in crate::downstream) native_task: bool,
 }
 
-/// What is known of the server and of raincheck when a request is routed.
+/// The known facts about the server and raincheck when a request is routed.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -91,12 +91,12 @@ pub(in crate::downstream) struct Known<'k> {
     pub(in crate::downstream) rules: &'k Rules,
     /// A modern server's own tasks are the client's business.
     pub(in crate::downstream) keeps_native_tasks: bool,
-    /// What the server calls read-only or idempotent may be run again.
+    /// A tool that the server calls read-only or idempotent may be run again.
     pub(in crate::downstream) trusts_annotations: bool,
     /// Our own tools, where the client has them.
     pub(in crate::downstream) companion: Option<&'k Companion>,
     pub(in crate::downstream) server: KnownServer,
-    /// The caller was told that the server may have everything.
+    /// The caller received the answer that the server may have everything.
     pub(in crate::downstream) had_stand_in: bool,
     /// Calls of the tool that the request names may have to wait for their turn.
     pub(in crate::downstream) is_limited: bool,
@@ -108,7 +108,7 @@ pub(in crate::downstream) struct Known<'k> {
     pub(in crate::downstream) events: EventsFor<'k>,
 }
 
-/// What becomes of a request of a modern client.
+/// Routes a request of a modern client.
 pub(in crate::downstream) fn route<'k>(
     modern: &Modern<'_>,
     by: &Requester,
@@ -207,7 +207,7 @@ const NOW: Plan = Plan::Always {
     input: InputWhen::InTask,
 };
 
-/// Whether the server runs the call as a task of its own.
+/// Returns `true` if the server runs the call as a task of its own.
 fn is_native_task(era: Option<Era>, plan: Plan, requires_task: bool, known: &Known<'_>) -> bool {
     match era {
         Some(Era::Legacy) => requires_task,
@@ -217,7 +217,7 @@ fn is_native_task(era: Option<Era>, plan: Plan, requires_task: bool, known: &Kno
     }
 }
 
-/// How long a call that becomes a task waits for the first words of the server.
+/// Returns the time that a call that becomes a task waits for the first response of the server.
 fn patience(plan: Plan, rule: &Rule) -> Option<Duration> {
     match plan {
         Plan::Auto { window_ms, .. } => Some(Duration::from_millis(window_ms)),
@@ -289,7 +289,7 @@ fn listed(modern: &Modern<'_>, known: &Known<'_>) -> Option<Listed> {
     (method == "tools/list" && known.rules.sets_result_sizes()).then_some(Listed::WithSizes)
 }
 
-/// Whether a call may go to the server as it came.
+/// Returns `true` if a call may go to the server as it came.
 fn may_stream_past(modern: &Modern<'_>, known: &Known<'_>) -> bool {
     let (request, meta) = (&modern.request, &modern.meta);
     // What speaks of tasks must not reach the server: only then the body is edited.
@@ -299,7 +299,7 @@ fn may_stream_past(modern: &Modern<'_>, known: &Known<'_>) -> bool {
     untouched && !has_state_of_ours(request) && !known.is_limited
 }
 
-/// Whether the request's state has the form of ours.
+/// Returns `true` if the request's state has the form of ours.
 pub(in crate::downstream) fn has_state_of_ours(request: &Request<'_>) -> bool {
     let state = request.params.get_str("requestState");
     state.as_deref().and_then(read_state).is_some()

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::calls::resumable::{self, ConnectedCall};
-use super::inbound::idempotency::{digest, hide_key};
+use super::inbound::idempotency::digest;
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
-use super::inbound::route::modern::{CallTerms, has_state_of_ours};
+use super::inbound::route::modern::has_state_of_ours;
 use super::outbound::keepalive::Keepalive;
 use super::outbound::patience;
 use super::outbound::response::Rpc;
@@ -27,7 +27,7 @@ use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
 use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
-use crate::runner::{Announce, CallSpec, NotAdmitted};
+use crate::runner::{Announce, CallSpec, CallTerms, NotAdmitted};
 use crate::upstream::{ClientHeaders, Forwarded, UpstreamRequest};
 
 /// A modern client's request that is carried.
@@ -35,7 +35,7 @@ pub(super) struct ModernCall<'a> {
     pub(super) modern: &'a Modern<'a>,
     pub(super) by: &'a Requester,
     pub(super) client_headers: ClientHeaders,
-    pub(super) spec: CallTerms<'a>,
+    pub(super) terms: Box<CallTerms>,
 }
 
 /// Runs the call, or joins the same call if that already runs, and answers the client: at the end, or event by event.
@@ -47,7 +47,7 @@ pub(super) async fn carry(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Respons
         Returned::To(retry) => {
             let outcome = proxy.runner.rejoin(*retry).await;
             // A modern server has states of its own, which may look like raincheck's.
-            let may_be_the_servers = asked.spec.era == Some(Era::Modern);
+            let may_be_the_servers = asked.terms.era == Some(Era::Modern);
             if !may_be_the_servers || !matches!(outcome, RetryOutcome::Unknown) {
                 return retried(asked, outcome).await;
             }
@@ -55,7 +55,7 @@ pub(super) async fn carry(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Respons
     }
     // The client waits from now on, also for a call that another request began.
     let heartbeat = heartbeat(asked);
-    match claims::begin(proxy, asked.spec.claim, call(asked)).await {
+    match claims::begin(proxy, call(asked)).await {
         Ok(client) => {
             let words = if asked.modern.request.method == "tools/call" {
                 Rpc::call_answer
@@ -97,51 +97,27 @@ pub(super) fn begin(
 }
 
 fn call(asked: &ModernCall<'_>) -> CallSpec {
-    let spec = &asked.spec;
-    let mut outgoing = outgoing(asked);
-    if spec.claim.is_some() {
-        // Others may join the call, and ask for progress.
-        outgoing.wants_progress = true;
-        hide_key(&mut outgoing);
-    }
-    CallSpec {
-        caller: asked.by.caller,
-        label: asked.by.label(),
-        era: spec.era,
-        client_era: Era::Modern,
-        outgoing,
-        rule: spec.rule.clone(),
-        plan: spec.plan,
-        announce: spec.announce.clone(),
-        progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
-        repeatable: spec.repeatable,
-        listed: asked.by.list,
-        session: None,
-        related: asked.by.related.clone(),
-        span: asked.by.span.clone(),
-    }
+    let (request, meta, terms) = (&asked.modern.request, &asked.modern.meta, &asked.terms);
+    let knows_tickets = matches!(terms.announce, Announce::Ticket(_));
+    let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
+    let caller = *asked.by.caller.as_bytes();
+    let name = request.name().as_deref().map(Arc::from);
+    let mut outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
+        .declaring(meta.capabilities.get())
+        .forwarding(forwarded(asked))
+        .described_by(name, param_headers(asked.modern.headers))
+        .with_progress(may_become_task || meta.progress_token.is_some());
+    outgoing.log_level = meta.log_level.as_deref().map(Arc::from);
+    let client = asked.by.client_of_call(None);
+    CallSpec::of(client, (**terms).clone(), outgoing, meta.progress_token)
 }
 
-fn outgoing(asked: &ModernCall<'_>) -> UpstreamRequest {
-    let (request, meta, spec) = (&asked.modern.request, &asked.modern.meta, &asked.spec);
-    let knows_tickets = matches!(spec.announce, Announce::Ticket(_));
-    let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
-    let forwarded = Forwarded {
+fn forwarded(asked: &ModernCall<'_>) -> Forwarded {
+    Forwarded {
         credentials: asked.by.credentials.clone(),
         headers: Arc::clone(&asked.client_headers),
         query: asked.by.query.clone(),
-    };
-    let caller = *asked.by.caller.as_bytes();
-    let name = request.name().as_deref().map(Arc::from);
-    let answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
-    let mut outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
-        .declaring(meta.capabilities.get())
-        .forwarding(forwarded)
-        .described_by(name, param_headers(asked.modern.headers))
-        .with_progress(may_become_task || meta.progress_token.is_some())
-        .for_call(answer_patience, spec.native_task);
-    outgoing.log_level = meta.log_level.as_deref().map(Arc::from);
-    outgoing
+    }
 }
 
 fn param_headers(headers: &HeaderMap) -> ClientHeaders {
@@ -162,7 +138,7 @@ enum Returned {
 
 fn returned(asked: &ModernCall<'_>) -> Returned {
     let request = &asked.modern.request;
-    let is_the_servers = asked.spec.era == Some(Era::Modern) && !has_state_of_ours(request);
+    let is_the_servers = asked.terms.era == Some(Era::Modern) && !has_state_of_ours(request);
     if !request.params.contains("requestState") || is_the_servers {
         return Returned::Not;
     }
@@ -179,11 +155,7 @@ fn returned(asked: &ModernCall<'_>) -> Returned {
         caller: asked.by.caller,
         digest: digest(request),
         answers,
-        from: Forwarded {
-            credentials: asked.by.credentials.clone(),
-            headers: Arc::clone(&asked.client_headers),
-            query: asked.by.query.clone(),
-        },
+        from: forwarded(asked),
         heard_by: heard_by(asked),
     }))
 }
@@ -207,9 +179,9 @@ async fn retried(asked: &ModernCall<'_>, outcome: RetryOutcome) -> Response<Body
 
 fn heard_by(asked: &ModernCall<'_>) -> NotifyBy {
     let is_call = asked.modern.request.method == "tools/call";
-    match &asked.spec.announce {
+    match &asked.terms.announce {
         Announce::Ticket(ticket) => {
-            let patience = asked.by.client.fallback_after_ms(asked.spec.rule).is;
+            let patience = asked.by.client.fallback_after_ms(&asked.terms.rule).is;
             let patience = Duration::from_millis(patience);
             NotifyBy::Ticket(patience, ticket.clone())
         }
@@ -220,7 +192,7 @@ fn heard_by(asked: &ModernCall<'_>) -> NotifyBy {
 
 /// The progress that raincheck sends while the server is silent, to a client that asked for progress and that it helps.
 fn heartbeat(asked: &ModernCall<'_>) -> Option<Keepalive> {
-    let beats = asked.by.client.heartbeat(asked.spec.rule).is;
+    let beats = asked.by.client.heartbeat(&asked.terms.rule).is;
     let token = asked.modern.meta.progress_token.filter(|_| beats);
     token.map(|token| Keepalive::since(Instant::now(), token.to_owned()))
 }

@@ -8,16 +8,15 @@ use super::outbound::response::Rpc;
 use super::proxy::Proxy;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::runner::CallSpec;
-use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::claim::NotClaimed;
 use crate::runner::responder::CallSubscriber;
 
 /// Begins a call, or joins the running call that is the same.
 pub(super) async fn begin(
     proxy: &Arc<Proxy>,
-    claim: Option<CallClaim>,
     call: CallSpec,
 ) -> Result<CallSubscriber, NotClaimed> {
-    match claim {
+    match call.terms.claim {
         Some(claim) => proxy.runner.call_once(claim, call).await,
         None => Ok(proxy.runner.call(call)?),
     }

@@ -21,7 +21,7 @@ use super::inbound::envelope::era_by_headers;
 use super::inbound::known_client;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
-use super::inbound::route::modern::{CallTerms, Known, Route, route};
+use super::inbound::route::modern::{RequestFacts, Route, route};
 use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::Proxy;
 use super::related::{WithoutOurIds, forget_length};
@@ -40,6 +40,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
 use crate::room::SMALL;
+use crate::runner::CallTerms;
 use crate::shares::Share;
 use crate::task::clients::ClientTerms;
 use crate::telemetry::traces::{self, SpanGuard};
@@ -315,17 +316,17 @@ async fn answer<'k>(
     parts: &Parts,
     body: &Bytes,
     modern: &Modern<'_>,
-    (mut known, first): (Known<'k>, Route<'k>),
+    (mut facts, first): (RequestFacts<'k>, Route<'k>),
 ) -> Response<Body> {
     let (mut next, mut until) = (Some(first), None);
     let answered = loop {
-        match next.take().unwrap_or_else(|| route(modern, by, &known)) {
+        match next.take().unwrap_or_else(|| route(modern, by, &facts)) {
             Route::Ask(question, patience) => {
                 let capabilities = modern.meta.capabilities.get();
-                let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
+                let asking = tools::ask(proxy, by, capabilities, question, &mut facts.calls.server);
                 until = until.or_else(|| Some(Instant::now() + patience?));
                 match tools::in_time(Box::pin(asking), until).await {
-                    Ok(is_late) => known.is_late |= is_late,
+                    Ok(is_late) => facts.calls.is_late |= is_late,
                     Err(error) => break undecided(modern.request.id, error),
                 }
             }
@@ -347,7 +348,7 @@ async fn answer<'k>(
             }
             Route::Task => match Box::pin(proxy.tasks(modern, by, modern.headers)).await {
                 TaskAnswer::Unknown(_) if proxy.passes_native_tasks() => {
-                    known.is_no_task_here = true;
+                    facts.is_no_task_here = true;
                 }
                 TaskAnswer::Known(rpc) | TaskAnswer::Unknown(rpc) => return rpc.into_response(),
             },
@@ -368,12 +369,12 @@ async fn answer<'k>(
                     companion::call(&companion_tools, tool, &modern.request, modern.headers);
                 break Box::pin(calling).await;
             }
-            Route::List(how, spec) => {
-                let asked = modern_call(proxy, by, modern, spec);
+            Route::List(how, terms) => {
+                let asked = modern_call(proxy, by, modern, terms);
                 break Box::pin(discover::list(proxy, &asked, how)).await;
             }
-            Route::Call(spec) => {
-                let asked = modern_call(proxy, by, modern, spec);
+            Route::Call(terms) => {
+                let asked = modern_call(proxy, by, modern, terms);
                 break Box::pin(call::carry(proxy, &asked)).await;
             }
         }
@@ -388,24 +389,22 @@ fn routed<'k>(
     proxy: &'k Arc<Proxy>,
     by: &'k Requester,
     modern: &Modern<'_>,
-) -> (Known<'k>, Route<'k>) {
-    let known = known(proxy, by, &modern.request);
-    let route = route(modern, by, &known);
-    (known, route)
+) -> (RequestFacts<'k>, Route<'k>) {
+    let facts = facts(proxy, by, &modern.request);
+    let route = route(modern, by, &facts);
+    (facts, route)
 }
 
-fn known<'k>(proxy: &'k Arc<Proxy>, by: &'k Requester, request: &mcp::Request<'_>) -> Known<'k> {
+fn facts<'k>(
+    proxy: &'k Arc<Proxy>,
+    by: &'k Requester,
+    request: &mcp::Request<'_>,
+) -> RequestFacts<'k> {
     let tool = request.name().filter(|_| request.method == "tools/call");
-    Known {
-        rules: &by.rules,
-        keeps_native_tasks: proxy.settings.pass_native_tasks,
-        trusts_annotations: proxy.settings.trust_annotations,
-        companion: proxy.companion_of(by),
-        server: tools::known(proxy),
+    RequestFacts {
+        calls: tools::facts_of_calls(proxy, by, tool.as_deref()),
         had_stand_in: proxy.stand_ins.was_told(&by.caller),
-        is_limited: tool.is_some_and(|tool| by.rules.limits(&tool)),
         is_no_task_here: false,
-        is_late: false,
         events: proxy.events_for(by),
     }
 }
@@ -414,12 +413,12 @@ fn modern_call<'a>(
     proxy: &Arc<Proxy>,
     by: &'a Requester,
     modern: &'a Modern<'a>,
-    spec: CallTerms<'a>,
+    terms: Box<CallTerms>,
 ) -> ModernCall<'a> {
     ModernCall {
         modern,
         by,
         client_headers: proxy.upstream.client_headers(modern.headers),
-        spec,
+        terms,
     }
 }

@@ -8,7 +8,8 @@ use hyper::http::request::Parts;
 use super::events::state::EventsFor;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
-use super::inbound::route::modern::{Known, Route, route};
+use super::inbound::route::call::CallFacts;
+use super::inbound::route::modern::{RequestFacts, Route, route};
 use super::inbound::route::{KnownServer, KnownTools};
 use crate::auth::callers::Callers;
 use crate::mcp::version::Era;
@@ -39,24 +40,27 @@ impl MeasuredRequest {
         let Some(modern) = self.message() else {
             return false;
         };
-        let known = Known {
-            rules: &self.by.rules,
-            keeps_native_tasks: false,
-            trusts_annotations: false,
-            companion: None,
-            server: KnownServer {
-                era: Some(Era::Modern),
-                is_decided: true,
-                speaks_http: true,
-                tools: KnownTools::NotAsked,
+        let facts = RequestFacts {
+            calls: CallFacts {
+                rules: &self.by.rules,
+                keeps_native_tasks: false,
+                trusts_annotations: false,
+                companion: None,
+                is_limited: false,
+                requires_task: Some(false),
+                is_late: false,
+                server: KnownServer {
+                    era: Some(Era::Modern),
+                    is_decided: true,
+                    speaks_http: true,
+                    tools: KnownTools::NotAsked,
+                },
             },
             had_stand_in: false,
-            is_limited: false,
             is_no_task_here: false,
-            is_late: false,
             events: EventsFor::Nobody,
         };
-        let routed = || route(black_box(&modern), &self.by, black_box(&known));
+        let routed = || route(black_box(&modern), &self.by, black_box(&facts));
         (0..times).all(|_| matches!(routed(), Route::Pass))
     }
 

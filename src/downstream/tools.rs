@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::inbound::requester::Requester;
+use super::inbound::route::call::CallFacts;
 use super::inbound::route::{KnownServer, KnownTools, MissingFact};
 use super::proxy::Proxy;
 use crate::mcp::tools::Tools;
@@ -35,6 +36,24 @@ pub(super) fn known(proxy: &Arc<Proxy>) -> KnownServer {
         is_decided: proxy.upstream.is_decided(),
         speaks_http: proxy.upstream.speaks_http(),
         tools: KnownTools::NotAsked,
+    }
+}
+
+/// Returns the known facts for the decision about a call of this tool, if it is one.
+pub(super) fn facts_of_calls<'k>(
+    proxy: &'k Arc<Proxy>,
+    by: &'k Requester,
+    tool: Option<&str>,
+) -> CallFacts<'k> {
+    CallFacts {
+        rules: &by.rules,
+        keeps_native_tasks: proxy.settings.pass_native_tasks,
+        trusts_annotations: proxy.settings.trust_annotations,
+        companion: proxy.companion_of(by),
+        is_limited: tool.is_some_and(|tool| by.rules.limits(tool)),
+        requires_task: Some(false),
+        is_late: false,
+        server: known(proxy),
     }
 }
 

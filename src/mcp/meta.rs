@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use super::json::{Fault, Object, folded, is_object, may_be_read_as, place_of, prepend, quote};
+use super::json::{
+    Fault, Object, folded, is_object, may_be_read_as, place_of, prepend, quote, set,
+};
 
 pub const META: &str = "_meta";
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -207,6 +209,16 @@ pub fn is_at_least(level: &str, asked: &str) -> bool {
     rank(level).is_none_or(|level| rank(asked).is_none_or(|asked| level >= asked))
 }
 
+/// Returns the params without the idempotency key. `None`: they have none.
+pub fn without_idempotency_key(params: &str) -> Option<String> {
+    let meta = Object::parse(params).ok()?.get_object(META)?;
+    if !meta.contains(IDEMPOTENCY_KEY) {
+        return None;
+    }
+    let rest = meta.render_filtered(|name| name != IDEMPOTENCY_KEY);
+    set(params, META, &rest).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,5 +290,16 @@ mod tests {
         let utf16: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert!(may_name_tasks(&utf16));
         assert!(!may_name_tasks(br#"{"related":"task ids \u00"}"#));
+    }
+
+    #[test]
+    fn the_server_does_not_see_the_key() {
+        let without = without_idempotency_key;
+        let params = r#"{"name":"t","_meta":{"a":1.10,"io.raincheck/idempotencyKey":"k"}}"#;
+        assert_eq!(
+            without(params).unwrap(),
+            r#"{"name":"t","_meta":{"a":1.10}}"#
+        );
+        assert_eq!(without(r#"{"name":"t","_meta":{}}"#), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A call as the downstream hands it over, how its client hears of its task, and why it was not begun.
+//! A call for the runner, the form in which its client is notified of a task, and the reasons why a call is not begun.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,9 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::admission::QueueFull;
+use super::call_claim::CallClaim;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::meta::without_idempotency_key;
 use crate::mcp::version::Era;
 use crate::task::id::{Caller, TaskId};
 use crate::task::plan::Plan;
@@ -16,29 +18,28 @@ use crate::task::ticket::Ticket;
 use crate::telemetry::traces::RequestSpan;
 use crate::upstream::UpstreamRequest;
 
-/// One call as the downstream hands it over.
+/// A call for the runner: its client, its request to the server, and the terms on which it runs.
 #[derive(Debug)]
 pub struct CallSpec {
+    pub client: CallClient,
+    pub outgoing: UpstreamRequest,
+    pub terms: CallTerms,
+    /// The client's progress token, if it asked for progress.
+    pub progress_token: Option<Box<RawValue>>,
+}
+
+/// The client of a call.
+#[derive(Debug, Clone)]
+pub struct CallClient {
     pub caller: Caller,
     /// The name that operators know the caller by.
     pub label: Option<Arc<str>>,
-    /// `None`: the server has not told its era yet. The call waits until it has.
-    pub era: Option<Era>,
-    /// The era of the client. A legacy client answers questions while it waits.
-    pub client_era: Era,
-    pub outgoing: UpstreamRequest,
-    pub rule: Rule,
-    pub plan: Plan,
-    /// How the client hears that its call became a task.
-    pub announce: Announce,
-    /// The client's progress token, if it asked for progress.
-    pub progress_token: Option<Box<RawValue>>,
-    /// Whether the server calls the tool safe to repeat, and the operator trusts it.
-    pub repeatable: bool,
-    /// Whose list may name the task: the caller's, where it is known well enough, or, for a call that may become a
+    /// A legacy client answers questions while it waits.
+    pub era: Era,
+    /// The list that may name the task: the caller's, where it is known well enough, or, for a call that may become a
     /// ticket, that of its session.
-    pub listed: Option<Caller>,
-    /// The session of the client, if any replica takes the answers to its questions.
+    pub list: Option<Caller>,
+    /// The session, if any replica takes the client's answers to questions.
     pub session: Option<[u8; 16]>,
     /// The caller's tasks that the request is about.
     pub related: Vec<TaskId>,
@@ -46,7 +47,39 @@ pub struct CallSpec {
     pub span: Option<Arc<RequestSpan>>,
 }
 
-/// What is sent to the server, and under which rule: all that a call with a record needs.
+/// The terms on which a call runs.
+#[derive(Debug, Clone)]
+pub struct CallTerms {
+    /// The server's era. `None`: a task that waits until the server reports its era.
+    pub era: Option<Era>,
+    pub rule: Rule,
+    pub plan: Plan,
+    /// The claim under which other requests join the call.
+    pub claim: Option<CallClaim>,
+    /// The form in which the client is notified of a task.
+    pub announce: Announce,
+    /// The server calls the tool safe to repeat, and is believed.
+    pub repeatable: bool,
+    /// The server runs the tool as a task of its own.
+    pub native_task: bool,
+}
+
+impl CallTerms {
+    /// The terms of a request whose client waits for the answer.
+    pub fn held(era: Option<Era>, rule: &Rule) -> Self {
+        Self {
+            era,
+            rule: rule.clone(),
+            plan: Plan::Held,
+            claim: None,
+            announce: Announce::Task,
+            repeatable: false,
+            native_task: false,
+        }
+    }
+}
+
+/// The request to the server and its rule: all that a call with a record needs.
 #[derive(Debug)]
 pub(super) struct ServerCall {
     /// Legacy while it is not known, which is before anything is sent.
@@ -55,44 +88,59 @@ pub(super) struct ServerCall {
     pub(super) rule: Rule,
 }
 
-/// What is known of a call beside its request and what its client waits for: it counts until there is a record.
+/// The origin of a call, which is needed until there is a record.
 #[derive(Debug)]
-pub(super) struct CallFacts {
-    pub(super) caller: Caller,
-    pub(super) label: Option<Arc<str>>,
+pub(super) struct CallOrigin {
+    pub(super) client: CallClient,
     pub(super) began: Instant,
     pub(super) repeatable: bool,
-    pub(super) listed: Option<Caller>,
-    /// Whether the client hears of the task by a ticket.
+    /// The client is notified of the task by a ticket.
     pub(super) by_ticket: bool,
-    pub(super) session: Option<[u8; 16]>,
-    pub(super) related: Vec<TaskId>,
-    pub(super) span: Option<Arc<RequestSpan>>,
 }
 
 impl CallSpec {
-    pub(super) fn split(self) -> (ServerCall, CallFacts) {
-        let outgoing = match &self.span {
+    /// A call of this client on these terms.
+    pub fn of(
+        client: CallClient,
+        terms: CallTerms,
+        mut outgoing: UpstreamRequest,
+        progress_token: Option<&RawValue>,
+    ) -> Self {
+        outgoing.answer_patience = terms.rule.input_timeout_ms.map(Duration::from_millis);
+        outgoing.native_task = terms.native_task;
+        if terms.claim.is_some() {
+            // Others may join the call, and ask for progress.
+            outgoing.wants_progress = true;
+            // The key is for raincheck.
+            if let Some(params) = without_idempotency_key(&outgoing.params) {
+                outgoing.params = params.into();
+            }
+        }
+        Self {
+            client,
+            outgoing,
+            terms,
+            progress_token: progress_token.map(ToOwned::to_owned),
+        }
+    }
+
+    pub(super) fn split(self) -> (ServerCall, CallOrigin) {
+        let outgoing = match &self.client.span {
             Some(span) => self.outgoing.traced(&span.to_server()),
             None => self.outgoing,
         };
         let server = ServerCall {
-            era: self.era.unwrap_or(Era::Legacy),
+            era: self.terms.era.unwrap_or(Era::Legacy),
             outgoing,
-            rule: self.rule,
+            rule: self.terms.rule,
         };
-        let facts = CallFacts {
-            caller: self.caller,
-            label: self.label,
+        let origin = CallOrigin {
+            client: self.client,
             began: Instant::now(),
-            repeatable: self.repeatable,
-            listed: self.listed,
-            by_ticket: matches!(self.announce, Announce::Ticket(_)),
-            session: self.session,
-            related: self.related,
-            span: self.span,
+            repeatable: self.terms.repeatable,
+            by_ticket: matches!(self.terms.announce, Announce::Ticket(_)),
         };
-        (server, facts)
+        (server, origin)
     }
 }
 

@@ -10,53 +10,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::CallPermit;
 use super::admission::Admittance;
 use super::call::{CallSpec, NotAdmitted};
+pub use super::call_claim::CallClaim;
 use super::carrier::{Carrier, ClaimedRecord, RecordTerms};
 use super::follower::CameBy;
 use super::report::{self, tool_of};
 use super::responder::CallSubscriber;
 use super::state::Runner;
 use super::waiting::WaitTerms;
-use crate::mcp::error::{Reason, says_not_run};
-use crate::mcp::hex;
+use crate::mcp::error::Reason;
 use crate::store::StoreError;
-use crate::store::kv::{Kind, Name};
 use crate::store::ledger::NotCreated;
-use crate::task::digest::Digest;
-use crate::task::id::{Caller, TaskId};
-use crate::task::on_disconnect::OnDisconnect;
-use crate::task::policy::Rule;
-use crate::task::state::{Outcome, Task};
-
-/// The shortest time for which an idempotency key stands for its call.
-const KEY_LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
+use crate::task::id::TaskId;
 
 /// A record outlives its claim by this time, so that the call of a claim without a record was never begun.
 const MARGIN_MS: u64 = 60_000;
 
 /// The longest chain of calls of one name. Only replicas that race make a chain longer than one.
 const LINKS_MAX: usize = 32;
-
-/// The name of a call, and for how long it stands for that call.
-#[derive(Debug, Clone, Copy)]
-pub struct CallClaim {
-    name: Name,
-    digest: Digest,
-    terms: ClaimTerms,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum ClaimTerms {
-    /// The client chose a key.
-    Key,
-    /// The call itself is the name, while it runs and for a window after that.
-    Call { window_ms: u64 },
-}
 
 /// Why there is no client for a claim. Nothing was sent.
 #[derive(Debug)]
@@ -79,84 +54,6 @@ impl From<NotAdmitted> for NotClaimed {
     }
 }
 
-impl CallClaim {
-    /// The claim of a key that the client chose. `digest` is the digest of the call.
-    pub fn of_key(caller: &Caller, key: &str, digest: Digest) -> Self {
-        Self {
-            name: Name::of(Kind::Claim, &["key", &hex::encode(caller.as_bytes()), key]),
-            digest,
-            terms: ClaimTerms::Key,
-        }
-    }
-
-    /// The claim of an identical call of the same client, which is known as `whose`.
-    pub fn of_call(whose: &[u8; 16], digest: Digest, window_ms: u64) -> Self {
-        let (whose, call) = (hex::encode(whose), hex::encode(digest.as_bytes()));
-        Self {
-            name: Name::of(Kind::IdenticalCall, &["call", &whose, &call]),
-            digest,
-            terms: ClaimTerms::Call { window_ms },
-        }
-    }
-
-    fn lifetime_ms(&self, rule: &Rule) -> u64 {
-        match self.terms {
-            ClaimTerms::Key => KEY_LIFETIME_MS.max(rule.max_duration_ms),
-            ClaimTerms::Call { window_ms } => rule.max_duration_ms.saturating_add(window_ms),
-        }
-    }
-
-    /// The claim of the next call of this name, after the call with this id.
-    fn after(self, id: TaskId) -> Self {
-        let before = hex::encode(&self.name.digest);
-        Self {
-            name: Name::of(self.name.kind, &["after", &before, &id.to_string()]),
-            ..self
-        }
-    }
-
-    fn on_disconnect(&self) -> OnDisconnect {
-        match self.terms {
-            ClaimTerms::Key => OnDisconnect::Keep,
-            ClaimTerms::Call { window_ms } => OnDisconnect::KeepFor(window_ms),
-        }
-    }
-
-    /// Whether the name no longer stands for this call. Then the next request with the name begins a new
-    /// call.
-    fn is_over(&self, task: &Task, now_ms: u64) -> bool {
-        let ended = match &task.outcome {
-            None => return false,
-            // The call did not run, so the next one may.
-            Some(Outcome::Failed(error)) if says_not_run(error) => return true,
-            Some(ended) => ended,
-        };
-        match self.terms {
-            ClaimTerms::Key => false,
-            ClaimTerms::Call { window_ms } => {
-                matches!(ended, Outcome::Cancelled)
-                    || now_ms >= task.updated_ms.saturating_add(window_ms)
-            }
-        }
-    }
-
-    fn value(&self, id: TaskId) -> Bytes {
-        Bytes::from([*self.digest.as_bytes(), *id.as_bytes()].concat())
-    }
-
-    /// The id of the call that a stored claim names, if the digest is the same.
-    fn read(&self, value: &[u8]) -> Result<TaskId, NotClaimed> {
-        let (digest, id) = value
-            .split_first_chunk::<16>()
-            .and_then(|(digest, id)| Some((digest, <[u8; 16]>::try_from(id).ok()?)))
-            .ok_or(StoreError::Corrupt("a claim"))?;
-        if digest != self.digest.as_bytes() {
-            return Err(NotClaimed::OtherCall);
-        }
-        Ok(TaskId::from_bytes(id))
-    }
-}
-
 impl Runner {
     /// Begins the call that the claim stands for, or joins it if it was begun before.
     pub async fn call_once(
@@ -164,12 +61,12 @@ impl Runner {
         head: CallClaim,
         call: CallSpec,
     ) -> Result<CallSubscriber, NotClaimed> {
-        let lifetime_ms = head.lifetime_ms(&call.rule);
+        let lifetime_ms = head.lifetime_ms(&call.terms.rule);
         let lifetime = Duration::from_millis(lifetime_ms);
         let terms = WaitTerms::of(&call, self.upstream.start_allowance());
         let joins = CameBy::SameCall(Arc::clone(&call.outgoing.capabilities));
         let mut claim = head;
-        let admitted = if self.ledger.has_room(&call.caller) {
+        let admitted = if self.ledger.has_room(&call.client.caller) {
             self.try_admit(&call)
         } else {
             Err(NotAdmitted::Quota)
@@ -187,7 +84,7 @@ impl Runner {
             let latest = self.kv.claim(claim.name, value, lifetime).await?;
             let id = match &latest {
                 None => fresh,
-                Some(latest) => claim.read(latest)?,
+                Some(latest) => claim.read(latest)?.ok_or(NotClaimed::OtherCall)?,
             };
             // The watch begins before the record is read: no change is missed.
             let watch = self.watches.watch(vec![id]);

@@ -26,6 +26,7 @@ mod answer;
 mod awaiting;
 mod budget;
 mod call;
+mod call_claim;
 pub mod call_log;
 mod carried;
 mod carrier;
@@ -67,7 +68,7 @@ use responder::CallSubscriber;
 use waiting::{WaitTerms, WaitingClient};
 
 pub use answer::AnswerError;
-pub use call::{Announce, Busy, CallSpec, NotAdmitted};
+pub use call::{Announce, Busy, CallClient, CallSpec, CallTerms, NotAdmitted};
 pub use state::{Runner, RunnerSettings};
 
 /// The rest of the grace period when calls are ended: time for their last commits.
@@ -199,7 +200,7 @@ impl Runner {
         let admittance = match tool_of(&call.outgoing) {
             Some(tool) => {
                 let limits = self.admission.enter(tool)?;
-                limits.with_seat(&self.upstream, call.era, &call.outgoing)
+                limits.with_seat(&self.upstream, call.terms.era, &call.outgoing)
             }
             None => Admittance::unlimited(),
         };

@@ -7,7 +7,6 @@ use raincheck::runner::CallSpec;
 use raincheck::runner::claim::CallClaim;
 use raincheck::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use raincheck::task::digest::Digest;
-use raincheck::task::id::Caller;
 use raincheck::task::plan::Plan;
 use tokio::time::{sleep, timeout};
 
@@ -46,7 +45,7 @@ impl World {
         for _ in 0..20 {
             let replica = self.replica();
             let call = self.joined(key);
-            let claim = CallClaim::of_key(&call.caller, key, Digest::of(&[key]));
+            let claim = CallClaim::of_key(&call.client.caller, key, Digest::of(&[key]));
             let calling = async {
                 let begun = replica.runner.call_once(claim, call).await;
                 self.hear_joined(key, begun.ok()?, &replica.link).await
@@ -87,11 +86,9 @@ impl World {
     }
 
     fn joined(&self, key: &str) -> CallSpec {
-        CallSpec {
-            caller: Caller::from_bytes([1; 16]),
-            client_era: Era::Legacy,
-            ..call_spec(self.all.era, key, Plan::Held)
-        }
+        let mut call = call_spec(self.all.era, key, Plan::Held);
+        call.client.era = Era::Legacy;
+        call
     }
 
     /// A key runs once, however many come with it.

@@ -7,7 +7,7 @@ use raincheck::clock::Clock;
 use raincheck::mcp::version::Era;
 use raincheck::room::BufferBudget;
 use raincheck::runner::call_log::log::EventLog;
-use raincheck::runner::{Announce, CallSpec, Runner, RunnerSettings};
+use raincheck::runner::{CallClient, CallSpec, CallTerms, Runner, RunnerSettings};
 use raincheck::store::Store;
 use raincheck::store::key_value::KeyValue;
 use raincheck::store::ledger::Ledger;
@@ -178,24 +178,23 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
     let mut outgoing = UpstreamRequest::adopted([1; 16], r#"{"elicitation":{}}"#.into());
     outgoing.params = format!(r#"{{"name":"t","arguments":{{"key":"{key}"}}}}"#).into();
     outgoing.name = Some("t".into());
-    CallSpec {
+    let client = CallClient {
         caller: Caller::from_bytes([1; 16]),
         label: None,
-        era: Some(era),
-        client_era: Era::Modern,
-        outgoing,
-        rule: Rule {
-            max_duration_ms: u64::try_from(DEADLINE.as_millis()).unwrap(),
-            on_owner_lost: OnOwnerLost::Resume,
-            ..Rule::default()
-        },
-        plan,
-        announce: Announce::Task,
-        progress_token: None,
-        repeatable: false,
-        listed: None,
+        era: Era::Modern,
+        list: None,
         session: None,
         related: Vec::new(),
         span: None,
-    }
+    };
+    let rule = Rule {
+        max_duration_ms: u64::try_from(DEADLINE.as_millis()).unwrap(),
+        on_owner_lost: OnOwnerLost::Resume,
+        ..Rule::default()
+    };
+    let terms = CallTerms {
+        plan,
+        ..CallTerms::held(Some(era), &rule)
+    };
+    CallSpec::of(client, terms, outgoing, None)
 }

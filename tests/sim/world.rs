@@ -319,11 +319,10 @@ impl World {
                 input: InputWhen::InTask,
             }
         };
-        CallSpec {
-            // A tool that is safe to repeat has a name that says so.
-            repeatable: is_repeatable(key),
-            ..call_spec(self.all.era, key, plan)
-        }
+        let mut call = call_spec(self.all.era, key, plan);
+        // A tool that is safe to repeat has a name that says so.
+        call.terms.repeatable = is_repeatable(key);
+        call
     }
 
     /// Judges what stands when all has come to rest.

@@ -12,6 +12,7 @@ use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::Era;
+use crate::runner::CallClient;
 use crate::task::clients::ClientTerms;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rules;
@@ -158,6 +159,19 @@ impl Requester {
         match self.session {
             Some(_) => ASKABLE,
             None => "{}",
+        }
+    }
+
+    /// The client, for a call of its request. `session`: the session by which any replica takes its answers.
+    pub(in crate::downstream) fn client_of_call(&self, session: Option<SessionKey>) -> CallClient {
+        CallClient {
+            caller: self.caller,
+            label: self.label(),
+            era: self.era,
+            list: self.list,
+            session: session.map(|session| *session.as_bytes()),
+            related: self.related.clone(),
+            span: self.span.clone(),
         }
     }
 

@@ -41,7 +41,6 @@ pub mod session_clients;
 
 use crate::mcp::version::Era;
 use crate::upstream::client_session::{ClientSession, OfCaller};
-use calls::DecidedCall;
 use servers_own::over_http;
 
 /// Answers a message whose body was read.
@@ -120,9 +119,9 @@ async fn on_servers_session(
         SessionRoute::Call(request) => {
             let headers = &parts.headers;
             match Box::pin(calls::decide(proxy, by, headers, request)).await {
-                Ok(DecidedCall::Pass) => {}
-                Ok(DecidedCall::Answer(op, pin)) => {
-                    let answering = calls::answer(proxy, by, headers, request, (op, pin));
+                Ok(None) => {}
+                Ok(Some(op)) => {
+                    let answering = calls::answer(proxy, by, headers, request, op);
                     return Box::pin(answering).await;
                 }
                 Err(error) => return undecided(request.id, error),

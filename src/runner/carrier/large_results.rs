@@ -40,8 +40,8 @@ impl Carrier {
         let CallStage::Plain(plain) = &self.stage else {
             return None;
         };
-        let facts = &plain.facts;
-        if !self.runner.ledger.has_room(&facts.caller) {
+        let origin = &plain.origin;
+        if !self.runner.ledger.has_room(&origin.client.caller) {
             return None;
         }
         let announce = &self.audience.client()?.terms.announce;
@@ -63,7 +63,7 @@ impl Carrier {
         let excerpt = shortened(result.get(), Some(inline_bytes), terms.id, way)?;
         let stored = result::for_task(result.to_owned()).ok()?;
         let bytes = Bytes::copy_from_slice(stored.get().as_bytes());
-        let mut task = self.new_task(facts, terms);
+        let mut task = self.new_task(origin, terms);
         task.leg = Leg::Sent(1);
         task.resume = None;
         task.listed &= tool.is_some();

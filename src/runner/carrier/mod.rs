@@ -139,7 +139,7 @@ impl Carrier {
     ) -> Box<Self> {
         let now = Instant::now();
         let when = audience.client().and_then(|client| client.terms.when);
-        let (server, facts) = call.split();
+        let (server, origin) = call.split();
         let mut timers = Timers::until(now + Duration::from_millis(server.rule.max_duration_ms));
         if let Some(when) = when {
             timers.arm(Timer::GraceWindow, now + when.latest());
@@ -148,7 +148,7 @@ impl Carrier {
             runner,
             server,
             audience,
-            stage: CallStage::Plain(Box::new(PlainCall::new(facts))),
+            stage: CallStage::Plain(Box::new(PlainCall::new(origin))),
             dispatch: admittance.into(),
             timers,
             progress: PendingProgress::default(),

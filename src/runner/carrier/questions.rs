@@ -125,7 +125,7 @@ impl Carrier {
         let CallStage::Plain(plain) = &mut self.stage else {
             return;
         };
-        let Some(session) = plain.facts.session else {
+        let Some(session) = plain.origin.client.session else {
             return;
         };
         let mut asked = std::mem::take(&mut plain.asked).into_iter();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::call::CallFacts;
+use super::super::call::CallOrigin;
 use super::super::custody::Custody;
 use super::super::leg;
 use super::super::report::tool_of_task;
@@ -37,8 +37,8 @@ impl Carrier {
         let CallStage::Plain(plain) = &self.stage else {
             return Ok(());
         };
-        let facts = &plain.facts;
-        let mut task = self.new_task(facts, terms);
+        let origin = &plain.origin;
+        let mut task = self.new_task(origin, terms);
         match self.runner.subscribed(&task).await {
             Ok(subscribed) => task.notices.extend(subscribed),
             Err(why) => {
@@ -95,7 +95,7 @@ impl Carrier {
     /// The span of the client's request is told with its answer again.
     fn not_recorded(&self) {
         if let CallStage::Plain(plain) = &self.stage
-            && let Some(span) = &plain.facts.span
+            && let Some(span) = &plain.origin.client.span
         {
             span.not_recorded();
         }
@@ -117,16 +117,16 @@ impl Carrier {
         client.answer(tool_of_task(task), heard);
     }
 
-    pub(super) fn new_task(&self, facts: &CallFacts, terms: RecordTerms) -> Task {
+    pub(super) fn new_task(&self, origin: &CallOrigin, terms: RecordTerms) -> Task {
         let (rule, now_ms) = (&self.server.rule, self.runner.ledger.now_ms());
-        let outgoing = &self.server.outgoing;
-        let since_began = Instant::now().saturating_duration_since(facts.began);
+        let (outgoing, client) = (&self.server.outgoing, &origin.client);
+        let since_began = Instant::now().saturating_duration_since(origin.began);
         let began_ms = now_ms.saturating_sub(millis(since_began));
         let name: Box<str> = outgoing.name.as_deref().unwrap_or_default().into();
         let mut task = Task {
             id: terms.id,
-            caller: facts.caller,
-            label: facts.label.clone(),
+            caller: client.caller,
+            label: client.label.clone(),
             method: (&*outgoing.method).into(),
             created_ms: now_ms,
             began_ms: Some(began_ms),
@@ -138,13 +138,13 @@ impl Carrier {
             on_input_timeout: rule.on_input_timeout.clone(),
             input_reminder_ms: rule.input_reminder_ms,
             announced: terms.announced,
-            listed: facts.listed == Some(facts.caller),
+            listed: client.list == Some(client.caller),
             on_disconnect: terms.on_disconnect,
             digest: (!terms.announced).then(|| digest(outgoing)),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),
             reach: self.runner.settings.reach.clone(),
-            on_owner_lost: self.on_owner_lost(facts.repeatable),
+            on_owner_lost: self.on_owner_lost(origin.repeatable),
             attempts: 0,
             released: false,
             leg: if self.dispatch.waits() {
@@ -164,12 +164,12 @@ impl Carrier {
             outcome: None,
             must_tell: false,
             log: None,
-            ticket: self.ticket_terms(facts),
-            trace: facts
+            ticket: self.ticket_terms(origin),
+            trace: client
                 .span
                 .as_ref()
                 .and_then(|span| span.of_record(began_ms)),
-            related: facts.related.clone(),
+            related: client.related.clone(),
             notices: self.runner.settings.notify.notices_of(&name),
             name,
         };
@@ -178,10 +178,11 @@ impl Carrier {
     }
 
     /// What the client needs to find its ticket again.
-    fn ticket_terms(&self, facts: &CallFacts) -> Option<Box<TicketTerms>> {
-        let session = facts.listed.filter(|list| *list != facts.caller);
+    fn ticket_terms(&self, origin: &CallOrigin) -> Option<Box<TicketTerms>> {
+        let client = &origin.client;
+        let session = client.list.filter(|list| *list != client.caller);
         let params = &self.server.outgoing.params;
-        facts
+        origin
             .by_ticket
             .then(|| Box::new(TicketTerms::new(params, session)))
     }

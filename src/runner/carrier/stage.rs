@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::super::call::CallFacts;
+use super::super::call::CallOrigin;
 use super::super::custody::Custody;
 use crate::mcp::input;
 use crate::store::ledger::Loaded;
@@ -25,7 +25,7 @@ pub(super) enum CallStage {
 
 /// A call without a record.
 pub(super) struct PlainCall {
-    pub(super) facts: CallFacts,
+    pub(super) origin: CallOrigin,
     /// The questions of a legacy server that are not answered yet.
     pub(super) asked: Vec<Question>,
     /// The store did not take the task at the end of the grace window.
@@ -66,7 +66,7 @@ impl CallStage {
     /// The span of the client's request, as long as there is no record.
     pub(super) fn span(&self) -> Option<&RequestSpan> {
         match self {
-            Self::Plain(plain) => plain.facts.span.as_deref(),
+            Self::Plain(plain) => plain.origin.client.span.as_deref(),
             Self::Recorded(_) => None,
         }
     }
@@ -77,9 +77,9 @@ impl CallStage {
 }
 
 impl PlainCall {
-    pub(super) fn new(facts: CallFacts) -> Self {
+    pub(super) fn new(origin: CallOrigin) -> Self {
         Self {
-            facts,
+            origin,
             asked: Vec::new(),
             window_failed: false,
         }

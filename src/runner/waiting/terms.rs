@@ -56,7 +56,7 @@ pub(in crate::runner) struct WaitTerms {
 impl WaitTerms {
     /// For the client of this call.
     pub(in crate::runner) fn of(call: &CallSpec, start_allowance: Duration) -> Self {
-        let (when, input) = match call.plan {
+        let (when, input) = match call.terms.plan {
             Plan::Held | Plan::Refuse => (None, InputWhen::BeforeTask),
             Plan::Auto { window_ms, input } => {
                 let window = Duration::from_millis(window_ms);
@@ -66,7 +66,7 @@ impl WaitTerms {
                 let when = match input {
                     InputWhen::InTask => TaskWhen::AtOnce,
                     InputWhen::BeforeTask => TaskWhen::AfterSent {
-                        grace: grace(&call.rule),
+                        grace: grace(&call.terms.rule),
                         start_allowance,
                     },
                 };
@@ -75,9 +75,9 @@ impl WaitTerms {
         };
         Self {
             when,
-            announce: call.announce.clone(),
+            announce: call.terms.announce.clone(),
             input,
-            era: call.client_era,
+            era: call.client.era,
             progress_token: call.progress_token.clone(),
         }
     }

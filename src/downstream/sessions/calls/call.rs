@@ -12,10 +12,10 @@ use crate::downstream::body::Body;
 use crate::downstream::calls::cancel::cancelled;
 use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
 use crate::downstream::companion::tools::CompanionTools;
-use crate::downstream::inbound::idempotency;
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route;
 use crate::downstream::inbound::route::call::{
-    CallOp, CallRoute, CarrySpec, KnownSession, route_call,
+    CallDecision, CallFacts, CallIntent, Follows, Passing, WithoutSession,
 };
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
@@ -24,68 +24,122 @@ use crate::downstream::outbound::stream::ResponseEvent;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tools;
 use crate::downstream::{calls::resumable, claims, companion, outbound::patience, tasks::v2025};
+use crate::mcp::error::RpcError;
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::request::Request;
-use crate::mcp::version::Era;
-use crate::runner::CallSpec;
-use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::claim::NotClaimed;
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
-use crate::task::policy::Rule;
+use crate::runner::{CallSpec, CallTerms};
+use crate::task::plan::Plan;
+use crate::task::policy::{InputWhen, Rule};
+use crate::task::ticket::{CompanionNames, CompanionTool};
 use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Pin, UpstreamRequest};
 
 /// Messages that wait for a slow client.
 const MESSAGES_MAX: usize = 64;
 
-/// The decision about a call.
-pub(in crate::downstream) enum DecidedCall<'k> {
-    Pass,
-    /// raincheck answers, and uses this session at the server.
-    Answer(CallOp<'k>, Option<Pin>),
+/// The operation by which raincheck answers a call that does not pass.
+pub(in crate::downstream) enum CallOp {
+    Refuse(RpcError),
+    /// The client's session cannot be used now, and the call must not pass.
+    Busy,
+    Companion(CompanionTool, CompanionNames),
+    /// Runs the call on this session at the server.
+    Run(Box<CallTerms>, Option<Pin>),
 }
 
-/// Routes a call, and asks the server what the route needs to know. `Err`: the error in place of an answer.
-pub(in crate::downstream) async fn decide<'k>(
-    proxy: &'k Arc<Proxy>,
-    by: &'k Requester,
+/// Decides about a call, and asks the server for the facts that the decision needs. `None`: the call passes. `Err`:
+/// the error in place of an answer.
+pub(in crate::downstream) async fn decide(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
-) -> Result<DecidedCall<'k>, DiscoverError> {
+) -> Result<Option<CallOp>, DiscoverError> {
     let speaks_of_tasks = v2025::speaks(headers);
-    let mut known = v2025::known_of_calls(proxy, (by, headers), request, speaks_of_tasks);
-    let mut pin = None;
+    let follows = match Follows::of_legacy(request, speaks_of_tasks) {
+        Ok(follows) => follows,
+        Err(error) => return Ok(Some(CallOp::Refuse(error))),
+    };
+    let intent = CallIntent {
+        request,
+        follows,
+        passing: Passing::OnSession,
+        input: InputWhen::InTask,
+        headers: None,
+    };
+    let mut facts = facts(proxy, by, request, speaks_of_tasks);
     loop {
-        match route_call(request, by, &known) {
-            CallRoute::Ask(question) => {
+        return Ok(Some(match route::call::decide(&intent, by, &facts) {
+            CallDecision::Ask(fact, _) => {
                 let capabilities = by.session_capabilities();
-                let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
+                let asking = tools::ask(proxy, by, capabilities, fact, &mut facts.server);
                 Box::pin(asking).await?;
+                continue;
             }
-            CallRoute::AskSession => {
-                let caller = *by.caller.as_bytes();
-                let session = proxy.upstream.client_session(headers, caller);
-                pin = session.map(|session| session.pin());
-                known.session = match pin {
-                    Some(_) => KnownSession::Found,
-                    None => KnownSession::Unknown,
-                };
-            }
-            CallRoute::Pass => return Ok(DecidedCall::Pass),
-            CallRoute::Answer(op) => return Ok(DecidedCall::Answer(op, pin)),
-        }
+            CallDecision::Pass => return Ok(None),
+            CallDecision::Refuse(error) => CallOp::Refuse(error),
+            CallDecision::Companion(tool, names) => CallOp::Companion(tool, names),
+            CallDecision::Run(terms) => return Ok(on_session(proxy, by, headers, &facts, terms)),
+        }));
     }
 }
 
-/// Follows the route of a call.
+fn facts<'k>(
+    proxy: &'k Arc<Proxy>,
+    by: &'k Requester,
+    request: &Request<'_>,
+    speaks_of_tasks: bool,
+) -> CallFacts<'k> {
+    let tool = request.params.get_str("name").unwrap_or_default();
+    let facts = tools::facts_of_calls(proxy, by, Some(&tool));
+    let hides_native_tasks = speaks_of_tasks && !facts.keeps_native_tasks;
+    CallFacts {
+        // The client knows those of our tools that were in its list.
+        companion: facts
+            .companion
+            .filter(|companion| !companion.is_unknown_to(&by.name())),
+        requires_task: if hides_native_tasks {
+            proxy.native_tools.requires_task(&tool)
+        } else {
+            Some(false)
+        },
+        ..facts
+    }
+}
+
+/// Finds the client's session at the server for a call. `None`: the call passes.
+fn on_session(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+    facts: &CallFacts<'_>,
+    terms: Box<CallTerms>,
+) -> Option<CallOp> {
+    let without = WithoutSession::of(&terms, facts, headers.contains_key(SESSION_ID));
+    if without == WithoutSession::Run {
+        return Some(CallOp::Run(terms, None));
+    }
+    let caller = *by.caller.as_bytes();
+    match (proxy.upstream.client_session(headers, caller), without) {
+        (Some(session), _) => Some(CallOp::Run(terms, Some(session.pin()))),
+        (None, WithoutSession::Busy) => Some(CallOp::Busy),
+        (None, WithoutSession::Pass | WithoutSession::Run) => None,
+    }
+}
+
+/// Answers a call that does not pass.
 pub(in crate::downstream) async fn answer(
     proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
-    (op, pin): (CallOp<'_>, Option<Pin>),
+    op: CallOp,
 ) -> Response<Body> {
-    let spec = match op {
+    let (terms, pin) = match op {
         CallOp::Refuse(error) => {
             let refused = Rpc::error(request.id.get(), &error).on_session();
             return refused.into_response();
@@ -95,15 +149,22 @@ pub(in crate::downstream) async fn answer(
             let companion_tools = CompanionTools::of(proxy, by, names);
             return companion::call(&companion_tools, tool, request, headers).await;
         }
-        CallOp::Task(spec) => {
-            let sent = v2025::on_session(proxy, by, headers, request, pin);
-            return Box::pin(v2025::make_task(proxy, by, request, *spec, sent)).await;
-        }
-        CallOp::Carry(spec) => spec,
+        CallOp::Run(terms, pin) => (terms, pin),
     };
-    let mut call = call(by, request, &spec, pin);
-    call.outgoing.headers = proxy.upstream.client_headers(headers);
-    call.outgoing.query.clone_from(&by.query);
+    let name = request.params.get_str("name").as_deref().map(Arc::from);
+    let caller = *by.caller.as_bytes();
+    let outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
+        .declaring(by.session_capabilities())
+        .forwarding(proxy.forwarded(by, headers))
+        .described_by(name, [].into())
+        .with_progress(true)
+        .on(pin);
+    let meta = request.params.get_object("_meta").unwrap_or_default();
+    let client = by.client_of_call(by.session);
+    let call = CallSpec::of(client, *terms, outgoing, meta.get(PROGRESS_TOKEN));
+    if matches!(call.terms.plan, Plan::Always { .. }) {
+        return Box::pin(v2025::make_task(proxy, by, request, call)).await;
+    }
     let carried = CarriedRequest {
         by,
         headers,
@@ -111,7 +172,7 @@ pub(in crate::downstream) async fn answer(
         session: by.session,
         to_rpc: Rpc::legacy_answer,
     };
-    carry(proxy, &carried, (spec.claim, call)).await
+    carry(proxy, &carried, call).await
 }
 
 /// A request that is carried, and how its client is spoken to.
@@ -128,11 +189,12 @@ pub(in crate::downstream) struct CarriedRequest<'a> {
 pub(in crate::downstream) async fn carry(
     proxy: &Arc<Proxy>,
     carried: &CarriedRequest<'_>,
-    (claim, call): (Option<CallClaim>, CallSpec),
+    call: CallSpec,
 ) -> Response<Body> {
     let request = carried.request;
     let session = carried.session.unwrap_or_else(SessionKey::unnamed);
-    let kind = if claim.is_some() {
+    let is_joined = call.terms.claim.is_some();
+    let kind = if is_joined {
         CallKind::Joined
     } else {
         CallKind::Carried
@@ -149,11 +211,11 @@ pub(in crate::downstream) async fn carry(
         answer: sender.clone().try_reserve_owned().ok(),
         messages: sender,
         streams: carried.by.reads_events,
-        runs_on: claim.is_none(),
-        question_patience: question_patience(&call.rule),
+        runs_on: !is_joined,
+        question_patience: question_patience(&call.terms.rule),
     };
     let (tell, begun) = oneshot::channel();
-    let job = begin(Arc::clone(proxy), (claim, call), entry, channel, tell);
+    let job = begin(Arc::clone(proxy), call, entry, channel, tell);
     proxy.passing.spawn(job);
     match begun.await {
         Ok(Ok(())) => {}
@@ -176,12 +238,12 @@ fn question_patience(rule: &Rule) -> Duration {
 /// Begins the call and follows it to its end. The call goes on if the client goes away before the call has begun.
 async fn begin(
     proxy: Arc<Proxy>,
-    (claim, call): (Option<CallClaim>, CallSpec),
+    call: CallSpec,
     entry: CallEntry,
     channel: ClientChannel,
     begun: oneshot::Sender<Result<(), NotClaimed>>,
 ) {
-    match claims::begin(&proxy, claim, call).await {
+    match claims::begin(&proxy, call).await {
         Ok(client) => {
             let _ = begun.send(Ok(()));
             let (session, id) = (channel.session, channel.id.clone());
@@ -197,37 +259,6 @@ async fn begin(
             drop(entry);
             let _ = begun.send(Err(why));
         }
-    }
-}
-
-fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option<Pin>) -> CallSpec {
-    let name = request.params.get_str("name").unwrap_or_default();
-    let meta = request.params.get_object("_meta").unwrap_or_default();
-    let answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
-    let caller = *by.caller.as_bytes();
-    let mut outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
-        .declaring(by.session_capabilities())
-        .with_credentials(by.credentials.clone())
-        .described_by(Some(name.as_ref().into()), [].into())
-        .with_progress(true)
-        .for_call(answer_patience, spec.requires_task)
-        .on(pin);
-    idempotency::hide_key(&mut outgoing);
-    CallSpec {
-        caller: by.caller,
-        label: by.label(),
-        era: Some(Era::Legacy),
-        client_era: Era::Legacy,
-        outgoing,
-        rule: spec.rule.clone(),
-        plan: spec.plan,
-        announce: spec.announce.clone(),
-        progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
-        repeatable: spec.repeatable,
-        listed: by.list,
-        session: by.session.map(|session| *session.as_bytes()),
-        related: by.related.clone(),
-        span: by.span.clone(),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::upstream::Answer;
 
 mod call;
 
-pub(in crate::downstream) use call::{CarriedRequest, DecidedCall, answer, carry, decide};
+pub(in crate::downstream) use call::{CarriedRequest, answer, carry, decide};
 
 /// Returns the edits to the answer to `tools/list`. `None`: it passes as it is.
 pub(super) async fn edit_of_tools(

@@ -118,7 +118,7 @@ impl TranslatedRequest {
     /// client's patience ends, because the next leg then makes a ticket of the call.
     async fn pause(&self, pause: Duration) -> Result<(), Rpc> {
         let now = Instant::now();
-        let patience = self.patience.as_ref().map(|patience| patience.until);
+        let patience = self.patience_ends;
         let until = patience
             .filter(|until| *until > now)
             .map_or(now + pause, |until| until.min(now + pause));

@@ -13,7 +13,6 @@ use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions::calls::{CarriedRequest, carry};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::request::Request;
-use crate::runner::claim::CallClaim;
 use crate::runner::responder::CallAnswer;
 
 const METHOD: &str = "tools/call";
@@ -22,10 +21,10 @@ pub(super) async fn answer(
     proxy: &Arc<Proxy>,
     headers: &HeaderMap,
     request: &Request<'_>,
-    (asked, claim): (TranslatedRequest, CallClaim),
+    asked: TranslatedRequest,
 ) -> Response<Body> {
     let (by, session) = (asked.by.clone(), asked.session.key());
-    let call = asked.joined().await;
+    let call = asked.whole().await;
     let carried = CarriedRequest {
         by: &by,
         headers,
@@ -33,7 +32,7 @@ pub(super) async fn answer(
         session: Some(session),
         to_rpc: to_legacy_rpc,
     };
-    carry(proxy, &carried, (Some(claim), call)).await
+    carry(proxy, &carried, call).await
 }
 
 fn to_legacy_rpc(id: &str, answer: CallAnswer) -> Rpc {

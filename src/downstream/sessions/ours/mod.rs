@@ -16,7 +16,7 @@ use crate::downstream::companion::tools::CompanionTools;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::inbound::route::ours::{OursRoute, SessionOp, Translation, route_ours};
+use crate::downstream::inbound::route::ours::{OursFacts, OursRoute, SessionOp, route_ours};
 use crate::downstream::inbound::route::session::TaskQuestion;
 use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, Rpc, undecided};
@@ -29,6 +29,7 @@ use crate::mcp::json::Object;
 use crate::mcp::meta;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
+use crate::runner::CallTerms;
 
 mod call;
 mod claimed;
@@ -36,7 +37,6 @@ mod conversation;
 mod get_stream;
 mod handshake;
 mod lifetimes;
-mod patience;
 mod questions;
 mod round;
 mod session;
@@ -180,14 +180,19 @@ async fn answer(
 ) -> Response<Body> {
     let id = request.id.get();
     let by = &by.known_as(session.client());
-    let speaks_of_tasks = session.has_tasks();
-    let mut known = v2025::known_of_calls(proxy, (by, headers), request, speaks_of_tasks);
-    let mut is_no_task_here = false;
+    let tool = request.name().filter(|_| request.method == "tools/call");
+    let mut facts = OursFacts {
+        calls: tools::facts_of_calls(proxy, by, tool.as_deref()),
+        speaks_of_tasks: session.has_tasks(),
+        is_no_task_here: false,
+    };
     loop {
-        match route_ours(request, by, &known, is_no_task_here) {
-            OursRoute::Ask(question) => {
+        // Only in front of a modern server there are sessions of ours.
+        facts.calls.server.era = Some(Era::Modern);
+        match route_ours(request, by, &facts) {
+            OursRoute::Ask(fact) => {
                 let capabilities = session.entry.capabilities.get();
-                let asking = tools::ask(proxy, by, capabilities, question, &mut known.server);
+                let asking = tools::ask(proxy, by, capabilities, fact, &mut facts.calls.server);
                 if let Err(error) = Box::pin(asking).await {
                     return undecided(request.id, error);
                 }
@@ -205,7 +210,7 @@ async fn answer(
                 if !proxy.settings.pass_native_tasks || answered.is_known() {
                     return answered.into_response();
                 }
-                is_no_task_here = true;
+                facts.is_no_task_here = true;
             }
             OursRoute::Result => {
                 let read = Box::pin(large_results::read(proxy, by, request)).await;
@@ -214,39 +219,39 @@ async fn answer(
             OursRoute::Session(op) => {
                 return changed(request, change(proxy, &session, op, &request.params).await);
             }
-            OursRoute::MakeTask(spec) => {
-                return match TranslatedRequest::new(proxy, (by, headers), session, request) {
-                    Ok(asked) => {
-                        let sent = Box::pin(asked.sent()).await;
-                        Box::pin(v2025::make_task(proxy, by, request, *spec, sent)).await
-                    }
-                    Err(error) => Rpc::error(id, &error).on_session().into_response(),
-                };
+            OursRoute::Call(terms) => {
+                let calling = call(proxy, (by, headers), session, request, *terms);
+                return Box::pin(calling).await;
             }
-            OursRoute::Translate(how) => {
-                let translating = translate(proxy, (by, headers), session, request, how);
-                return Box::pin(translating).await;
+            OursRoute::Translate => {
+                let terms = CallTerms::held(Some(Era::Modern), by.rules.for_tool("").0);
+                let calling = call(proxy, (by, headers), session, request, terms);
+                return Box::pin(calling).await;
             }
         }
     }
 }
 
 /// Sends a request to the server in the words of its revision, and responds with what comes back.
-async fn translate(
+async fn call(
     proxy: &Arc<Proxy>,
     (by, headers): (&Requester, &HeaderMap),
     session: Session,
     request: &Request<'_>,
-    how: Translation,
+    terms: CallTerms,
 ) -> Response<Body> {
     let refuse = |rpc: Rpc| rpc.on_session().into_response();
     let edit = edit_of_answer(proxy, by, &session, request);
-    let asked = match TranslatedRequest::new(proxy, (by, headers), session, request) {
-        Ok(asked) => asked.with(how.ticket, how.repeatable).edited(edit),
+    let asked = match TranslatedRequest::new(proxy, (by, headers), session, request, terms) {
+        Ok(asked) => asked.edited(edit),
         Err(error) => return refuse(Rpc::error(request.id.get(), &error)),
     };
-    if let Some(claim) = how.claim {
-        return claimed::answer(proxy, headers, request, (asked, claim)).await;
+    if asked.is_task() {
+        let call = Box::pin(asked.whole()).await;
+        return Box::pin(v2025::make_task(proxy, by, request, call)).await;
+    }
+    if asked.is_joined() {
+        return claimed::answer(proxy, headers, request, asked).await;
     }
     let events = match asked.begin() {
         Ok(events) => events,

@@ -129,8 +129,8 @@ async fn put_one(
         open.settle();
         return no_answer(kind);
     }
-    let patience = asked.rule.input_timeout_ms;
-    let patience = Duration::from_millis(patience.unwrap_or(asked.rule.max_duration_ms));
+    let patience = asked.terms.rule.input_timeout_ms;
+    let patience = Duration::from_millis(patience.unwrap_or(asked.terms.rule.max_duration_ms));
     let waiting = wait(proxy, &elsewhere, note, &mut open, answered);
     let Ok(answer) = tokio::time::timeout(patience, waiting).await else {
         return no_answer(kind);

@@ -62,7 +62,7 @@ impl TranslatedRequest {
 
     /// Makes a ticket when the client's patience is over, as soon as the store takes it.
     async fn ticket(&self, result: &RawValue) -> CallTicket {
-        let mut until = self.patience.as_ref().map(|patience| patience.until);
+        let mut until = self.patience_ends;
         loop {
             over(until).await;
             if let Some(ticket) = self.asked_by_ticket(result).await {

@@ -8,23 +8,18 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::patience::CallPatience;
 use super::session::Session;
 use super::translate;
 use crate::downstream::edited::AnswerEdit;
-use crate::downstream::inbound::idempotency;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
-use crate::downstream::tasks::v2025::OutgoingCall;
 use crate::downstream::tools;
-use crate::mcp::error::{RpcError, code};
+use crate::mcp::error::RpcError;
 use crate::mcp::params;
 use crate::mcp::request::Request;
-use crate::mcp::tasks_2025::Wish;
-use crate::mcp::version::Era;
-use crate::runner::{Announce, CallSpec};
-use crate::task::plan::{Plan, plan};
-use crate::task::policy::Rule;
+use crate::runner::{CallSpec, CallTerms};
+use crate::task::plan::Plan;
+use crate::task::policy::{InputWhen, Rule};
 use crate::upstream::{ClientHeaders, Forwarded, Retry, UpstreamRequest};
 
 /// A request with everything that its legs need.
@@ -41,15 +36,13 @@ pub(super) struct TranslatedRequest {
     /// The headers that the server receives.
     pub(super) from: Forwarded,
     progress_token: Option<Box<RawValue>>,
-    pub(super) rule: Rule,
+    pub(super) terms: CallTerms,
     /// The edits of raincheck to the answer.
     pub(super) edit: Option<AnswerEdit>,
     /// When the call fails, whatever it waits for.
     pub(super) deadline: Instant,
     /// When its client is given a ticket in place of the answer.
-    pub(super) patience: Option<CallPatience>,
-    /// The server calls the tool safe to repeat, and is believed.
-    repeatable: bool,
+    pub(super) patience_ends: Option<Instant>,
 }
 
 impl TranslatedRequest {
@@ -58,6 +51,7 @@ impl TranslatedRequest {
         (by, headers): (&Requester, &HeaderMap),
         session: Session,
         request: &Request<'_>,
+        terms: CallTerms,
     ) -> Result<Self, RpcError> {
         let named = match &*request.method {
             "tools/call" | "prompts/get" => Some("name"),
@@ -70,19 +64,8 @@ impl TranslatedRequest {
                 RpcError::invalid_params(format!("Invalid params: {key} must be a string"))
             })?),
         };
-        let is_call = request.method == "tools/call";
-        let tool = name.as_deref().filter(|_| is_call).unwrap_or_default();
-        let rule = by.rules.for_tool(tool).0.clone();
-        let is_task = session.has_tasks() && Wish::is_in(&request.params);
-        if is_call && !is_task && plan(&rule, false, false) == Plan::Refuse {
-            // Revision 2025-11-25 has this error for a tool that runs only as a task.
-            return Err(RpcError::new(
-                code::METHOD_NOT_FOUND,
-                "This tool runs only as a task, which this client does not ask for",
-            ));
-        }
         let meta = request.params.get_object("_meta").unwrap_or_default();
-        let longest = Duration::from_millis(rule.max_duration_ms);
+        let longest = Duration::from_millis(terms.rule.max_duration_ms);
         Ok(Self {
             id: request.id.to_owned(),
             method: request.method.as_ref().into(),
@@ -92,11 +75,10 @@ impl TranslatedRequest {
             param_headers: [].into(),
             from: proxy.forwarded(by, headers),
             progress_token: meta.get("progressToken").map(ToOwned::to_owned),
-            rule,
             edit: None,
             deadline: Instant::now() + longest,
-            patience: None,
-            repeatable: false,
+            patience_ends: patience_of(&terms).map(|patience| Instant::now() + patience),
+            terms,
             proxy: Arc::clone(proxy),
             by: by.clone(),
             session,
@@ -107,31 +89,23 @@ impl TranslatedRequest {
         Self { edit, ..self }
     }
 
-    /// `ticket`: what the client gets when its patience is over.
-    pub(super) fn with(self, ticket: Option<Announce>, repeatable: bool) -> Self {
-        Self {
-            patience: ticket
-                .and_then(|ticket| CallPatience::of(&self.rule, self.by.client, ticket)),
-            repeatable,
-            ..self
-        }
+    /// Returns `true` if the call is a task from the start.
+    pub(super) fn is_task(&self) -> bool {
+        matches!(self.terms.plan, Plan::Always { .. })
     }
 
-    /// The request as a call that becomes a task.
-    pub(super) async fn sent(mut self) -> OutgoingCall {
-        self.param_headers = self.mirrored().await;
-        OutgoingCall {
-            era: Era::Modern,
-            outgoing: self.call(None).outgoing.with_progress(true),
-        }
+    /// Returns `true` if other requests may join the call.
+    pub(super) fn is_joined(&self) -> bool {
+        self.terms.claim.is_some()
     }
 
-    /// The request as a call that other requests may join.
-    pub(super) async fn joined(mut self) -> CallSpec {
+    /// The request as one call that has a record.
+    pub(super) async fn whole(mut self) -> CallSpec {
         self.param_headers = self.mirrored().await;
         let mut call = self.call(None);
+        // The record has the whole time from its beginning.
+        call.terms.rule.max_duration_ms = self.terms.rule.max_duration_ms;
         call.outgoing.wants_progress = true;
-        idempotency::hide_key(&mut call.outgoing);
         call
     }
 
@@ -169,44 +143,47 @@ impl TranslatedRequest {
 
     pub(super) fn call(&self, retry: Option<Retry>) -> CallSpec {
         let log_level = translate::log_level(&self.session.entry);
-        let (params, retry) = match (&self.patience, retry) {
+        let (params, retry) = match (self.patience_ends, retry) {
             // A call that may become a task is stored with the answers so far in its params.
             (Some(_), Some(retry)) => (translate::retried(&self.params, &retry).into(), None),
             (_, retry) => (Arc::clone(&self.params), retry),
         };
-        let (plan, announce) = match &self.patience {
-            Some(patience) => (patience.plan(), patience.announce.clone()),
-            None => (Plan::Held, Announce::Task),
-        };
         let left = self.deadline.saturating_duration_since(Instant::now());
+        let terms = CallTerms {
+            plan: self.patience_ends.map_or(self.terms.plan, until),
+            rule: Rule {
+                max_duration_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+                ..self.terms.rule.clone()
+            },
+            ..self.terms.clone()
+        };
         let caller = *self.session.caller.as_bytes();
-        let answer_patience = self.rule.input_timeout_ms.map(Duration::from_millis);
         let mut outgoing = UpstreamRequest::new(caller, Arc::clone(&self.method), params)
             .declaring(self.capabilities())
             .forwarding(self.from.clone())
             .described_by(self.name.clone(), Arc::clone(&self.param_headers))
-            .with_progress(self.progress_token.is_some() || self.patience.is_some())
-            .for_call(answer_patience, false);
+            .with_progress(self.progress_token.is_some() || self.patience_ends.is_some());
         outgoing.log_level = Some(log_level.into());
         outgoing.retry = retry;
-        CallSpec {
-            caller: self.session.caller,
-            label: self.by.label(),
-            era: Some(Era::Modern),
-            client_era: Era::Legacy,
-            outgoing,
-            rule: Rule {
-                max_duration_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-                ..self.rule.clone()
-            },
-            plan,
-            progress_token: self.progress_token.clone(),
-            announce,
-            repeatable: self.repeatable,
-            listed: self.by.list,
-            session: None,
-            related: self.by.related.clone(),
-            span: self.by.span.clone(),
-        }
+        let client = self.by.client_of_call(None);
+        CallSpec::of(client, terms, outgoing, self.progress_token.as_deref())
+    }
+}
+
+/// Returns the time after which the client gets a ticket. `None`: it waits however long the call takes.
+fn patience_of(terms: &CallTerms) -> Option<Duration> {
+    match terms.plan {
+        Plan::Auto { window_ms, .. } => Some(Duration::from_millis(window_ms)),
+        Plan::Held | Plan::Always { .. } | Plan::Refuse => None,
+    }
+}
+
+/// Returns the plan of a leg that becomes a task at that time.
+fn until(patience_ends: Instant) -> Plan {
+    let left = patience_ends.saturating_duration_since(Instant::now());
+    Plan::Auto {
+        window_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+        // Questions are put to the client while it waits.
+        input: InputWhen::BeforeTask,
     }
 }

@@ -3,115 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::{HeaderMap, Response};
+use hyper::Response;
 use serde_json::value::RawValue;
 
 use super::{delivery, progress};
 use crate::downstream::body::Body;
-use crate::downstream::inbound::idempotency;
-use crate::downstream::inbound::requester::{ASKABLE, Requester};
-use crate::downstream::inbound::route::call::{KnownOfCalls, KnownSession, TaskSpec};
+use crate::downstream::claims;
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
-use crate::downstream::{claims, tools};
-use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::created;
-use crate::mcp::version::Era;
-use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::CallSpec;
+use crate::runner::claim::NotClaimed;
 use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply};
-use crate::runner::{Announce, CallSpec};
 use crate::task::id::TaskId;
-use crate::task::plan::Plan;
-use crate::task::policy::InputWhen;
 use crate::task::state::Status;
-use crate::upstream::{Pin, UpstreamRequest};
 
-/// A call as it goes to the server.
-#[derive(Debug)]
-pub(in crate::downstream) struct OutgoingCall {
-    pub(in crate::downstream) era: Era,
-    pub(in crate::downstream) outgoing: UpstreamRequest,
-}
-
-/// The call as it goes to the server on the client's own session.
-pub(in crate::downstream) fn on_session(
-    proxy: &Arc<Proxy>,
-    by: &Requester,
-    headers: &HeaderMap,
-    request: &Request<'_>,
-    pin: Option<Pin>,
-) -> OutgoingCall {
-    let forwarded = proxy.forwarded(by, headers);
-    let name = request.params.get_str("name").as_deref().map(Arc::from);
-    let caller = *by.caller.as_bytes();
-    let outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
-        .declaring(ASKABLE)
-        .forwarding(forwarded)
-        .described_by(name, [].into())
-        .with_progress(true)
-        .on(pin);
-    OutgoingCall {
-        era: Era::Legacy,
-        outgoing,
-    }
-}
-
-/// Returns the known facts for the route of a call. `speaks_of_tasks`: its session does.
-pub(in crate::downstream) fn known_of_calls<'k>(
-    proxy: &'k Arc<Proxy>,
-    (by, headers): (&'k Requester, &HeaderMap),
-    request: &Request<'_>,
-    speaks_of_tasks: bool,
-) -> KnownOfCalls<'k> {
-    let tool = request.params.get_str("name").unwrap_or_default();
-    KnownOfCalls {
-        rules: &by.rules,
-        keeps_native_tasks: proxy.settings.pass_native_tasks,
-        trusts_annotations: proxy.settings.trust_annotations,
-        companion: proxy.companion_of(by),
-        speaks_of_tasks,
-        is_limited: by.rules.limits(&tool),
-        requires_task: proxy.native_tools.requires_task(&tool),
-        names_session: headers.contains_key(SESSION_ID),
-        session: KnownSession::NotAsked,
-        server: tools::known(proxy),
-    }
-}
-
-/// Makes a task of a call. `sent`: how the call goes to the server.
+/// Makes a task of a call, and responds with the task.
 pub(in crate::downstream) async fn make_task(
     proxy: &Arc<Proxy>,
     by: &Requester,
     request: &Request<'_>,
-    spec: TaskSpec,
-    OutgoingCall { era, mut outgoing }: OutgoingCall,
+    mut call: CallSpec,
 ) -> Response<Body> {
     let id = request.id.get();
-    idempotency::hide_key(&mut outgoing);
-    outgoing.native_task = spec.requires_task && era == Era::Legacy;
-    outgoing.answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
-    let call = CallSpec {
-        caller: by.caller,
-        label: by.label(),
-        era: Some(era),
-        client_era: Era::Legacy,
-        announce: Announce::Task,
-        outgoing,
-        rule: spec.rule,
-        plan: Plan::Always {
-            input: InputWhen::InTask,
-        },
-        progress_token: None,
-        repeatable: spec.repeatable,
-        listed: by.list,
-        session: None,
-        related: by.related.clone(),
-        span: by.span.clone(),
-    };
-    let (made, guard) = match make(proxy, by.session, (spec.claim, call), &request.params).await {
+    // Its client gets progress once it has the task.
+    call.progress_token = None;
+    let (made, guard) = match make(proxy, by.session, call, &request.params).await {
         Ok(made) => made,
         Err(why) => return why.answer(request.id).on_session().into_response(),
     };
@@ -147,11 +68,11 @@ impl NotMade {
 async fn make(
     proxy: &Arc<Proxy>,
     by: Option<SessionKey>,
-    (claim, call): (Option<CallClaim>, CallSpec),
+    call: CallSpec,
     params: &Object<'_>,
 ) -> Result<(Made, DeliveryGuard), NotMade> {
-    let lifetime = Duration::from_millis(call.rule.max_duration_ms);
-    let begun = claims::begin(proxy, claim, call).await;
+    let lifetime = Duration::from_millis(call.terms.rule.max_duration_ms);
+    let begun = claims::begin(proxy, call).await;
     let mut client = begun.map_err(NotMade::Refused)?;
     loop {
         match client.next().await {

@@ -38,7 +38,7 @@ mod requests;
 mod result;
 
 pub(in crate::downstream) use advertised::Advertised;
-pub(in crate::downstream) use call::{OutgoingCall, known_of_calls, make_task, on_session};
+pub(in crate::downstream) use call::make_task;
 pub(in crate::downstream) use questions::take_answer;
 
 /// The response to a request about a task.

@@ -1,18 +1,20 @@
-//! The route of a `tools/call` on a legacy session: decided once, as for modern clients. Pure.
+//! The decision about a `tools/call`, whatever front it came through: made once, from the call, its requester and the
+//! known facts. Pure.
 
-use super::super::idempotency::{claim_of_legacy, has_key, may_claim};
+use hyper::HeaderMap;
+use std::time::Duration;
+
+use super::super::idempotency::{claim_of, has_key};
 use super::super::requester::Requester;
 use super::{KnownServer, MissingFact};
 use crate::downstream::companion::state::Companion;
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::Object;
-use crate::mcp::params::has_arguments_or_none;
+use crate::mcp::params;
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::tools::{OwnTask, Tool as ServerTool};
 use crate::mcp::version::Era;
-use crate::runner::Announce;
-use crate::runner::claim::CallClaim;
+use crate::runner::{Announce, CallTerms};
 use crate::task::plan::{Plan, plan, with_companion};
 use crate::task::policy::{InputWhen, Mode, Rule, Rules};
 use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
@@ -26,63 +28,67 @@ const RETENTIONS_MAX: u64 = 24;
 /// Of two members of one name, two readers could take different ones.
 const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
 
-/// The route of a call.
+/// The plan of a call that is a task from the start, and of a call whose client has waited long enough.
+const NOW: Plan = Plan::Always {
+    input: InputWhen::InTask,
+};
+
+/// A `tools/call`, as its front read it.
 #[derive(Debug)]
-pub(in crate::downstream) enum CallRoute<'k> {
-    /// The decision needs a word of the server.
-    Ask(MissingFact),
-    /// The decision needs the client's session at the server.
-    AskSession,
-    /// To the server, on the client's own session.
-    Pass,
-    Answer(CallOp<'k>),
+pub(in crate::downstream) struct CallIntent<'r, 'a> {
+    pub(in crate::downstream) request: &'r Request<'a>,
+    pub(in crate::downstream) follows: Follows,
+    pub(in crate::downstream) passing: Passing,
+    /// The questions that come before a ticket: asked then, or in the task.
+    pub(in crate::downstream) input: InputWhen,
+    /// The headers of a modern request, which repeat some arguments.
+    pub(in crate::downstream) headers: Option<&'r HeaderMap>,
 }
 
-/// The operation by which raincheck answers a call that does not pass.
-#[derive(Debug)]
-pub(in crate::downstream) enum CallOp<'k> {
-    Refuse(RpcError),
-    /// The client's session cannot be used now, and the call must not pass.
-    Busy,
-    /// One of our own tools, which have these names for this client.
-    Companion(CompanionTool, CompanionNames),
-    /// A task from the start.
-    Task(Box<TaskSpec>),
-    /// Raincheck carries the call for the client, which waits.
-    Carry(Box<CarrySpec<'k>>),
+/// The client's way to follow a task.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::downstream) enum Follows {
+    /// It waits for the answer, or uses the companion tools.
+    Nothing,
+    /// It declares Tasks with the request: raincheck decides whether there is one.
+    Declared,
+    /// It asks for a task of this call, as revision 2025-11-25 does.
+    Asked(Wish),
 }
 
-/// The terms on which a call becomes a task.
-#[derive(Debug)]
-pub(in crate::downstream) struct TaskSpec {
-    pub(in crate::downstream) rule: Rule,
-    pub(in crate::downstream) claim: Option<CallClaim>,
-    pub(in crate::downstream) repeatable: bool,
-    /// The server runs the tool as a task of its own, and in no other way.
-    pub(in crate::downstream) requires_task: bool,
+impl Follows {
+    /// Reads the wish for a task of a legacy client. `speaks_of_tasks`: its session does.
+    pub(in crate::downstream) fn of_legacy(
+        request: &Request<'_>,
+        speaks_of_tasks: bool,
+    ) -> Result<Self, RpcError> {
+        let wish = if speaks_of_tasks {
+            Wish::of(&request.params)?
+        } else {
+            None
+        };
+        Ok(wish.map_or(Self::Nothing, Self::Asked))
+    }
 }
 
-/// The terms on which a call is carried.
-#[derive(Debug)]
-pub(in crate::downstream) struct CarrySpec<'k> {
-    pub(in crate::downstream) rule: &'k Rule,
-    pub(in crate::downstream) plan: Plan,
-    pub(in crate::downstream) claim: Option<CallClaim>,
-    pub(in crate::downstream) announce: Announce,
-    pub(in crate::downstream) repeatable: bool,
-    /// The server runs the tool as a task of its own, and in no other way.
-    pub(in crate::downstream) requires_task: bool,
-    /// The call must not go to the server before its turn.
-    is_limited: bool,
+/// The way a call can reach the server without raincheck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum Passing {
+    /// As it came, to a modern server.
+    AsItCame,
+    /// On the client's own session at the server.
+    OnSession,
+    /// In no way: only raincheck can send the call.
+    Never,
 }
 
-/// The known facts about the server and raincheck when a call is routed.
+/// The known facts about the server and raincheck when a call is decided.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own that the decision needs"
 )]
-pub(in crate::downstream) struct KnownOfCalls<'k> {
+pub(in crate::downstream) struct CallFacts<'k> {
     pub(in crate::downstream) rules: &'k Rules,
     /// The server's own tasks are the client's business.
     pub(in crate::downstream) keeps_native_tasks: bool,
@@ -90,282 +96,294 @@ pub(in crate::downstream) struct KnownOfCalls<'k> {
     pub(in crate::downstream) trusts_annotations: bool,
     /// Our own tools, where the client has them.
     pub(in crate::downstream) companion: Option<&'k Companion>,
-    /// The session speaks of tasks as 2025-11-25 does.
-    pub(in crate::downstream) speaks_of_tasks: bool,
     /// Calls of the tool may have to wait for their turn.
     pub(in crate::downstream) is_limited: bool,
-    /// `true` if the server runs the tool as a task only, according to a list that passed here.
+    /// `true` if the server runs the tool as a task of its own only, and the client was not notified of that. `None`:
+    /// the list of tools shows it.
     pub(in crate::downstream) requires_task: Option<bool>,
-    /// The request names a session.
-    pub(in crate::downstream) names_session: bool,
-    /// The client's session at the server.
-    pub(in crate::downstream) session: KnownSession,
+    /// The server has not answered in the time after which the call becomes a task.
+    pub(in crate::downstream) is_late: bool,
     pub(in crate::downstream) server: KnownServer,
 }
 
-/// The state of the client's session at the server, as far as it is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum KnownSession {
-    NotAsked,
-    /// raincheck can carry calls on the session.
-    Found,
-    /// raincheck knows no such session, or too many are in use.
-    Unknown,
-}
-
 #[cfg(test)]
-impl<'k> KnownOfCalls<'k> {
-    /// A session of an older revision, at a server of which nothing is known.
+impl<'k> CallFacts<'k> {
+    /// The facts where nothing is set and nothing is known of the server.
     pub(in crate::downstream) fn new(rules: &'k Rules) -> Self {
         Self {
             rules,
             keeps_native_tasks: false,
             trusts_annotations: false,
             companion: None,
-            speaks_of_tasks: false,
             is_limited: false,
             requires_task: Some(false),
-            names_session: true,
-            session: KnownSession::Found,
+            is_late: false,
             server: KnownServer::default(),
         }
     }
 }
 
-/// Routes a call on a session of the server's own.
-pub(in crate::downstream) fn route_call<'k>(
-    request: &Request<'_>,
+/// The decision about a call.
+#[derive(Debug)]
+pub(in crate::downstream) enum CallDecision {
+    /// The decision needs a word of the server. A call that becomes a task waits for it no longer than this, from when
+    /// it came.
+    Ask(MissingFact, Option<Duration>),
+    /// The call goes to the server without raincheck.
+    Pass,
+    Refuse(RpcError),
+    /// One of our own tools, which have these names for this client.
+    Companion(CompanionTool, CompanionNames),
+    /// raincheck runs the call.
+    Run(Box<CallTerms>),
+}
+
+/// Decides about a call.
+pub(in crate::downstream) fn decide(
+    intent: &CallIntent<'_, '_>,
     by: &Requester,
-    known: &KnownOfCalls<'k>,
-) -> CallRoute<'k> {
-    match route_task(request, by, known) {
-        CallRoute::Pass => {}
-        CallRoute::Answer(CallOp::Task(spec)) => return task_on_session(spec, known),
-        decided @ (CallRoute::Ask(_) | CallRoute::AskSession | CallRoute::Answer(_)) => {
-            return decided;
-        }
-    }
-    if !known.speaks_of_tasks || !Wish::is_in(&request.params) {
-        return plain(request, by, known).unwrap_or_else(refuse);
-    }
-    // A client that asks for a task which is not ours gets the server's, which no key stands for.
-    if has_key(request, by) {
-        return refuse(their_task_has_no_key());
-    }
-    CallRoute::Pass
-}
-
-fn refuse<'k>(error: RpcError) -> CallRoute<'k> {
-    CallRoute::Answer(CallOp::Refuse(error))
-}
-
-fn task_on_session<'k>(spec: Box<TaskSpec>, known: &KnownOfCalls<'k>) -> CallRoute<'k> {
-    // Passed on, the call would run without a task, and its key would stand for nothing.
-    let must_not_pass = spec.rule.require_tasks || spec.claim.is_some();
-    match known.session {
-        KnownSession::NotAsked => CallRoute::AskSession,
-        KnownSession::Found => CallRoute::Answer(CallOp::Task(spec)),
-        KnownSession::Unknown => not_on_session(must_not_pass, known),
-    }
-}
-
-fn carry_on_session<'k>(spec: Box<CarrySpec<'k>>, known: &KnownOfCalls<'k>) -> CallRoute<'k> {
-    let must_not_pass = spec.claim.is_some() || spec.is_limited;
-    match known.session {
-        KnownSession::NotAsked if known.names_session => CallRoute::AskSession,
-        KnownSession::Unknown if known.names_session => not_on_session(must_not_pass, known),
-        // A server without sessions gives its clients no id: any connection will do.
-        KnownSession::NotAsked | KnownSession::Found | KnownSession::Unknown => {
-            CallRoute::Answer(CallOp::Carry(spec))
-        }
-    }
-}
-
-/// Returns the route of a call without a session: the server itself can best report that it does not know the
-/// session.
-fn not_on_session<'k>(must_not_pass: bool, known: &KnownOfCalls<'_>) -> CallRoute<'k> {
-    if must_not_pass && known.server.speaks_http {
-        CallRoute::Answer(CallOp::Busy)
-    } else {
-        CallRoute::Pass
-    }
-}
-
-/// Routes a call as far as it is about tasks of 2025-11-25. `Pass`: it is not.
-pub(in crate::downstream) fn route_task<'k>(
-    request: &Request<'_>,
-    by: &Requester,
-    known: &KnownOfCalls<'k>,
-) -> CallRoute<'k> {
-    task(request, by, known).unwrap_or_else(refuse)
-}
-
-fn task<'k>(
-    request: &Request<'_>,
-    by: &Requester,
-    known: &KnownOfCalls<'k>,
-) -> Result<CallRoute<'k>, RpcError> {
-    let name = request.params.get_str("name");
-    let Some(name) = name.filter(|_| known.speaks_of_tasks) else {
-        return Ok(CallRoute::Pass);
-    };
-    let rule = known.rules.for_tool(&name).0;
-    let Some(wish) = Wish::of(&request.params)? else {
-        if is_only_as_task(rule) {
-            return Err(only_as_task());
-        }
-        return Ok(CallRoute::Pass);
-    };
-    check(&request.params)?;
-    if known.server.era.is_none() {
-        return Ok(CallRoute::Ask(MissingFact::Era));
-    }
-    if !known.server.tools.is_asked() {
-        return Ok(CallRoute::Ask(MissingFact::Tools));
-    }
-    // A list that cannot be had says nothing.
-    let tool = known.server.tools.get(&name);
-    if known.keeps_native_tasks && tool.is_some_and(|tool| tool.own_task != OwnTask::Never) {
-        return Ok(CallRoute::Pass);
-    }
-    let requires_task = tool.is_some_and(ServerTool::requires_task);
-    if rule.mode == Mode::Never && !requires_task {
-        return Err(never_a_task());
-    }
-    Ok(CallRoute::Answer(CallOp::Task(Box::new(TaskSpec {
-        rule: Rule {
-            retention_ms: retention_ms(wish, rule),
-            ..rule.clone()
+    facts: &CallFacts<'_>,
+) -> CallDecision {
+    let on_session = intent.passing == Passing::OnSession;
+    let decided = match intent.request.params.get_str("name") {
+        // The server answers on its own session.
+        None if on_session => Ok(CallDecision::Pass),
+        None => Err(RpcError::invalid_params(
+            "Invalid params: name must be a string",
+        )),
+        Some(name) => match intent.follows {
+            Follows::Asked(wish) => task(&name, wish, intent, by, facts),
+            Follows::Nothing | Follows::Declared => call(&name, intent, by, facts),
         },
-        claim: claim_of_legacy(request, by, rule)?,
-        repeatable: known.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
-        requires_task,
-    }))))
+    };
+    decided.unwrap_or_else(CallDecision::Refuse)
 }
 
-/// A call that asks for no task.
-fn plain<'k>(
-    request: &Request<'_>,
+/// Decides about a call of which the client asks for a task.
+fn task(
+    name: &str,
+    wish: Wish,
+    intent: &CallIntent<'_, '_>,
     by: &Requester,
-    known: &KnownOfCalls<'k>,
-) -> Result<CallRoute<'k>, RpcError> {
-    let Some(name) = request.params.get_str("name") else {
-        return Ok(CallRoute::Pass);
-    };
-    let rule = known.rules.for_tool(&name).0;
-    if !request.has_id() {
-        return pass(rule);
-    }
-    let server = &known.server;
-    let Some(is_native) = is_native(&name, by, known) else {
-        return Ok(CallRoute::Ask(MissingFact::Tools));
-    };
-    // What passes waits for no turn, and cannot be shortened.
-    let is_limited = known.is_limited;
-    let is_carried = is_limited || rule.result_inline.for_clients().is_some();
-    let may_be_ours = is_native || is_carried || known.companion.is_some();
-    if !may_be_ours && !may_claim(request, by, rule) {
-        return pass(rule);
-    }
-    let claim = claim_of_legacy(request, by, rule)?;
-    if claim.is_some() || is_carried {
-        // What passes to a server that is not known yet would not be claimed, counted or shortened.
-        if server.era.is_none() {
-            return Ok(CallRoute::Ask(MissingFact::Era));
-        }
-    } else if !may_be_ours || !server.is_decided {
-        return pass(rule);
-    }
-    // What the client knows of our tools is what was in its list.
-    let companion = known.companion.filter(|it| !it.is_unknown_to(&by.name()));
-    let needs_tools = companion.is_some() || claim.is_some() || is_native;
-    if needs_tools && !server.tools.is_asked() {
-        return Ok(CallRoute::Ask(MissingFact::Tools));
-    }
-    let names = companion.and_then(|companion| companion.names(server.tools.listed()));
-    if let Some(names) = &names
-        && let Some(tool) = names.tool(&name)
-    {
-        let companion = CallOp::Companion(tool, names.clone());
-        return Ok(CallRoute::Answer(companion));
-    }
-    let plan = match &names {
-        Some(_) => with_companion(rule, by.client, InputWhen::InTask),
-        None if is_only_as_task(rule) => Plan::Refuse,
-        None => Plan::Held,
-    };
-    let is_told = names.is_some() || claim.is_some() || is_native;
-    let tool = server.tools.get(&name).filter(|_| is_told);
-    let requires_task = tool.is_some_and(ServerTool::requires_task);
-    if claim.is_none() {
-        let may_pass = plan == Plan::Held && !(is_native && requires_task) && !is_carried;
-        if may_pass || plan == Plan::Refuse {
-            return pass(rule);
-        }
-    } else if plan == Plan::Refuse {
-        return Err(only_as_task());
-    }
-    let announce = names.map_or(Announce::Task, |names| {
-        Announce::Ticket(Ticket {
-            names,
-            client_era: Era::Legacy,
-            takes_large_events: by.takes_large_events,
-        })
-    });
-    let spec = CarrySpec {
-        rule,
-        plan,
-        claim,
-        announce,
-        repeatable: known.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
-        requires_task,
-        is_limited,
-    };
-    Ok(carry_on_session(Box::new(spec), known))
-}
-
-/// Returns `true` if the server runs the tool as a task of its own only, which its client was not notified of.
-/// `None`: that must be asked.
-fn is_native(tool: &str, by: &Requester, known: &KnownOfCalls<'_>) -> Option<bool> {
-    if known.keeps_native_tasks || !known.speaks_of_tasks {
-        return Some(false);
-    }
-    if let Some(requires_task) = known.requires_task {
-        return Some(requires_task);
-    }
-    if by.is_piped || !known.server.speaks_http {
-        // Such a session is this process's alone: the lists that its client has passed here.
-        return Some(false);
-    }
-    let tools = &known.server.tools;
-    let requires_task = || tools.get(tool).is_some_and(ServerTool::requires_task);
-    tools.is_asked().then(requires_task)
-}
-
-/// The rule holds whatever revision the session speaks: clients of revisions before 2025-11-25 cannot ask for a task.
-fn pass(rule: &Rule) -> Result<CallRoute<'static>, RpcError> {
-    if plan(rule, false, false) == Plan::Refuse {
-        return Err(only_as_task());
-    }
-    Ok(CallRoute::Pass)
-}
-
-fn is_only_as_task(rule: &Rule) -> bool {
-    rule.require_tasks && rule.mode != Mode::Never
-}
-
-fn check(params: &Object<'_>) -> Result<(), RpcError> {
-    if params.is_ambiguous(&RESERVED) {
+    facts: &CallFacts<'_>,
+) -> Result<CallDecision, RpcError> {
+    let (request, server) = (intent.request, &facts.server);
+    if request.params.is_ambiguous(&RESERVED) {
         return Err(RpcError::invalid_params(
             "Invalid params: ambiguous members",
         ));
     }
-    if !has_arguments_or_none(params) {
-        return Err(RpcError::invalid_params(
-            "Invalid params: arguments must be an object",
-        ));
+    check_arguments(request)?;
+    if server.era.is_none() {
+        return Ok(CallDecision::Ask(MissingFact::Era, None));
     }
-    Ok(())
+    if !server.tools.is_asked() {
+        return Ok(CallDecision::Ask(MissingFact::Tools, None));
+    }
+    let tool = server.tools.get(name);
+    let is_theirs = tool.is_some_and(|tool| tool.own_task != OwnTask::Never);
+    if is_theirs && facts.keeps_native_tasks && intent.passing == Passing::OnSession {
+        // No key stands for a task of the server's own.
+        if has_key(request, by) {
+            return Err(their_task_has_no_key());
+        }
+        return Ok(CallDecision::Pass);
+    }
+    let rule = facts.rules.for_tool(name).0;
+    if rule.mode == Mode::Never && !tool.is_some_and(ServerTool::requires_task) {
+        return Err(never_a_task());
+    }
+    let claim = claim_of(request, by, rule)?;
+    let mut terms = terms(name, rule, NOW, intent, by, facts);
+    terms.claim = claim;
+    terms.rule.retention_ms = retention_ms(wish, rule);
+    Ok(CallDecision::Run(Box::new(terms)))
+}
+
+/// Decides about a call of which raincheck may make a task.
+fn call(
+    name: &str,
+    intent: &CallIntent<'_, '_>,
+    by: &Requester,
+    facts: &CallFacts<'_>,
+) -> Result<CallDecision, RpcError> {
+    let (request, server) = (intent.request, &facts.server);
+    let on_session = intent.passing == Passing::OnSession;
+    if !on_session {
+        check_arguments(request)?;
+    }
+    let rule = facts.rules.for_tool(name).0;
+    let declares_tasks = matches!(intent.follows, Follows::Declared);
+    // A message without an answer passes, and so does a call that only a ticket would need raincheck for, until it is
+    // decided how the server is spoken to.
+    let passes_by = on_session && !(server.is_decided && request.has_id());
+    // A client that declares tasks follows them itself.
+    let companion = facts.companion.filter(|_| !declares_tasks && !passes_by);
+    if companion.is_some() && !server.tools.is_asked() {
+        return Ok(CallDecision::Ask(MissingFact::Tools, None));
+    }
+    let names = companion.and_then(|companion| companion.names(server.tools.listed()));
+    if let Some(names) = &names
+        && let Some(tool) = names.tool(name)
+    {
+        return Ok(CallDecision::Companion(tool, names.clone()));
+    }
+    let plan = match &names {
+        Some(_) => with_companion(rule, by.client, intent.input),
+        None => plan(
+            rule,
+            declares_tasks,
+            request.params.contains("inputResponses"),
+        ),
+    };
+    if plan == Plan::Refuse {
+        return Err(match by.era {
+            Era::Modern => RpcError::tasks_required(),
+            Era::Legacy => only_as_task(),
+        });
+    }
+    if on_session && !request.has_id() {
+        return Ok(CallDecision::Pass);
+    }
+    let claim = claim_of(request, by, rule)?;
+    let Some(is_native) = is_native(name, by, facts) else {
+        return Ok(CallDecision::Ask(MissingFact::Tools, None));
+    };
+    // A call that passes waits for no turn, has no claim, and its result cannot be shortened.
+    let is_ours = plan != Plan::Held
+        || claim.is_some()
+        || facts.is_limited
+        || rule.result_inline.for_clients().is_some();
+    if !is_ours && is_open(intent.passing, server, is_native) {
+        return Ok(CallDecision::Pass);
+    }
+    let patience = patience(plan, rule).filter(|_| declares_tasks);
+    if server.era.is_none() && !facts.is_late {
+        return Ok(CallDecision::Ask(MissingFact::Era, patience));
+    }
+    // A task is created before the server sees the call, so what the server would refuse must be found here first.
+    let needs_tools = intent.headers.is_some() || claim.is_some();
+    if needs_tools && !server.tools.is_asked() && !facts.is_late {
+        return Ok(CallDecision::Ask(MissingFact::Tools, patience));
+    }
+    // Where the list cannot be had the check is left to the server.
+    if let (Some(tool), Some(headers)) = (server.tools.get(name), intent.headers) {
+        let arguments = request.params.get("arguments");
+        params::check(tool, arguments, headers).map_err(RpcError::header_mismatch)?;
+    }
+    let ticket = names.map(|names| Ticket {
+        names,
+        client_era: by.era,
+        takes_large_events: by.takes_large_events,
+    });
+    let plan = if facts.is_late { NOW } else { plan };
+    let mut terms = terms(name, rule, plan, intent, by, facts);
+    terms.claim = claim;
+    terms.announce = ticket.map_or(Announce::Task, Announce::Ticket);
+    Ok(CallDecision::Run(Box::new(terms)))
+}
+
+/// Returns the terms of a call without a claim, whose client is notified of the task by the task itself.
+fn terms(
+    name: &str,
+    rule: &Rule,
+    plan: Plan,
+    intent: &CallIntent<'_, '_>,
+    by: &Requester,
+    facts: &CallFacts<'_>,
+) -> CallTerms {
+    let tool = facts.server.tools.get(name);
+    let era = match intent.passing {
+        // The session of a dual server's is of the client's era.
+        Passing::OnSession => Some(Era::Legacy),
+        Passing::AsItCame | Passing::Never => facts.server.era,
+    };
+    let native_task = match era {
+        Some(Era::Legacy) => tool.is_some_and(ServerTool::requires_task),
+        // A task of ours must not become one of the server's.
+        Some(Era::Modern) => facts.keeps_native_tasks && by.era == Era::Modern && !is_task(plan),
+        None => false,
+    };
+    CallTerms {
+        plan,
+        repeatable: facts.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
+        native_task,
+        ..CallTerms::held(era, rule)
+    }
+}
+
+fn is_task(plan: Plan) -> bool {
+    matches!(plan, Plan::Always { .. })
+}
+
+/// Returns `true` if the call may go to the server without raincheck, if nothing in it is ours.
+fn is_open(passing: Passing, server: &KnownServer, is_native: bool) -> bool {
+    match passing {
+        Passing::AsItCame => server.era == Some(Era::Modern) && server.speaks_http,
+        Passing::OnSession => !is_native,
+        Passing::Never => false,
+    }
+}
+
+/// Returns the time that a call that becomes a task waits for the first response of the server.
+fn patience(plan: Plan, rule: &Rule) -> Option<Duration> {
+    match plan {
+        Plan::Auto { window_ms, .. } => Some(Duration::from_millis(window_ms)),
+        Plan::Always { .. } => Some(Duration::from_millis(rule.grace_window_ms)),
+        Plan::Held | Plan::Refuse => None,
+    }
+}
+
+/// Returns `true` if the server runs the tool as a task of its own only, which its client was not notified of.
+/// `None`: that must be asked.
+fn is_native(tool: &str, by: &Requester, facts: &CallFacts<'_>) -> Option<bool> {
+    let tools = &facts.server.tools;
+    let requires_task = || tools.get(tool).is_some_and(ServerTool::requires_task);
+    match facts.requires_task {
+        Some(false) => Some(false),
+        // The session of such a client is this process's alone: the lists that its client has passed here.
+        None if by.is_piped || !facts.server.speaks_http => Some(false),
+        Some(true) | None => tools.is_asked().then(requires_task),
+    }
+}
+
+/// The fate of a call whose client has no session at the server that raincheck can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum WithoutSession {
+    /// A server without sessions gives its clients no id: any connection will do.
+    Run,
+    /// The server itself can best report that it does not know the session.
+    Pass,
+    /// Passed on, the call would break a promise.
+    Busy,
+}
+
+impl WithoutSession {
+    /// `names_session`: the request does.
+    pub(in crate::downstream) fn of(
+        terms: &CallTerms,
+        facts: &CallFacts<'_>,
+        names_session: bool,
+    ) -> Self {
+        if !names_session && !is_task(terms.plan) {
+            return Self::Run;
+        }
+        let must_not_pass = terms.rule.require_tasks || terms.claim.is_some() || facts.is_limited;
+        if must_not_pass && facts.server.speaks_http {
+            Self::Busy
+        } else {
+            Self::Pass
+        }
+    }
+}
+
+fn check_arguments(request: &Request<'_>) -> Result<(), RpcError> {
+    if params::has_arguments_or_none(&request.params) {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params(
+        "Invalid params: arguments must be an object",
+    ))
 }
 
 /// Returns the time that the finished task stays: the time that was asked for, within limits.

@@ -1,4 +1,4 @@
-//! What becomes of calls on legacy sessions, as tables.
+//! The decisions about calls on legacy sessions, as tables.
 
 use super::*;
 use crate::auth::callers::Callers;
@@ -14,26 +14,30 @@ const TASK: &str = r#"{"name":"t","task":{}}"#;
 const KEYED: &str = r#"{"name":"t","_meta":{"io.raincheck/idempotencyKey":"k"}}"#;
 const KEYED_TASK: &str = r#"{"name":"t","task":{},"_meta":{"io.raincheck/idempotencyKey":"k"}}"#;
 
-/// A session of 2025-11-25 at a server over HTTP.
-fn known(rules: &Rules) -> KnownOfCalls<'_> {
-    KnownOfCalls {
-        speaks_of_tasks: true,
+/// A server over HTTP.
+fn facts(rules: &Rules) -> CallFacts<'_> {
+    CallFacts {
         server: KnownServer {
             era: Some(Era::Legacy),
             is_decided: true,
             speaks_http: true,
             tools: KnownTools::NotAsked,
         },
-        ..KnownOfCalls::new(rules)
+        ..CallFacts::new(rules)
     }
 }
 
-fn asked(mut known: KnownOfCalls<'_>) -> KnownOfCalls<'_> {
-    known.server.tools = KnownTools::Unavailable;
-    known
+fn asked(mut facts: CallFacts<'_>) -> CallFacts<'_> {
+    facts.server.tools = KnownTools::Unavailable;
+    facts
 }
 
-fn decided(params: &str, known: &KnownOfCalls<'_>) -> String {
+/// The decision about a call on a session of 2025-11-25.
+fn decided(params: &str, facts: &CallFacts<'_>) -> String {
+    shown(&of_session(params, true, facts))
+}
+
+fn of_session(params: &str, speaks_of_tasks: bool, facts: &CallFacts<'_>) -> CallDecision {
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
     let LegacyMessage::Request(request) = Inbound::read(text.as_bytes()).legacy() else {
         panic!("no request: {text}");
@@ -48,25 +52,33 @@ fn decided(params: &str, known: &KnownOfCalls<'_>) -> String {
         None,
         Arc::default(),
     );
-    let op = match route_call(&request, &by, known) {
-        CallRoute::Ask(question) => return format!("ask {question:?}"),
-        CallRoute::AskSession => return "ask session".into(),
-        CallRoute::Pass => return "pass".into(),
-        CallRoute::Answer(op) => op,
+    let follows = match Follows::of_legacy(&request, speaks_of_tasks) {
+        Ok(follows) => follows,
+        Err(error) => return CallDecision::Refuse(error),
     };
-    match op {
-        CallOp::Refuse(error) => format!("refuse {}", error.code),
-        CallOp::Busy => "busy".into(),
-        CallOp::Companion(tool, ..) => format!("companion {tool:?}"),
-        CallOp::Task(spec) if spec.claim.is_some() => "task claimed".into(),
-        CallOp::Task(_) => "task".into(),
-        CallOp::Carry(spec) => {
+    let intent = CallIntent {
+        request: &request,
+        follows,
+        passing: Passing::OnSession,
+        input: InputWhen::InTask,
+        headers: None,
+    };
+    decide(&intent, &by, facts)
+}
+
+fn shown(decision: &CallDecision) -> String {
+    match decision {
+        CallDecision::Ask(fact, _) => format!("ask {fact:?}"),
+        CallDecision::Pass => "pass".into(),
+        CallDecision::Refuse(error) => format!("refuse {}", error.code),
+        CallDecision::Companion(tool, ..) => format!("companion {tool:?}"),
+        CallDecision::Run(terms) => {
             let is = |is: bool, word| if is { word } else { "" };
             [
-                "carry",
-                is(spec.claim.is_some(), " claimed"),
-                is(matches!(spec.announce, Announce::Ticket(_)), " ticket"),
-                is(spec.requires_task, " native"),
+                if terms.plan == NOW { "task" } else { "run" },
+                is(terms.claim.is_some(), " claimed"),
+                is(matches!(terms.announce, Announce::Ticket(_)), " ticket"),
+                is(terms.native_task, " native"),
             ]
             .concat()
         }
@@ -106,21 +118,18 @@ fn a_call_becomes_a_task_where_its_client_asks_for_one() {
         (Mode::Auto, false, r#"{"task":{}}"#, "pass"),
     ] {
         let rules = rules(mode, require_tasks);
-        let known = asked(known(&rules));
-        assert_eq!(decided(params, &known), expected, "{mode:?} {params}");
+        let facts = asked(facts(&rules));
+        assert_eq!(decided(params, &facts), expected, "{mode:?} {params}");
     }
     let rules = Rules::default();
-    let unasked = known(&rules);
+    let unasked = facts(&rules);
     assert_eq!(decided(TASK, &unasked), "ask Tools");
-    let mut unknown = known(&rules);
+    let mut unknown = facts(&rules);
     unknown.server.era = None;
     assert_eq!(decided(TASK, &unknown), "ask Era");
     // To an older session the word has no meaning.
-    let older = KnownOfCalls {
-        speaks_of_tasks: false,
-        ..asked(known(&rules))
-    };
-    assert_eq!(decided(TASK, &older), "pass");
+    let older = of_session(TASK, false, &asked(facts(&rules)));
+    assert_eq!(shown(&older), "pass");
 }
 
 #[test]
@@ -130,95 +139,63 @@ fn a_task_of_the_server_s_own_has_no_key() {
     let page =
         r#"{"tools":[{"name":"t","inputSchema":{},"execution":{"taskSupport":"required"}}]}"#;
     tools.add_page(&raw(page.to_owned()).unwrap()).unwrap();
-    let mut keeps = KnownOfCalls {
+    let mut keeps = CallFacts {
         keeps_native_tasks: true,
-        ..known(&rules)
+        ..facts(&rules)
     };
     keeps.server.tools = KnownTools::Listed(Arc::new(tools));
     assert_eq!(decided(TASK, &keeps), "pass");
     assert_eq!(decided(KEYED_TASK, &keeps), "refuse -32602");
-    let hides = KnownOfCalls {
+    let hides = CallFacts {
         keeps_native_tasks: false,
         requires_task: None,
         ..keeps
     };
-    assert_eq!(decided(TASK, &hides), "task");
-    assert_eq!(decided(PLAIN, &hides), "carry native");
+    assert_eq!(decided(TASK, &hides), "task native");
+    assert_eq!(decided(PLAIN, &hides), "run native");
 }
 
 #[test]
 fn a_call_is_carried_where_passing_could_not_keep_a_promise() {
     let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
-    let plain = known(&rules);
-    let limited = KnownOfCalls {
+    let plain = facts(&rules);
+    let limited = CallFacts {
         is_limited: true,
         ..plain.clone()
     };
-    let with_ours = KnownOfCalls {
+    let with_ours = CallFacts {
         companion: Some(&companion),
         ..plain.clone()
     };
     let mut undecided = with_ours.clone();
     undecided.server.is_decided = false;
-    let unheard = KnownOfCalls {
+    let unheard = CallFacts {
         requires_task: None,
         ..plain.clone()
     };
     let mut unknown = limited.clone();
     unknown.server.era = None;
     let status = r#"{"name":"task_status"}"#;
-    for (params, known, expected) in [
+    for (params, facts, expected) in [
         (PLAIN, &plain, "pass"),
         (KEYED, &plain, "ask Tools"),
-        (KEYED, &asked(plain.clone()), "carry claimed"),
-        (PLAIN, &limited, "carry"),
+        (KEYED, &asked(plain.clone()), "run claimed"),
+        (PLAIN, &limited, "run"),
         (PLAIN, &unknown, "ask Era"),
         (PLAIN, &unheard, "ask Tools"),
         (PLAIN, &asked(unheard.clone()), "pass"),
         (PLAIN, &undecided, "pass"),
         (PLAIN, &with_ours, "ask Tools"),
-        (PLAIN, &asked(with_ours.clone()), "carry ticket"),
+        (PLAIN, &asked(with_ours.clone()), "run ticket"),
         (status, &asked(with_ours.clone()), "companion Status"),
     ] {
-        assert_eq!(decided(params, known), expected, "{params}");
+        assert_eq!(decided(params, facts), expected, "{params}");
     }
 }
 
 #[test]
 fn a_call_on_a_session_that_is_not_known_passes_where_that_breaks_no_promise() {
     let rules = Rules::default();
-    let limited = |session, names_session| KnownOfCalls {
-        is_limited: true,
-        session,
-        names_session,
-        ..asked(known(&rules))
-    };
-    let plain = |session| KnownOfCalls {
-        is_limited: false,
-        ..limited(session, true)
-    };
-    let mut over_lines = limited(KnownSession::Unknown, true);
-    over_lines.server.speaks_http = false;
-    for (params, known, expected) in [
-        (TASK, plain(KnownSession::NotAsked), "ask session"),
-        (TASK, plain(KnownSession::Unknown), "pass"),
-        (KEYED_TASK, plain(KnownSession::Unknown), "busy"),
-        (KEYED_TASK, over_lines.clone(), "pass"),
-        (PLAIN, plain(KnownSession::NotAsked), "pass"),
-        (KEYED, plain(KnownSession::NotAsked), "ask session"),
-        (KEYED, plain(KnownSession::Unknown), "busy"),
-        (PLAIN, limited(KnownSession::NotAsked, true), "ask session"),
-        (PLAIN, limited(KnownSession::NotAsked, false), "carry"),
-        (PLAIN, limited(KnownSession::Unknown, true), "busy"),
-        (PLAIN, over_lines.clone(), "pass"),
-    ] {
-        assert_eq!(
-            decided(params, &known),
-            expected,
-            "{params} {:?}",
-            known.session
-        );
-    }
     let strict = Rules::new(
         Rule {
             require_tasks: true,
@@ -226,11 +203,32 @@ fn a_call_on_a_session_that_is_not_known_passes_where_that_breaks_no_promise() {
         },
         Vec::new(),
     );
-    let unknown = KnownOfCalls {
-        session: KnownSession::Unknown,
-        ..asked(known(&strict))
+    let plain = asked(facts(&rules));
+    let limited = CallFacts {
+        is_limited: true,
+        ..plain.clone()
     };
-    assert_eq!(decided(TASK, &unknown), "busy");
+    let mut over_lines = limited.clone();
+    over_lines.server.speaks_http = false;
+    let (busy, pass) = (WithoutSession::Busy, WithoutSession::Pass);
+    for (params, facts, names_session, expected) in [
+        (TASK, &plain, true, pass),
+        (TASK, &plain, false, pass),
+        (TASK, &limited, true, busy),
+        (TASK, &asked(facts(&strict)), true, busy),
+        (KEYED_TASK, &plain, true, busy),
+        (KEYED_TASK, &over_lines, true, pass),
+        (KEYED, &plain, true, busy),
+        (PLAIN, &limited, true, busy),
+        (PLAIN, &limited, false, WithoutSession::Run),
+        (PLAIN, &over_lines, true, pass),
+    ] {
+        let CallDecision::Run(terms) = of_session(params, true, facts) else {
+            panic!("{params}");
+        };
+        let without = WithoutSession::of(&terms, facts, names_session);
+        assert_eq!(without, expected, "{params} {names_session}");
+    }
 }
 
 #[test]

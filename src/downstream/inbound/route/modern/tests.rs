@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use super::*;
 use crate::auth::callers::Callers;
-use crate::downstream::companion::WhoHas;
+use crate::downstream::companion::{Companion, WhoHas};
 use crate::downstream::inbound::request::{Inbound, ModernMessage};
-use crate::downstream::inbound::route::KnownTools;
+use crate::downstream::inbound::route::{KnownServer, KnownTools};
 use crate::mcp::json::{Object, prepend};
-use crate::task::policy::Mode;
+use crate::runner::Announce;
+use crate::task::plan::Plan;
+use crate::task::policy::{Mode, Rule, Rules};
 
 /// A request: its method, its params, and what is in `_meta` beside the version.
 type RequestWords<'a> = (&'a str, &'a str, &'a str);
@@ -19,27 +21,31 @@ const CALL: RequestWords<'_> = ("tools/call", r#"{"name":"t"}"#, PLAIN);
 const CALL_WITH_TASKS: RequestWords<'_> = ("tools/call", r#"{"name":"t"}"#, TASKS);
 
 /// A modern server over HTTP, and rules as they are where the operator says nothing.
-fn known(rules: &Rules) -> Known<'_> {
-    Known {
-        rules,
-        keeps_native_tasks: false,
-        trusts_annotations: false,
-        companion: None,
-        server: KnownServer {
-            era: Some(Era::Modern),
-            is_decided: true,
-            speaks_http: true,
-            tools: KnownTools::NotAsked,
+fn facts(rules: &Rules) -> RequestFacts<'_> {
+    RequestFacts {
+        calls: CallFacts {
+            server: KnownServer {
+                era: Some(Era::Modern),
+                is_decided: true,
+                speaks_http: true,
+                tools: KnownTools::NotAsked,
+            },
+            ..CallFacts::new(rules)
         },
         had_stand_in: false,
-        is_limited: false,
         is_no_task_here: false,
-        is_late: false,
         events: EventsFor::Nobody,
     }
 }
 
-fn decided((method, params, meta): RequestWords<'_>, known: &Known<'_>) -> String {
+/// The facts with a change of those about calls.
+fn with<'k>(facts: &RequestFacts<'k>, change: impl FnOnce(&mut CallFacts<'k>)) -> RequestFacts<'k> {
+    let mut changed = facts.clone();
+    change(&mut changed.calls);
+    changed
+}
+
+fn decided((method, params, meta): RequestWords<'_>, facts: &RequestFacts<'_>) -> String {
     let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
     let params = prepend(params, "_meta", &format!("{{{version},{meta}}}"));
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
@@ -65,7 +71,7 @@ fn decided((method, params, meta): RequestWords<'_>, known: &Known<'_>) -> Strin
     let ModernMessage::Request(modern) = read else {
         panic!("no request: {text}");
     };
-    shown(&route(&modern, &by, known))
+    shown(&route(&modern, &by, facts))
 }
 
 fn shown(route: &Route<'_>) -> String {
@@ -109,17 +115,15 @@ fn rules(rule: Rule) -> Rules {
 #[test]
 fn what_is_no_call_goes_by_its_method() {
     let rules = Rules::default();
-    let modern = known(&rules);
-    let (mut legacy, mut unknown, mut over_lines) =
-        (modern.clone(), modern.clone(), modern.clone());
-    legacy.server.era = Some(Era::Legacy);
-    unknown.server.era = None;
-    over_lines.server.speaks_http = false;
-    let elsewhere = Known {
+    let modern = facts(&rules);
+    let legacy = with(&modern, |calls| calls.server.era = Some(Era::Legacy));
+    let unknown = with(&modern, |calls| calls.server.era = None);
+    let over_lines = with(&modern, |calls| calls.server.speaks_http = false);
+    let elsewhere = RequestFacts {
         is_no_task_here: true,
         ..modern.clone()
     };
-    for (method, known, expected) in [
+    for (method, facts, expected) in [
         ("server/discover", &unknown, "discover"),
         ("subscriptions/listen", &unknown, "listen"),
         ("tasks/get", &unknown, "task"),
@@ -136,7 +140,7 @@ fn what_is_no_call_goes_by_its_method() {
     ] {
         let params = r#"{"taskId":"x"}"#;
         assert_eq!(
-            decided((method, params, PLAIN), known),
+            decided((method, params, PLAIN), facts),
             expected,
             "{method}"
         );
@@ -146,12 +150,9 @@ fn what_is_no_call_goes_by_its_method() {
 #[test]
 fn lists_are_read_where_something_of_ours_is_in_them() {
     let (unsaid, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
-    let plain = known(&unsaid);
-    let with_ours = Known {
-        companion: Some(&companion),
-        ..plain.clone()
-    };
-    let stood_in = Known {
+    let plain = facts(&unsaid);
+    let with_ours = with(&plain, |calls| calls.companion = Some(&companion));
+    let stood_in = RequestFacts {
         had_stand_in: true,
         ..plain.clone()
     };
@@ -159,12 +160,9 @@ fn lists_are_read_where_something_of_ours_is_in_them() {
         max_result_size_chars: Some(7),
         ..Rule::default()
     });
-    let with_sizes = known(&sized);
-    let both = Known {
-        companion: Some(&companion),
-        ..with_sizes.clone()
-    };
-    for (method, meta, known, expected) in [
+    let with_sizes = facts(&sized);
+    let both = with(&with_sizes, |calls| calls.companion = Some(&companion));
+    for (method, meta, facts, expected) in [
         ("tools/list", PLAIN, &with_sizes, "list WithSizes"),
         ("tools/list", TASKS, &both, "list WithSizes"),
         ("tools/list", PLAIN, &both, "list WithOurs"),
@@ -176,31 +174,24 @@ fn lists_are_read_where_something_of_ours_is_in_them() {
         ("prompts/list", PLAIN, &stood_in, "list MaybeEmpty"),
         ("prompts/get", PLAIN, &stood_in, "pass"),
     ] {
-        assert_eq!(decided((method, "{}", meta), known), expected, "{method}");
+        assert_eq!(decided((method, "{}", meta), facts), expected, "{method}");
     }
 }
 
 #[test]
 fn a_call_passes_where_nothing_of_ours_is_in_it() {
     let rules = Rules::default();
-    let modern = known(&rules);
-    let mut unknown = modern.clone();
-    unknown.server.era = None;
+    let modern = facts(&rules);
+    let unknown = with(&modern, |calls| calls.server.era = None);
     // The server does not answer in time.
-    let late = Known {
-        is_late: true,
-        ..unknown.clone()
-    };
-    let limited = Known {
-        is_limited: true,
-        ..modern.clone()
-    };
+    let late = with(&unknown, |calls| calls.is_late = true);
+    let limited = with(&modern, |calls| calls.is_limited = true);
     let key = format!(r#"{PLAIN},"io.raincheck/idempotencyKey":"k""#);
     let bad_key = format!(r#"{PLAIN},"io.raincheck/idempotencyKey":1"#);
     let state = r#"{"name":"t","requestState":"raincheck-1"}"#;
     let wants_progress = format!(r#"{PLAIN},"progressToken":1"#);
     let with_progress = ("tools/call", r#"{"name":"t"}"#, &*wants_progress);
-    for (asked, known, expected) in [
+    for (asked, facts, expected) in [
         (with_progress, &modern, "pass with heartbeat"),
         (with_progress, &limited, "ask Tools"),
         (CALL, &modern, "pass"),
@@ -237,7 +228,7 @@ fn a_call_passes_where_nothing_of_ours_is_in_it() {
             "refuse -32602",
         ),
     ] {
-        assert_eq!(decided(asked, known), expected, "{asked:?}");
+        assert_eq!(decided(asked, facts), expected, "{asked:?}");
     }
 }
 
@@ -260,14 +251,12 @@ fn a_call_is_carried_by_the_rule() {
         (Mode::Auto, Era::Modern, key, "call held claimed"),
     ] {
         let rules = with_mode(mode);
-        let mut known = known(&rules);
-        known.server.era = Some(era);
-        known.server.tools = KnownTools::Unavailable;
-        assert_eq!(decided(asked, &known), expected, "{mode:?} {era:?}");
-        let keeps = Known {
-            keeps_native_tasks: true,
-            ..known
-        };
+        let facts = with(&facts(&rules), |calls| {
+            calls.server.era = Some(era);
+            calls.server.tools = KnownTools::Unavailable;
+        });
+        assert_eq!(decided(asked, &facts), expected, "{mode:?} {era:?}");
+        let keeps = with(&facts, |calls| calls.keeps_native_tasks = true);
         let passes = asked == CALL_WITH_TASKS && mode == Mode::Never;
         let is_native = era == Era::Modern && mode != Mode::Always;
         let expected = match (passes, is_native) {
@@ -281,44 +270,40 @@ fn a_call_is_carried_by_the_rule() {
         require_tasks: true,
         ..Rule::default()
     });
-    let mut unknown = known(&rules);
-    unknown.server.era = None;
+    let unknown = with(&facts(&rules), |calls| calls.server.era = None);
     assert_eq!(decided(CALL, &unknown), "refuse -32021");
 }
 
 #[test]
 fn a_client_without_tasks_gets_a_ticket_where_there_are_companion_tools() {
     let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
-    let unasked = Known {
-        companion: Some(&companion),
-        ..known(&rules)
-    };
-    let mut asked = unasked.clone();
-    asked.server.tools = KnownTools::Unavailable;
+    let unasked = with(&facts(&rules), |calls| calls.companion = Some(&companion));
+    let asked = with(&unasked, |calls| {
+        calls.server.tools = KnownTools::Unavailable;
+    });
     let status = ("tools/call", r#"{"name":"task_status"}"#, PLAIN);
-    for (call, known, expected) in [
+    for (call, facts, expected) in [
         (CALL, &unasked, "ask Tools"),
         (CALL, &asked, "call auto ticket"),
         (status, &unasked, "ask Tools"),
         (status, &asked, "companion Status"),
         (CALL_WITH_TASKS, &asked, "call auto"),
     ] {
-        assert_eq!(decided(call, known), expected, "{call:?}");
+        assert_eq!(decided(call, facts), expected, "{call:?}");
     }
 }
 
 #[test]
 fn events_are_ours_or_the_servers_by_their_names() {
     let rules = Rules::default();
-    let off = known(&rules);
+    let off = facts(&rules);
     let (mut others, mut on) = (off.clone(), off.clone());
     others.events = EventsFor::Others;
     let events = Arc::new(Events::new(Duration::from_secs(5), None));
     on.events = EventsFor::ThisClient(&events);
-    let mut legacy = on.clone();
-    legacy.server.era = Some(Era::Legacy);
+    let legacy = with(&on, |calls| calls.server.era = Some(Era::Legacy));
     let (ours, theirs) = (r#"{"name":"raincheck.task.updated"}"#, r#"{"name":"x"}"#);
-    for (method, params, known, expected) in [
+    for (method, params, facts, expected) in [
         ("events/poll", ours, &off, "pass"),
         ("events/poll", ours, &others, "refuse -32012"),
         ("events/poll", ours, &on, "event Poll"),
@@ -333,7 +318,7 @@ fn events_are_ours_or_the_servers_by_their_names() {
         ("events/list", "{}", &legacy, "event List"),
     ] {
         assert_eq!(
-            decided((method, params, PLAIN), known),
+            decided((method, params, PLAIN), facts),
             expected,
             "{method}"
         );

@@ -1,0 +1,107 @@
+//! The name under which several requests are one call, and the time for which it stands for that call. Pure.
+
+use bytes::Bytes;
+
+use crate::mcp::error::says_not_run;
+use crate::mcp::hex;
+use crate::store::StoreError;
+use crate::store::kv::{Kind, Name};
+use crate::task::digest::Digest;
+use crate::task::id::{Caller, TaskId};
+use crate::task::on_disconnect::OnDisconnect;
+use crate::task::policy::Rule;
+use crate::task::state::{Outcome, Task};
+
+/// The shortest time for which an idempotency key stands for its call.
+const KEY_LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The name of a call, and for how long it stands for that call.
+#[derive(Debug, Clone, Copy)]
+pub struct CallClaim {
+    pub(super) name: Name,
+    digest: Digest,
+    terms: ClaimTerms,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum ClaimTerms {
+    /// The client chose a key.
+    Key,
+    /// The call itself is the name, while it runs and for a window after that.
+    Call { window_ms: u64 },
+}
+
+impl CallClaim {
+    /// The claim of a key that the client chose. `digest` is the digest of the call.
+    pub fn of_key(caller: &Caller, key: &str, digest: Digest) -> Self {
+        Self {
+            name: Name::of(Kind::Claim, &["key", &hex::encode(caller.as_bytes()), key]),
+            digest,
+            terms: ClaimTerms::Key,
+        }
+    }
+
+    /// The claim of an identical call of the same client, which is known as `whose`.
+    pub fn of_call(whose: &[u8; 16], digest: Digest, window_ms: u64) -> Self {
+        let (whose, call) = (hex::encode(whose), hex::encode(digest.as_bytes()));
+        Self {
+            name: Name::of(Kind::IdenticalCall, &["call", &whose, &call]),
+            digest,
+            terms: ClaimTerms::Call { window_ms },
+        }
+    }
+
+    pub(super) fn lifetime_ms(&self, rule: &Rule) -> u64 {
+        match self.terms {
+            ClaimTerms::Key => KEY_LIFETIME_MS.max(rule.max_duration_ms),
+            ClaimTerms::Call { window_ms } => rule.max_duration_ms.saturating_add(window_ms),
+        }
+    }
+
+    /// The claim of the next call of this name, after the call with this id.
+    pub(super) fn after(self, id: TaskId) -> Self {
+        let before = hex::encode(&self.name.digest);
+        Self {
+            name: Name::of(self.name.kind, &["after", &before, &id.to_string()]),
+            ..self
+        }
+    }
+
+    pub(super) fn on_disconnect(&self) -> OnDisconnect {
+        match self.terms {
+            ClaimTerms::Key => OnDisconnect::Keep,
+            ClaimTerms::Call { window_ms } => OnDisconnect::KeepFor(window_ms),
+        }
+    }
+
+    /// Returns `true` if the name no longer stands for this call. Then the next request with the name begins a new call.
+    pub(super) fn is_over(&self, task: &Task, now_ms: u64) -> bool {
+        let ended = match &task.outcome {
+            None => return false,
+            // The call did not run, so the next one may.
+            Some(Outcome::Failed(error)) if says_not_run(error) => return true,
+            Some(ended) => ended,
+        };
+        match self.terms {
+            ClaimTerms::Key => false,
+            ClaimTerms::Call { window_ms } => {
+                matches!(ended, Outcome::Cancelled)
+                    || now_ms >= task.updated_ms.saturating_add(window_ms)
+            }
+        }
+    }
+
+    pub(super) fn value(&self, id: TaskId) -> Bytes {
+        Bytes::from([*self.digest.as_bytes(), *id.as_bytes()].concat())
+    }
+
+    /// Reads the id of the call that a stored claim names. `None`: the call has another digest.
+    pub(super) fn read(&self, value: &[u8]) -> Result<Option<TaskId>, StoreError> {
+        let (digest, id) = value
+            .split_first_chunk::<16>()
+            .and_then(|(digest, id)| Some((digest, <[u8; 16]>::try_from(id).ok()?)))
+            .ok_or(StoreError::Corrupt("a claim"))?;
+        let is_this_call = digest == self.digest.as_bytes();
+        Ok(is_this_call.then(|| TaskId::from_bytes(id)))
+    }
+}

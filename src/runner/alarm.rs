@@ -8,8 +8,8 @@ use tokio::time::Instant;
 /// would fill the log.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// What was logged about one kind of failure. At most three lines a minute are logged, including the line
-/// that the store works again.
+/// The failures of one kind that were logged. At most three lines a minute are logged, including the line that the
+/// store works again.
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
     told: Option<(Instant, String)>,

@@ -18,8 +18,8 @@ const FORGOTTEN_MS: u64 = 5 * 60_000;
 /// than the task, or a replica that drains may offer it.
 const OPEN_MS: u64 = 5_000;
 
-/// The tasks that a sweep found in the due index only because a receiver must still hear of them. Later sweeps need not
-/// read their records to know that.
+/// The tasks that a sweep found in the due index only because a receiver must still be notified of them. Later sweeps
+/// need not read their records to find that out.
 #[derive(Debug, Default)]
 pub(super) struct AwaitingReceivers {
     tasks: HashMap<TaskId, LastLook>,
@@ -28,7 +28,7 @@ pub(super) struct AwaitingReceivers {
 #[derive(Debug, Clone, Copy)]
 struct LastLook {
     at_ms: u64,
-    /// The last time that its receivers could be told, or the first look.
+    /// The last time at which its receivers could be notified, or the time of the first look.
     turn_ms: u64,
     /// When the task must be looked at for its own sake.
     due_ms: u64,
@@ -37,13 +37,13 @@ struct LastLook {
 }
 
 impl LastLook {
-    /// Whether the task may be another by now.
+    /// Returns `true` if the task may have changed since this look.
     fn is_old(&self, now_ms: u64) -> bool {
         !self.has_ended && self.at_ms.saturating_add(OPEN_MS) <= now_ms
     }
 }
 
-/// What the due index names, in the order in which a sweep looks at it.
+/// The tasks that the due index names, in the order in which a sweep looks at them.
 #[derive(Debug)]
 pub(super) struct Looks {
     /// The tasks that may need something else than a receiver: those that were not looked at yet, or whose time has come,

@@ -1,5 +1,5 @@
-//! How often this replica commits progress: often enough to be useful, and never so often that it slows
-//! other commits down.
+//! The budget for commits of progress on this replica: they are frequent enough to be useful, and never so frequent
+//! that they slow other commits down.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl CommitBudget {
         }))
     }
 
-    /// Takes one commit, or says when to ask again.
+    /// Takes one commit, or returns the time at which to ask again.
     pub(super) fn take(&self, now: Instant) -> Result<(), Instant> {
         let mut spent = self.0.lock();
         if now.saturating_duration_since(spent.since) >= WINDOW {

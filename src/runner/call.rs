@@ -144,7 +144,7 @@ impl CallSpec {
     }
 }
 
-/// How a client hears that its call became a task.
+/// The form in which a client is notified that its call became a task.
 #[derive(Debug, Clone)]
 pub enum Announce {
     /// By the task's id: `CreateTaskResult`.
@@ -158,7 +158,7 @@ pub enum Announce {
 const LARGE_EVENT: usize = (1 << 20) - 4096;
 
 impl Announce {
-    /// Whether the announcement serves the client better than the result as an event. A client that asked
+    /// Returns `true` if the announcement serves the client better than the result as an event. A client that asked
     /// for tasks fetches a large result in any case.
     pub(super) fn is_better_than(&self, result: &RawValue) -> bool {
         let spares = match self {
@@ -169,7 +169,7 @@ impl Announce {
     }
 }
 
-/// How long a call of this rule may stay unanswered before it becomes a task.
+/// Returns the time that a call of this rule may stay unanswered before it becomes a task.
 pub(super) fn grace(rule: &Rule) -> Duration {
     Duration::from_millis(rule.grace_window_ms)
 }

@@ -1,4 +1,4 @@
-//! The custody of a task: a replica takes it before a record says that the replica carries the task.
+//! The custody of a task: a replica takes it before a record states that the replica carries the task.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Looks at the tasks that the due index names: overdue and offered tasks, and those whose receivers must still hear of them.
+//! Looks at the tasks that the due index names: overdue and offered tasks, and those whose receivers must still be
+//! notified of them.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ const READ_MAX: usize = 1024;
 /// The most tasks that are known to wait for their receivers, and that a sweep looks at again.
 const AWAITING_MAX: usize = 256;
 
-/// What a sweep remembers of the due index.
+/// The facts about the due index that are kept from one sweep to the next.
 #[derive(Debug, Default)]
 pub(super) struct DueHistory {
     /// The number of tasks that stayed in the index although the last sweep handled them.
@@ -36,7 +37,7 @@ pub(super) struct DueHistory {
     awaiting: AwaitingReceivers,
 }
 
-/// What one sweep may still do.
+/// The remaining budget of one sweep.
 #[derive(Debug)]
 struct Budget {
     tasks: usize,
@@ -44,9 +45,9 @@ struct Budget {
 }
 
 impl Runner {
-    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Tells again of questions that wait
-    /// for long, and gives the answers of rules. Claims the tasks that a draining replica offers. Tells receivers, too,
-    /// but no task waits for its turn behind tasks that only wait for their receivers.
+    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Sends notifications again of
+    /// questions that wait for long, and gives the answers of rules. Claims the tasks that a draining replica offers.
+    /// Notifies receivers, too, but no task waits for its turn behind tasks that only wait for their receivers.
     pub(super) async fn sweep_due(
         self: &Arc<Self>,
         history: &mut DueHistory,
@@ -124,9 +125,9 @@ impl Runner {
         Ok(())
     }
 
-    /// Does what is due for the task: tells its receivers, as far as `notices_left` goes, answers or repeats its
-    /// questions by the rule, and ends the task at its deadline. False: something is left to do, and the task
-    /// stays in the index.
+    /// Does what is due for the task: notifies its receivers, as far as `notices_left` goes, answers or repeats its
+    /// questions by the rule, and ends the task at its deadline. Returns `false` if something is left to do, and the
+    /// task stays in the index.
     async fn on_due(self: &Arc<Self>, loaded: Loaded, notices_left: &mut NoticesLeft) -> bool {
         let has_told = self.tell_receivers(&loaded, notices_left).await;
         if let Some(answers) = unanswered::answers(&loaded.task, self.ledger.now_ms()) {

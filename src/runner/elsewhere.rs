@@ -1,6 +1,5 @@
-//! Answers to a legacy server's question that reach another replica than the call's owner. That replica
-//! passes an answer to the server, on the client's own session, and writes a value into the store that tells
-//! the owner.
+//! Answers to a legacy server's question that reach another replica than the call's owner. That replica passes an
+//! answer to the server, on the client's own session, and writes a value into the store that notifies the owner.
 
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ impl Runner {
         self.kv.put(name, "1".into(), LIFETIME).await
     }
 
-    /// Whether the server has an answer from another replica. Asks the store once, and not at all if there
+    /// Returns `true` if the server has an answer from another replica. Asks the store once, and not at all if there
     /// is no other replica.
     pub(super) async fn was_passed(
         &self,

@@ -1,5 +1,5 @@
-//! A client that waits for a call which has a record: it hears what the record says. It made the call, or sent the same
-//! call again, or came back with answers. The call may run on any replica.
+//! A client that waits for a call which has a record: it receives what the record contains. It made the call, or sent
+//! the same call again, or came back with answers. The call may run on any replica.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use crate::task::ticket::CompanionTool;
 use crate::task::view_2025;
 use crate::upstream::UpstreamError;
 
-/// How a client came to the record.
+/// The request by which a client came to the record.
 #[derive(Debug)]
 pub(super) enum CameBy {
-    /// It made the call. It also hears what no record keeps: that the server refused its credentials.
+    /// The client made the call. It also receives a fact that no record keeps: the server refused its credentials.
     Call(oneshot::Receiver<UpstreamError>),
     /// It sent the same call again, with these capabilities.
     SameCall(Arc<str>),
@@ -47,13 +47,13 @@ struct CallFollower {
     loaded: Loaded,
     /// The watch began before the record was read, so that no change is missed.
     watch: Watch,
-    /// When the client is told of a task.
+    /// The time at which the client is notified of a task.
     announce_at: Option<Instant>,
     /// The server refused the client's credentials; `None`: the client did not make the call, or the call went on.
     unauthorized: Option<oneshot::Receiver<UpstreamError>>,
     /// The capabilities of a client that did not make the call. The server knows those of the client that did.
     declared: Option<Arc<str>>,
-    /// The progress that the client heard last.
+    /// The progress that the client received last.
     told: Option<Progress>,
     /// The keys of the questions that the client was asked.
     asked: BTreeSet<Box<str>>,
@@ -123,7 +123,7 @@ impl Runner {
 }
 
 impl CallFollower {
-    /// Waits for the call's end, for its next question, or until the client may hear of its task.
+    /// Waits for the end of the call, for its next question, or until the client may be notified of its task.
     async fn hear(&mut self, client: &WaitingClient) -> Heard {
         let mut reload_at = None;
         loop {
@@ -156,7 +156,7 @@ impl CallFollower {
         }
     }
 
-    /// What the record lets the client hear now; `None`: the client continues to wait.
+    /// Returns the answer that the record allows for the client now. `None`: the client continues to wait.
     async fn so_far(&mut self, client: &WaitingClient) -> Option<Heard> {
         // The server's own error arrives before the record ends, and says more than the record.
         if let Some(waiting) = &mut self.unauthorized {
@@ -223,7 +223,7 @@ impl CallFollower {
         client.task(&self.loaded.task, &self.runner)
     }
 
-    /// How the call ended; `None`: it goes on.
+    /// Returns the answer with the outcome of the call. `None`: the call goes on.
     async fn ended(&self, client: &WaitingClient) -> Option<Heard> {
         let outcome = self.loaded.task.outcome.as_ref()?;
         Some(self.end(client, outcome).await.into())
@@ -286,7 +286,7 @@ impl CallFollower {
         CallAnswer::Failed(self.loaded.task.failure(Reason::StoreLost)).into()
     }
 
-    /// Tells the client of the call's progress.
+    /// Sends the call's progress to the client.
     async fn relay(&mut self, client: &WaitingClient) {
         let task = &self.loaded.task;
         if task.progress == self.told {

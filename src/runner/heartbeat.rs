@@ -20,15 +20,15 @@ const BEAT: Duration = Duration::from_secs(1);
 const JITTER_MS: u64 = 250;
 
 impl Runner {
-    /// Whether the last heartbeat did not list this incarnation as living. An incarnation that started after
-    /// that heartbeat is also not listed.
+    /// Returns `true` if the last heartbeat did not list this incarnation as living. An incarnation that started
+    /// after that heartbeat is also not listed.
     pub fn misses(&self, incarnation: &Incarnation) -> bool {
         let liveness = self.liveness();
         let living = liveness.living.as_ref();
         living.is_some_and(|living| !living.contains(incarnation))
     }
 
-    /// Whether no other replica uses the store, by the last heartbeat.
+    /// Returns `true` if no other replica uses the store, by the last heartbeat.
     pub fn is_alone(&self) -> bool {
         let liveness = self.liveness();
         let is_me = |other: &Incarnation| *other == self.incarnation;
@@ -141,8 +141,8 @@ impl Runner {
         }
     }
 
-    /// Notes that a command failed or took too long: a replica that seems dead may have met the same failure.
-    /// Does not wake the sweeper, because the sweeper would ask a failing store again at once, without end.
+    /// Notes that a command failed or took too long: a replica that seems dead may have had the same failure. Does
+    /// not wake the sweeper, because the sweeper would ask a failing store again at once, without end.
     pub(super) fn contact_broke(&self) {
         *self.contact.lock() = None;
         self.liveness.send_if_modified(|view| {

@@ -7,7 +7,7 @@ use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
 
-/// What an index entry leads to.
+/// The result of reading the record of an index entry.
 pub(super) enum IndexedRecord {
     Record(Box<Loaded>),
     Gone,

@@ -8,9 +8,10 @@ use crate::task::id::Incarnation;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Liveness {
     pub(super) now_ms: u64,
-    /// Empty while the contact with the store is too young to tell.
+    /// The incarnations that were found dead. Empty until the contact with the store has lasted long enough to
+    /// decide.
     pub(super) dead: Vec<Dead>,
-    /// The incarnations whose lease runs; `None` while the contact with the store is too young to tell.
+    /// The incarnations whose lease runs. `None` until the contact with the store has lasted long enough to decide.
     pub(super) living: Option<Vec<Incarnation>>,
 }
 
@@ -21,7 +22,8 @@ impl Liveness {
             .any(|dead| dead.incarnation == *incarnation)
     }
 
-    /// Whether a living replica is of a version that does not tell others of everything that they wait for.
+    /// Returns `true` if a living replica has a version that does not notify other replicas of everything that they
+    /// wait for.
     pub(super) fn has_earlier(&self) -> bool {
         let is_earlier = |replica: &Incarnation| replica.reads() < Some(TELLS_ALL);
         self.living

@@ -74,7 +74,7 @@ pub use state::{Runner, RunnerSettings};
 /// The rest of the grace period when calls are ended: time for their last commits.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// How long before the end of a drain the calls are ended that still run.
+/// Returns the time before the end of a drain at which the calls that still run are ended.
 pub fn last_words(grace: Duration) -> Duration {
     LAST_WORDS.min(grace / 4)
 }
@@ -285,8 +285,8 @@ impl Runner {
         }
     }
 
-    /// Ends an open task that no replica can carry on. A task that has ended, and waits only for the server
-    /// to be told, leaves the index.
+    /// Ends an open task that no replica can carry on. A task that has ended, and waits only until the server is
+    /// notified, leaves the index.
     async fn abandon(&self, loaded: &Loaded, reason: Reason) {
         let event = TaskEvent::Abandoned {
             fence: loaded.task.fence,

@@ -1,4 +1,5 @@
-//! Finds the receivers that must still hear of a task, because the replica that changed the task did not tell them in time.
+//! Finds the receivers that must still be notified of a task, because the replica that changed the task did not
+//! notify them in time.
 
 use tracing::debug;
 
@@ -16,7 +17,7 @@ const OTHERS_FIRST_MS: u64 = 10_000;
 /// The most notices that one sweep claims or puts off, of each kind. Each is a commit, and other tasks wait for their turn.
 pub(super) const SWEPT_MAX: usize = 64;
 
-/// The kinds of receivers that must hear of a task now.
+/// The kinds of receivers that must be notified of a task now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DueKinds {
     configured: bool,
@@ -33,8 +34,8 @@ impl DueKinds {
     }
 }
 
-/// How many notices a sweep may still claim or put off. Those of subscriptions are counted apart, so that the receivers of
-/// clients that do not answer leave those of operators their turn.
+/// The number of notices that a sweep may still claim or put off. The notices of subscriptions are counted
+/// separately, so that the receivers of clients that do not answer leave those of operators their turn.
 #[derive(Debug)]
 pub(super) struct NoticesLeft {
     configured: usize,
@@ -69,7 +70,7 @@ impl NoticesLeft {
         self.subscribed += kept.subscribed;
     }
 
-    /// Whether a notice of one of these kinds may still be claimed or put off.
+    /// Returns `true` if a notice of one of these kinds may still be claimed or put off.
     pub(super) fn has_some(&self, kinds: DueKinds) -> bool {
         kinds.configured && self.configured > 0 || kinds.subscribed && self.subscribed > 0
     }

@@ -1,4 +1,4 @@
-//! What an answer of the wrapped server means for a task.
+//! Interprets an answer of the wrapped server for a task.
 
 use serde_json::value::RawValue;
 
@@ -11,7 +11,7 @@ use crate::upstream::UpstreamError;
 /// The HTTP statuses of credentials that the server does not accept.
 const UNAUTHORIZED: [u16; 2] = [401, 403];
 
-/// How a leg ended.
+/// The outcome of a leg.
 #[derive(Debug)]
 pub(super) enum LegOutcome {
     Completed(Box<RawValue>),

@@ -12,7 +12,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// How long to wait before the next request.
+    /// Returns the time to wait before the next request.
     pub fn longer(&mut self) -> Duration {
         self.last = (self.last * 2).clamp(FIRST, LAST);
         self.last

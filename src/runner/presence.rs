@@ -1,4 +1,4 @@
-//! Whether clients still wait, on any replica, for a call that outlives its client for a while.
+//! Tracks the clients, on any replica, that still wait for a call that outlives its client for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Runner {
         });
     }
 
-    /// Cancels the call if no client waits for it and no client was told of its task.
+    /// Cancels the call if no client waits for it and no client was notified of its task.
     async fn cancel_abandoned(&self, id: TaskId) -> Result<(), StoreError> {
         if self.kv.find(presence_key(id)).await?.is_some() {
             return Ok(());
@@ -68,8 +68,8 @@ impl Runner {
         }
     }
 
-    /// The client of this call went away before it heard an answer: does what the record says for that. Returns the
-    /// record, if it was read again.
+    /// Handles the departure of a client of this call before it received an answer, as the record specifies. Returns
+    /// the record, if it was read again.
     pub(super) async fn client_left(self: &Arc<Self>, loaded: &Loaded) -> Option<Loaded> {
         match loaded.task.on_disconnect {
             // If the store is away, a sweeper finds the record, or the call ends at its deadline.
@@ -106,7 +106,7 @@ pub(super) fn presence_pause(task: &Task) -> Option<Duration> {
     Some(window(task.on_disconnect)? / 3 + Duration::from_millis(1))
 }
 
-/// How long a call runs on without a client that waits, if its record sets such a time.
+/// Returns the time that a call runs on without a client that waits, if its record sets such a time.
 fn window(on_disconnect: OnDisconnect) -> Option<Duration> {
     match on_disconnect {
         OnDisconnect::KeepFor(window_ms) => Some(Duration::from_millis(window_ms)),

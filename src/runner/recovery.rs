@@ -31,7 +31,7 @@ use crate::upstream::{Exchange, Forwarded};
 /// The number of tasks of one lost owner that are looked at together.
 const TOGETHER: usize = 16;
 
-/// The longest wait for the server to hear that no client waits for a lost owner's call.
+/// The maximum time for notifying the server that no client waits for a lost owner's call.
 const TELL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The kind of value that a resume point is sealed as.
@@ -226,14 +226,14 @@ impl Runner {
         }
     }
 
-    /// Commits that the server was told that no client waits, or that no replica can tell it.
+    /// Commits that the server was notified that no client waits, or that no replica can notify it.
     pub(super) async fn note_told(&self, loaded: &Loaded) {
         let told = TaskEvent::Owner(loaded.task.fence, OwnerEvent::Told);
         // If the commit fails, the next sweep finds the task again.
         let _ = self.ledger.apply(loaded, told).await;
     }
 
-    /// Whether this replica reaches the task's server.
+    /// Returns `true` if this replica reaches the task's server.
     pub(super) fn is_within_reach(&self, reach: &Reach) -> bool {
         self.settings.exclusive_store || *reach == self.settings.reach
     }
@@ -244,8 +244,8 @@ impl Runner {
         now_ms.saturating_sub(dead.since_ms) >= lease_ms.saturating_mul(2)
     }
 
-    /// Whether another replica may carry on the calls with a log that this one leaves. A replica of an earlier
-    /// version does not know such calls.
+    /// Returns `true` if another replica may carry on the calls with a log that this one leaves. A replica of an
+    /// earlier version does not support such calls.
     pub fn others_carry_logs_on(&self) -> bool {
         let settings = &self.settings;
         let liveness = self.liveness();

@@ -1,4 +1,4 @@
-//! What the runner tells operators of calls.
+//! Reports calls from the runner to operators.
 
 use tokio::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::task::state::Task;
 use crate::telemetry::calls::{self, Fate, PlainEnd};
 use crate::upstream::UpstreamRequest;
 
-/// The method whose calls operators hear of; other requests pass the limits and the metrics by.
+/// The method whose calls are reported to operators; other requests bypass the limits and the metrics.
 pub(super) const TOOL_CALL: &str = "tools/call";
 
 /// The tool of a `tools/call`.

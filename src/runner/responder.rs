@@ -1,6 +1,5 @@
-//! The two sides of a client that waits for its call: the responder of the carrier or follower, and the
-//! subscriber of the connection. One cell decides, once, whether the client heard the answer or went away
-//! before.
+//! The two sides of a client that waits for its call: the responder of the carrier or follower, and the subscriber of
+//! the connection. One cell decides, once, whether the client received the answer or went away before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -23,7 +22,7 @@ const REPLIES_MAX: usize = 8;
 /// After that it misses notifications until it reads again, because the call must not stand still.
 const SLOW_CLIENT: Duration = Duration::from_secs(35);
 
-/// What a subscriber hears.
+/// A message that a subscriber receives.
 #[derive(Debug)]
 pub enum Reply {
     /// Before the answer, as JSON: a JSON-RPC notification, or a request of a legacy server to a legacy
@@ -40,7 +39,7 @@ pub enum CallAnswer {
     Result(Box<RawValue>),
     Error(UpstreamError),
     Failed(Failure),
-    /// The store did not answer in time. The effect says whether the call may have run.
+    /// The store did not answer in time. The effect shows whether the call may have run.
     StoreUnavailable(SideEffect),
 }
 
@@ -52,11 +51,11 @@ pub struct RelayedAnswer {
     pub answer: upstream::Answer,
 }
 
-/// Whether the client heard the answer or went away: decided once, by what comes first.
+/// The decision whether the client received the answer or went away: made once, by the event that comes first.
 #[derive(Debug, Default)]
 struct Cell {
     state: AtomicU8,
-    /// Whether the subscriber hears from now on by events on a stream.
+    /// `true` if the subscriber receives events on a stream from now on.
     streams: AtomicBool,
     gone: Notify,
 }
@@ -110,22 +109,23 @@ impl Responder {
         Presence(&self.cell).gone().await;
     }
 
-    /// Whether the client heard the answer by now.
+    /// Returns `true` if the client has received the answer by now.
     pub(super) fn was_told(&self) -> bool {
         Presence(&self.cell).was_told()
     }
 
-    /// Whether nothing comes from the client any more: it heard the answer, and every answer to a relayed question was taken.
+    /// Returns `true` if nothing more comes from the client: it has received the answer, and every answer to a
+    /// relayed question was taken.
     pub(super) fn is_over(&self) -> bool {
         self.was_told() && self.answered.is_closed() && self.answered.is_empty()
     }
 
-    /// Resolves when it is decided whether the client heard the answer: true if it did.
+    /// Resolves when it is decided whether the client received the answer: `true` if it did.
     pub(super) async fn settled(&self) -> bool {
         Presence(&self.cell).settled().await
     }
 
-    /// Whether the answer would be an event on a stream by now.
+    /// Returns `true` if the answer would be an event on a stream by now.
     pub(super) fn streams(&self) -> bool {
         self.cell.streams.load(Ordering::Relaxed)
     }
@@ -172,16 +172,16 @@ impl Responder {
     }
 }
 
-/// Whether the client is there.
+/// The presence of the client.
 pub(super) struct Presence<'s>(&'s Cell);
 
 impl Presence<'_> {
-    /// Whether the client heard the answer by now.
+    /// Returns `true` if the client has received the answer by now.
     pub(super) fn was_told(&self) -> bool {
         self.0.state.load(Ordering::Acquire) == ANNOUNCED
     }
 
-    /// Resolves when the client went away before it heard the answer. Never resolves after the client heard
+    /// Resolves when the client has gone away before it received the answer. Never resolves after the client received
     /// the answer.
     ///
     /// Cancel safe.
@@ -191,7 +191,7 @@ impl Presence<'_> {
         }
     }
 
-    /// Resolves when it is decided whether the client heard the answer: true if it did.
+    /// Resolves when it is decided whether the client received the answer: `true` if it did.
     ///
     /// Cancel safe.
     pub(super) async fn settled(&self) -> bool {
@@ -205,7 +205,7 @@ impl Presence<'_> {
     }
 }
 
-/// The side of the connection. Dropping it before the answer was written says that the client is gone.
+/// The side of the connection. If it is dropped before the answer was written, the client counts as gone.
 #[derive(Debug)]
 pub struct CallSubscriber {
     receiver: mpsc::Receiver<Reply>,

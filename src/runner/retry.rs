@@ -1,4 +1,4 @@
-//! The retry of a call that was parked with a question before any client heard of a task. It brings the
+//! The retry of a call that was parked with a question before any client was notified of a task. It brings the
 //! answers, to any replica.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct ClientRetry {
     pub heard_by: NotifyBy,
 }
 
-/// How the client of a retry hears of the end of its call.
+/// The means by which the client of a retry is notified of the end of its call.
 #[derive(Debug)]
 pub enum NotifyBy {
     /// By a task: the call becomes a task with this retry.
@@ -47,7 +47,7 @@ pub enum NotifyBy {
     Ticket(Duration, Ticket),
 }
 
-/// What a retry leads to.
+/// The outcome of a retry.
 #[derive(Debug)]
 pub enum RetryOutcome {
     Answer(CallAnswer),

@@ -47,14 +47,14 @@ const ABANDONED_WATCHED_MAX: usize = 1024;
 pub struct RunnerSettings {
     /// The most calls under way at once. Further ones are refused before anything is stored or sent.
     pub calls_max: usize,
-    /// The most of them of one caller. `None`: callers are not told apart for certain.
+    /// The maximum number of these calls for one caller. `None`: callers cannot be distinguished with certainty.
     pub calls_per_caller: Option<usize>,
     /// The room in which the params of running calls count.
     pub room: Arc<BufferBudget>,
-    /// How long the lease of this replica runs without a heartbeat.
+    /// The time that the lease of this replica runs without a heartbeat.
     pub lease: Duration,
-    /// Whether no other process can use the store. Then an owner that the store lists as dead is dead,
-    /// without a waiting time.
+    /// `true` if no other process can use the store. Then an owner that the store lists as dead is dead, without a
+    /// waiting time.
     pub exclusive_store: bool,
     /// The clock that follows the store's own clock, if the store has one.
     pub shared_clock: Option<Arc<Anchored>>,
@@ -62,7 +62,7 @@ pub struct RunnerSettings {
     pub reach: Reach,
     /// Seals resume points. Without it no other process can carry a call on.
     pub sealer: Option<Sealer>,
-    /// Who hears of the states of tasks.
+    /// The receivers that are notified of the states of tasks.
     pub notify: NotifyRules,
     /// The requests of all calls to a modern server are stored with their tasks, for operators to read. Else only those
     /// that may be sent again.
@@ -76,7 +76,7 @@ pub struct RunnerSettings {
 pub struct Runner {
     pub(super) ledger: Ledger,
     pub(super) kv: KeyValue,
-    /// What clients subscribed to. `None`: clients cannot subscribe.
+    /// The subscriptions of clients. `None`: clients cannot subscribe.
     pub(super) subscriptions: Option<SubscriptionStore>,
     pub(super) upstream: Arc<dyn WrappedServer>,
     pub(super) watches: Arc<Watches>,
@@ -104,7 +104,7 @@ pub struct Runner {
     pub(super) liveness: watch_channel::Sender<Liveness>,
     /// One job at a time asks for the era of the server.
     pub(super) asking: Arc<Semaphore>,
-    /// Whether the store answered when it was last asked.
+    /// `true` if the store answered when it was last asked.
     pub(super) store_answers: watch_channel::Sender<bool>,
 }
 
@@ -171,7 +171,7 @@ impl Runner {
         view::create_result(task, self.poll_interval_ms(task))
     }
 
-    /// What clients are told of when to poll this task next.
+    /// Returns the interval after which clients are asked to poll this task next.
     pub fn poll_interval_ms(&self, task: &Task) -> u64 {
         let rules = self.rules();
         let (rule, _) = rules.for_tool(&task.name);
@@ -187,23 +187,24 @@ impl Runner {
         self.learned.interval_ms(terms, &task.name, age_ms)
     }
 
-    /// What was learned of how long calls take.
+    /// Returns the learned durations of calls.
     pub fn learned(&self) -> &Learned {
         &self.learned
     }
 
-    /// What clients were told of their tasks.
+    /// Returns the states of tasks that clients have received.
     pub fn told_states(&self) -> &ToldStates {
         &self.told
     }
 
-    /// Whether the store answered the last heartbeat, and each change of that.
+    /// Returns a receiver that contains `true` if the store answered the last heartbeat, and that is notified of each
+    /// change of that.
     pub fn store_answers(&self) -> watch_channel::Receiver<bool> {
         self.store_answers.subscribe()
     }
 
-    /// The rules that apply to calls from now on. Whoever judges a request takes them once, so that a change in between
-    /// does not divide the request.
+    /// Returns the rules that apply to calls from now on. Code that judges a request takes them once, so that a
+    /// change in between does not affect only a part of the request.
     pub fn rules(&self) -> Arc<Rules> {
         self.admission.rules()
     }

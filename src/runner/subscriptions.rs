@@ -1,4 +1,4 @@
-//! Which subscriptions of clients hear of a task (`task/events/subscriptions`).
+//! Selects the subscriptions of clients that are notified of a task (`task/events/subscriptions`).
 
 use std::sync::Arc;
 
@@ -14,8 +14,9 @@ use crate::task::notices::Notices;
 use crate::task::state::Task;
 
 impl Runner {
-    /// What the record of a new task says of the subscriptions of its caller. They are in the record from its beginning, so
-    /// that the commit which ends the task also says who must hear of it.
+    /// Returns the entries of the record of a new task for the subscriptions of its caller. They are in the record
+    /// from its beginning, so that the commit which ends the task also names the receivers that must be notified of
+    /// it.
     pub(super) async fn subscribed(&self, task: &Task) -> Result<Vec<Notices>, StoreError> {
         let Some(store) = &self.subscriptions else {
             return Ok(Vec::new());
@@ -40,7 +41,8 @@ impl Runner {
         all.notices_of(task, needed, self.ledger.now_ms())
     }
 
-    /// Puts the subscriptions of its caller on a task that is there already. Those of `replay` hear of its present state, too.
+    /// Puts the subscriptions of its caller on a task that exists already. Those of `replay` are notified of its
+    /// present state, too.
     pub async fn subscribe(
         &self,
         loaded: &Loaded,

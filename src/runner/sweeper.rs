@@ -23,7 +23,7 @@ use crate::telemetry::metrics::METRICS;
 /// of tasks. A longer lease makes the pause longer.
 const RECONCILE: Duration = Duration::from_secs(15);
 
-/// What a sweep remembers of the sweeps before it.
+/// The state that a sweep keeps from the sweeps before it.
 struct SweepHistory {
     /// When the sweeper last went through this replica's own index.
     reconciled: Instant,

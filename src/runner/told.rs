@@ -1,4 +1,4 @@
-//! What clients were told of their tasks last, by this replica. A poll waits only while it has nothing new to tell.
+//! The states of tasks that this replica sent to clients last. A poll waits only while it has nothing new to return.
 
 use std::collections::HashMap;
 use std::mem;
@@ -8,17 +8,19 @@ use crate::task::id::TaskId;
 use crate::task::state::Task;
 use crate::task::view;
 
-/// Tasks in one of the two maps. A task that was told of long ago, while this many others were, is forgotten; the next
-/// poll of it is answered at once.
+/// The maximum number of tasks in one of the two maps. A task whose state was sent long ago, while those of this many
+/// others were sent, is forgotten; the next poll of it is answered at once.
 const RECENT_MAX: usize = 32 * 1024;
 
-/// What was told last of each task. A task belongs to one caller, so that its id names the caller, too.
+/// The state of each task that was sent last. A task belongs to one caller, so that its id identifies the caller,
+/// too.
 #[derive(Debug, Default)]
 pub struct ToldStates {
     states: Mutex<States>,
 }
 
-/// What [`view::shown`] gave. When `recent` is full, it becomes `older`, and what was in `older` is forgotten.
+/// The results of [`view::shown`]. When `recent` is full, it becomes `older`, and the content of `older` is
+/// forgotten.
 #[derive(Debug, Default)]
 struct States {
     recent: HashMap<TaskId, u64>,
@@ -26,7 +28,7 @@ struct States {
 }
 
 impl ToldStates {
-    /// Notes that the client is told the present state of the task.
+    /// Notes that the present state of the task is sent to the client.
     pub fn tell(&self, task: &Task) {
         let mut states = self.states.lock();
         if task.is_ended() {
@@ -41,12 +43,12 @@ impl ToldStates {
         states.recent.insert(task.id, view::shown(task));
     }
 
-    /// Whether the client was told anything of the task.
+    /// Returns `true` if the client was sent any state of the task.
     pub fn knows(&self, id: TaskId) -> bool {
         self.states.lock().last(id).is_some()
     }
 
-    /// Whether the present state of the task would be new to its client.
+    /// Returns `true` if the present state of the task would be new to its client.
     pub fn is_news(&self, task: &Task) -> bool {
         task.is_ended() || self.states.lock().last(task.id) != Some(view::shown(task))
     }

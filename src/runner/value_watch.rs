@@ -22,7 +22,7 @@ pub struct ValueWatch {
 }
 
 impl Runner {
-    /// Watches the value of this name: a value that a replica tells of after this returns is seen.
+    /// Watches the value of this name: a value that a replica announces after this returns is seen.
     pub fn watch_value(self: &Arc<Self>, name: Name) -> ValueWatch {
         ValueWatch {
             runner: Arc::clone(self),
@@ -41,13 +41,14 @@ impl ValueWatch {
         self.read().await
     }
 
-    /// The value, once a replica told of it. Not cancel safe: dropped before it resolves, it may lose what was told.
+    /// Returns the value, once a replica has announced it. Not cancel safe: dropped before it resolves, it may lose
+    /// the announcement.
     pub async fn told(&self) -> Option<Bytes> {
         self.changed().await;
         self.read().await
     }
 
-    /// Resolves when a replica told of the value. Cancel safe.
+    /// Resolves when a replica has announced the value. Cancel safe.
     pub async fn changed(&self) {
         loop {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! Watches: a dirty mark tells a component that a task changed. The mark does not carry the change itself.
+//! Watches: a dirty mark notifies a component that a task changed. The mark does not carry the change itself.
 //!
 //! One task per process follows the store's change log and sets the marks. The component that watches
 //! reads the record itself, when it can use it: the cost does not grow with the size of the change.

@@ -31,14 +31,14 @@ use crate::upstream::sessions::stream_attempt::{StreamAttempt, attempt};
 use crate::upstream::translate;
 use crate::upstream::wanted::WantedChanges;
 
-/// How long a subscription waits for the answer to its request for a stream. The client waits longer for the
-/// acknowledgement.
+/// The time that a subscription waits for the answer to its request for a stream. The client waits longer for
+/// the acknowledgement.
 const OPENING: Duration = Duration::from_secs(1);
 
 /// A stream that was open for this long was no answer to one request.
 const LASTING: Duration = Duration::from_secs(1);
 
-/// What the wrapped server says to a listener.
+/// An event that a listener receives from the server.
 #[derive(Debug)]
 pub enum ListenEvent {
     /// The first event: the part of the filter, as JSON, that the server will serve.
@@ -98,7 +98,7 @@ struct HttpSubscription {
     over: bool,
     /// The server sends no changes: it has no stream for them.
     is_silent: bool,
-    /// What a legacy server was found to serve of the request.
+    /// The part of the request that a legacy server was found to serve.
     wanted: WantedChanges,
 }
 
@@ -126,7 +126,7 @@ enum StreamState {
     Open(Box<Messages>),
 }
 
-/// What a legacy session's stream has for its reader.
+/// An event on a legacy session's stream, for the reader of the stream.
 enum SessionNews {
     Message(ServerMessage),
     /// The stream is open again, and may not have what was sent meanwhile.
@@ -151,7 +151,7 @@ impl SessionStream {
     }
 
     /// Waits a moment for the server to answer the first request for the stream. A server may hold back the head of
-    /// the response until it has something to say. `Err`: there is no stream, or not now.
+    /// the response until it has something to send. `Err`: there is no stream, or not now.
     async fn begun(&mut self) -> Result<(), StreamAttempt> {
         let StreamState::Opening(opening) = &mut self.state else {
             return Ok(());

@@ -17,7 +17,7 @@ use crate::upstream::no_session::NoSession;
 use crate::upstream::server::ServerTransport;
 use crate::upstream::wrapped::Upstream;
 
-/// How long the end of a session may take.
+/// The time that the end of a session may take.
 const END: Duration = Duration::from_secs(5);
 
 impl Upstream {

@@ -1,5 +1,5 @@
-//! What a message of the server means for one request: its answer, its progress, its log, a question. And
-//! the messages that raincheck sends about a request.
+//! The meaning of a server's message for one request: its answer, its progress, its log, a question. Also the
+//! messages that raincheck sends about a request.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::upstream::port::{Answer, Event, Question, UpstreamError, UpstreamRequ
 use crate::upstream::request_id::RequestId;
 use crate::upstream::server_message::ServerMessage;
 
-/// What a message on the stream of one request means for that request.
+/// The meaning of a message on the stream of one request for that request.
 pub(super) enum About {
     This(Event),
     /// The server asks the client, or sends a ping.
@@ -26,7 +26,7 @@ pub(super) enum About {
     },
     /// An answer to another request.
     Another,
-    /// Nothing that the client of the request hears.
+    /// Nothing that the client of the request receives.
     Nothing,
 }
 
@@ -65,13 +65,13 @@ pub(super) fn about(
     }
 }
 
-/// Whether an error answers that request. A server that could not read the request does not know its id, and
-/// says null or something of its own.
+/// Returns `true` if an error answers that request. A server that could not read the request does not have its id,
+/// and sends null or a value of its own.
 fn is_answer(id: &str, own: &RequestId) -> bool {
     own.is(id) || id == "null" || id.starts_with('"')
 }
 
-/// Whether a progress notification speaks of that request.
+/// Returns `true` if a progress notification belongs to that request.
 fn is_token(params: &RawValue, id: &RequestId) -> bool {
     let token = Object::parse(params.get())
         .ok()
@@ -93,15 +93,16 @@ pub(super) fn log_at(asked: Option<&str>, params: Box<RawValue>) -> Option<Event
     is_at_least(&level, asked).then_some(Event::Log(params))
 }
 
-/// Notes what a notification says about the server itself.
+/// Notes what a notification reports about the server itself.
 pub(super) fn note(origin: &Origin, method: &str) {
     if method == "notifications/tools/list_changed" {
         origin.tools.clear();
     }
 }
 
-/// Whether the server may ask the client while this request runs (2026-07-28 names the methods, and every known
-/// server keeps to them). A request for the result of a server's own task is one (2025-11-25, Tasks).
+/// Returns `true` if the server may ask the client while this request runs (2026-07-28 names the methods, and every
+/// known server keeps to them). A request for the result of a server's own task is such a request (2025-11-25,
+/// Tasks).
 pub(super) fn may_ask(method: &str) -> bool {
     matches!(
         method,
@@ -142,7 +143,7 @@ fn refused(number: i64, message: &'static str) -> Answer {
     Answer::Refused(RpcError::new(number, message).to_json().into())
 }
 
-/// Tells the server that the client no longer waits for the answer to the request with that id.
+/// Returns the notification to the server that the client no longer waits for the answer to the request with that id.
 pub(super) fn cancelled(id: &RequestId) -> String {
     let mut params = Writer::object();
     params

@@ -1,5 +1,5 @@
-//! What kept raincheck from reaching the server, in facts for the operator. Clients get a
-//! [`Failure`](crate::mcp::error::Failure), which has no address, and of the server's text only what is safe.
+//! The obstacles that kept raincheck from reaching the server, as facts for the operator. Clients get a
+//! [`Failure`](crate::mcp::error::Failure), which has no address, and only the safe part of the server's text.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 
 use crate::lock::Mutex;
 
-/// What was last seen of a server that did not answer as it should.
+/// The last observation of a server that did not answer as it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// No connection came about, and why.
@@ -18,9 +18,9 @@ pub enum Obstacle {
     Connecting(Duration),
     /// The server is there, and does not speak TLS.
     NoTls,
-    /// The server is there, and did not answer in HTTP/2, which `upstream.http2` says it speaks.
+    /// The server is there, and did not answer in HTTP/2, which it speaks according to `upstream.http2`.
     NoHttp2,
-    /// The server took a request, and said nothing for this long.
+    /// The server took a request, and sent nothing for this long.
     Silent(Duration),
     /// An HTTP status that is no success.
     Status {
@@ -42,7 +42,7 @@ pub enum Obstacle {
 /// The last obstacles at the server.
 #[derive(Debug, Default)]
 pub(super) struct Obstacles {
-    /// What kept a connection from being made. Cleared by the next connection.
+    /// The obstacle that kept a connection from being made. Cleared by the next connection.
     connection: Mutex<Option<Obstacle>>,
     answer: Mutex<Option<Obstacle>>,
 }

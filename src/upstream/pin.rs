@@ -1,4 +1,4 @@
-//! What keeps several requests on one session of the server, or on one line to it.
+//! The pin, which keeps several requests on one session of the server, or on one line to it.
 
 use std::any::Any;
 use std::fmt;
@@ -8,12 +8,12 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::lock::Mutex;
 
-/// What a pin holds: a session, or a line. Each kind of connection says what its own is.
+/// The object that a pin holds: a session, or a line. Each kind of connection defines its own.
 pub(super) trait Pinned: Any + Send {
-    /// Whether it is a client's own session, which no other session can replace.
+    /// Returns `true` if it is a client's own session, which no other session can replace.
     fn is_a_clients(&self) -> bool;
 
-    /// Whether it is held for good: neither lost nor given back.
+    /// Returns `true` if it is held for good: neither lost nor given back.
     fn stays(&self) -> bool;
 
     /// Keeps a client's own session at the server while the token lives, even if the client ends it. `None`:

@@ -1,4 +1,4 @@
-//! The port that every connector implements: what a request is, and what the server says to it.
+//! The port that every connector implements: the request, and the events that the server sends about it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::upstream::pin::Pin;
 pub struct UpstreamRequest {
     /// The caller whose session carries the request. Two callers never share a legacy session.
     pub caller: [u8; 16],
-    /// What the server gets of the client's credentials. In memory only, never stored.
+    /// The part of the client's credentials that the server receives. In memory only, never stored.
     pub credentials: Option<Credentials>,
     pub method: Arc<str>,
     /// The client's `params` as JSON, `_meta` and all. An object.
     pub params: Arc<str>,
     /// The client's capabilities as JSON, as declared on this request.
     pub capabilities: Arc<str>,
-    /// What `Mcp-Name` must say, unencoded. `None` for methods without that header.
+    /// The value that `Mcp-Name` must have, unencoded. `None` for methods without that header.
     pub name: Option<Arc<str>>,
     /// The client's `Mcp-Param-*` headers.
     pub param_headers: ClientHeaders,
@@ -45,8 +45,8 @@ pub struct UpstreamRequest {
     pub log_level: Option<Arc<str>>,
     /// Answers to the questions of an earlier round (modern upstreams).
     pub retry: Option<Retry>,
-    /// How long a server without sessions may be silent after an answer to its question: most of
-    /// them lose it.
+    /// The time that a server without sessions may be silent after an answer to its question: most such servers
+    /// lose the answer.
     pub answer_patience: Option<Duration>,
     /// Ask a legacy server for a task of its own, and follow the task to its end (2025-11-25, Tasks). Declare
     /// the Tasks extension to a modern server, so that it may answer with a task.
@@ -58,7 +58,7 @@ pub struct UpstreamRequest {
 /// The headers and the parameters of a client's request that go to the server. In memory only, never stored.
 #[derive(Debug, Clone, Default)]
 pub struct Forwarded {
-    /// What the server gets of the client's credentials.
+    /// The part of the client's credentials that the server receives.
     pub credentials: Option<Credentials>,
     /// The other headers that go to the server.
     pub headers: ClientHeaders,
@@ -67,14 +67,14 @@ pub struct Forwarded {
 }
 
 impl UpstreamRequest {
-    /// Whether the request can be sent again from what is stored of it, without its client's credentials and
-    /// without the client's own session.
+    /// Returns `true` if the request can be sent again from what is stored of it, without its client's credentials
+    /// and without the client's own session.
     pub fn is_anybodys(&self) -> bool {
         !self.is_personal() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
     }
 
-    /// Whether the server may know the client by what is sent: credentials, a cookie, a key, a parameter of the query. Such
-    /// a request is never stored.
+    /// Returns `true` if the server may identify the client by what is sent: credentials, a cookie, a key, a
+    /// parameter of the query. Such a request is never stored.
     pub fn is_personal(&self) -> bool {
         self.credentials.is_some() || self.query.is_some() || forward::may_identify(&self.headers)
     }
@@ -133,7 +133,7 @@ impl UpstreamRequest {
         }
     }
 
-    /// With what `Mcp-Name` and the `Mcp-Param-*` headers say of the params.
+    /// Sets the description of the params in `Mcp-Name` and the `Mcp-Param-*` headers.
     pub fn described_by(self, name: Option<Arc<str>>, param_headers: ClientHeaders) -> Self {
         Self {
             name,
@@ -197,7 +197,7 @@ pub struct Retry {
     pub request_state: Option<Arc<str>>,
 }
 
-/// What the wrapped server says about one request.
+/// An event that the server sends about one request.
 #[derive(Debug)]
 pub enum Event {
     /// A program that had to be started first has the request.
@@ -208,7 +208,7 @@ pub enum Event {
     Log(Box<RawValue>),
     /// A legacy server asks the client. It waits for [`Control::answer`].
     Question(Question),
-    /// From now on [`Control::resume_point`] says how another replica can fetch the answer.
+    /// From now on, [`Control::resume_point`] returns the point from which another replica can fetch the answer.
     Resumable,
     /// The server is busy and ran nothing: raincheck asks again after this pause. `None`: it has taken
     /// the call now.
@@ -222,12 +222,12 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether nothing follows.
+    /// Returns `true` if nothing follows.
     pub fn is_last(&self) -> bool {
         self.is_answer() || matches!(self, Self::Failed(_))
     }
 
-    /// Whether the event is the server's answer.
+    /// Returns `true` if the event is the server's answer.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self, Self::Result(_) | Self::Error(_))
     }
@@ -266,8 +266,8 @@ pub struct Question {
 
 /// One request under way at the wrapped server.
 ///
-/// Dropping it closes the response stream: that cancels a modern call. A legacy call runs on
-/// until [`Control::cancel`] tells the server.
+/// Dropping it closes the response stream: that cancels a modern call. A legacy call runs on until
+/// [`Control::cancel`] notifies the server.
 pub struct Exchange {
     /// Cancel safe to poll: dropping a pending `next()` loses no event. Ends after the answer.
     /// The request is sent on the first poll.
@@ -281,10 +281,10 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// How long a [`Control::cancel`] may take.
+/// The time that a [`Control::cancel`] may take.
 pub const CANCELLING: Duration = Duration::from_secs(40);
 
-/// How long a cancel over a line, or of a task of the server's own, may take.
+/// The time that a cancel over a line, or of a task of the server's own, may take.
 pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Reaches the wrapped server while an [`Exchange`] is open.
@@ -294,14 +294,14 @@ pub trait Control: Send + Sync {
     /// twice does no harm: the server ignores the second.
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure>;
 
-    /// Tells the server that the client no longer waits, by the signal of the server's era. Drop the exchange
-    /// afterwards, and not before: polling its events is what sends a call, and a server cannot cancel a call
-    /// that it does not know. This may take [`CANCELLING`] if the server is slow.
+    /// Notifies the server that the client no longer waits, by the signal of the server's era. Drop the exchange
+    /// afterwards, and not before: polling its events is what sends a call, and a server cannot cancel a call that it
+    /// has not received. This may take [`CANCELLING`] if the server is slow.
     async fn cancel(&self);
 
-    /// What another process needs to carry this call on, as of the last event taken. The text is opaque, and a
-    /// secret because it names a session. `None` if the server's streams cannot be resumed, or if credentials
-    /// would be needed, which are never stored.
+    /// Returns the data that another process needs to carry this call on, as of the last event taken. The text is
+    /// opaque, and a secret because it names a session. `None` if the server's streams cannot be resumed, or if
+    /// credentials would be needed, which are never stored.
     fn resume_point(&self) -> Option<Box<str>> {
         None
     }
@@ -309,7 +309,7 @@ pub trait Control: Send + Sync {
     /// This process has taken an adopted call over, and may close its session afterwards.
     fn hold(&self) {}
 
-    /// Another process carries the call on, so that dropping the exchange must tell the server nothing.
+    /// Notes that another process carries the call on, so that dropping the exchange must send nothing to the server.
     fn leave(&self) {}
 }
 

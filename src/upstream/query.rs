@@ -45,7 +45,8 @@ fn parameters(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)>
         .flat_map(|part| form_urlencoded::parse(part.as_bytes()))
 }
 
-/// True if a query has a parameter of that name. Some servers do not tell upper case from lower case.
+/// Returns `true` if a query has a parameter of that name. Some servers do not distinguish upper case from lower
+/// case.
 fn names(query: &str, name: &str) -> bool {
     parameters(query).any(|(known, _)| known.eq_ignore_ascii_case(name))
 }

@@ -1,5 +1,5 @@
-//! The queue between a task that reads what a server says to many requests and the reader of one of them. When the
-//! queue is full the task reads no more until the reader has read on, so that a burst of messages loses none. A
+//! The queue between a task that reads the server's messages for many requests and the reader of one of them. When
+//! the queue is full the task reads no more until the reader has read on, so that a burst of messages loses none. A
 //! reader that reads nothing for long is not waited for: it misses messages, and the other requests go on.
 
 use std::fmt;
@@ -15,11 +15,11 @@ use tokio::time::timeout;
 /// Resolves when there is room again, when the reader is gone, or when it has read nothing for long.
 pub(super) type Full = BoxFuture<'static, ()>;
 
-/// How long a reader that reads nothing delays a stream of its own client: longer than a connection to a client that
-/// reads nothing is kept.
+/// The time that a reader that reads nothing delays a stream of its own client: longer than a connection to a
+/// client that reads nothing is kept.
 pub(super) const OWN_PATIENCE: Duration = Duration::from_secs(40);
 
-/// How long a reader that reads nothing delays the other requests that share its line.
+/// The time that a reader that reads nothing delays the other requests that share its line.
 pub(super) const SHARED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The writing side of the queue.
@@ -44,7 +44,7 @@ impl<T: Send + 'static> ReaderQueue<T> {
         self.sender.try_send(message).is_ok()
     }
 
-    /// Whether the reader is gone.
+    /// Returns `true` if the reader is gone.
     pub(super) fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }

@@ -53,8 +53,8 @@ impl Reconnect {
     }
 }
 
-/// Whether a refusal means that the rest of an answer cannot be had. With any other status another reader may
-/// still hold the stream, or a gateway is away.
+/// Returns `true` if a refusal means that the rest of an answer cannot be had. With any other status another reader
+/// may still hold the stream, or a gateway is away.
 pub(super) fn is_gone(status: StatusCode) -> bool {
     matches!(
         status,
@@ -67,8 +67,8 @@ pub(super) fn is_gone(status: StatusCode) -> bool {
     )
 }
 
-/// Whether a refusal is temporary, for a stream on which the server sends messages of its own. With any other
-/// status the server has no such stream.
+/// Returns `true` if a refusal is temporary, for a stream on which the server sends messages of its own. With any
+/// other status the server has no such stream.
 pub(super) fn is_for_now(status: StatusCode) -> bool {
     (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED)
         || status == StatusCode::REQUEST_TIMEOUT

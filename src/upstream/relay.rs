@@ -25,8 +25,8 @@ use crate::upstream::reconnect::{Reconnect, is_gone};
 use crate::upstream::server::Server;
 use crate::upstream::wrapped::Upstream;
 
-/// A resumed stream that says nothing for this long is requested again: some servers send what was missed, and
-/// nothing of what comes after.
+/// The time after which a resumed stream that sends nothing is requested again: some servers send what was missed,
+/// and nothing of what comes after.
 const RESUMED_SILENCE: Duration = Duration::from_secs(10);
 
 /// The server's response to a request that was passed on.
@@ -50,12 +50,12 @@ pub struct Answering {
 pub struct ResumePoint {
     /// The server's own id of the last event.
     pub event_id: String,
-    /// How long the server wants its client to wait.
+    /// The time that the server wants its client to wait.
     pub retry: Option<Duration>,
 }
 
 impl Answering {
-    /// Whether the answer is an event stream. If not, there is one message.
+    /// Returns `true` if the answer is an event stream. If not, there is one message.
     pub fn is_stream(&self) -> bool {
         self.messages.is_stream()
     }

@@ -36,14 +36,14 @@ impl RequestId {
         &self.0
     }
 
-    /// Whether that JSON is this id. A string may come back with other escapes, and a number as a string or with a fraction:
-    /// both official SDKs read such an answer.
+    /// Returns `true` if that JSON is this id. A string may come back with other escapes, and a number as a string or
+    /// with a fraction: both official SDKs read such an answer.
     pub(super) fn is(&self, json: &str) -> bool {
         *self.0 == *json || is_same_id(&self.0, json)
     }
 }
 
-/// Whether that JSON is an id or a token that some process made with [`RequestId::random`].
+/// Returns `true` if that JSON is an id or a token that some process made with [`RequestId::random`].
 pub(super) fn is_beside_clients(json: &str) -> bool {
     text(json).is_some_and(|text| text.starts_with(PREFIX))
 }

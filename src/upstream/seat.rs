@@ -12,7 +12,7 @@ pub struct Seat {
     pub(super) place: SeatPlace,
 }
 
-/// What a call uses at the server.
+/// The place that a call uses at the server.
 #[derive(Debug)]
 pub(super) enum SeatPlace {
     /// The server has no sessions, or the request finds one when it is sent.

@@ -1,4 +1,5 @@
-//! How a call gets its place at the server: at once, or in its turn. A call may come before the server is there.
+//! The assignment of a place at the server to a call: at once, or in its turn. A call may come before the server is
+//! there.
 
 use std::fmt;
 
@@ -40,7 +41,7 @@ enum SeatStage {
     Starting(Era, BoxFuture<'static, Result<HeldLine, NoSession>>),
 }
 
-/// What a call waits for.
+/// The reason why a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeatNews {
     /// The server's program is being started.
@@ -154,7 +155,7 @@ impl SeatWait {
         }
     }
 
-    /// What the call waits for now.
+    /// Returns the reason why the call waits now.
     pub fn news(&self) -> SeatNews {
         match &self.stage {
             SeatStage::Session(wait) => SeatNews::Ahead(wait.ahead()),

@@ -1,4 +1,4 @@
-//! How the wrapped server is reached: as configured, or as found out by the first request.
+//! The server and its transport: as configured, or as found out by the first request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -53,7 +53,7 @@ enum HttpTransport {
     Sse(Arc<LineServer>),
 }
 
-/// What lines over HTTP+SSE are made from.
+/// The parts from which lines over HTTP+SSE are made.
 #[derive(Debug)]
 struct Dialling {
     url: Uri,
@@ -61,7 +61,7 @@ struct Dialling {
     services: TaskTracker,
 }
 
-/// How requests reach the server.
+/// The transport on which requests reach the server.
 pub(super) enum ServerTransport<'a> {
     /// Each request is a POST, and is answered there.
     Posts(&'a HttpServer),
@@ -141,7 +141,7 @@ impl Server {
         }
     }
 
-    /// What the server gets of a client's credentials. A program gets nothing.
+    /// Returns the rule for the client credentials that the server receives. A program receives none.
     pub(super) fn credentials(&self) -> Option<&CredentialRule> {
         match self {
             Self::Http(http_server) => Some(http_server.origin.credentials()),
@@ -149,7 +149,7 @@ impl Server {
         }
     }
 
-    /// Whether the server can tell callers apart by their credentials.
+    /// Returns `true` if the server can distinguish callers by their credentials.
     pub(super) fn tells_callers_apart(&self) -> bool {
         self.credentials()
             .is_some_and(CredentialRule::tells_callers_apart)
@@ -209,7 +209,7 @@ impl HttpServer {
         Ok(http_server)
     }
 
-    /// Whether the transport is known.
+    /// Returns `true` if the transport is known.
     pub(super) fn is_decided(&self) -> bool {
         self.transport.get().is_some()
     }
@@ -293,7 +293,7 @@ impl HttpServer {
     }
 }
 
-/// Which calls share a session, where `pooled` says so for sessions that hold no state.
+/// Returns the rule for the calls that share a session. It is `pooled` for sessions that hold no state.
 fn sharing(settings: &Settings, pooled: Sharing) -> Sharing {
     match settings.session {
         SessionMode::Pool => pooled,

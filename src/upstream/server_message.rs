@@ -164,15 +164,16 @@ fn invalid(text: &str) -> Failure {
     flaw_of(text).map_or(INVALID, |flaw| INVALID.because(flaw))
 }
 
-/// Whether a client may read an answer although raincheck does not: it is JSON but for NaN and Infinity, which Python reads,
-/// or has a result beside an error.
+/// Returns `true` if a client may be able to read an answer that raincheck does not read: it is JSON except for NaN
+/// and Infinity, which Python reads, or has a result beside an error.
 pub(super) fn is_readable_elsewhere(text: &str) -> bool {
     let copy = with_finite(text);
     let object = Object::parse(copy.as_deref().unwrap_or(text));
     object.is_ok_and(|object| object.contains("result") || object.contains("error"))
 }
 
-/// Whether an error is about a notification: a server that knows no such method has read the id of a request.
+/// Returns `true` if an error is about a notification: a server that does not find the method of a request has read
+/// the id of the request.
 pub(super) fn is_about_notification(id: &str, error: &RawValue) -> bool {
     id == "null" && result::error_code(error) == Some(code::METHOD_NOT_FOUND)
 }

@@ -1,4 +1,4 @@
-//! What the upstream side is told.
+//! The settings of the upstream side.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::mcp::version::Era;
 use crate::tls::kept::Kept;
 use crate::upstream::stdio::Program;
 
-/// What the upstream side is told.
+/// The settings of the upstream side.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Not used if there is a command.
@@ -24,12 +24,12 @@ pub struct Settings {
     pub http2: bool,
     /// Sent with every request, instead of the client's of the same name.
     pub headers: HeaderMap,
-    /// Whether the server gets its clients' credentials. `None`: only a local server does, and only without configured
-    /// credentials.
+    /// `true` if the server receives its clients' credentials. `None`: only a local server does, and only without
+    /// configured credentials.
     pub forwards_credentials: Option<bool>,
     /// Headers that are credentials, beside `Authorization`.
     pub credential_headers: Arc<[HeaderName]>,
-    /// The header in which the server is told who calls.
+    /// The header in which raincheck names the caller to the server.
     pub caller_header: Option<HeaderName>,
     /// Client headers that go to a server on another machine, too.
     pub forward_headers: Vec<HeaderName>,
@@ -37,18 +37,18 @@ pub struct Settings {
     pub forward_query: Vec<String>,
     /// The program to run in place of a server with an address.
     pub command: Option<Program>,
-    /// How many processes of the program may run at the same time.
+    /// The maximum number of processes of the program that may run at the same time.
     pub children_max: usize,
     pub transport: Transport,
     /// The era of the server. `None`: it is found out.
     pub era: Option<Era>,
     pub session: SessionMode,
     pub sessions_max: usize,
-    /// How many of the processes one caller may have. `None`: callers are not verified.
+    /// The maximum number of these processes for one caller. `None`: callers are not verified.
     pub children_of_each_caller: Option<usize>,
-    /// How many of the sessions one caller may have.
+    /// The maximum number of the sessions for one caller.
     pub sessions_of_each_caller: Option<usize>,
-    /// How long a call waits for a session when all are in use.
+    /// The time that a call waits for a session when all are in use.
     pub session_wait: Duration,
     pub connect_timeout: Duration,
     /// A message of the server that is larger ends its call.
@@ -89,7 +89,7 @@ impl Default for Settings {
     }
 }
 
-/// How a server with an address is spoken to.
+/// The transport to a server with an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// The transport is found out with the era. If the era is configured, it is Streamable HTTP.
@@ -99,7 +99,7 @@ pub enum Transport {
     Sse,
 }
 
-/// How translated calls use the sessions of a legacy server.
+/// The sharing of a legacy server's sessions among translated calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionMode {
     /// One call at a time takes a session.

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug)]
 pub(in crate::upstream) struct SingleFlight {
     one: Arc<Semaphore>,
-    /// How many questions have been answered or have failed.
+    /// The number of questions that have been answered or have failed.
     over: Arc<AtomicU64>,
 }
 

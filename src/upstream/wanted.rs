@@ -1,4 +1,4 @@
-//! Which changes of a legacy server a client hears. Pure.
+//! The changes of a legacy server that a client receives. Pure.
 
 use serde_json::value::RawValue;
 
@@ -8,14 +8,14 @@ use crate::mcp::json::{Object, Writer, quote, string};
 /// The part of a client's filter that a legacy server serves.
 #[derive(Debug, Default)]
 pub(super) struct WantedChanges {
-    /// The lists of which the server tells changes.
+    /// The lists whose changes the server reports.
     lists: Vec<ListKind>,
     /// Subscribed resources, where the server has subscriptions and any were asked for.
     pub(super) uris: Option<Vec<String>>,
 }
 
 impl WantedChanges {
-    /// What the server's capabilities leave of the filter.
+    /// Returns the part of the filter that the server's capabilities support.
     pub(super) fn of(filter: &str, capabilities: &str) -> Self {
         let capabilities = Object::parse(capabilities).unwrap_or_default();
         let filter = Object::parse(filter).unwrap_or_default();
@@ -55,8 +55,8 @@ impl WantedChanges {
         out.end()
     }
 
-    /// Whether the client hears a notification. A legacy server sends all changes to every client, and may name
-    /// a resource below the one that was subscribed to.
+    /// Returns `true` if the client receives a notification. A legacy server sends all changes to every client, and
+    /// may name a resource below the one that was subscribed to.
     pub(super) fn hears(&self, method: &str, params: Option<&RawValue>) -> bool {
         if method != RESOURCE_UPDATED {
             return self.lists.iter().any(|list| list.notification == method);

@@ -48,7 +48,7 @@ const SOON: Duration = Duration::from_secs(2);
 const DECIDE_PAUSE_MIN: Duration = Duration::from_millis(100);
 const DECIDE_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How many requests for a description may go on after their callers have left.
+/// The maximum number of requests for a description that may go on after their callers have left.
 const BESIDE_MAX: usize = 16;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -89,17 +89,17 @@ impl Upstream {
         self.server.transport()
     }
 
-    /// Whether the server gets its clients' own credentials.
+    /// Returns `true` if the server receives its clients' own credentials.
     pub fn forwards_credentials(&self) -> bool {
         self.server.credentials().is_some_and(|rule| rule.forwards)
     }
 
-    /// The header in which the server is told who calls.
+    /// Returns the header in which raincheck names the caller to the server.
     pub fn caller_header(&self) -> Option<&HeaderName> {
         self.server.credentials()?.caller_header.as_ref()
     }
 
-    /// What the server gets of the credentials in a client's request.
+    /// Returns the credentials in a client's request that the server receives.
     pub fn credentials(&self, headers: &HeaderMap) -> Option<Credentials> {
         self.server.credentials()?.of(headers)
     }
@@ -120,7 +120,7 @@ impl Upstream {
         }
     }
 
-    /// Whether a request came from this process, so that raincheck is, in some way, its own server.
+    /// Returns `true` if a request came from this process, so that raincheck is, in some way, its own server.
     pub fn has_sent(&self, headers: &HeaderMap) -> bool {
         match &self.server {
             Server::Http(http_server) => http_server.origin.http.has_sent(headers),
@@ -128,18 +128,18 @@ impl Upstream {
         }
     }
 
-    /// Whether requests can be passed on as bytes. This may change until the transport is known, see
+    /// Returns `true` if requests can be passed on as bytes. This may change until the transport is known, see
     /// [`Self::is_decided`].
     pub fn speaks_http(&self) -> bool {
         self.server.lines().is_none()
     }
 
-    /// Whether the server has an address.
+    /// Returns `true` if the server has an address.
     pub fn has_address(&self) -> bool {
         matches!(self.server, Server::Http(_))
     }
 
-    /// Whether the transport is known. If not, [`Self::era`] finds it out.
+    /// Returns `true` if the transport is known. If not, [`Self::era`] finds it out.
     pub fn is_decided(&self) -> bool {
         match &self.server {
             Server::Http(http_server) => http_server.is_decided(),
@@ -154,7 +154,7 @@ impl Upstream {
         }
     }
 
-    /// Whether the program cannot be run: it died quickly five times in a row, and no process has answered
+    /// Returns `true` if the program cannot be run: it died quickly five times in a row, and no process has answered
     /// since.
     pub fn cannot_run(&self) -> bool {
         self.server.lines().is_some_and(|lines| lines.cannot_run())
@@ -197,7 +197,7 @@ impl Upstream {
         self.server.lines()?.session(id, caller)
     }
 
-    /// How long to wait for [`Sent`](super::Event::Sent) before the grace window of a call begins.
+    /// Returns the time to wait for [`Sent`](super::Event::Sent) before the grace window of a call begins.
     pub fn start_allowance(&self) -> Duration {
         match &self.server {
             Server::Http(_) => Duration::ZERO,
@@ -205,7 +205,7 @@ impl Upstream {
         }
     }
 
-    /// How long [`Self::stop`] may take.
+    /// Returns the time that [`Self::stop`] may take.
     pub fn stop_patience(&self) -> Duration {
         let lines = self.server.lines();
         // Sessions of an HTTP server are ended within what is left of the grace period.
@@ -247,8 +247,8 @@ impl Upstream {
         self.known.doubt(credentials).await;
     }
 
-    /// Whether the server is there now. Cheap enough to be asked again and again: a program is not started for it, and
-    /// no event stream is opened. The request has no credentials, and a refusal counts as an answer.
+    /// Returns `true` if the server is there now. Cheap enough to be called again and again: a program is not started
+    /// for it, and no event stream is opened. The request has no credentials, and a refusal counts as an answer.
     pub async fn is_up(&self) -> bool {
         match (&self.server, self.server.transport()) {
             (Server::Program(_), _) => !self.cannot_run(),
@@ -264,7 +264,7 @@ impl Upstream {
         }
     }
 
-    /// What last kept raincheck from reaching the server.
+    /// Returns the obstacle that last kept raincheck from reaching the server.
     pub fn obstacle(&self) -> Option<Obstacle> {
         match &self.server {
             Server::Http(http_server) => http_server.origin.http.obstacles.last(),
@@ -309,7 +309,7 @@ impl Upstream {
         measured(exchange, operation)
     }
 
-    /// The measurement of a request, where somebody reads it.
+    /// Begins the measurement of a request. Returns `None` if no measurement is read.
     fn operation(&self, era: Era, outgoing: &UpstreamRequest) -> Option<Operation> {
         // A legacy server's revision is a matter of its sessions.
         let version = match era {

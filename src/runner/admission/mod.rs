@@ -58,7 +58,7 @@ struct ToolLimiters {
     sweep_at: usize,
 }
 
-/// Whether a leg may go to the server.
+/// The decision whether a leg may go to the server.
 #[derive(Debug)]
 pub(super) enum Admittance {
     Now(Permits),
@@ -317,7 +317,7 @@ impl QueuedLeg {
         Ok(())
     }
 
-    /// What a client may be told of the call.
+    /// Returns the message that a client may receive about the call.
     pub(super) fn message(&self) -> Box<str> {
         let Some(ahead) = self.ahead.front() else {
             return self.seat.message();

@@ -1,6 +1,6 @@
-//! What a client may be told of a call that waits for its turn.
+//! The message that a client may receive about a call that waits for its turn.
 
-/// What a client may be told of a call with so many calls before it.
+/// Returns the message that a client may receive about a call with so many calls before it.
 pub(in crate::runner) fn queue_message(ahead: usize) -> Box<str> {
     match ahead {
         0 => "Waiting for a free place; it is the next".into(),

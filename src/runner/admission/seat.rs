@@ -7,7 +7,7 @@ use crate::mcp::version::Era;
 use crate::runner::server::WrappedServer;
 use crate::upstream::{Event, Seat, SeatNews, SeatWait, Seating, UpstreamRequest};
 
-/// How far a leg is on the way to its place.
+/// The progress of a leg on the way to its place.
 #[derive(Debug)]
 pub(super) enum SeatTurn {
     /// The leg needs no place, or has it.
@@ -48,7 +48,7 @@ impl SeatTurn {
         seat.map(Some)
     }
 
-    /// What a client may be told of the call.
+    /// Returns the message that a client may receive about the call.
     pub(super) fn message(&self) -> Box<str> {
         match self {
             Self::Anywhere | Self::Wanted(_) => queue_message(0),

@@ -1,4 +1,4 @@
-//! How many messages of one call its log keeps: the newest, up to a number of bytes. Pure.
+//! The number of messages of one call that its log keeps: the newest, up to a number of bytes. Pure.
 
 use std::collections::VecDeque;
 

@@ -17,16 +17,16 @@ use crate::task::digest::Digest;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::log_terms::{LogTerms, SealedPoint};
 
-/// How long one command waits for a store that is away: the owner of a call tries again by itself.
+/// The time that one command waits for a store that is away: the owner of a call tries again by itself.
 const STORE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The log does not keep larger messages: only the readers that are connected get them. It keeps every answer.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// How long an owner tells of the entries of a log for one [mark](EventLog::mark_read).
+/// The time that one [mark](EventLog::mark_read) makes an owner send notifications of the entries of a log.
 pub const MARK_LASTS: Duration = Duration::from_mins(1);
 
-/// What is left of a call whose owner is gone.
+/// The rest of a call whose owner is gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LogRest {
     /// The server has the rest behind this event; the log has entries up to this number.
@@ -45,7 +45,7 @@ pub struct EventLog {
     carried: Arc<CarriedTasks>,
     incarnation: Incarnation,
     entries: Name,
-    /// What an earlier version wrote beside the log, in place of a record.
+    /// The value that an earlier version wrote beside the log, in place of a record.
     earlier: Name,
     session: Digest,
     caller: Caller,
@@ -116,7 +116,7 @@ impl EventLog {
         self.watches.watch(vec![self.call, self.entries.told_as()])
     }
 
-    /// Has the owner of the call tell of each entry that it writes from now on, for [`MARK_LASTS`].
+    /// Makes the owner of the call send a notification of each entry that it writes from now on, for [`MARK_LASTS`].
     pub async fn mark_read(&self) -> Result<(), StoreError> {
         let until_ms = self.now_ms().saturating_add(MARK_LASTS.as_secs() * 1000);
         let store = self.ledger.store();
@@ -125,7 +125,8 @@ impl EventLog {
             .await
     }
 
-    /// What the store says of the call. `None`: nothing, or nothing to this caller on this session.
+    /// Returns the standing of the call in the store. `None`: the store has nothing of the call, or nothing for this
+    /// caller on this session.
     pub async fn standing(&self) -> Result<Option<CallStanding>, StoreError> {
         let Some(loaded) = self.ledger.load(self.call).await? else {
             let note = self.ledger.store().find(self.earlier).await?;
@@ -136,7 +137,7 @@ impl EventLog {
         Ok(standing.filter(|standing| standing.terms.session == self.session))
     }
 
-    /// Appends an entry, and says how many bytes it takes.
+    /// Appends an entry, and returns the number of bytes that it takes.
     pub async fn append(
         &self,
         number: u64,
@@ -167,7 +168,7 @@ impl EventLog {
         self.ledger.store().trim(self.entries, first).await
     }
 
-    /// What the owner left of the call.
+    /// Returns what the owner left of the call.
     pub(super) async fn rest(&self, terms: &LogTerms) -> Result<LogRest, StoreError> {
         let entries = self.behind(0).await?;
         Ok(rest_of(&entries, terms.point.as_ref(), |sealed| {
@@ -175,7 +176,7 @@ impl EventLog {
         }))
     }
 
-    /// Whether the log has its last entry.
+    /// Returns `true` if the log has its last entry.
     pub async fn is_complete(&self) -> Result<bool, StoreError> {
         let entries = self.behind(0).await?;
         Ok(entries

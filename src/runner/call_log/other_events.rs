@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// How many events are kept between two messages, and their bytes. The oldest are dropped, but never the last one.
+/// The largest number of events that are kept between two messages, and of their bytes. The oldest are dropped, but
+/// never the last one.
 const EVENTS_MAX: usize = 16;
 const BYTES_MAX: usize = 64 * 1024;
 
 /// The events between two messages, as text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherEvents {
-    /// How many came before those that are kept.
+    /// The number of events that came before those that are kept.
     dropped: u64,
     kept: VecDeque<Box<str>>,
 }
@@ -35,7 +36,7 @@ impl OtherEvents {
         self.kept.len() >= EVENTS_MAX || self.bytes() >= BYTES_MAX
     }
 
-    /// How many events came since the last message.
+    /// Returns the number of events that came since the last message.
     pub fn count(&self) -> u64 {
         self.dropped + self.kept.len() as u64
     }

@@ -1,4 +1,4 @@
-//! How far the newest reader of a call on this replica has read: its server is read no faster.
+//! The place up to which the newest reader of a call on this replica has read: its server is read no faster.
 //!
 //! Only the newest reader counts. A client that comes back has no use for its older stream, whose connection may seem
 //! open for long.
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::lock::Mutex;
 
-/// How far a reader has read: an entry, and how many of the other events behind it.
+/// The place up to which a reader has read: an entry, and the number of the other events behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadPlace {
     pub after: u64,

@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 256 * 1024;
 /// The newest events of a call, numbered from 1 without a gap.
 #[derive(Debug, Default)]
 pub struct RecentEvents {
-    /// The store was told of the call, or is away: readers may be told of events.
+    /// `true` once the store has been notified of the call, or is away: events may be sent to readers.
     pub is_begun: bool,
     entries: VecDeque<(u64, LogEntry)>,
     bytes: usize,
@@ -83,7 +83,7 @@ impl RecentEvents {
         &self.others
     }
 
-    /// Whether one more event drops none that the newest reader has not read.
+    /// Returns `true` if one more event drops none that the newest reader has not read.
     pub(super) fn has_room(&self) -> bool {
         let Some(place) = self.pace.place() else {
             return true;
@@ -110,7 +110,7 @@ impl RecentEvents {
         }
     }
 
-    /// Whether any of these entries has a server's event id from which the call can be resumed.
+    /// Returns `true` if any of these entries has a server's event id from which the call can be resumed.
     pub fn is_resumable(&self) -> bool {
         let mut entries = self.entries.iter().rev();
         entries.any(|(_, entry)| entry.sealed().is_some())

@@ -40,14 +40,14 @@ pub(super) struct OwnedRecord {
     log: EventLog,
     /// The record as it is made, and made again if the store lost it.
     first: Task,
-    /// The terms of the call, with the point that the record says.
+    /// The terms of the call, with the point that the record contains.
     terms: LogTerms,
     /// The record as last seen. `None`: the store has not taken it yet.
     loaded: Option<Loaded>,
     /// The fence of this owner. Another fence in the record is another owner's.
     fence: Fence,
     ownership: Ownership,
-    /// What the record does not say yet.
+    /// The point that the record does not contain yet.
     point: Option<SealedPoint>,
     is_over: bool,
     /// When the record was last seen to name this replica.
@@ -113,7 +113,7 @@ impl OwnedRecord {
         self.loaded.is_some() && (ended || (self.point.is_none() && !self.is_over))
     }
 
-    /// Whether the record names a point from which the call can be resumed.
+    /// Returns `true` if the record names a point from which the call can be resumed.
     pub(super) fn has_point(&self) -> bool {
         self.point.is_some() || self.terms.point.is_some()
     }
@@ -131,7 +131,7 @@ impl OwnedRecord {
         self.custody.changed().await;
     }
 
-    /// Writes what the record does not say yet, unless another replica carries the call.
+    /// Writes the changes that the record does not contain yet, unless another replica carries the call.
     pub(super) async fn write(&mut self) -> Result<(), StoreError> {
         // A record that the store lost is made again, and changed then.
         for _ in 0..3 {
@@ -262,7 +262,8 @@ async fn claim(log: &EventLog, stands: &Loaded) -> Result<Option<Loaded>, StoreE
     }
 }
 
-/// The answer is in the log: the record says only that there is one.
+/// Returns the event that ends the record. The answer is in the log: the record contains only the fact that there is
+/// one.
 fn ended() -> OwnerEvent {
     OwnerEvent::Ended {
         outcome: Outcome::Completed(Payload::Inline(RawValue::NULL.to_owned())),

@@ -1,5 +1,5 @@
-//! What the store says of a call with a log: which replica carries the call, and what another replica needs to
-//! carry it on.
+//! The stored standing of a call with a log: the replica that carries the call, and the data that another replica
+//! needs to carry it on.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use crate::task::id::Incarnation;
 use crate::task::log_terms::LogTerms;
 use crate::task::state::Outcome;
 
-/// Which replica carries a call, as the store says.
+/// The replica that carries a call, according to the store.
 #[derive(Debug)]
 pub struct CallStanding {
     /// The replica that carries the call. `None`: it left the call to another replica, or was lost.
@@ -43,14 +43,14 @@ impl CallStanding {
         })
     }
 
-    /// The owner, if it [tells](crate::store::kv::KvStore::append) other replicas of each entry that it writes: an
-    /// earlier version does not.
+    /// Returns the owner, if it [notifies](crate::store::kv::KvStore::append) other replicas of each entry that it
+    /// writes: an earlier version does not.
     pub fn owner_that_tells(&self) -> Option<&Incarnation> {
         let owner = self.owner.as_ref().filter(|_| self.loaded.is_some());
         owner.filter(|owner| owner.reads() >= Some(TELLS_ALL))
     }
 
-    /// Whether another replica can carry the call on.
+    /// Returns `true` if another replica can carry the call on.
     pub fn can_be_taken_over(&self) -> bool {
         self.loaded.is_some() && !self.is_over
     }

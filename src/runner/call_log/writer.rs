@@ -40,7 +40,7 @@ pub struct LogWriter {
     is_behind: bool,
     expires_ms: u64,
     budget: LogBudget,
-    /// How long the store keeps the log once the call is over.
+    /// The time that the store keeps the log once the call is over.
     lasts_ms: u64,
 }
 

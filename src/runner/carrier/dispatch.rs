@@ -1,4 +1,4 @@
-//! How far the current leg of a call is on its way to the server.
+//! The progress of the current leg of a call on its way to the server.
 
 use futures_util::StreamExt as _;
 
@@ -26,7 +26,7 @@ pub(super) struct OpenLeg {
     pub(super) origin: LegOrigin,
 }
 
-/// How a leg came to be open here.
+/// The origin of a leg that is open here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LegOrigin {
     /// This carrier sent it.
@@ -38,7 +38,7 @@ pub(super) enum LegOrigin {
     Followed,
 }
 
-/// What a leg waited for.
+/// The event that a leg waited for.
 pub(super) enum Arrival {
     /// `Err`: the leg has no place at the server, and this is the end of the call.
     Permits(Result<Permits, Event>),
@@ -130,7 +130,7 @@ impl Dispatch {
         }
     }
 
-    /// Whether the leg does not go out now.
+    /// Returns `true` if the leg does not go out now.
     pub(super) fn waits(&self) -> bool {
         match self {
             Self::Queued(_) | Self::Requeues => true,
@@ -138,7 +138,7 @@ impl Dispatch {
         }
     }
 
-    /// What a client may be told of a leg that waits.
+    /// Returns the message that a client may receive about a leg that waits.
     pub(super) fn queue_message(&self) -> Option<Box<str>> {
         match self {
             Self::Queued(leg) => Some(leg.message()),

@@ -1,4 +1,4 @@
-//! How a call ends when the wrapped server does not end it.
+//! The end of a call that the server does not end.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::task::unanswered;
 use crate::upstream::{CANCELLING, Exchange};
 
 impl Carrier {
-    /// Waits until the client heard of the task or went away. If the client never heard of the task, the task
-    /// must not remain.
+    /// Waits until the client was notified of the task or went away. If the client was never notified of the task,
+    /// the task must not remain.
     pub(super) async fn wait_for_settlement(&mut self) -> Flow {
         self.end_dispatch();
         if let Audience::Client(client) = &self.audience
@@ -32,7 +32,7 @@ impl Carrier {
         Flow::Done
     }
 
-    /// The client went away before it heard an answer.
+    /// Handles a client that went away before it received an answer.
     pub(super) async fn on_gone(&mut self) -> Flow {
         self.cancel_upstream().await;
         self.commit_left().await;
@@ -40,8 +40,8 @@ impl Carrier {
         Flow::Done
     }
 
-    /// The client cancels while the store is away: the server is told now, and the record is changed when the
-    /// store is back.
+    /// Handles a cancellation by the client while the store is away: the server is notified now, and the record is
+    /// changed when the store is back.
     pub(super) async fn on_stopped(&mut self) -> Flow {
         self.cancel_upstream().await;
         if let Some(recorded) = self.stage.recorded() {
@@ -117,7 +117,7 @@ impl Carrier {
         Flow::Done
     }
 
-    /// Tells the server that the call is cancelled, if a leg is there.
+    /// Notifies the server that the call is cancelled, if a leg is there.
     pub(super) async fn cancel_upstream(&mut self) {
         if let Dispatch::Open(leg) = self.dispatch.take() {
             // A separate job tells the server, which may be slow to take the cancellation; otherwise the call

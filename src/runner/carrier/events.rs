@@ -1,4 +1,4 @@
-//! What the wrapped server says during a leg.
+//! The events that the server sends during a leg.
 
 use tracing::info;
 

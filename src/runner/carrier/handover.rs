@@ -73,8 +73,8 @@ impl Carrier {
         others_reach_it && task.is_wanted() && (task.resume.is_some() || task.is_repeatable())
     }
 
-    /// Lets go of the call. If another replica carries the call on, the server is told nothing; otherwise the
-    /// server is told that no client waits.
+    /// Lets go of the call. If another replica carries the call on, the server is not notified; otherwise the server
+    /// is notified that no client waits.
     pub(super) async fn step_back(&mut self) -> Flow {
         let recorded = self.stage.recorded();
         if recorded.is_some_and(RecordedCall::is_carried_on) {

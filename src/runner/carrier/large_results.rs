@@ -18,7 +18,7 @@ use crate::task::on_disconnect::OnDisconnect;
 use crate::task::state::{Leg, Outcome, Payload};
 use crate::task::ticket::CompanionTool;
 
-/// How long the client waits for the store, with its result at hand.
+/// The time that the client waits for the store, with its result at hand.
 const STORE_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Carrier {

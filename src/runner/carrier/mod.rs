@@ -1,7 +1,7 @@
 //! One call under way: from the first byte to the wrapped server to the last commit.
 //!
-//! The stage says what is stored of the call, the dispatch says where the current leg is, and the table of
-//! timers says what happens later. Each event is handled to its end before the next event is taken.
+//! The stage holds what is stored of the call, the dispatch holds the place of the current leg, and the table of
+//! timers holds what happens later. Each event is handled to its end before the next event is taken.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -67,19 +67,19 @@ pub(super) struct Carrier {
     task_id: Arc<OnceLock<TaskId>>,
 }
 
-/// The client that hears from the carrier directly. All other clients read the record.
+/// The client that receives events from the carrier directly. All other clients read the record.
 enum Audience {
     /// The client that made the call, on its own connection.
     Client(Box<WaitingClient>),
-    /// The client that made the call reads the record, and hears here what no record keeps: that the
-    /// server refused its credentials.
+    /// The client that made the call reads the record, and receives here a fact that no record keeps: the server
+    /// refused its credentials.
     Maker(oneshot::Sender<UpstreamError>),
     /// No client: all clients that wait read the record.
     RecordReaders,
 }
 
 impl Audience {
-    /// The client that hears from this carrier what the server says.
+    /// Returns the client that receives the server's messages from this carrier.
     fn client(&self) -> Option<&WaitingClient> {
         match self {
             Self::Client(client) => Some(client),
@@ -97,7 +97,7 @@ enum Flow {
 enum Wakeup {
     /// The grace period of a drain is over.
     Halted,
-    /// The client went away before it was told anything.
+    /// The client went away before it received an answer.
     Gone,
     /// The client cancels, and the store is away.
     Stopped,
@@ -329,9 +329,9 @@ impl Carrier {
         }
     }
 
-    /// Waits for the next event of any source. Each branch is cancel safe: the exchange's stream, the queue,
-    /// the watch and the responder lose nothing when another branch wins. `None`: the client was told, and there is
-    /// nothing else to do.
+    /// Waits for the next event of any source. Each branch is cancel safe: the exchange's stream, the queue, the
+    /// watch and the responder lose nothing when another branch wins. Returns `None` if the client has received its
+    /// answer, and there is nothing else to do.
     async fn wake(&mut self) -> Option<Wakeup> {
         self.forget_told();
         if let CallStage::Recorded(recorded) = &self.stage {
@@ -367,7 +367,7 @@ impl Carrier {
         Some(woken)
     }
 
-    /// Drops the client's queues once the client heard of the task. A task may run for hours after that.
+    /// Drops the client's queues once the client was notified of the task. A task may run for hours after that.
     fn forget_told(&mut self) {
         if let Audience::Client(client) = &self.audience
             && self.stage.is_recorded()
@@ -378,7 +378,7 @@ impl Carrier {
     }
 }
 
-/// Resolves once when it is decided whether the client heard the answer: true if it did.
+/// Resolves once, when it is decided whether the client received the answer. Returns `true` if it did.
 async fn decided(presence: Option<Presence<'_>>) -> bool {
     match presence {
         Some(presence) if !presence.was_told() => presence.settled().await,
@@ -411,7 +411,7 @@ async fn next_answer(answers: Option<&mut mpsc::Receiver<RelayedAnswer>>) -> Rel
     }
 }
 
-/// What a client hears whose call can have no record.
+/// Returns the answer for a client whose call can have no record.
 fn not_created(why: &NotCreated, effect: SideEffect) -> CallAnswer {
     match why {
         NotCreated::Quota => CallAnswer::Failed(Failure::new(Reason::Quota, effect)),

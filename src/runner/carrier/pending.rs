@@ -11,7 +11,7 @@ use crate::task::progress::Progress;
 #[derive(Default)]
 pub(super) struct PendingProgress {
     pub(super) newest: Option<ProgressNews>,
-    /// What the server said since the last commit.
+    /// The messages that the server sent since the last commit.
     pub(super) messages: Vec<TaskMessage>,
     /// The earliest time of the next commit.
     pub(super) not_before: Option<Instant>,
@@ -28,8 +28,8 @@ pub(super) struct ProgressNews {
 const DIGITS_MAX: usize = 64;
 
 impl ProgressNews {
-    /// What a poller may see of a progress notification. A number that no record can hold (1e999, or four
-    /// hundred digits) is none.
+    /// Reads the part of a progress notification that a poller may see. A number that no record can hold (1e999, or
+    /// four hundred digits) counts as none.
     pub(super) fn read(params: &RawValue) -> Option<Self> {
         let object = Object::parse(params.get()).ok()?;
         let number = |key| {

@@ -1,4 +1,4 @@
-//! What a poller sees of a running call: the server's progress, and how long the call waits.
+//! The view that a poller has of a running call: the server's progress, and how long the call waits.
 
 use std::time::Duration;
 
@@ -57,8 +57,8 @@ impl Carrier {
         }
     }
 
-    /// The server is busy, or has taken the call after it was busy. The task says so, as soon as there is a
-    /// task.
+    /// Reports that the server is busy, or has taken the call after it was busy. The task shows this as soon as there
+    /// is a task.
     pub(super) fn on_later(&mut self, pause: Option<Duration>) -> Flow {
         match pause {
             Some(pause) => self.tell_message(
@@ -76,7 +76,7 @@ impl Carrier {
         Flow::Continue
     }
 
-    /// Tells pollers how long the queue is, once in each poll interval.
+    /// Reports the length of the queue to pollers, once in each poll interval.
     pub(super) fn tell_queue(&mut self) -> Flow {
         let (Some(message), Some(recorded)) =
             (self.dispatch.queue_message(), self.stage.recorded())
@@ -130,7 +130,7 @@ impl Carrier {
         self.timers.disarm(Timer::Progress);
     }
 
-    /// What is not committed yet, for the commit of the end.
+    /// Takes the news that is not committed yet, for the commit of the end.
     pub(super) fn take_last_news(&mut self) -> LastNews {
         self.timers.disarm(Timer::Progress);
         let newest = self.progress.newest.take();

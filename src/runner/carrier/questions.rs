@@ -53,8 +53,8 @@ impl Carrier {
         Flow::Continue
     }
 
-    /// Makes the record for questions that came before there was a record: as a task that the client hears
-    /// of, or parked until the client comes back with the answers.
+    /// Makes the record for questions that came before there was a record: as a task that the client is notified of,
+    /// or parked until the client comes back with the answers.
     pub(super) async fn on_gathered(&mut self) -> Flow {
         if self.stage.is_recorded() {
             return Flow::Continue;

@@ -1,4 +1,4 @@
-//! A leg that waits for its permits. Nothing of the leg is at the server, and the record says so.
+//! A leg that waits for its permits. Nothing of the leg is at the server, and the record shows that.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::task::state::Leg;
 const REQUEUE: Duration = Duration::from_secs(1);
 
 impl Carrier {
-    /// The leg has its permits. The record says `sent` before the first byte goes out.
+    /// Handles the arrival of the leg's permits. The record contains `sent` before the first byte goes out.
     pub(super) async fn on_permits(&mut self, permits: Permits) -> Flow {
         self.dispatch = Dispatch::Ready(permits);
         self.timers.disarm(Timer::QueueMessage);
@@ -75,8 +75,8 @@ impl Carrier {
         }
     }
 
-    /// Whether another replica can send the call instead of this replica: the client knows of the task, and
-    /// the call needs nothing that only this replica knows.
+    /// Returns `true` if another replica can send the call instead of this replica: the client was notified of the
+    /// task, and the call needs nothing that only this replica has.
     pub(super) fn may_hand_over(&self) -> bool {
         let Some(recorded) = self.stage.recorded() else {
             return false;

@@ -28,7 +28,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Carrier {
-    /// Makes the record of this call and tells the client of it.
+    /// Makes the record of this call and notifies the client of it.
     pub(super) async fn record(
         &mut self,
         events: Vec<OwnerEvent>,
@@ -92,7 +92,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// The span of the client's request is told with its answer again.
+    /// Notes that there is no record: the span of the client's request is reported with its answer again.
     fn not_recorded(&self) {
         if let CallStage::Plain(plain) = &self.stage
             && let Some(span) = &plain.origin.client.span
@@ -101,7 +101,7 @@ impl Carrier {
         }
     }
 
-    /// Tells the client of the record: the task, or the question that parks the call.
+    /// Notifies the client of the record: of the task, or of the question that parks the call.
     fn announce(&mut self) {
         let (CallStage::Recorded(recorded), Audience::Client(client)) =
             (&self.stage, &self.audience)
@@ -177,7 +177,7 @@ impl Carrier {
         task
     }
 
-    /// What the client needs to find its ticket again.
+    /// Returns the terms that the client needs to find its ticket again.
     fn ticket_terms(&self, origin: &CallOrigin) -> Option<Box<TicketTerms>> {
         let client = &origin.client;
         let session = client.list.filter(|list| *list != client.caller);
@@ -187,9 +187,9 @@ impl Carrier {
             .then(|| Box::new(TicketTerms::new(params, session)))
     }
 
-    /// What others may do with the call if this replica is lost. They have neither the caller's
-    /// credentials nor the client's session, which may hold what the call needs (a login, a browser):
-    /// a call that uses one of them cannot be sent again.
+    /// Returns the action that other replicas may take on the call if this replica is lost. They have neither the
+    /// caller's credentials nor the client's session, which may hold what the call needs (a login, a browser): a call
+    /// that uses one of them cannot be sent again.
     fn on_owner_lost(&self, repeatable: bool) -> OnOwnerLost {
         let can_repeat = self.server.outgoing.is_anybodys();
         match self.server.rule.on_owner_lost {
@@ -201,7 +201,7 @@ impl Carrier {
     }
 }
 
-/// What a retry of the call must repeat, if the call is parked with a question.
+/// Returns the digest of the parts that a retry of the call must repeat, if the call is parked with a question.
 fn digest(call: &UpstreamRequest) -> Digest {
     let params = Object::parse(&call.params).unwrap_or_default();
     Digest::of_call(&call.method, call.name.as_deref(), params.get("arguments"))

@@ -18,7 +18,7 @@ pub(in crate::runner) struct RecordTerms {
     /// The shortest life of the record.
     pub(in crate::runner) ttl_ms: u64,
     pub(in crate::runner) on_disconnect: OnDisconnect,
-    /// The client that made the call hears of the task at once, however soon it ends.
+    /// `true` if the client that made the call is notified of the task at once, however soon it ends.
     pub(in crate::runner) announced: bool,
 }
 
@@ -39,8 +39,7 @@ impl RecordTerms {
 #[derive(Debug)]
 pub(in crate::runner) struct ClaimedRecord {
     pub(super) loaded: Loaded,
-    /// Tells that the server refused the caller's credentials, in the server's words, which no record
-    /// keeps.
+    /// Receives the server's refusal of the caller's credentials, in the server's words, which no record keeps.
     pub(super) unauthorized: oneshot::Receiver<UpstreamError>,
     pub(super) unfollowed: Unfollowed,
 }

@@ -131,7 +131,7 @@ impl Carrier {
         self.timers.arm(Timer::Reload, Instant::now() + RELOAD);
     }
 
-    /// The client went away before it heard an answer.
+    /// Applies the rule of the record for a client that went away before it received an answer.
     pub(super) async fn commit_left(&mut self) {
         if let Some(recorded) = self.stage.recorded_mut()
             && let Some(latest) = self.runner.client_left(&recorded.loaded).await
@@ -140,7 +140,7 @@ impl Carrier {
         }
     }
 
-    /// Commits that the server was told, where the record asks for that.
+    /// Commits that the server was notified, if the record asks for that.
     pub(super) async fn commit_told(&mut self) {
         let recorded = self.stage.recorded();
         if recorded.is_some_and(|recorded| recorded.task().must_tell) {

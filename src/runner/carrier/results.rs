@@ -1,4 +1,4 @@
-//! What happens to a call when its leg has ended at the server.
+//! The handling of a call whose leg has ended at the server.
 
 use serde_json::value::RawValue;
 
@@ -55,7 +55,7 @@ impl Carrier {
         self.on_end(outcome::of_result(result), invalid()).await
     }
 
-    /// Whether the result would be a large event for a client that can hear of a task instead.
+    /// Returns `true` if the result would be a large event for a client that can be notified of a task instead.
     fn would_be_large_event(&self, result: &RawValue) -> bool {
         let may_be_task = self.timers.at(Timer::GraceWindow).is_some();
         let client = self.audience.client().filter(|_| !self.stage.is_recorded());

@@ -79,7 +79,7 @@ impl Carrier {
         self.wait_for_settlement().await
     }
 
-    /// Whether the questions in the record came from this carrier's leg.
+    /// Returns `true` if the questions in the record came from this carrier's leg.
     fn asks(&self, task: &Task) -> bool {
         let fence = self.stage.recorded().map(|recorded| recorded.fence);
         fence == Some(task.fence) && matches!(task.leg, Leg::Parked(_))

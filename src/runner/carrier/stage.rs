@@ -1,4 +1,4 @@
-//! How far a call has come: plain, with nothing stored, or recorded.
+//! The stage of a call: plain, with nothing stored, or recorded.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::task::state::{Leg, Task};
 use crate::telemetry::traces::RequestSpan;
 use crate::upstream::{Pin, Question};
 
-/// How far a call has come. Boxed, because a call that waits for hours has long left what it began with.
+/// The stage of a call. Boxed, because a call that waits for hours has long left the stage in which it began.
 pub(super) enum CallStage {
     /// Nothing is stored: the answer may still be plain.
     Plain(Box<PlainCall>),
-    /// The store has a record: parked, where no client heard of a task, or announced.
+    /// The store has a record: parked, with no client notified of a task, or announced.
     Recorded(Box<RecordedCall>),
 }
 
@@ -141,7 +141,7 @@ impl RecordedCall {
         Instant::now() + Duration::from_millis(due_ms.saturating_sub(now_ms))
     }
 
-    /// Whether another replica carries on, or may carry on, the very leg that this carrier sent.
+    /// Returns `true` if another replica carries on, or may carry on, the very leg that this carrier sent.
     pub(super) fn is_carried_on(&self) -> bool {
         let task = self.task();
         let is_resumed = task.fence != self.fence && task.leg == self.leg;

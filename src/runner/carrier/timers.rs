@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-/// What a carrier does at a set time. Timers that are due together are served in this order.
+/// An action of a carrier at a set time. Timers that are due together are served in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Timer {
     /// Makes a record of the questions so far. Armed by the first question that comes before there is
@@ -22,7 +22,7 @@ pub(super) enum Timer {
     NextLeg,
     /// Joins the queue for the server again. Armed when the commit that the leg goes out failed.
     Requeue,
-    /// Tells pollers how long the queue is. Armed while a call with a record is queued.
+    /// Reports the length of the queue to pollers. Armed while a call with a record is queued.
     QueueMessage,
     /// Allows another attempt to leave the call to other replicas. Armed when the commit of the last attempt
     /// failed.

@@ -49,7 +49,7 @@ impl Carrier {
         Flow::Continue
     }
 
-    /// Whether the client hears of a task now that the call asks, and not of the questions alone.
+    /// Returns `true` if the client is notified of a task now that the call asks, and not of the questions alone.
     pub(super) fn asks_in_task(&self) -> bool {
         let asks = CallView {
             state: CallState::Asks,

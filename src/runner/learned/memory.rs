@@ -1,4 +1,4 @@
-//! What this replica knows of the durations of tools, and what the store has of it.
+//! The durations of tools in the memory of this replica, and the part of them that the store contains.
 
 use std::sync::MutexGuard;
 
@@ -15,7 +15,7 @@ use crate::task::state::{Outcome, Task};
 /// and the number of tools is bounded.
 const PARTS: u8 = 16;
 
-/// What was learned of the durations of tools.
+/// The learned durations of tools.
 #[derive(Debug)]
 pub struct Learned {
     pub(super) parts: Vec<Mutex<LearnedPart>>,
@@ -23,13 +23,13 @@ pub struct Learned {
 
 #[derive(Debug, Default)]
 pub(super) struct LearnedPart {
-    /// What the store had when it was read last, and what this replica counted since.
+    /// The durations that the store had when it was read last, and those that this replica counted since.
     pub(super) known: ToolDurations,
-    /// What this replica counted and the store does not have.
+    /// The durations that this replica counted and the store does not have.
     pub(super) unsaved: ToolDurations,
 }
 
-/// What operators see of a tool.
+/// The learned durations of a tool, as operators see them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedTool {
     pub name: String,
@@ -47,8 +47,8 @@ impl Default for Learned {
 }
 
 impl Learned {
-    /// Counts the end of a call. Only calls that their server answered tell how long a call takes, and only those of which a
-    /// client heard as a task are polled.
+    /// Counts the end of a call. Only calls that their server answered show how long a call takes, and only those
+    /// that were announced to a client as a task are polled.
     pub fn ended(&self, task: &Task) {
         if !task.announced || !matches!(task.outcome, Some(Outcome::Completed(_))) {
             return;
@@ -68,7 +68,7 @@ impl Learned {
         interval_ms(terms, known, age_ms)
     }
 
-    /// What was learned of a tool.
+    /// Returns the learned durations of a tool.
     pub fn tool(&self, name: &str) -> Option<LearnedTool> {
         let part = self.part(name)?;
         tool((name, part.known.get(name)?))
@@ -103,7 +103,7 @@ pub fn names() -> impl Iterator<Item = Name> {
     (0..PARTS).map(name)
 }
 
-/// What the values of those names say.
+/// Reads the learned durations of tools from the values of those names.
 pub fn described(values: impl Iterator<Item = Bytes>) -> Vec<LearnedTool> {
     let parts: Vec<ToolDurations> = values.map(|value| ToolDurations::decode(&value)).collect();
     parts

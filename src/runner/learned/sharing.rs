@@ -19,19 +19,20 @@ const SAVE: Duration = Duration::from_secs(5);
 /// After so many of these looks all parts are read, for what other replicas counted.
 const SAVES_FOR_A_READ: u32 = 12;
 
-/// How long the store keeps a part in which no call ends.
+/// The time that the store keeps a part in which no call ends.
 const LIFETIME_MS: u64 = 30 * 24 * 3_600_000;
 
 /// Attempts to write a part that other replicas write at the same time. What is not written then is written later.
 const ATTEMPTS: usize = 4;
 
-/// How long one part may take: no request waits for this, and a store that is away should be asked seldom.
+/// The time that one part may take: no request waits for this, and a store that is unavailable should be asked
+/// seldom.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long the last write of a process may take.
+/// The time that the last write of a process may take.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// What one write takes along. What was not written when it is dropped, is written the next time.
+/// The durations that one write contains. Those that were not written when it is dropped are written the next time.
 struct Taken<'a> {
     part: &'a Mutex<LearnedPart>,
     tools: ToolDurations,
@@ -79,7 +80,8 @@ impl Runner {
         let _ = timeout(LAST_WORDS, self.share_parts(false)).await;
     }
 
-    /// What a store that is away does not take now, it takes at another look.
+    /// Shares the parts that have new counts, or all parts. The counts that an unavailable store does not take now
+    /// are written at a later attempt.
     async fn share_parts(&self, reads_all: bool) {
         for (number, part) in (0..).zip(&self.learned.parts) {
             let counted = !part.lock().unsaved.is_empty();

@@ -19,10 +19,10 @@ const NAME_BYTES_MAX: usize = 128;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ToolDurations(HashMap<Box<str>, Durations>);
 
-/// What the store keeps of a part.
+/// The form in which the store keeps a part.
 #[derive(Debug, Serialize, Deserialize)]
 struct WrittenTools {
-    /// Tells two equal writes of two replicas apart.
+    /// A number that distinguishes two equal writes of two replicas.
     write: u128,
     tools: Vec<WrittenTool>,
 }
@@ -81,7 +81,7 @@ impl ToolDurations {
         Some(self.0.entry(tool.into()).or_insert_with(empty))
     }
 
-    /// What the store keeps. `write` must be new each time.
+    /// Encodes the durations for the store. `write` must be new each time.
     pub(super) fn encode(&self, write: u128) -> Bytes {
         let tools = self.0.iter().map(|(name, durations)| {
             let (seen, epoch, weights) = durations.sparse();
@@ -97,7 +97,7 @@ impl ToolDurations {
         written.unwrap_or_default().into()
     }
 
-    /// What nobody can read counts as nothing, and is written over.
+    /// Decodes a stored part. A value that cannot be read counts as empty, and is overwritten.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         let written: Option<WrittenTools> = serde_json::from_slice(bytes).ok();
         let mut tools = Self::default();

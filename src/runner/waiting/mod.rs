@@ -1,8 +1,8 @@
-//! A CLIENT THAT WAITS for its call on its own connection: what it hears, when, and in which form.
+//! A CLIENT THAT WAITS for its call on its own connection: what it receives, when, and in which form.
 //!
-//! There are two sources of what a client hears. A call without a record is known to its carrier only, which tells the
-//! client itself (`carrier`). A call with a record is followed through the record, on any replica (`follower`). The
-//! rules are the same for both, and they are here.
+//! There are two sources of what a client receives. For a call without a record, the only source is its carrier,
+//! which notifies the client itself (`carrier`). A call with a record is followed through the record, on any replica
+//! (`follower`). The rules are the same for both, and they are here.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ mod terms;
 pub(super) use rule::{CallState, CallView, Hears};
 pub(super) use terms::{TaskWhen, WaitTerms};
 
-/// The pause before the next attempt to tell the client of a task, after the store did not take the last attempt: the
-/// call runs already, and its client waits on its connection.
+/// The pause before the next attempt to notify the client of a task, after the store did not take the last attempt:
+/// the call runs already, and its client waits on its connection.
 pub(super) const ANNOUNCE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A client that waits for its call.
@@ -41,7 +41,7 @@ pub(super) struct WaitingClient {
     has_joined: bool,
 }
 
-/// What ends a client's wait.
+/// The answer that ends a client's wait.
 #[derive(Debug)]
 pub(super) struct Heard {
     answer: CallAnswer,
@@ -78,12 +78,12 @@ impl WaitingClient {
         (client, subscriber)
     }
 
-    /// What the client hears of a call of which so much is known.
+    /// Returns the kind of answer that the client receives, given the known state of its call.
     pub(super) fn hears(&self, view: CallView) -> Hears {
         rule::hears(&self.terms, view)
     }
 
-    /// The answer that tells of the task.
+    /// Returns the answer that announces the task.
     pub(super) fn task(&self, task: &Task, runner: &Runner) -> Heard {
         let (json, fate) = match &self.terms.announce {
             Announce::Task => (runner.tell_of(task), Fate::Task),
@@ -108,7 +108,8 @@ impl WaitingClient {
         self.responder.answer(answer);
     }
 
-    /// Tells the client of progress, under the client's own token. A slow client delays the call, but not past `until`.
+    /// Sends progress to the client, under the client's own token. A slow client delays the call, but not past
+    /// `until`.
     pub(super) async fn tell_progress(&self, params: &str, until: Option<Instant>) {
         if let Some(token) = &self.terms.progress_token
             && let Ok(params) = set(params, "progressToken", token.get())
@@ -123,7 +124,7 @@ impl WaitingClient {
         self.responder.tell(notification, until).await;
     }
 
-    /// Whether the client is better served by a task than by this result as an event on its stream.
+    /// Returns `true` if a task serves the client better than this result as an event on its stream.
     pub(super) fn prefers_task_to(&self, result: &RawValue) -> bool {
         self.responder.streams() && self.terms.announce.is_better_than(result)
     }

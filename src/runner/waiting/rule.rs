@@ -1,20 +1,21 @@
-//! What a client that waits hears of its call now. Pure: every source of what is known asks here.
+//! The rule for the kind of answer that a waiting client receives for its call now. Pure: every source of information
+//! about a call uses it.
 
 use super::super::call::Announce;
 use super::terms::WaitTerms;
 use crate::task::policy::InputWhen;
 
-/// What is known of a call at one moment.
+/// The known state of a call at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runner) struct CallView {
     pub(in crate::runner) state: CallState,
-    /// A client was told of the task: this one or another.
+    /// `true` if a client was notified of the task: this one or another.
     pub(in crate::runner) is_announced: bool,
     /// The client has waited as long as it does without a task.
     pub(in crate::runner) is_time: bool,
 }
 
-/// How far a call is, for one client.
+/// The stage that a call has reached, for one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runner) enum CallState {
     Runs,
@@ -23,12 +24,12 @@ pub(in crate::runner) enum CallState {
     Ended,
 }
 
-/// What the client hears.
+/// The kind of answer that the client receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runner) enum Hears {
     /// Nothing that ends the wait.
     Nothing,
-    /// How the call ended.
+    /// The outcome of the call.
     Answer,
     /// The questions, before there is a task.
     Question,

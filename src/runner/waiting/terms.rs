@@ -1,4 +1,4 @@
-//! How one client waits for a call: when it is told of a task and how, and how it is asked. Pure.
+//! The terms on which one client waits for a call: when and how it is notified of a task, and how it is asked. Pure.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::task::plan::Plan;
 use crate::task::policy::InputWhen;
 use crate::task::ticket::Ticket;
 
-/// When a client is told of a task whose call is not answered sooner.
+/// The time at which a client is notified of a task whose call is not answered sooner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runner) enum TaskWhen {
     /// Before anything is sent.
@@ -39,14 +39,15 @@ impl TaskWhen {
     }
 }
 
-/// How one client waits.
+/// The terms on which one client waits.
 #[derive(Debug)]
 pub(in crate::runner) struct WaitTerms {
-    /// `None`: the client is told of the end or the next question, and of no task.
+    /// The time at which the client is notified of a task. `None`: the client receives the end or the next question,
+    /// and no task.
     pub(in crate::runner) when: Option<TaskWhen>,
-    /// How the client is told of a task.
+    /// The form in which the client is notified of a task.
     pub(in crate::runner) announce: Announce,
-    /// Whether the client is asked before it is told of a task.
+    /// Determines whether the client is asked before it is notified of a task.
     pub(in crate::runner) input: InputWhen,
     /// A legacy client is asked while it waits.
     pub(in crate::runner) era: Era,
@@ -82,7 +83,7 @@ impl WaitTerms {
         }
     }
 
-    /// For a client that is told of the end or the next question, and of no task.
+    /// Returns the terms for a client that receives the end or the next question, and no task.
     pub(in crate::runner) fn held() -> Self {
         Self {
             when: None,
@@ -102,7 +103,7 @@ impl WaitTerms {
         }
     }
 
-    /// Whether the record of the call may say from the start that its client was told of it.
+    /// Returns `true` if the record of the call may show from the start that its client was notified of it.
     pub(in crate::runner) fn are_a_task_at_once(&self) -> bool {
         let is_at_once = self.when.is_some_and(|when| when.latest().is_zero());
         is_at_once && matches!(self.announce, Announce::Task)

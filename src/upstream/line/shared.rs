@@ -150,7 +150,7 @@ impl SharedLine {
         self.writer.say(message).await;
     }
 
-    /// Gives the request up. True if the server has to be told.
+    /// Gives the request up. Returns `true` if the server has to be notified.
     fn withdraw(&self, id: u64) -> bool {
         let mut table = self.table();
         let Some((pending, may_ask)) = table.inflight.remove(&id) else {
@@ -171,7 +171,7 @@ impl SharedLine {
         }
     }
 
-    /// Cancels the request at the server, where the server may have heard of it.
+    /// Cancels the request at the server, if the server may have received it.
     pub(in crate::upstream) async fn cancel(&self, id: u64) {
         if self.withdraw(id) {
             self.tell(cancelled(&RequestId::number(id))).await;
@@ -377,7 +377,7 @@ pub(in crate::upstream) struct LineTicket {
     pub(in crate::upstream) id: u64,
     send_state: Arc<SendState>,
     said: mpsc::Receiver<LineEvent>,
-    /// Whether dropping it tells the server, too.
+    /// `true` if dropping it notifies the server, too.
     pub(in crate::upstream) cancel_on_drop: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a line to the server is started and ended: the one difference between a program and HTTP+SSE.
+//! The start and the end of a line to the server: the one difference between a program and HTTP+SSE.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -39,8 +39,8 @@ impl LineSource {
         }
     }
 
-    /// Whether a program cannot be run: it has died quickly five times in a row, and no process has answered
-    /// since. A server with an address is watched by its own container.
+    /// Returns `true` if a program cannot be run: it has died quickly five times in a row, and no process has
+    /// answered since. A server with an address is watched by its own container.
     pub(super) fn cannot_run(&self) -> bool {
         match self {
             Self::Program(launcher) => launcher.health().cannot_run(),
@@ -48,7 +48,7 @@ impl LineSource {
         }
     }
 
-    /// Whether a program that could not be run may be tried again now.
+    /// Returns `true` if a program that could not be run may be tried again now.
     pub(super) fn is_to_be_tried(&self) -> bool {
         self.cannot_run() && self.health().pause(Instant::now()).is_zero()
     }
@@ -76,7 +76,7 @@ impl LineSource {
         }
     }
 
-    /// How long the end of all lines may take.
+    /// Returns the time that the end of all lines may take.
     pub(super) fn stop_patience(&self) -> Duration {
         match self {
             Self::Program(_) => stdio::STOP_PATIENCE,

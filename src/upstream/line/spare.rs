@@ -1,4 +1,4 @@
-//! The spare process of the server: it is started before a caller needs one, tells its era, and becomes the
+//! The spare process of the server: it is started before a caller needs one, is asked for its era, and becomes the
 //! line of the first caller.
 
 use std::fmt;
@@ -79,7 +79,7 @@ impl LineListener for HandoverListener {
     }
 }
 
-/// What a spare process has heard.
+/// The messages that a spare process has received.
 #[derive(Debug, Clone)]
 pub(super) enum Heard {
     /// Nothing, or `server/discover` only.
@@ -92,7 +92,7 @@ pub(super) enum Heard {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SpareFor<'k> {
     pub(super) era: Era,
-    /// What the caller declares in the handshake. `None`: the process must not have had one.
+    /// The caller's declaration in the handshake. `None`: the process must not have had a handshake.
     pub(super) declared: Option<&'k str>,
 }
 
@@ -162,7 +162,7 @@ pub(super) struct SpareTurn<'a> {
 }
 
 impl SpareTurn<'_> {
-    /// The process that was there already, and has heard nothing.
+    /// Returns the process that was there already, and has received nothing.
     pub(super) fn spare(&mut self) -> Option<Spare> {
         self.spare.take()
     }
@@ -182,7 +182,7 @@ impl Drop for SpareTurn<'_> {
     }
 }
 
-/// How a caller learns the era of the server.
+/// The era of the server, or the right to ask the spare process for it.
 pub(super) enum ProbeTurn<'a> {
     /// The era was found out before.
     Era(Era),
@@ -265,7 +265,7 @@ impl SparePlace {
         taken.filter(Spare::is_open)
     }
 
-    /// Whether a process waits for such a caller.
+    /// Returns `true` if a process waits for such a caller.
     pub(super) fn fits(&self, caller: SpareFor<'_>) -> bool {
         match &*self.state.borrow() {
             SpareState::Ready(spare) => spare.is_open() && spare.fits(caller),

@@ -1,4 +1,4 @@
-//! What is known of the requests on one line, and of who listens to it.
+//! The state of the requests on one line, and the listeners of the line.
 
 use std::sync::Arc;
 

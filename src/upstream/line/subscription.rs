@@ -46,7 +46,7 @@ struct LineSubscription {
     over: bool,
 }
 
-/// A line that is held while its changes are heard.
+/// A line that is held while its changes are received.
 struct OpenLine {
     changes: LineChanges,
     _held: HeldLine,

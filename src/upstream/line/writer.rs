@@ -21,11 +21,11 @@ use crate::upstream::server_message::ServerMessage;
 /// Messages that wait for a server that does not read. A caller with one more waits, too.
 const OUTBOUND_MAX: usize = 64;
 
-/// How long a server that asked a question may take to read the answer.
+/// The time that a server that asked a question may take to read the answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hears what the server says on a line. The task that reads the line calls these functions, so none of them
-/// may wait. Between two messages the task waits for a reader whose queue is full.
+/// Receives the server's messages on a line. The task that reads the line calls these functions, so none of them may
+/// wait. Between two messages the task waits for a reader whose queue is full.
 pub(in crate::upstream) trait LineListener: Send + Sync + 'static {
     /// One message, and its text.
     fn heard(&self, message: ServerMessage, text: &str);
@@ -33,7 +33,7 @@ pub(in crate::upstream) trait LineListener: Send + Sync + 'static {
     fn full(&self) -> Option<Full>;
     /// The server did not take a message. `None`: no caller waits for the fate of this message.
     fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken);
-    /// The line has ended: nothing more is heard or sent.
+    /// The line has ended: nothing more is received or sent.
     fn over(&self, end: LineEnd);
 }
 
@@ -48,7 +48,7 @@ pub(in crate::upstream) struct Yielder {
 }
 
 impl Yielder {
-    /// One message more was heard.
+    /// Notes that one more message was received.
     pub(in crate::upstream) async fn heard(&mut self, listener: &impl LineListener) {
         if let Some(full) = listener.full() {
             full.await;
@@ -60,7 +60,7 @@ impl Yielder {
     }
 }
 
-/// Why nothing more will be heard.
+/// The reason why nothing more will be received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum LineEnd {
     /// The process ended, or closed its standard input or output; or the event stream did.
@@ -88,11 +88,12 @@ pub(in crate::upstream) struct Outbound {
     pub(in crate::upstream) text: String,
     /// For a request: whether it has begun to be sent.
     pub(in crate::upstream) send_state: Option<Arc<SendState>>,
-    /// For an answer to a question: hears that the server did not take it. Dropped if the server took it.
+    /// For an answer to a question: receives the failure if the server did not take the answer. Dropped if the server
+    /// took it.
     pub(in crate::upstream) refused: Option<oneshot::Sender<Failure>>,
 }
 
-/// Whether a message has begun to be sent. This is decided once: a message that was withdrawn is never sent,
+/// Records whether a message has begun to be sent. This is decided once: a message that was withdrawn is never sent,
 /// and one that has begun may have been read.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct SendState {
@@ -170,13 +171,13 @@ impl LineWriter {
         (writer, receiver)
     }
 
-    /// Sends a message. Waits while the server does not read. If the line has ended, its listener is told.
+    /// Sends a message. Waits while the server does not read. If the line has ended, its listener is notified.
     pub(super) async fn say(&self, message: Outbound) {
         let _ = self.outbound.send(message).await;
     }
 
-    /// Sends the answer to a question. Fails if the server does not read or refuses the answer. A server that
-    /// is slow to say so counts as one that took it.
+    /// Sends the answer to a question. Fails if the server does not read or refuses the answer. A server that is slow
+    /// to refuse counts as one that took the answer.
     pub(super) async fn answer(&self, text: String) -> Result<(), Failure> {
         let (refused, was_refused) = oneshot::channel();
         let message = Outbound {
@@ -242,7 +243,7 @@ impl LineWriter {
             .get_or_insert_with(|| quoted.into());
     }
 
-    /// What the server wrote in place of its first message.
+    /// Returns the text that the server wrote in place of its first message.
     pub(super) fn written(&self) -> Option<Box<str>> {
         self.vitals.wrote.lock().clone()
     }
@@ -263,12 +264,12 @@ impl LineWriter {
     }
 }
 
-/// What one line tells about the health of the server.
+/// The facts that one line reports about the health of the server.
 #[derive(Debug)]
 struct LineVitals {
     health: Arc<Mutex<LineHealth>>,
     has_answered: AtomicBool,
-    /// What the server wrote in place of its first message, as it may be logged.
+    /// The text that the server wrote in place of its first message, in a form that may be logged.
     wrote: Mutex<Option<Box<str>>>,
 }
 

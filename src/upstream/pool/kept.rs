@@ -25,7 +25,7 @@ impl<S: PooledSession> SlotHome<S> for Mutex<KeptSessions<S>> {
     }
 }
 
-/// What a request gets from the pool at once.
+/// The result that a request gets from the pool at once.
 #[derive(Debug)]
 pub(super) enum PoolChoice<S: PooledSession> {
     Slot(SlotUse<S>),
@@ -143,8 +143,8 @@ impl<S: PooledSession> KeptSessions<S> {
         }
     }
 
-    /// Removes a slot whose session could not be started, and puts back a slot whose session was started for a
-    /// caller that waited longer. A session that nobody awaits any more is given on. Returns what is left, as
+    /// Removes a slot whose session could not be started, and puts back a slot whose session was started for a caller
+    /// that waited longer. A session that no caller awaits any more is passed on. Returns the right that is left, as
     /// [`Self::give_on`] does.
     pub(super) fn keep_or_forget(&mut self, slot: &Arc<Slot<S>>) -> Option<Granted<SlotUse<S>>> {
         let slots = self.by_key.entry(slot.key.clone()).or_default();
@@ -190,7 +190,7 @@ impl<S: PooledSession> KeptSessions<S> {
         true
     }
 
-    /// Whether the caller has a session, or one is being started for it.
+    /// Returns `true` if the caller has a session, or one is being started for it.
     pub(super) fn has_any_of(&self, caller: [u8; 16]) -> bool {
         self.by_key.keys().any(|key| key.caller == caller)
     }

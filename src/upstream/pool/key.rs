@@ -12,8 +12,8 @@ use crate::upstream::translate;
 pub(in crate::upstream) struct PoolKey {
     pub(in crate::upstream) caller: [u8; 16],
     pub(in crate::upstream) era: Era,
-    /// What is declared to a legacy server when the session begins, as JSON. A modern server hears the
-    /// capabilities with each request, so nothing is declared.
+    /// The capabilities that are declared to a legacy server when the session begins, as JSON. A modern server
+    /// receives the capabilities with each request, so nothing is declared.
     pub(in crate::upstream) declared: Arc<str>,
 }
 

@@ -184,7 +184,7 @@ impl<S: PooledSession> SessionPool<S> {
         }
     }
 
-    /// What a request waits for, if it comes in the time that a request without a task may wait.
+    /// Returns the result that a request waits for, if it comes in the time that a request without a task may wait.
     async fn in_time<T>(
         &self,
         used_up: UsedUp,
@@ -242,7 +242,7 @@ impl<S: PooledSession> SessionPool<S> {
         self.kept.lock().forget(&held.slot.slot);
     }
 
-    /// Whether the caller has a session, or one is being started for it.
+    /// Returns `true` if the caller has a session, or one is being started for it.
     pub(in crate::upstream) fn has_any_of(&self, caller: [u8; 16]) -> bool {
         self.kept.lock().has_any_of(caller)
     }
@@ -352,7 +352,7 @@ impl<S: PooledSession> PoolWait<S> {
         (&mut self.granted).await.map_err(|_closed| UNREACHABLE)
     }
 
-    /// How many requests have their turn before this one.
+    /// Returns the number of requests that have their turn before this one.
     pub(in crate::upstream) fn ahead(&self) -> usize {
         self.pool.permits.ahead(self.account, self.number)
     }

@@ -17,15 +17,15 @@ use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::rule::{MayAsk, Sharing};
 use crate::upstream::pool::waiting::{Waiters, WantedSession};
 
-/// How many sessions there may be, and which calls may share one.
+/// The limits on the number of sessions, and the rule for which calls may share one.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::upstream) struct PoolLimits {
     pub(in crate::upstream) sessions_max: usize,
-    /// How many of them one caller may have. `None`: callers are not told apart for certain.
+    /// The maximum number of sessions for one caller. `None`: callers cannot be distinguished for certain.
     pub(in crate::upstream) of_each_caller: Option<usize>,
-    /// The setting that says so.
+    /// The name of the setting for these limits.
     pub(in crate::upstream) setting: &'static str,
-    /// How long a request that no task stands for waits for a session to end when all are in use.
+    /// The time that a request without a task waits for a session to end when all are in use.
     pub(in crate::upstream) wait: Duration,
     pub(in crate::upstream) sharing: Sharing,
 }
@@ -38,7 +38,7 @@ pub(in crate::upstream) struct SessionPermit {
     account: Option<Account>,
 }
 
-/// What gives out permits.
+/// The owner of the permits, which gives them out.
 trait PermitHome: Send + Sync {
     fn returned(self: Arc<Self>, account: Option<Account>);
 }
@@ -55,7 +55,7 @@ impl Drop for SessionPermit {
     }
 }
 
-/// What is used up.
+/// The quota that is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum UsedUp {
     Everything,
@@ -64,7 +64,7 @@ pub(in crate::upstream) enum UsedUp {
 }
 
 impl UsedUp {
-    /// Whether one could be started if a session of this caller ended.
+    /// Returns `true` if the end of a session of this caller would allow another session to be started.
     pub(in crate::upstream) fn is_helped_by_end_of(self, account: Account) -> bool {
         match self {
             Self::Everything => true,
@@ -73,14 +73,14 @@ impl UsedUp {
     }
 }
 
-/// What a request waited for. `U`: the right to use a session.
+/// The grant that a request waited for. `U`: the right to use a session.
 #[derive(Debug)]
 pub(super) enum Granted<U> {
     Slot(U),
     Permit(SessionPermit),
 }
 
-/// What becomes of a session that no request uses any more.
+/// The decision about a session that no request uses any more.
 #[derive(Debug)]
 pub(super) enum FreedSession<U> {
     /// It goes to this request, which may ask so.
@@ -199,7 +199,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         self.state.lock().waiters.leave(account, number);
     }
 
-    /// How many requests have their turn before this one, as things are.
+    /// Returns the number of requests that have their turn before this one, as of now.
     pub(super) fn ahead(&self, account: Option<Account>, number: u64) -> usize {
         self.state.lock().waiters.ahead(account, number)
     }
@@ -225,7 +225,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         Some((account, number, used_up))
     }
 
-    /// What becomes of a session of that key, which no request uses any more.
+    /// Decides what becomes of a session of that key, which no request uses any more.
     pub(super) fn next_for(
         &self,
         key: &PoolKey,
@@ -263,7 +263,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         self.state.lock().waiters.take_for(key, is_fit)
     }
 
-    /// Gives free permits to the requests that wait. Returns what nobody took.
+    /// Gives free permits to the requests that wait. Returns the grants that no request took.
     fn serve(self: &Arc<Self>, state: &mut PermitState<U>) -> Vec<Granted<U>> {
         let mut untaken = Vec::new();
         while state.taken.in_all < self.limits.sessions_max && !state.is_closed {

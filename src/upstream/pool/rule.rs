@@ -1,7 +1,7 @@
 //! Which session a call gets: the rule of the pool. Pure.
 
-/// Which calls may use one session at the same time. A question on a session may name no call, so it can be
-/// told whose it is only while one call runs there that may ask.
+/// The rule for which calls may use one session at the same time. A question on a session may name no call, so it can
+/// be assigned to its call only while one call runs there that may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum Sharing {
     /// All calls of the key share one session, which holds their state.
@@ -16,14 +16,14 @@ pub(in crate::upstream) enum Sharing {
     Never,
 }
 
-/// Whether a request may ask the client something.
+/// Indicates whether a request may ask the client something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum MayAsk {
     Maybe,
     Never,
 }
 
-/// What the rule needs to know of one session.
+/// The part of the state of one session that the rule needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SessionState {
     /// Requests for which the session was chosen and that are not over.

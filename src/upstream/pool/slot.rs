@@ -17,7 +17,7 @@ use crate::upstream::pool::rule::{MayAsk, Questions, SessionState};
 pub(in crate::upstream) trait PooledSession:
     fmt::Debug + Send + Sync + 'static
 {
-    /// Whether the session takes more requests.
+    /// Returns `true` if the session takes more requests.
     fn is_open(&self) -> bool;
 
     /// Which questions may come on the session.
@@ -27,7 +27,7 @@ pub(in crate::upstream) trait PooledSession:
     fn close_unused(self: &Arc<Self>);
 }
 
-/// What keeps the slots.
+/// The collection that keeps the slots.
 pub(super) trait SlotHome<S: PooledSession>: fmt::Debug + Send + Sync {
     /// No request uses the session any more.
     fn freed(&self, slot: &Arc<Slot<S>>);
@@ -70,7 +70,7 @@ impl<S: PooledSession> Slot<S> {
         })
     }
 
-    /// Whether the place was given up before the session was started.
+    /// Returns `true` if the place was given up before the session was started.
     pub(super) fn is_vacant(&self) -> bool {
         !self.is_begun.load(Ordering::Relaxed) && self.users.load(Ordering::Relaxed) == 0
     }

@@ -12,7 +12,7 @@ use crate::account::Account;
 use crate::upstream::pool::key::PoolKey;
 use crate::upstream::pool::rule::MayAsk;
 
-/// What a waiting request could use.
+/// The kind of session that a waiting request could use.
 #[derive(Debug, Default)]
 pub(super) struct WantedSession {
     /// A session of this key, for a request that may ask so. `None`: only a permit for a new session.
@@ -112,7 +112,7 @@ impl<G> Waiters<G> {
         Some(self.by_account.get(&account)?.waiting.get(at)?.number)
     }
 
-    /// How the request asks, if it wants a session of that key.
+    /// Returns how the request asks, if it wants a session of that key.
     pub(super) fn wants(
         &self,
         account: Option<Account>,
@@ -177,8 +177,8 @@ impl<G> Waiters<G> {
         }
     }
 
-    /// How many requests have their turn before this one if all callers have as many sessions: the caller's own earlier
-    /// ones, and as many of each other caller.
+    /// Returns the number of requests that have their turn before this one if all callers have equally many sessions:
+    /// the caller's own earlier ones, and as many of each other caller.
     pub(super) fn ahead(&self, account: Option<Account>, number: u64) -> usize {
         let (Some(own), Some(callers)) = (
             self.place_of(account, number),

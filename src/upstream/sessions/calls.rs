@@ -1,5 +1,5 @@
-//! The calls on one session, and what the server says to them outside of their own streams. A message that
-//! names a call goes to that call; a question that names none goes to the only call that may ask.
+//! The calls on one session, and the server's messages to them outside of their own streams. A message that names a
+//! call goes to that call; a question that names none goes to the only call that may ask.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -36,8 +36,8 @@ pub(in crate::upstream) fn events() -> (mpsc::Sender<Event>, mpsc::Receiver<Even
     mpsc::channel(EVENTS_MAX)
 }
 
-/// A call that is joined to its session. When the guard is dropped, the call hears nothing more, but it may go
-/// on and ask.
+/// A call that is joined to its session. After the guard is dropped, the call receives nothing more, but it may go on
+/// and ask.
 #[derive(Debug)]
 pub(in crate::upstream) struct CallGuard {
     calls: Arc<SessionCalls>,
@@ -86,7 +86,7 @@ impl SessionCalls {
         self.0.lock()
     }
 
-    /// Whether no call runs.
+    /// Returns `true` if no call runs.
     pub(in crate::upstream) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a request on the session failed, so that the next one needs proof that the server has the session.
+/// A flag that is set after a request on the session failed, so that the next one needs proof that the server has the
+/// session.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Doubt(AtomicBool);
 

@@ -1,5 +1,5 @@
-//! Sessions at a legacy server over Streamable HTTP: one session, the pool of those that are raincheck's own, and
-//! what the server says on a session outside of a call's own stream.
+//! Sessions at a legacy server over Streamable HTTP: one session, the pool of raincheck's own sessions, and the
+//! server's messages on a session outside of a call's own stream.
 
 pub(super) mod calls;
 mod doubt;

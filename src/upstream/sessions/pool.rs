@@ -26,7 +26,7 @@ use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 /// Between looks at what is unused.
 const ROUND: Duration = Duration::from_secs(30);
 
-/// How long the server may take to end what is unused when raincheck stops.
+/// The time that the server may take to end unused sessions when raincheck stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The sessions of raincheck's own at one server.
@@ -37,7 +37,7 @@ pub(in crate::upstream) struct HttpSessionPool {
     _evicting: DropGuard,
 }
 
-/// What a session is started with.
+/// The parts that are needed to start a session.
 #[derive(Debug, Clone)]
 struct SessionStarter {
     origin: Arc<Origin>,
@@ -139,7 +139,7 @@ impl HttpSessionPool {
         self.replace(Some(lease), &key, credentials).await
     }
 
-    /// Whether the caller has a session, or one is being started for it.
+    /// Returns `true` if the caller has a session, or one is being started for it.
     pub(in crate::upstream) fn has_any_of(&self, caller: [u8; 16]) -> bool {
         self.sessions.has_any_of(caller)
     }
@@ -199,7 +199,7 @@ impl HttpSessionPool {
         }
     }
 
-    /// How the pool starts a session.
+    /// Returns the function with which the pool starts a session.
     fn start(
         &self,
         key: &PoolKey,

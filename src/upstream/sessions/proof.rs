@@ -1,5 +1,5 @@
-//! Proof that a server still has a session. Servers lose sessions and say so in many ways: what a refusal does not prove
-//! by itself, a ping on the session does.
+//! Proof that a server still has a session. Servers lose sessions and report this in many ways: where a refusal by
+//! itself proves nothing, a ping on the session does.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::session::ServerSession;
 use crate::upstream::translate;
 
-/// How long a server may take to answer a ping.
+/// The time that a server may take to answer a ping.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What came of a ping.
+/// The outcome of a ping.
 enum Pinged {
     Answered,
     Refused(SessionRefusal),
     Unclear,
 }
 
-/// Whether the session can be used: nothing failed on it, or a ping is answered there.
+/// Returns `true` if the session can be used: nothing failed on it, or a ping is answered there.
 pub(in crate::upstream) async fn is_usable(session: &ServerSession) -> bool {
     if !session.doubt().is_raised() {
         return true;
@@ -35,8 +35,9 @@ pub(in crate::upstream) async fn is_usable(session: &ServerSession) -> bool {
     is_answered
 }
 
-/// Whether a request that was refused so did not run, because the server has lost the session. Words alone may be those
-/// of a tool. They are the server's if a ping, which runs nothing, is refused in the same words.
+/// Returns `true` if a request that was refused in this way did not run, because the server has lost the session.
+/// Words alone may come from a tool. They come from the server if a ping, which runs nothing, is refused in the same
+/// words.
 pub(in crate::upstream) async fn is_lost(
     session: &ServerSession,
     refusal: &SessionRefusal,

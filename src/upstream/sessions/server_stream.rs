@@ -22,15 +22,15 @@ use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::session::{ServerSession, Unasked};
 use crate::upstream::sessions::stream_attempt::{StreamAttempt, attempt};
 
-/// How long the first call of a session waits for the stream. A server may hold back the head of the response
-/// until it has something to say.
+/// The time that the first call of a session waits for the stream. A server may hold back the head of the
+/// response until it has something to send.
 const OPENING: Duration = Duration::from_millis(300);
 
-/// How long a server may take to accept the request for a stream.
+/// The time that a server may take to accept the request for a stream.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Opens the stream, and reads it until the session ends. Resolves when the server has said whether it has such
-/// a stream, or after a moment. Cancel safe: the stream stays.
+/// Opens the stream, and reads it until the session ends. Resolves when the server has answered whether it has such a
+/// stream, or after a moment. Cancel safe: the stream stays.
 async fn open(session: &Arc<ServerSession>) {
     let (opened, is_open) = oneshot::channel();
     let standing = ServerStream {
@@ -99,7 +99,7 @@ impl ServerStream {
         attempt.unwrap_or(StreamAttempt::Later(None))
     }
 
-    /// Reads the stream to its end. True if anything was said before.
+    /// Reads the stream to its end. Returns `true` if any message was received before.
     async fn hear(&self, messages: &mut Messages) -> bool {
         let mut heard_any = false;
         while let Ok(Some(message)) = messages.next().await {

@@ -34,7 +34,7 @@ use crate::upstream::sessions::calls::SessionCalls;
 use crate::upstream::sessions::doubt::Doubt;
 use crate::upstream::translate;
 
-/// How long a server may take to accept a message.
+/// The time that a server may take to accept a message.
 const TELL: Duration = Duration::from_secs(30);
 
 /// One session, as the server described it.
@@ -42,14 +42,14 @@ const TELL: Duration = Duration::from_secs(30);
 pub(in crate::upstream) struct ServerSession {
     origin: Arc<Origin>,
     stamp: Stamp,
-    /// What the server said of itself. `None` if it said so to a client.
+    /// The server's description of itself. `None` if the server sent it to a client.
     described: Option<Arc<Discovered>>,
     log_level: Mutex<Option<Arc<str>>>,
-    /// Whether other calls use the session, too.
+    /// `true` if other calls use the session, too.
     shared: bool,
-    /// Whether another process uses the session, or may.
+    /// `true` if another process uses the session, or may use it.
     left: AtomicBool,
-    /// What was declared to the server, as JSON.
+    /// The capabilities that were declared to the server, as JSON.
     declared: Arc<str>,
     background: SessionBackground,
     /// Which tasks need the session, if it is a client's own.
@@ -68,7 +68,7 @@ struct Stamp {
     cookies: Arc<Cookies>,
 }
 
-/// What goes on beside a session's calls, until the session ends.
+/// The work that goes on beside a session's calls, until the session ends.
 #[derive(Debug)]
 struct SessionBackground {
     calls: Arc<SessionCalls>,
@@ -80,7 +80,7 @@ struct SessionBackground {
 /// The stream on which the server sends messages of its own.
 #[async_trait]
 pub(in crate::upstream) trait Unasked: Any + fmt::Debug + Send + Sync {
-    /// Whether the session is a client's own, which raincheck neither begins nor ends.
+    /// Returns `true` if the session is a client's own, which raincheck neither begins nor ends.
     fn is_a_clients(&self) -> bool;
 
     /// Reads the stream until the session ends. Resolves when the server has accepted the request for it, or
@@ -93,7 +93,8 @@ impl PooledSession for ServerSession {
         !self.background.ending.token().is_cancelled()
     }
 
-    /// None are told apart: calls that may ask share a session only where that is configured.
+    /// Returns the default, which distinguishes no questions: calls that may ask share a session only where that is
+    /// configured.
     fn questions(&self) -> Questions {
         Questions::default()
     }
@@ -103,7 +104,7 @@ impl PooledSession for ServerSession {
     }
 }
 
-/// How a client names its session and itself.
+/// The identity of a client's session and of the client.
 #[derive(Debug, Clone)]
 pub(in crate::upstream) struct SessionIdentity {
     pub(in crate::upstream) caller: [u8; 16],
@@ -131,7 +132,7 @@ impl SessionBackground {
     }
 }
 
-/// What another process needs to use a session.
+/// The data that another process needs to use a session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::upstream) struct SessionHandover {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,7 +141,7 @@ pub(in crate::upstream) struct SessionHandover {
     /// Other calls use it too.
     #[serde(default)]
     pub(in crate::upstream) shared: bool,
-    /// Whether the session is a client's own.
+    /// `true` if the session is a client's own.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(in crate::upstream) borrowed: bool,
     /// The cookies that the server set on the session.
@@ -163,8 +164,8 @@ impl SessionHandover {
 }
 
 impl ServerSession {
-    /// What another process needs to use the session. `None` if it needs credentials, which never leave this
-    /// process.
+    /// Returns the data that another process needs to use the session. `None` if the session needs credentials, which
+    /// never leave this process.
     pub(in crate::upstream) fn handover(&self) -> Option<SessionHandover> {
         if self.stamp.credentials.are_there() {
             return None;
@@ -183,7 +184,7 @@ impl ServerSession {
         })
     }
 
-    /// Whether other calls use the session, beside the call that opened it.
+    /// Sets whether other calls use the session, beside the call that opened it.
     pub(in crate::upstream) fn shared_by(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
@@ -293,12 +294,13 @@ impl ServerSession {
         }
     }
 
-    /// What the server said of itself when the session began. `None` if it said so to a client.
+    /// Returns the server's description of itself, as sent when the session began. `None` if the server sent it to a
+    /// client.
     pub(in crate::upstream) fn described(&self) -> Option<&Arc<Discovered>> {
         self.described.as_ref()
     }
 
-    /// Whether the session is a client's own, which raincheck neither begins nor ends.
+    /// Returns `true` if the session is a client's own, which raincheck neither begins nor ends.
     pub(in crate::upstream) fn is_borrowed(&self) -> bool {
         self.background.unasked.is_a_clients()
     }
@@ -317,7 +319,7 @@ impl ServerSession {
         &self.needed
     }
 
-    /// Whether the server may have lost the session.
+    /// Returns the flag that is set while the server may have lost the session.
     pub(in crate::upstream) fn doubt(&self) -> &Doubt {
         &self.doubt
     }
@@ -368,7 +370,7 @@ impl ServerSession {
         &self.origin
     }
 
-    /// What was declared to the server, as JSON.
+    /// Returns the capabilities that were declared to the server, as JSON.
     pub(in crate::upstream) fn declared(&self) -> &str {
         &self.declared
     }

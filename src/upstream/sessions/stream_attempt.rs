@@ -10,7 +10,7 @@ use crate::upstream::http_response::{self, Messages, ResponseKind};
 use crate::upstream::reconnect::is_for_now;
 use crate::upstream::sessions::session::ServerSession;
 
-/// What became of the request.
+/// The outcome of the request.
 pub(in crate::upstream) enum StreamAttempt {
     Stream(Box<Messages>),
     /// The server has no such stream, or none for raincheck.
@@ -20,8 +20,8 @@ pub(in crate::upstream) enum StreamAttempt {
     Later(Option<Duration>),
 }
 
-/// Requests the stream of the session, from here on or behind that event. A server may hold back the head of the
-/// response until it has something to say. The session is not kept meanwhile.
+/// Requests the stream of the session, from now on or after the given event. A server may hold back the head of the
+/// response until it has something to send. The future does not keep the session.
 pub(in crate::upstream) fn attempt(
     session: &ServerSession,
     after: Option<&HeaderValue>,

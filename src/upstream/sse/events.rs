@@ -11,7 +11,7 @@ use crate::upstream::line::overlong::OverlongVerdict;
 use crate::upstream::line::writer::LineEnd;
 use crate::upstream::sse::overlong::OverlongEvent;
 
-/// What comes on a stream.
+/// An item that is read from a stream.
 #[derive(Debug)]
 pub(in crate::upstream) enum SseItem {
     Event(SseEvent),

@@ -1,6 +1,6 @@
-//! The wrapped server over HTTP+SSE, the transport of revision 2024-11-05. Everything that the server says
-//! comes on one event stream. Everything that it is told is a POST to the endpoint that the stream names first.
-//! The line ends with the stream.
+//! The wrapped server over HTTP+SSE, the transport of revision 2024-11-05. Everything that the server sends comes on
+//! one event stream. Everything that is sent to the server is a POST to the endpoint that the stream names first. The
+//! line ends with the stream.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -36,13 +36,13 @@ use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::SessionPermit;
 use crate::upstream::server_message;
 
-/// How long a server may take to open a stream and to name its endpoint there.
+/// The time that a server may take to open a stream and to name its endpoint there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest pause before a new stream, where the last ones ended quickly.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// What all lines to one server have in common.
+/// The parts that all lines to one server have in common.
 #[derive(Debug)]
 pub(super) struct Dialer {
     origin: Arc<Origin>,

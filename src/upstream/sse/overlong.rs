@@ -6,7 +6,7 @@ use crate::upstream::line::overlong::{Overlong, OverlongVerdict};
 /// The longest name of a field that matters here.
 const NAME_MAX: usize = 8;
 
-/// What is read of a line now.
+/// The part of a line that is being read.
 #[derive(Debug)]
 enum SsePlace {
     /// The name of the line's field, so far.

@@ -24,20 +24,21 @@ use crate::upstream::line::writer::{LineListener, NotTaken, Outbound, SendState}
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
-/// How many POSTs of one line may wait for their acknowledgement. A writer with one more waits, too.
+/// The maximum number of POSTs of one line that may wait for their acknowledgement. A writer with one more waits,
+/// too.
 const POSTS_MAX: usize = 64;
 
-/// How long a message waits for the acknowledgement of the one before. A server may acknowledge a request only
-/// with its answer, and must hear of a cancel meanwhile.
+/// The time that a message waits for the acknowledgement of the one before. A server may acknowledge a request
+/// only with its answer, and must receive a cancel meanwhile.
 const ORDER_PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long a server may take to acknowledge a message that has no answer, and a request after its answer.
+/// The time that a server may take to acknowledge a message that has no answer, and a request after its answer.
 const TELL: Duration = Duration::from_secs(30);
 
-/// How long a server may take to acknowledge a ping.
+/// The time that a server may take to acknowledge a ping.
 const PING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a server that says "later" is asked.
+/// The number of times that a message is sent to a server that answers "later".
 const TRIES: u32 = 3;
 
 pub(super) struct Poster<E> {
@@ -45,7 +46,7 @@ pub(super) struct Poster<E> {
     /// Path and query.
     pub(super) endpoint: Uri,
     pub(super) credentials: LatestCredentials,
-    /// What the server set on the line.
+    /// The cookies that the server set on the line.
     pub(super) cookies: Cookies,
     pub(super) listener: Arc<E>,
 }
@@ -170,14 +171,16 @@ impl<E: LineListener> Poster<E> {
         }
     }
 
-    /// Whether a message that was refused so did nothing, because the server does not know the line. Words that prove
-    /// nothing by themselves are the transport's if a ping is refused in the same words.
+    /// Returns `true` if a message that was refused in this way did nothing, because the server does not recognize
+    /// the line. Words that prove nothing by themselves come from the transport if a ping is refused in the same
+    /// words.
     async fn is_lost(&self, refusal: &SessionRefusal) -> bool {
         refusal.is_certain(true)
             || matches!(self.ping().await, Err(Some(again)) if again == *refusal)
     }
 
-    /// Posts a ping, which runs nothing. `Err`: the server did not take it, and what it said of the line.
+    /// Posts a ping, which runs nothing. `Err`: the server did not take it. The value is the server's refusal, if
+    /// that may be about the line.
     async fn ping(&self) -> Result<(), Option<SessionRefusal>> {
         let text = translate::request(&RequestId::random(), "ping", "{}");
         let pinging = async {
@@ -214,7 +217,7 @@ impl<E: LineListener> Poster<E> {
     }
 }
 
-/// What a refused answer means for the call that asked.
+/// Returns the failure that a refused answer means for the call that asked.
 fn failure_of(refusal: &NotTaken) -> Failure {
     match refusal {
         NotTaken::Failed(failure) | NotTaken::Lost(failure) => {
@@ -224,7 +227,7 @@ fn failure_of(refusal: &NotTaken) -> Failure {
     }
 }
 
-/// What a server does with a message that it does not refuse.
+/// The server's response to a message that it does not refuse.
 enum Posted {
     Yes,
     /// The server wants the message again after this pause.

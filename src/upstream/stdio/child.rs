@@ -31,25 +31,25 @@ use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;
 use crate::upstream::stdio::{Program, stderr};
 
-/// How long a child may take to end by itself, once its standard input is closed and again after
-/// SIGTERM. Then comes SIGKILL.
+/// The time that a child may take to end by itself, once its standard input is closed and again after SIGTERM. Then
+/// SIGKILL follows.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long to read on after the process has ended. What it wrote comes through the pipe soon; a process that
-/// it left behind may hold the pipe for longer.
+/// The time that the output is read after the process has ended. The output that the process wrote comes through
+/// the pipe soon; a process that it left behind may hold the pipe for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The time between two looks whether a child has begun to read.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What all children of one program have in common.
+/// The parts that all children of one program have in common.
 #[derive(Debug)]
 pub(in crate::upstream) struct ProcessLauncher {
     pub(in crate::upstream) program: Program,
     pub(in crate::upstream) spawner: Arc<Spawner>,
     pub(in crate::upstream) services: TaskTracker,
     pub(in crate::upstream) health: Arc<Mutex<LineHealth>>,
-    /// What kept the program from running, for the operator.
+    /// The obstacles that kept the program from running, for the operator.
     pub(in crate::upstream) obstacles: Arc<Obstacles>,
     /// The size of a line that ends the child.
     pub(in crate::upstream) bytes_max: usize,
@@ -283,7 +283,7 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Writes messages, one on each line, until the child is told to end or stops reading.
+/// Writes messages, one on each line, until the child has to end or stops reading.
 async fn write(
     mut stdin: impl AsyncWrite + AsFd + Unpin,
     mut outbound: mpsc::Receiver<Outbound>,
@@ -326,8 +326,8 @@ async fn write(
     closing.cancel();
 }
 
-/// Resolves when the child has read what is in its pipe. This tells a program that is slow to start from one
-/// that reads and says nothing.
+/// Resolves when the child has read all bytes in its pipe. This distinguishes a program that is slow to start from
+/// one that reads and sends nothing.
 async fn is_empty(pipe: BorrowedFd<'_>) {
     while rustix::io::ioctl_fionread(pipe).is_ok_and(|unread| unread > 0) {
         tokio::time::sleep(LOOK).await;

@@ -8,16 +8,16 @@ use crate::upstream::line::writer::{LineListener, LineWriter};
 use crate::upstream::server_message;
 use crate::upstream::server_message::ServerMessage;
 
-/// How many unreadable lines are logged. All are counted.
+/// The number of unreadable lines that are logged. All are counted.
 const GARBAGE_LOGGED: u64 = 5;
 
-/// How much of an unreadable line is logged.
+/// The number of characters of an unreadable line that are logged.
 const QUOTED_MAX: usize = 80;
 
 /// Programs on .NET and PowerShell begin their output with a byte order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What the lines of one process were so far.
+/// The reader of the lines of one process, and its state so far.
 pub(super) struct Hearing<'l, E> {
     listener: &'l E,
     writer: LineWriter,
@@ -25,7 +25,7 @@ pub(super) struct Hearing<'l, E> {
     bytes_max: usize,
     /// Lines that were no message.
     garbage: u64,
-    /// A message was heard.
+    /// `true` if a message was received.
     has_spoken: bool,
     /// A message that is written over several lines, as far as it came.
     begun: Option<BegunMessage>,
@@ -156,8 +156,9 @@ impl<'l, E: LineListener> Hearing<'l, E> {
     }
 }
 
-/// The beginning of a line, safe to be logged. A line that looks like a part of a message is not quoted, because a
-/// message may hold anybody's data; unless the process has not spoken yet, and so knows nobody's.
+/// Returns the beginning of a line, safe to be logged. A line that looks like a part of a message is not quoted,
+/// because a message may contain the data of any client; unless the process has not sent a message yet, and so has no
+/// client's data.
 fn quoted(line: &[u8], has_spoken: bool) -> String {
     let line = String::from_utf8_lossy(line.trim_ascii());
     if has_spoken && line.contains(['{', '"']) {

@@ -1,6 +1,6 @@
 //! Splits a byte stream into lines of bounded length. Pure.
 
-/// What happens to a line that is longer than allowed.
+/// The treatment of a line that is longer than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TooLong {
     /// The line is refused, and the stream is not used any more.
@@ -13,7 +13,7 @@ pub(super) enum TooLong {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LineTooLong;
 
-/// How much memory is kept for the next line. More is given back.
+/// The amount of memory that is kept for the next line. More is given back.
 const KEPT: usize = 1 << 20;
 
 /// Splits bytes at line feeds. Holds at most one line of the allowed length.

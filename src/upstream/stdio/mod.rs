@@ -15,14 +15,14 @@ mod stderr;
 #[cfg(fuzzing)]
 pub use lines::fuzzed as fuzzed_lines;
 
-/// How long the end of all children may take: each has twice 2 s, and is then killed.
+/// The time that the end of all children may take: each has twice 2 s, and is then killed.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(6);
 
-/// How long a call waits for its process before its grace window begins. Most processes are there within two
-/// seconds.
+/// The time that a call waits for its process before its grace window begins. Most processes are there within
+/// two seconds.
 pub(super) const START_ALLOWANCE: Duration = Duration::from_secs(10);
 
-/// What is run, and how.
+/// The program to run, and the parameters of its start.
 #[derive(Clone)]
 pub struct Program {
     /// The executable of raincheck, which ties itself to its parent and then becomes the program.

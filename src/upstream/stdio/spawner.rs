@@ -8,7 +8,7 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many starts wait in the queue. Later ones wait for a place there.
+/// The number of starts that wait in the queue. Later ones wait for a place there.
 const ORDERS_MAX: usize = 16;
 
 #[derive(Debug)]

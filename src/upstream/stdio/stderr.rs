@@ -12,12 +12,12 @@ use crate::upstream::stdio::lines::{LineSplitter, TooLong};
 /// The length up to which a line is logged.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// How many lines are logged in a second. Further lines are counted.
+/// The number of lines that are logged in a second. Further lines are counted.
 const LINES_MAX: u32 = 50;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Reads to the end, and returns the line that seems to say why the child ended.
+/// Reads to the end, and returns the line that seems to contain the reason why the child ended.
 pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) -> String {
     let mut words = LastWords::default();
     let mut lines = LineSplitter::new(LINE_BYTES_MAX, TooLong::Clip);

@@ -23,10 +23,10 @@ pub(super) struct Budget {
 impl Budget {
     /// Whether one more may begin now. If so, it counts.
     pub(super) fn take(&mut self, now_ms: u64) -> bool {
-        let is_over = |begun: &Option<u64>| {
-            // A clock that was set back does not stop fetches for ever.
-            begun.is_none_or(|begun| now_ms >= begun.saturating_add(PER_MS) || now_ms < begun)
-        };
+        // Requests at the same time may come in another order than they read the clock. A clock that was set back by
+        // more does not stop fetches for ever.
+        let is_over =
+            |begun: &Option<u64>| begun.is_none_or(|begun| now_ms.abs_diff(begun) >= PER_MS);
         match self.begun_ms.iter_mut().find(|begun| is_over(begun)) {
             Some(free) => {
                 *free = Some(now_ms);
@@ -66,6 +66,10 @@ mod tests {
         }
         let mut budget = Budget::default();
         assert!(budget.take(1_000_000) && budget.take(1_000_000) && !budget.take(1_000_001));
+        assert!(
+            !budget.take(999_999),
+            "the clock was read before the others"
+        );
         assert!(budget.take(5), "the clock was set back");
     }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// The largest body: as large as the largest answer that a client may give to a question.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long a body may take to arrive.
+/// The time within which a body must arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Reads a body. An error is a sentence for the operator.

@@ -9,7 +9,7 @@ pub enum Degraded {
     StoreFull,
     /// The server was reached before, and does not answer now.
     UpstreamAway,
-    /// What answers at the server's address is not an MCP server.
+    /// Something other than an MCP server answers at the server's address.
     UpstreamNotMcp,
     /// The store answers and may lose tasks, because its eviction policy was changed.
     StoreMayEvict,

@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// server that answered.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Says what is wrong with a server, and what its operator can do about it.
+/// A function that describes what is wrong with a server, and what its operator can do about it.
 pub type Describe<'d> = &'d (dyn Fn(&DiscoverError) -> String + Send + Sync);
 
 /// The causes that are about the store.
@@ -33,9 +33,9 @@ const STORE_CAUSES: [Degraded; 3] = [
 /// The known facts about the parts of the process. A part counts as missing until it was reached once.
 #[derive(Debug)]
 pub struct Health {
-    /// Whether the process is not ready while a store that was reached before is away.
+    /// `true` if the process is not ready while a store that was reached before is unavailable.
     ready_needs_store: bool,
-    /// Whether clients are known by keys that must be fetched first.
+    /// `true` if clients are identified with keys that must be fetched first.
     needs_keys: bool,
     facts: Mutex<Facts>,
     /// A weak reference, because probes are answered even after the drain, and must not keep the program alive.

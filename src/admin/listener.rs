@@ -37,16 +37,16 @@ const CONNECTIONS_MAX: usize = 256;
 /// waits behind silent connections.
 const SILENT_MAX: usize = 128;
 
-/// How long the head of a request may take.
+/// The time within which the head of a request must arrive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long the last answers may take after the listener has stopped.
+/// The time that the last answers may take after the listener has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// The body of an answer.
 pub(super) type AdminBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What a listener answers.
+/// Answers the requests to a listener.
 #[async_trait]
 pub(super) trait Answers: std::fmt::Debug + Send + Sync + 'static {
     /// Answers one request, which came from that address. The future is dropped if the client goes away.
@@ -170,7 +170,7 @@ pub(super) fn whole(text: impl Into<Bytes>) -> AdminBody {
     Full::new(text.into()).boxed_unsync()
 }
 
-/// A sentence that says why a request was not done.
+/// Returns an error response with a sentence that explains why a request was not carried out.
 pub(super) fn error(status: StatusCode, error: &str) -> Response<AdminBody> {
     json(status, serde_json::json!({ "error": error }).to_string())
 }

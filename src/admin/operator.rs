@@ -38,13 +38,14 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What the admin listener serves.
+/// The settings of the admin listener.
 #[derive(Debug)]
 pub struct OperatorSettings {
     pub address: SocketAddr,
-    /// What a request must name in `Authorization: Bearer`. Without it only requests to a loopback name are answered.
+    /// The token that a request must send in `Authorization: Bearer`. Without it, only requests to a loopback name
+    /// are answered.
     pub token: Option<Token>,
-    /// Whether operators see arguments and results of tasks.
+    /// `true` if operators see the arguments and results of tasks.
     pub show_payloads: bool,
     pub reload: Arc<dyn Reloads>,
 }
@@ -52,7 +53,7 @@ pub struct OperatorSettings {
 /// Reads the settings and their files again.
 #[async_trait]
 pub trait Reloads: std::fmt::Debug + Send + Sync {
-    /// What was read. `Err`: a mistake, and nothing was changed.
+    /// Returns what was read. `Err`: there is a mistake, and nothing was changed.
     async fn reload(&self) -> Result<Value, String>;
 
     /// The settings that the process runs on, without secrets.
@@ -244,8 +245,9 @@ fn admit(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Box<Response<
     Err(Box::new(refusal))
 }
 
-/// Whether no page of another origin sends this request. Only browsers send these headers. A page of any origin can make a
-/// browser send a POST to loopback, or hold the readers of events by GETs whose answers it cannot read.
+/// Returns `true` if the request was not sent by a page of another origin. Only browsers send these headers. A page
+/// of any origin can make a browser send a POST to loopback, or occupy the readers of events with GETs whose answers
+/// the page cannot read.
 fn is_of_our_page(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
     if sites.any(|site| site != "same-origin" && site != "none") {

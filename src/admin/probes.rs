@@ -36,7 +36,7 @@ struct Probes {
     token: Option<Token>,
 }
 
-/// The answer to every other path. Whether there is a drain is not said.
+/// The answer to every other path. It does not reveal whether the process is draining.
 const PATHS: &str = "not here: this listener (admin.probes) has GET /livez and /readyz; metrics are at admin.listen";
 
 /// The request, by its method and path.
@@ -92,7 +92,7 @@ impl Probes {
     }
 }
 
-/// Whether the process is ready, as an orchestrator asks.
+/// Answers an orchestrator's request for whether the process is ready.
 pub(super) fn ready(health: &Health) -> Response<AdminBody> {
     let readiness = health.readiness();
     let status = if readiness.ready {

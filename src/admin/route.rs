@@ -1,4 +1,4 @@
-//! What a request to the admin listener asks for, by its method and path. Pure.
+//! Routes a request to the admin listener by its method and path. Pure.
 
 use hyper::Method;
 
@@ -9,7 +9,7 @@ pub(super) const PATHS: &str = "not here: this listener (admin.listen) has GET /
                                 /events, \
                                 /tasks, /tasks/ID; POST /tasks/ID/cancel, /tasks/ID/answer, /level, /reload, /drain";
 
-/// What an operator asks for.
+/// A request from an operator.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdminRequest {
     Board(&'static BoardFile),

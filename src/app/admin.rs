@@ -30,7 +30,7 @@ use crate::telemetry::repeats::tell_what_was_left_out;
 use crate::telemetry::{limits, operations, polls};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
-/// How often the store's own findings are read.
+/// The interval at which the store's own findings are read.
 const STORE_HEALTH: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]

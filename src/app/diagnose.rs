@@ -17,7 +17,7 @@ use crate::printable::short;
 use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Obstacle, UpstreamError};
 
-/// Says what is wrong, from the error of the request and the obstacle that the transport met.
+/// Describes the problem, based on the error of the request and the obstacle that the transport encountered.
 pub fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
     let failure = match error {
         DiscoverError::Unauthorized(error) => {
@@ -115,7 +115,7 @@ fn unauthorized(status: u16, config: &Config) -> String {
     }
 }
 
-/// What a 403 says. Servers also refuse a Host or an Origin so, and no credentials help then.
+/// Describes a 403 response. Servers also refuse a Host or an Origin with a 403, and credentials do not help then.
 pub fn forbidden(error: &UpstreamError) -> String {
     let message = result::error_message(&error.error).unwrap_or_default();
     format!(
@@ -228,7 +228,8 @@ fn ended(status: ExitStatus, lived: Duration, words: &str, server: &Wrapped) -> 
     format!("it ended {when} ({status}){said}{ENVIRONMENT}")
 }
 
-/// What most programs miss that end soon, unless they see the whole environment.
+/// The hint for a program that ended soon: most such programs lack a part of the environment, unless they see all of
+/// it.
 pub const ENVIRONMENT: &str = ". Of this environment it sees only PATH, HOME and the like, and what \
                                       upstream.env_allow names";
 
@@ -254,7 +255,7 @@ fn not_run(status: ExitStatus, words: &str, command: &WrappedCommand) -> Option<
     Some(format!("it cannot be run: {why}{advice}"))
 }
 
-/// Whether a shell would take this word for a variable, as in `KEY=value program`.
+/// Returns `true` if a shell would treat this word as a variable, as in `KEY=value program`.
 fn is_setting(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);
     name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))

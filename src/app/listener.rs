@@ -46,8 +46,8 @@ pub(super) struct Bound {
     pub(super) reloaded: ReloadedListener,
 }
 
-/// What a reload changes of the listener: the limits of its connections, and its TLS configuration. The one client on
-/// standard input has neither.
+/// The parts of the listener that a reload changes: the limits of its connections, and its TLS configuration. The one
+/// client on standard input has neither.
 #[derive(Default)]
 pub(super) struct ReloadedListener {
     pub(super) limits: Option<Arc<ConnectionLimits>>,

@@ -57,7 +57,7 @@ impl LiveParts {
     }
 }
 
-/// The places for held polls. `asks`: clients must say who they are.
+/// Returns the places for held polls. `asks`: clients must identify themselves.
 pub(super) fn held_polls(limits: &config::LimitSettings, asks: bool) -> HeldPolls {
     HeldPolls::new(limits.held_polls, asks.then(|| held_of_caller(limits)))
 }
@@ -76,7 +76,7 @@ pub(super) fn settings(config: &Config) -> Arc<LiveSettings> {
     })
 }
 
-/// How much may be kept of one caller, and of all callers.
+/// Returns the most that may be kept of one caller, and of all callers.
 pub(super) fn quotas(limits: &config::LimitSettings) -> (Allowance, Allowance) {
     let allowance = |quota: config::Quota| Allowance {
         entries: quota.entries as u64,

@@ -59,10 +59,10 @@ use crate::store::embedded::Embedded;
 /// long, and at most an eighth of the grace period.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// How long connections stay open for slow readers after the calls have ended.
+/// The time for which connections stay open for slow readers after the calls have ended.
 const LAST_BYTES: Duration = Duration::from_secs(3);
 
-/// How long background jobs may take to stop after they were told to.
+/// The time that background jobs may take to stop after they were asked to.
 const LAST_SERVICES: Duration = Duration::from_millis(500);
 
 /// All parts, built and bound, not served yet.
@@ -84,9 +84,9 @@ struct Process {
     embedded: Option<Arc<Embedded>>,
     admin: Admin,
     drain: Drain,
-    /// How long the process serves as usual after the drain begins.
+    /// The time for which the process serves as usual after the drain begins.
     delay: Duration,
-    /// How long the drain may take after `delay`.
+    /// The time that the drain may take after `delay`.
     grace: Duration,
     reload: Reload,
     around: Surroundings,

@@ -1,4 +1,4 @@
-//! Builds the receivers of webhooks from the configuration, and the jobs that tell them.
+//! Builds the receivers of webhooks from the configuration, and the jobs that notify them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::task::notices::ReceiverId;
 use crate::task::notify_rules::{NotifyRule, NotifyRules};
 use crate::tls::client::{self, Files};
 
-/// Which receivers hear of which tasks.
+/// Returns the rules for which receivers are notified of which tasks.
 pub(super) fn rules(config: &Config) -> NotifyRules {
     let rules = config.notify.iter().map(|receiver| NotifyRule {
         receiver: receiver.receiver,
@@ -34,7 +34,7 @@ pub(super) struct Webhooks {
     receivers: Vec<(ReceiverId, ConfiguredReceiver)>,
     queues: OutboxQueues,
     subscribed: Option<(SubscribedReceivers, OutboxQueue)>,
-    /// How the receivers of clients are reached, where clients can subscribe.
+    /// The state that is needed to reach the receivers of clients, if clients can subscribe.
     pub(super) callbacks: Option<Callbacks>,
 }
 
@@ -67,7 +67,7 @@ impl Webhooks {
         Ok((webhooks, outbox))
     }
 
-    /// Tells the receivers until `stop`.
+    /// Starts the jobs that notify the receivers until `stop`.
     pub(super) fn start(self, ledger: &Ledger, services: &TaskTracker, stop: &CancellationToken) {
         let mut queues = self.queues;
         for (id, receiver) in self.receivers {

@@ -13,7 +13,7 @@ pub(super) struct Opened {
     pub(super) clock: Arc<dyn Clock>,
     /// The clock that follows the store's own clock, if the store has one.
     pub(super) shared_clock: Option<Arc<Anchored>>,
-    /// Whether only one process can use this store.
+    /// `true` if only one process can use this store.
     pub(super) exclusive: bool,
     pub(super) embedded: Option<Arc<Embedded>>,
     pub(super) sealer: Option<Sealer>,

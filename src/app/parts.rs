@@ -44,12 +44,12 @@ use crate::task::state::Reach;
 use crate::tls::kept::Kept;
 use crate::upstream::wrapped::Upstream;
 
-/// What the parts share with the rest of the process.
+/// The values that the parts share with the rest of the process.
 #[derive(Debug, Clone)]
 pub(super) struct Surroundings {
     /// The soft limit of open files that the server's processes get. `None`: raincheck's own limit.
     pub(super) open_files: Option<u64>,
-    /// Whether the one client is on raincheck's standard input and output.
+    /// `true` if the one client is on raincheck's standard input and output.
     pub(super) is_piped: bool,
     pub(super) room: Arc<BufferBudget>,
     /// The background jobs.
@@ -112,7 +112,7 @@ impl Parts {
         })
     }
 
-    /// What a reload gives new settings to. `listener` is what it changes of the listener.
+    /// Returns the parts that a reload updates. `listener`: the parts of the listener that it changes.
     pub(super) fn reloaded(&self, config: &Config, listener: &ReloadedListener) -> Reloaded {
         let parts = LiveParts {
             proxy: Arc::downgrade(&self.proxy),
@@ -140,7 +140,7 @@ impl Parts {
     }
 }
 
-/// What every part of the downstream side needs.
+/// Builds the state that every part of the downstream side needs.
 fn proxy(
     config: &Config,
     (runner, upstream): (&Arc<Runner>, &Arc<Upstream>),
@@ -223,7 +223,7 @@ fn fair_shares(limits: &config::LimitSettings) -> FairShares {
     }
 }
 
-/// Whether every client's list has the companion tools.
+/// Returns `true` if every client's list contains the companion tools.
 fn lists_ours_to_all(config: &Config) -> bool {
     let companion = config.companion.as_ref();
     companion.is_some_and(|wanted| wanted.used == CompanionUse::Always)
@@ -266,8 +266,8 @@ fn wrap(
 }
 
 /// Starts the program, or asks for the server's era, before the first client needs it. Over a pipe the program is
-/// started only: the client's first message says which era to speak to it. With companion tools the era must be
-/// known before the first list, because only then the list has the tools.
+/// only started: the client's first message shows which era to use with it. With companion tools the era must be
+/// known before the first list, because only then the list contains the tools.
 fn start_early(
     upstream: &Arc<Upstream>,
     config: &Config,

@@ -26,8 +26,8 @@ use crate::tls::kept::Kept;
 /// The setting that a person may also change by `POST /level`.
 const LEVEL: &str = "telemetry.log";
 
-/// What can be reloaded. Open connections keep the TLS configuration that they began with; new tokens apply
-/// from the next request on.
+/// The parts of the process that can be reloaded. Open connections keep the TLS configuration that they began with;
+/// new tokens apply from the next request on.
 #[derive(Debug, Clone)]
 pub struct Reload(Arc<Reloadable>);
 
@@ -35,13 +35,14 @@ pub struct Reload(Arc<Reloadable>);
 struct Reloadable {
     /// The settings that the process runs on.
     running: Mutex<Arc<Config>>,
-    /// What gets the new settings. Other parts come in their place once, if the store was not there at the start.
+    /// The parts that receive the new settings. Other parts replace them once, if the store was not available at the
+    /// start.
     reloaded: Mutex<Arc<Reloaded>>,
     /// One reload at a time.
     turn: Semaphore,
 }
 
-/// What gets new settings.
+/// The parts that receive new settings.
 #[derive(Debug)]
 pub(super) struct Reloaded {
     pub(super) parts: LiveParts,

@@ -1,5 +1,5 @@
-//! Tells the operator when replicas of one service have different `store.seal_key`s: then none of them can carry on a call
-//! of another one, and nothing else would say so until a replica dies.
+//! Warns the operator when replicas of one service have different `store.seal_key`s: then none of them can continue a
+//! call of another one, and nothing else would report it until a replica dies.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::store::seal;
 /// The pause between two looks.
 const LOOK: Duration = Duration::from_hours(1);
 
-/// How long the store remembers the key of the last replica that looked.
+/// The time for which the store keeps the fingerprint of the key of the last replica that checked.
 const REMEMBERED: Duration = Duration::from_hours(2);
 
 /// Compares the key with that of the other replicas, for as long as the process runs.

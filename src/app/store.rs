@@ -174,15 +174,15 @@ fn in_memory(clock: Arc<dyn Clock>) -> Opened {
     }
 }
 
-/// How long the check of a store may take.
+/// The time that the check of a store may take.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a check found of a store.
+/// The result of the check of a store.
 #[derive(Debug, Clone)]
 pub struct StoreFound {
     pub file: FileState,
     pub others: OtherReplicas,
-    /// What the replicas learned of how long calls take, where it can be read.
+    /// The durations of calls that the replicas learned, if they can be read.
     pub learned: Vec<LearnedTool>,
 }
 
@@ -195,8 +195,8 @@ pub enum OtherReplicas {
     Different,
 }
 
-/// Whether `open` would succeed, found out without opening the store. The check takes nothing and leaves
-/// nothing behind, because another process may use the store.
+/// Checks whether `open` would succeed, without opening the store. The check takes nothing and leaves nothing behind,
+/// because another process may use the store.
 pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
     let alone = |file| StoreFound {
         file,
@@ -238,7 +238,7 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
     looked.unwrap_or_else(|_elapsed| Err(no_answer()))
 }
 
-/// What became of a store that was to be moved to the server of these settings.
+/// The result of moving a store to the server of these settings.
 #[derive(Debug)]
 pub enum StoreMoved {
     /// The store remembers no server.

@@ -13,7 +13,7 @@ use crate::http_address::HttpAddress;
 use crate::telemetry::traces::{self, Collector};
 use crate::tls::client::{self, Files};
 
-/// How long the last spans may take when the process ends.
+/// The time that the export of the last spans may take when the process ends.
 const LAST_SPANS: Duration = Duration::from_secs(2);
 
 /// The export of spans.

@@ -17,7 +17,7 @@ use super::store::{NotOpen, open};
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How often the log says that the store is still not there.
+/// The interval at which the log repeats that the store is still unavailable.
 const TELL: Duration = Duration::from_mins(1);
 
 /// A store that was not there at the start.

@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{
     RsaPublicKeyComponents, VerificationAlgorithm,
 };
 
-/// How a token is signed.
+/// The signature algorithm of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     Rs256,

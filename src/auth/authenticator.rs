@@ -120,7 +120,7 @@ impl Authenticator {
         Ok(identity)
     }
 
-    /// Whether a token that was verified earlier would be verified now.
+    /// Returns `true` if a token that was verified earlier would be verified now.
     fn stands(&self, known: &VerifiedToken, now_ms: u64) -> bool {
         let issuer = self.issuers.get(known.issuer);
         let generation = issuer.and_then(|issuer| issuer.generation(now_ms));
@@ -166,7 +166,7 @@ impl Authenticator {
         self.clock.now_ms()
     }
 
-    /// What refused clients are told.
+    /// Returns the challenge that refused clients receive.
     pub fn challenge(&self) -> &Challenge {
         &self.challenge
     }

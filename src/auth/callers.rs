@@ -65,7 +65,7 @@ impl Callers {
         self.anonymous
     }
 
-    /// The caller that a client is who proved, in this way, to be who these words say.
+    /// Returns the caller for a client that proved, with this scheme, the identity that these words describe.
     pub fn of_client(&self, scheme: &str, words: &[&str]) -> Caller {
         let mut context = self.begin(purpose::CLIENT);
         for word in std::iter::once(&scheme).chain(words) {
@@ -76,9 +76,9 @@ impl Callers {
         Caller::from_bytes(half(context))
     }
 
-    /// The caller of a request. Without an identity, what tells callers apart is the credential itself: a renewed token is
-    /// another caller, and all requests without credentials are the anonymous one's. With an identity, the configured
-    /// headers make another caller of the same account: nobody proved them.
+    /// Returns the caller of a request. Without an identity, the credential itself distinguishes callers: a renewed
+    /// token is another caller, and all requests without credentials belong to the anonymous caller. With an
+    /// identity, the configured headers make another caller of the same account, because they are not proved.
     pub fn of(&self, identity: Option<&Identity>, headers: &HeaderMap) -> Caller {
         if !self.are_told_apart(identity, headers) {
             return self.anonymous;
@@ -116,7 +116,7 @@ impl Callers {
         )
     }
 
-    /// Whether the request says who asks. All others are the anonymous caller's.
+    /// Returns `true` if the request identifies its caller. All other requests belong to the anonymous caller.
     pub fn are_told_apart(&self, identity: Option<&Identity>, headers: &HeaderMap) -> bool {
         identity.is_some()
             || headers.contains_key(AUTHORIZATION)

@@ -1,4 +1,5 @@
-//! What a refused client is told: HTTP status and `WWW-Authenticate` (RFC 6750, section 3; RFC 9728, section 5.1). Pure.
+//! The answer to a refused client: HTTP status and `WWW-Authenticate` (RFC 6750, section 3; RFC 9728, section 5.1).
+//! Pure.
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
@@ -6,7 +7,7 @@ use hyper::header::HeaderValue;
 /// Why a request may not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied {
-    /// The request says of no one that it asks.
+    /// The request does not identify a client.
     Missing,
     /// Only certificates count here, and the connection has none that names one client.
     NoCertificate,
@@ -55,7 +56,7 @@ impl Denied {
     }
 }
 
-/// What every challenge says beside the error.
+/// The content of every challenge beside the error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Challenge {
     /// Where clients find out who issues tokens.

@@ -15,7 +15,7 @@ use crate::tls::kept::Kept;
 /// A larger set of keys is refused.
 const BYTES_MAX: usize = 256 * 1024;
 
-/// How long a fetch may take, from the name to the last byte.
+/// The time that a fetch may take, from the look-up of the name to the last byte.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why keys could not be fetched, for the operator.

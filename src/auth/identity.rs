@@ -13,11 +13,11 @@ use crate::task::id::Caller;
 pub struct Identity {
     /// The owner of the client's tasks. A renewed credential of the same client gives the same caller.
     pub caller: Caller,
-    /// Who the client proved to be, in one word for the wrapped server: see [`name_of`].
+    /// The identity that the client proved, in one word for the server: see [`name_of`].
     pub name: HeaderValue,
     /// The name that operators know the client by. It is no secret and decides nothing.
     pub label: Option<Arc<str>>,
-    /// What the credential allows.
+    /// The scopes that the credential allows.
     pub scopes: Box<[Box<str>]>,
     /// When the credential expires, in Unix milliseconds. `None`: it does not expire.
     pub ends_at_ms: Option<u64>,
@@ -40,8 +40,8 @@ pub fn label_of(text: &str) -> Arc<str> {
     printable(&text).into()
 }
 
-/// Who a client is, by these words, as one word of visible ASCII: the words with `#` between them. Any other byte is written
-/// as in a URL, and so are `#` and `%`, so that two clients never have one name.
+/// Returns the identity of a client, given by these words, as one word of visible ASCII: the words with `#` between
+/// them. Any other byte is written as in a URL, and so are `#` and `%`, so that two clients never have the same name.
 pub fn name_of(words: &[&str]) -> HeaderValue {
     let mut name = String::new();
     for (place, word) in words.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! An issuer of tokens: what its tokens must say, and its keys, which one job of the process fetches and keeps.
+//! An issuer of tokens: the requirements for its tokens, and its keys, which one job of the process fetches and
+//! keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use crate::clock::Clock;
 use crate::io_reason::with_causes;
 use crate::lock::Mutex;
 
-/// What the tokens of an issuer must say.
+/// The requirements for the tokens of an issuer.
 #[derive(Debug, Clone)]
 pub struct IssuerSettings {
     /// Exactly as tokens write it.
@@ -74,7 +75,7 @@ impl Issuer {
         &self.settings.issuer
     }
 
-    /// What tells the present keys from others. `None`: no keys count now.
+    /// Returns the number that distinguishes the present keys from others. `None`: no keys are valid now.
     pub(super) fn generation(&self, now_ms: u64) -> Option<u64> {
         let fetched_ms = self.fetched_ms.load(Ordering::Acquire);
         let counts = fetched_ms > 0 && refetch::counts(fetched_ms, now_ms);
@@ -205,7 +206,7 @@ impl Issuer {
     }
 }
 
-/// How many keys of an issuer are of use, for `raincheck check`. An error is one line.
+/// Fetches the keys of an issuer and returns the number of usable ones, for `raincheck check`. An error is one line.
 pub async fn try_fetch(settings: &IssuerSettings) -> Result<usize, String> {
     let text = settings
         .keys

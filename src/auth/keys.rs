@@ -14,7 +14,7 @@ const KEYS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct KeySet {
     keys: Vec<Key>,
-    /// Of the text that they were read from: tells a set from the one before.
+    /// The digest of the text that the keys were read from. It distinguishes a set from the one before.
     pub(super) digest: [u8; 32],
 }
 
@@ -65,7 +65,8 @@ impl KeySet {
     }
 }
 
-/// A key of use. Its algorithm is what it says itself, or else the first allowed one that fits: never the token's.
+/// Reads a usable key. Its algorithm is the one that the key itself names, or else the first allowed one that fits:
+/// never the token's.
 fn read(jwk: &Object<'_>, allowed: &[Algorithm]) -> Option<Key> {
     if jwk.is_ambiguous(&[
         "kty", "use", "key_ops", "alg", "kid", "n", "e", "crv", "x", "y",

@@ -1,9 +1,9 @@
-//! Who may ask: reads the credential of a request and says which caller it is.
+//! Authentication: reads the credential of a request and determines its caller.
 //!
-//! The rules are pure: `bearer` (the header), `jwt` (a signed token), `algorithm` and `keys` (what verifies it), `refetch` (when
-//! keys are fetched), `callers` (who owns what), `challenge` (what a refused client is told),
-//! `public` (where clients find out who issues tokens). `tokens` reads the file of tokens;
-//! `issuer` and `fetch` fetch keys.
+//! The rules are pure: `bearer` (the header), `jwt` (a signed token), `algorithm` and `keys` (the verification of a
+//! token), `refetch` (when keys are fetched), `callers` (which caller owns what), `challenge` (the answer to a
+//! refused client), `public` (where clients find the issuers of tokens). `tokens` reads the file of tokens; `issuer`
+//! and `fetch` fetch keys.
 
 pub mod algorithm;
 pub mod authenticator;

@@ -7,7 +7,7 @@ const PER_MS: u64 = 60_000;
 /// Keys are fetched again after this time, so that one that its issuer took back does not count for long.
 pub(super) const REFRESH_MS: u64 = 300_000;
 
-/// How long the last fetched keys are used if the issuer cannot be reached.
+/// The time for which the last fetched keys are used if the issuer cannot be reached.
 const KEPT_MS: u64 = 24 * 3_600_000;
 
 /// Pauses between attempts that fail.
@@ -21,7 +21,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Whether one more may begin now. If so, it counts.
+    /// Returns `true` if one more fetch may begin now. If so, the fetch counts.
     pub(super) fn take(&mut self, now_ms: u64) -> bool {
         // Requests at the same time may come in another order than they read the clock. A clock that was set back by
         // more does not stop fetches for ever.
@@ -37,7 +37,7 @@ impl Budget {
     }
 }
 
-/// Whether keys that were fetched then still count.
+/// Returns `true` if keys that were fetched at that time are still valid.
 pub(super) fn counts(fetched_ms: u64, now_ms: u64) -> bool {
     now_ms < fetched_ms.saturating_add(KEPT_MS)
 }

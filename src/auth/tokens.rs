@@ -15,7 +15,7 @@ use crate::prehashed::PrehashedMap;
 /// More clients than that belong to an issuer of tokens.
 const TOKENS_MAX: usize = 10_000;
 
-/// Why a file of tokens is of no use, in one line and without what the file says.
+/// The reason why a file of tokens cannot be used, in one line and without the content of the file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {text}", path.display())]
 pub struct TokensError {
@@ -53,7 +53,7 @@ impl Tokens {
         *self.known.lock() = new.0;
     }
 
-    /// How many clients there are.
+    /// Returns the number of clients.
     pub fn len(&self) -> usize {
         self.known.lock().len()
     }
@@ -63,7 +63,8 @@ impl Tokens {
         self.len() == 0
     }
 
-    /// The client of a token. The hash of a token says nothing of the token, so the look-up needs no constant time.
+    /// Returns the client of a token. The hash of a token reveals nothing of the token, so the look-up needs no
+    /// constant time.
     pub(super) fn client(&self, token: &[u8; 32]) -> Option<Arc<Identity>> {
         self.known.lock().get(token).map(Arc::clone)
     }
@@ -148,8 +149,8 @@ fn without_name(line: &str) -> &'static str {
     )
 }
 
-/// What is wrong with the words after the hash, which are scopes. A file name or a list with commas would be a scope that no
-/// rule asks for, and the client would miss the scopes that were meant.
+/// Returns the mistake in the words after the hash, which are scopes. A file name or a list with commas would be a
+/// scope that no rule asks for, and the client would lack the scopes that were intended.
 fn wrong_scopes(rest: &str) -> Option<&'static str> {
     let (_, scopes) = rest.trim_start().split_once(char::is_whitespace)?;
     // sha256sum writes a space, a space or an asterisk, and the name of the file or a dash.

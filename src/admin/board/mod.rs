@@ -9,8 +9,8 @@ use hyper::header::{
 
 use super::listener::{AdminBody, whole};
 
-/// What the page may do: load its own files, ask this listener, and nothing else. No string becomes HTML or script, because
-/// the browser refuses it.
+/// The content security policy of the page: the page may load its own files and send requests to this listener, and
+/// nothing else. No string becomes HTML or script, because the browser refuses it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";

@@ -1,8 +1,9 @@
 //! The tasks of all replicas, for operators: list, show, cancel, answer.
 //!
-//! Open tasks are found by the store's due index, which names each of them, whichever replica carries it. Ended tasks are in
-//! no index, because an index would cost each task one more write: the list has those that changed on any replica lately, as
-//! the change log says since this one started, and any other is found by its whole id.
+//! Open tasks are found by the store's due index, which names each of them, whichever replica carries it. Ended tasks
+//! are in no index, because an index would cost each task one more write: the list contains those that changed on any
+//! replica recently, according to the change log since this replica started. Any other ended task is found by its
+//! whole id.
 
 use std::sync::Arc;
 
@@ -58,13 +59,13 @@ const STATUSES: [Status; 5] = [
 /// Why an operator's request was not done.
 #[derive(Debug)]
 pub(super) enum NotDone {
-    /// The request is wrong; the sentence says how.
+    /// The request is wrong; the sentence explains how.
     Wrong(String),
     /// The store has no such task.
     Unknown,
     /// No open or recent task begins like this. An older one may.
     UnknownBeginning,
-    /// The task is in a state that does not allow it; the sentence says why.
+    /// The task is in a state that does not allow it; the sentence explains why.
     Conflict(String),
     /// The store or this replica cannot do it now.
     Unavailable(String),
@@ -76,7 +77,7 @@ impl From<StoreError> for NotDone {
     }
 }
 
-/// What was done to which tasks, and what the operator hears of it.
+/// The changed tasks, and the answer that the operator receives.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) tasks: Vec<TaskId>,
@@ -161,7 +162,7 @@ impl OperatorTasks {
         Ok(whole)
     }
 
-    /// Cancels a task as its client could, and what names it if the query says so.
+    /// Cancels a task as its client could, and also the tasks that name it if the query asks for that.
     pub(super) async fn cancel(&self, id: &str, query: &str) -> Result<Done, NotDone> {
         if wants_tree(query).map_err(NotDone::Wrong)? {
             return self.cancel_tree(id).await;

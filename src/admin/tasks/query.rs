@@ -1,8 +1,8 @@
-//! What an operator asks of the list of tasks: filters, order, page. Pure.
+//! The query of an operator for the list of tasks: filters, order, page. Pure.
 
 use crate::task::state::{Status, Task};
 
-/// The tasks on one page, if the operator does not say.
+/// The number of tasks on one page, unless the operator sets another one.
 const LIMIT: usize = 100;
 
 /// The most tasks on one page.
@@ -48,7 +48,8 @@ const STATES: [(&str, StateFilter); 7] = [
     ("cancelled", StateFilter::Is(Status::Cancelled)),
 ];
 
-/// What is counted: the tasks that the filter of the state needs, or ended tasks in any case, which costs a look at each.
+/// The values of `counts`: either only the tasks that the state filter needs are counted, or ended tasks in any case,
+/// which costs a look at each.
 const COUNTS: [(&str, bool); 2] = [("read", false), ("all", true)];
 
 const ORDERS: [(&str, TaskOrder); 3] = [
@@ -87,7 +88,7 @@ impl TaskQuery {
         self.limit.unwrap_or(LIMIT).min(LIMIT_MAX)
     }
 
-    /// Whether tasks that have ended can be on the list, or are counted.
+    /// Returns `true` if tasks that have ended can be on the list, or are counted.
     pub(super) fn wants_ended(&self) -> bool {
         self.counts_all
             || match self.state {
@@ -97,7 +98,7 @@ impl TaskQuery {
             }
     }
 
-    /// Whether the task passes all filters but that of the state, which the counts leave out.
+    /// Returns `true` if the task passes all filters except the state filter, which the counts ignore.
     pub(super) fn counts(&self, task: &Task, now_ms: u64) -> bool {
         let is = |wanted: &Option<String>, text: &str| wanted.as_deref().is_none_or(|w| w == text);
         let replica = task.owner.as_ref().map_or("", |owner| owner.replica());
@@ -136,7 +137,7 @@ impl TaskQuery {
     }
 }
 
-/// Whether the tasks that name the one of the URL are meant, too.
+/// Returns `true` if the request also applies to the tasks that name the task of the URL.
 pub(super) fn wants_tree(query: &str) -> Result<bool, String> {
     let mut wants = false;
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {

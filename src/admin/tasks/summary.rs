@@ -12,13 +12,13 @@ use crate::task::input_rule::AnsweredBy;
 use crate::task::state::{Leg, Outcome, Payload, Task};
 use crate::task::view::rfc3339;
 
-/// What the operator sees of a task beside its state.
+/// The details of a task that the operator sees beside its state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) now_ms: u64,
     /// Arguments, results and the texts of the server. `None`: `admin.show_payloads` is off.
     pub(super) payloads: Option<Payloads<'a>>,
-    /// How long calls of the same tool take.
+    /// The learned duration of calls of the same tool.
     pub(super) usual: Option<&'a LearnedTool>,
 }
 
@@ -154,7 +154,7 @@ fn fields(request: &RawValue) -> Vec<String> {
         .collect()
 }
 
-/// What happened and when, as far as the record knows.
+/// Returns the events of the task and their times, as far as the record contains them.
 fn timeline(task: &Task) -> Vec<Value> {
     let mut events = vec![(task.created_ms, "created")];
     let before_its_task = task.began_ms.filter(|began_ms| *began_ms < task.created_ms);

@@ -7,7 +7,7 @@ use super::keys::Signer;
 use crate::mcp::base64::decode_url;
 use crate::mcp::json::Object;
 
-/// How far the clocks of an issuer and of raincheck may be apart.
+/// The largest accepted difference between the clocks of an issuer and of raincheck.
 pub(super) const LEEWAY_MS: u64 = 30_000;
 
 /// A token is good until year 9999 at most: what is beyond is no time.
@@ -32,17 +32,17 @@ const NO_SUBJECT: TokenFault = TokenFault("the token does not say whose it is");
 /// A token as it is written. Nothing of it is to be believed but for what it asks to be verified by.
 #[derive(Debug)]
 pub(super) struct Unverified<'t> {
-    /// What is signed.
+    /// The signed part of the token.
     message: &'t str,
     signature: Vec<u8>,
     algorithm: Algorithm,
     pub(super) key_id: Option<String>,
-    /// Who claims to have issued it.
+    /// The issuer that the token claims to be from.
     pub(super) issuer: String,
     payload: String,
 }
 
-/// What a token must say.
+/// The requirements for a token.
 #[derive(Debug, Clone)]
 pub(super) struct Expected<'e> {
     pub(super) audience: &'e [Box<str>],
@@ -51,7 +51,7 @@ pub(super) struct Expected<'e> {
     pub(super) label_claim: Option<&'e str>,
 }
 
-/// What a good token says of its client.
+/// The properties of the client that a valid token contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verified {
     pub(super) subject: String,
@@ -106,8 +106,8 @@ impl<'t> Unverified<'t> {
         })
     }
 
-    /// Verifies the signature by the key, and the claims by what is expected. The key says the algorithm: a token that says
-    /// another one does not count.
+    /// Verifies the signature with the key, and the claims against the expected ones. The key determines the
+    /// algorithm: a token that names another one is not valid.
     pub(super) fn verify(
         &self,
         signer: Signer<'_>,
@@ -134,8 +134,9 @@ fn claims(payload: &str) -> Result<Object<'_>, TokenFault> {
     Ok(claims)
 }
 
-/// RFC 9068 has a type of its own; most issuers say "JWT". Tokens for other purposes (logout, proof of possession) have
-/// types that are refused, so that none of them stands in for an access token (RFC 8725, section 3.11).
+/// Returns `true` if this is the type of an access token. RFC 9068 has a type of its own; most issuers use "JWT".
+/// Tokens for other purposes (logout, proof of possession) have types that are refused, so that none of them can
+/// replace an access token (RFC 8725, section 3.11).
 fn is_access_token(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     let kind = kind.strip_prefix("application/").unwrap_or(&kind);

@@ -1,4 +1,5 @@
-//! What operators hear of calls whose clients wait for them: metrics, and a log line for each that raincheck fails.
+//! Metrics for operators about calls whose clients wait for them, and a log line for each such call that raincheck
+//! fails.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::metrics::METRICS;
 use super::tool::{with_label, with_label_of};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
-/// What the client of a call got.
+/// The answer that the client of a call received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Plain,
@@ -48,7 +49,7 @@ pub fn refused(tool: Option<&str>, reason: Reason) {
     }
 }
 
-/// Whether a limit is behind the reason.
+/// Returns `true` if the reason is a limit.
 fn is_of_a_limit(reason: Reason) -> bool {
     [Reason::Busy, Reason::QueueFull, Reason::Quota].contains(&reason)
 }
@@ -61,7 +62,7 @@ pub fn became(tool: &str, fate: Fate) {
     });
 }
 
-/// How a call ended that its client got a plain answer to.
+/// The end of a call whose client received a plain answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlainEnd {
     Completed,

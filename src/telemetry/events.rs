@@ -1,4 +1,5 @@
-//! What happens to tasks at this replica, as it happens, for operators who look. Nothing is made where nobody looks.
+//! The changes of tasks at this replica, as they happen, for operators who follow them. Without a follower nothing is
+//! made.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,7 +21,7 @@ static EVENTS: LazyLock<broadcast::Sender<TaskEventText>> =
 /// One event, made once for all readers.
 #[derive(Debug, Clone)]
 pub struct TaskEventText {
-    /// What happened.
+    /// The name of the change.
     pub word: &'static str,
     /// The task as JSON, without arguments and results.
     pub json: Arc<str>,
@@ -31,7 +32,7 @@ pub fn subscribe() -> broadcast::Receiver<TaskEventText> {
     EVENTS.subscribe()
 }
 
-/// Tells those who look.
+/// Sends a change to the operators who follow.
 pub(super) fn happened(change: TaskChange, task: &Task, ending: Option<[&str; 3]>) {
     if EVENTS.receiver_count() == 0 {
         return;

@@ -1,4 +1,4 @@
-//! What operators hear of requests that a limit refuses: a counter for each limit, by the name of its setting.
+//! Metrics for operators about requests that a limit refuses: a counter for each limit, by the name of its setting.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! What operators hear of webhooks: a counter, and a line for each notice that is given up.
+//! Metrics for operators about webhooks, and a line for each notice that is given up.
 
 use tracing::{debug, warn};
 
@@ -6,11 +6,11 @@ use super::metrics::METRICS;
 use crate::task::notices::ReceiverId;
 use crate::task::state::Task;
 
-/// What came of an attempt to tell a receiver.
+/// The result of an attempt to deliver a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     Delivered,
-    /// The receiver said that it is gone.
+    /// The receiver answered that it is gone.
     Gone,
     Failed,
     /// The receiver's name led to no address that is allowed.
@@ -30,8 +30,8 @@ pub fn attempted(delivery: Delivery) {
     });
 }
 
-/// Reports that a receiver never heard of a state of this task. The receiver of a subscription is its client's business, and
-/// not the operator's.
+/// Reports that a receiver was never notified of a state of this task. The receiver of a subscription is its client's
+/// business, and not the operator's.
 pub fn given_up(task: &Task, receiver: ReceiverId, host: Option<&str>) {
     let host = host.unwrap_or_default();
     count("given_up");

@@ -1,4 +1,4 @@
-//! How a request ended, as far as its answer says so.
+//! The end of a request, as far as its answer shows it.
 
 use std::sync::LazyLock;
 
@@ -7,11 +7,11 @@ use memchr::memmem::Finder;
 use crate::mcp::json::Object;
 use crate::mcp::result::{error_code, is_tool_error};
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationEnding {
     Good,
-    /// The tool says that it failed.
+    /// The result is an error of the tool.
     ToolError,
     /// A JSON-RPC error.
     Code(i64),
@@ -24,7 +24,7 @@ pub enum OperationEnding {
 }
 
 impl OperationEnding {
-    /// How a JSON-RPC message ends its request; `None` if the message is no answer.
+    /// Returns the end of the request that a JSON-RPC message answers; `None` if the message is no answer.
     pub fn of_message(message: &[u8]) -> Option<Self> {
         // Few answers have one of the words, and a search for them is far quicker than a parser.
         if !may_have_error(message) && METHOD.find(message).is_none() {
@@ -70,13 +70,13 @@ impl OperationEnding {
     }
 }
 
-/// What an answer has that is no good result. The search is prepared once, and not for each answer.
+/// Finds the mark of a message that is no good result. The search is prepared once, and not for each answer.
 static METHOD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"method\""));
 
 /// The end of two names: `"error"` and `"isError"`. One search finds both.
 static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("rror\""));
 
-/// Whether the message has an `error`, or an `isError` that is not plainly `false`.
+/// Returns `true` if the message has an `error`, or an `isError` that is not plainly `false`.
 fn may_have_error(message: &[u8]) -> bool {
     let is_bad = |at: usize| match message.split_at_checked(at) {
         Some((before, _)) if before.ends_with(b"\"e") => true,
@@ -88,7 +88,7 @@ fn may_have_error(message: &[u8]) -> bool {
     ERROR.find_iter(message).any(is_bad)
 }
 
-/// Whether the name of a member is followed by `false`.
+/// Returns `true` if the name of a member is followed by `false`.
 fn says_false(after: &[u8]) -> bool {
     let value = after.trim_ascii_start().strip_prefix(b":");
     value.is_some_and(|value| value.trim_ascii_start().starts_with(b"false"))
@@ -99,7 +99,7 @@ fn is_bounded(code: i64) -> bool {
     matches!(code, -32700 | -32603..=-32600 | -32099..=-32000)
 }
 
-/// What the conventions write where a value has no name of its own.
+/// The value of the conventions where a value has no name of its own.
 pub(super) const OTHER: &str = "_OTHER";
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub enum Side {
     Client,
 }
 
-/// What tells operations apart before they end. Clients choose method, tool and version.
+/// The terms that distinguish operations before they end. Clients choose method, tool and version.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OperationTerms<'t> {
     pub(super) side: Side,
@@ -36,7 +36,7 @@ pub(super) struct OperationTerms<'t> {
 #[derive(Debug)]
 pub(super) struct OperationSeries {
     side: Side,
-    /// What clients choose is a label only where it is known.
+    /// A client's choice is a label only where it is known.
     method: &'static str,
     tool: Box<str>,
     version: &'static str,

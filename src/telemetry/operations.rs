@@ -1,4 +1,5 @@
-//! How long requests of clients and requests to the server take, as OpenTelemetry's conventions for MCP want it.
+//! The durations of requests of clients and of requests to the server, as OpenTelemetry's conventions for MCP define
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 use super::operation_ending::OperationEnding;
 use super::operation_series::{OperationSeries, OperationTerms, Side, series};
 
-/// Whether anybody can read the durations. If not, nothing is measured.
+/// `true` if the durations can be read. Otherwise nothing is measured.
 static ARE_READ: AtomicBool = AtomicBool::new(false);
 
 /// Measures from now on.
@@ -16,7 +17,7 @@ pub fn measure() {
     ARE_READ.store(true, Ordering::Relaxed);
 }
 
-/// Whether anything is measured.
+/// Returns `true` if durations are measured.
 pub fn are_measured() -> bool {
     ARE_READ.load(Ordering::Relaxed)
 }
@@ -29,7 +30,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Begins to measure. `None`: nobody can read the result. `tool` counts for a call of a tool only.
+    /// Begins to measure. Returns `None` if the result cannot be read by anyone. `tool` counts for a call of a tool
+    /// only.
     pub fn begin(
         side: Side,
         method: &str,
@@ -59,7 +61,7 @@ impl Operation {
         self.series.needs_proof()
     }
 
-    /// Says that the server itself answered with a good result.
+    /// Notes that the server itself answered with a good result.
     pub fn prove(&self) {
         self.series.prove();
     }

@@ -1,4 +1,5 @@
-//! How clients poll: how often they ask for a task, how late they see its end, and which ends no client saw.
+//! Metrics of the polls of clients: the number of polls for a task, the delay with which a client sees its end, and
+//! the ends that no client saw.
 //!
 //! This replica knows the tasks that it ended, and the tasks that clients asked it for. A poll at another replica is
 //! not seen.
@@ -14,7 +15,7 @@ use crate::task::state::Task;
 /// The most tasks that are followed at the same time. Further tasks are not counted.
 const TASKS_MAX: usize = 20_000;
 
-/// How many of the ends that were seen last are remembered.
+/// The number of the last seen ends that are remembered.
 const SEEN_MAX: usize = 128;
 
 static POLLS: Mutex<Option<PollCounts>> = Mutex::new(None);
@@ -34,7 +35,7 @@ struct PolledTask {
     expires_ms: u64,
 }
 
-/// What a poll showed.
+/// The result of the first poll after the end.
 #[derive(Debug, PartialEq, Eq)]
 struct FirstSight {
     polls: u32,
@@ -89,12 +90,12 @@ impl PollCounts {
     }
 }
 
-/// Notes that this replica committed the end of a task that its client heard of.
+/// Notes that this replica committed the end of a task that its client was notified of.
 pub(super) fn ended(task: &Task) {
     POLLS.lock().get_or_insert_default().ended(task);
 }
 
-/// Notes that a client is told the state of a task.
+/// Notes that a client receives the state of a task.
 pub fn polled(task: &Task, now_ms: u64) {
     let seen = POLLS.lock().get_or_insert_default().polled(task, now_ms);
     if let Some(FirstSight { polls, late_ms }) = seen {

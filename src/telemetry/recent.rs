@@ -10,7 +10,7 @@ use crate::task::id::TaskId;
 /// The most tasks that are remembered: 160 KiB, and twice as much to find them.
 const TASKS_MAX: usize = 10_000;
 
-/// Whether an operator can ask. If not, nothing is remembered.
+/// `true` if an operator can read the list. Otherwise nothing is remembered.
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
 static RECENT: Mutex<Option<Recent>> = Mutex::new(None);

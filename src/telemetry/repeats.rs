@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Context, Filter};
 
 use crate::lock::Mutex;
 
-/// The name of warnings that say what requests and background jobs meet in an outage of the store.
+/// The name of warnings about the errors of requests and background jobs in an outage of the store.
 pub const OF_OUTAGE: &str = "store outage";
 
 /// The name of the warning that lines of the log were dropped. It always passes: without it a count would be lost.
@@ -49,7 +49,8 @@ impl LogPlace {
         self.written < most || self.is_over(now)
     }
 
-    /// Whether the minute is over. The count of a minute that is over is written by `tell`, before a new minute begins.
+    /// Returns `true` if the minute is over. The count of a minute that is over is written by `tell`, before a new
+    /// minute begins.
     fn is_over(&self, now: Instant) -> bool {
         self.left_out == 0 && now >= self.began + WINDOW
     }
@@ -67,7 +68,7 @@ impl LogPlace {
         false
     }
 
-    /// What was left out, once the minute is over.
+    /// Returns the number of warnings that were left out, once the minute is over.
     fn over(&mut self, now: Instant) -> Option<u64> {
         if self.left_out == 0 || now < self.began + WINDOW {
             return None;
@@ -77,7 +78,7 @@ impl LogPlace {
     }
 }
 
-/// Whether the log takes a warning of this name now. Who warns only once asks first.
+/// Returns `true` if the log takes a warning of this name now. Code that warns only once calls this first.
 pub fn has_room(name: &str) -> bool {
     let places = PLACES.lock();
     let place = places.as_ref().and_then(|places| places.get(name));

@@ -1,4 +1,4 @@
-//! What this process uses of its machine, as the kernel counts it.
+//! The use of the machine's resources by this process, as the kernel counts it.
 
 use procfs::process::{LimitValue, Process};
 use procfs::{ProcResult, WithCurrentSystemInfo as _};

@@ -1,4 +1,4 @@
-//! What operators hear of tasks: a log line for each end, and metrics. All of it follows from the commits.
+//! Metrics for operators about tasks, and a log line for each end. All of it follows from the commits.
 
 use tracing::{debug, info, warn};
 

@@ -30,7 +30,8 @@ struct Entry {
 #[derive(Debug, Default)]
 struct WaitingTasks(HashMap<TaskId, Entry>);
 
-/// Notes a change that this replica committed. The wait is as old as the oldest open question, whoever asked it.
+/// Notes a change that this replica committed. The wait is as old as the oldest open question, whichever party asked
+/// it.
 pub fn committed(task: &Task, revision: Revision, now_ms: u64) {
     let waits = task.announced && task.status() == Status::InputRequired;
     let life = Duration::from_millis(task.expires_ms().saturating_sub(task.updated_ms));

@@ -14,10 +14,10 @@ use super::values::{is_short_and_plain, last_digits, say, say_plain, whole};
 use crate::clock::wall_ns;
 use crate::printable::short;
 
-/// What a filter knows the lines by.
+/// The target by which a filter selects the lines.
 const TARGET: &str = "raincheck::downstream::access_log";
 
-/// Whether the log's filter lets the lines through. Read for each request.
+/// `true` if the log's filter lets the lines through. Read for each request.
 static PASSES: AtomicBool = AtomicBool::new(false);
 
 /// Asks the filter that is used from now on.
@@ -26,7 +26,7 @@ pub(super) fn ask(filter: &Targets) {
     PASSES.store(passes, Ordering::Relaxed);
 }
 
-/// Whether lines of requests are written.
+/// Returns `true` if lines of requests are written.
 pub fn are_requests_logged() -> bool {
     PASSES.load(Ordering::Relaxed)
 }
@@ -39,7 +39,7 @@ pub struct AccessLine<'l> {
     /// The tool.
     pub name: &'l str,
     pub status: u16,
-    /// How long the client waited.
+    /// The time that the client waited.
     pub took: Duration,
     /// The label of a client that is known.
     pub client: &'l str,
@@ -118,7 +118,7 @@ impl Form for Json {
     const LAYOUT: Layout = JSON;
 }
 
-/// What is written before each value, and at the end.
+/// The text before each value, and at the end.
 struct Layout {
     time: &'static str,
     method: &'static str,
@@ -172,7 +172,7 @@ const JSON: Layout = Layout {
     end: ",\"target\":\"raincheck::downstream::access_log\"}\n",
 };
 
-/// Writes a text of a client in quotes, as it may be told.
+/// Writes a client's text in quotes, as safe text.
 fn say_told(out: &mut Vec<u8>, form: LineForm, told: &str) {
     // One look at nearly all texts.
     if is_short_and_plain(told) {

@@ -1,5 +1,5 @@
-//! How the fields of a log line are written as text: so that nothing that a client or a server says makes a line of its own,
-//! or reaches a terminal as a command.
+//! The text form of the fields of a log line. No text of a client or a server makes a line of its own, or reaches a
+//! terminal as a command.
 
 use std::fmt::{self, Debug, Write as _};
 

@@ -1,4 +1,4 @@
-//! How a line of the log is written.
+//! The form of a line of the log.
 
 use std::io;
 
@@ -18,7 +18,7 @@ pub(super) enum LineForm {
     Json,
 }
 
-/// What writes events in this form.
+/// Returns the layer that writes events in this form.
 pub(super) fn layer<S, W>(form: LineForm, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,

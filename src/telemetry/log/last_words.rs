@@ -5,7 +5,7 @@ use super::stamp::Stamp;
 use crate::mcp::json::quote;
 use crate::printable::{printable_json, printable_lines};
 
-/// What the line is found by, beside its level.
+/// The target by which the line is found, beside its level.
 const TARGET: &str = "raincheck";
 
 /// The line for people, who may have no log.

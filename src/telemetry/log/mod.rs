@@ -37,14 +37,14 @@ pub use last_words::plain;
 use output::{Output, standard_error};
 pub use task_end::TaskEndLine;
 
-/// What to log and how.
+/// The settings of the log.
 #[derive(Debug, Clone)]
 pub struct LogSettings {
     /// Levels, in general and by module: `info`, `info,raincheck=debug`.
     pub filter: String,
     /// One JSON object a line instead of text.
     pub json: bool,
-    /// Whether text has colours in a terminal.
+    /// `true` if text has colours in a terminal.
     pub colours: bool,
 }
 
@@ -140,8 +140,8 @@ fn panicked(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// Says what a process says last, whatever the filter is, and waits for a short time until all lines are written.
-/// False: logging has not begun.
+/// Writes the last line of a process, whatever the filter is, and waits for a short time until all lines are written.
+/// Returns `false` if logging has not begun.
 pub fn say_last(text: &str) -> bool {
     let Some(log) = LOG.get() else { return false };
     let line = last_words::line(log.form, text, wall_ns());
@@ -173,7 +173,7 @@ pub fn set_filter(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells the lines that are no events of the filter that is used from now on.
+/// Passes the filter that is used from now on to the lines that are no events.
 fn ask(filter: &Targets) {
     access::ask(filter);
     task_end::ask(filter);

@@ -18,10 +18,10 @@ use crate::printable::{Escaped, printable_json};
 use crate::task::id::TaskId;
 use crate::task::view::digits;
 
-/// What a filter knows the lines by.
+/// The target by which a filter selects the lines.
 const TARGET: &str = "raincheck::telemetry::tasks";
 
-/// Whether the log's filter lets the lines through.
+/// `true` if the log's filter lets the lines through.
 static PASSES: AtomicBool = AtomicBool::new(false);
 
 /// Asks the filter that is used from now on.
@@ -30,7 +30,7 @@ pub(super) fn ask(filter: &Targets) {
     PASSES.store(passes, Ordering::Relaxed);
 }
 
-/// How a task ended.
+/// The end of a task, for its line.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskEndLine<'l> {
     pub task: TaskId,
@@ -38,7 +38,7 @@ pub struct TaskEndLine<'l> {
     pub outcome: &'l str,
     pub reason: &'l str,
     pub effect: &'l str,
-    /// How long the call took.
+    /// The duration of the call.
     pub took_ms: u64,
     pub queue_ms: u64,
     pub input_ms: u64,
@@ -50,7 +50,7 @@ pub struct TaskEndLine<'l> {
     pub caller_hash: &'l str,
     /// The trace of the call, where it is recorded.
     pub trace: &'l str,
-    /// Whether a client heard of the task.
+    /// `true` if a client was notified of the task.
     pub announced: bool,
 }
 

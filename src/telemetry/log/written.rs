@@ -1,4 +1,4 @@
-//! What a test's log writes.
+//! The output of a test's log.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl io::Write for Written {
     }
 }
 
-/// What stands before the time of a line, and what stands after it.
+/// Returns the text before the time of a line, and the text after it.
 pub(super) fn without_time(line: &str) -> (String, String) {
     let (before, rest) = line.split_at(line.find("20").unwrap());
     let (_time, after) = rest.split_at(rest.find('Z').unwrap() + 1);

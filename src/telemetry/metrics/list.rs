@@ -1,4 +1,4 @@
-//! How a metric comes into the list: made, registered and described at one place.
+//! Makes, registers and describes a metric at one place, and so adds it to the list.
 
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;

@@ -66,7 +66,7 @@ impl Metrics {
         }
     }
 
-    /// What Prometheus scrapes: its text format, version 0.0.4.
+    /// Returns all metrics in the text format of Prometheus, version 0.0.4.
     pub fn render(&self) -> String {
         let mut text = String::new();
         // The only error is that of a writer, and a string has none.

@@ -1,4 +1,4 @@
-//! What becomes of webhooks.
+//! Metrics of webhooks.
 
 use prometheus::IntCounterVec;
 

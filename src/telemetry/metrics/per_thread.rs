@@ -1,5 +1,5 @@
-//! A histogram that each request counts in. Each connection thread counts in its own, because threads that count in one
-//! wait for each other; they are summed when somebody reads.
+//! A histogram that each request counts in. Each connection thread counts in its own, because threads that count in
+//! one wait for each other; they are summed when the metrics are read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ pub struct ThreadHistograms(Arc<Inner>);
 struct Inner {
     options: HistogramOpts,
     labels: &'static [&'static str],
-    /// Says what the metric is. It counts nothing.
+    /// Describes the metric. It counts nothing.
     described: HistogramVec,
     threads: PerThread<OnceLock<HistogramVec>>,
 }

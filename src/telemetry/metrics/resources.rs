@@ -1,4 +1,5 @@
-//! What the operating system says of this process, under the names that every client library of Prometheus gives it.
+//! The operating system's figures of this process, under the names that every client library of Prometheus gives
+//! them.
 
 use prometheus::{Counter, IntGauge};
 

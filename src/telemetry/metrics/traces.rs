@@ -1,4 +1,4 @@
-//! What becomes of spans.
+//! Metrics of spans.
 
 use prometheus::IntCounterVec;
 

@@ -1,5 +1,5 @@
-//! Attributes as OTLP writes them: of a span, and of the process that exports. Those of a span are written as they are said,
-//! so that no list of them is made.
+//! Attributes as OTLP writes them: of a span, and of the process that exports. Those of a span are written one by
+//! one, so that no list of them is made.
 
 use super::wire::{LENGTH_BYTE_MAX, around, begin, bytes, length_key, low, nested, number};
 

@@ -19,7 +19,7 @@ use crate::http_address::HttpAddress;
 use crate::io_reason::io_reason;
 use crate::retry_after;
 
-/// How long the collector may take for a batch.
+/// The time within which the collector must answer a batch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause after a failure. It doubles with each further failure.
@@ -42,17 +42,17 @@ impl fmt::Debug for Collector {
     }
 }
 
-/// What is told of the process that exports: names and texts.
+/// The description of the process that exports: names and texts.
 pub type TraceResource = Vec<(String, String)>;
 
-/// What came of a batch.
+/// The result of sending a batch.
 #[derive(Debug, PartialEq, Eq)]
 enum SendOutcome {
     /// The collector has it, but for so many of its spans.
     Taken { rejected: u64 },
     /// The collector will never take it.
     Refused(StatusCode),
-    /// The collector says that it takes the batch later, perhaps when.
+    /// The collector takes the batch later, perhaps at a time that it names.
     Later(StatusCode, Option<Duration>),
     /// The collector does not answer. Holds why.
     Away(String),
@@ -103,15 +103,15 @@ pub async fn export(
     queue.drop_all();
 }
 
-/// How long a batch waits that the collector did not take.
+/// The time that a batch waits that the collector did not take.
 #[derive(Debug)]
 enum Pause {
-    /// The collector answers, and says that it takes the batch later.
+    /// The collector answers that it takes the batch later.
     Asked(Duration),
     Away(Duration),
 }
 
-/// Whether the collector takes spans, and what the log was told of that.
+/// The state of the collector, and the part of it that the log has reported.
 #[derive(Debug, Default)]
 struct ExportState {
     failures: u32,
@@ -176,7 +176,7 @@ fn settle(outcome: &str, batch: &mut EndedSpans) {
     batch.clear();
 }
 
-/// Sends an empty batch. The error says why the collector does not take it.
+/// Sends an empty batch. The error contains the reason why the collector does not take it.
 pub async fn probe(collector: &Collector) -> Result<(), String> {
     match collector.send(&EndedSpans::default()).await {
         SendOutcome::Taken { .. } => Ok(()),
@@ -212,7 +212,7 @@ impl Collector {
     }
 }
 
-/// The statuses after which OTLP says to try again.
+/// Returns `true` for the statuses after which OTLP demands another attempt.
 fn is_temporary(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502..=504)
 }

@@ -1,5 +1,5 @@
-//! Traces: spans of requests and of whole calls, for a collector of OpenTelemetry. Nothing is made where nobody asked
-//! for traces.
+//! Traces: spans of requests and of whole calls, for a collector of OpenTelemetry. Without a collector nothing is
+//! made.
 
 mod attributes;
 mod export;

@@ -14,7 +14,7 @@ const STATUS_ERROR: u64 = 2;
 /// The flag of a span of a recorded trace.
 const SAMPLED: u32 = 1;
 
-/// The body of one export, of spans that [`write_span`] wrote. `resource` says who exports.
+/// Returns the body of one export, of spans that [`write_span`] wrote. `resource` describes the process that exports.
 pub(super) fn request(resource: &[(String, String)], spans: &[u8]) -> Vec<u8> {
     let mut request = Vec::with_capacity(spans.len() + 1024);
     nested(&mut request, 1, |resource_spans| {

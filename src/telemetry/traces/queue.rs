@@ -70,7 +70,7 @@ pub struct SpanQueue {
     is_enough: Notify,
 }
 
-/// What was handed over.
+/// The spans that wait for the export.
 #[derive(Debug, Default)]
 struct WaitingSpans {
     parts: VecDeque<EndedSpans>,

@@ -1,11 +1,11 @@
-//! How many spans of a batch a collector refused although it took the batch: `partial_success` of OTLP's
-//! `ExportTraceServiceResponse`.
+//! Reads the number of spans of a batch that a collector refused although it took the batch: `partial_success` of
+//! OTLP's `ExportTraceServiceResponse`.
 
 /// The field `partial_success` of the answer, and the field `rejected_spans` in it.
 const PARTIAL_SUCCESS: u64 = 1;
 const REJECTED_SPANS: u64 = 1;
 
-/// The spans that the answer says were refused. An answer that cannot be read says nothing of that.
+/// Returns the number of refused spans in the answer. An answer that cannot be read counts as none.
 pub(super) fn rejected(answer: &[u8]) -> u64 {
     let partial = fields(answer).find_map(|field| match field {
         Field {

@@ -16,7 +16,7 @@ use crate::task::trace::TaskTrace;
 use crate::telemetry::known_names::{known_method, known_version};
 use crate::telemetry::operation_ending::OperationEnding;
 
-/// What is known of a request when it comes.
+/// The terms of a request that are known when it comes.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestTerms<'r> {
     /// The place in the client's trace.
@@ -29,19 +29,19 @@ pub struct RequestTerms<'r> {
     pub is_piped: bool,
 }
 
-/// What becomes of the trace of a request.
+/// The handling of the trace of a request.
 #[derive(Debug)]
 pub enum Tracing {
     /// The request has a span in this trace.
     Recorded(TraceId),
-    /// The trace begins here and is not recorded, which the server is told.
+    /// The trace begins here and is not recorded, which the server learns from the flags.
     LeftOut(TraceContext),
     /// The message stays as it is.
     Untouched,
 }
 
 impl Tracing {
-    /// The client decides. Where it says nothing, the ratio does.
+    /// The client decides. Where its request has no trace, the ratio decides.
     pub fn of(parent: Option<&TraceContext>, method: &str) -> Self {
         if !are_on() {
             return Self::Untouched;
@@ -71,21 +71,21 @@ fn known_or_own(known: fn(&str) -> Option<&'static str>, text: &str) -> Cow<'sta
     known(text).map_or_else(|| Cow::Owned(text.to_owned()), Cow::Borrowed)
 }
 
-/// Whether clients send such a request again and again, or have it open for hours. It has a span only where its client
-/// traces.
+/// Returns `true` if clients send such a request again and again, or have it open for hours. It has a span only where
+/// its client traces.
 fn is_a_wait(method: &str) -> bool {
     method.starts_with("tasks/") || matches!(method, "ping" | "subscriptions/listen")
 }
 
-/// The one who tells the span when it ends.
+/// The part that exports the span when it ends.
 mod teller {
     /// The answer to the request.
     pub(super) const ANSWER: u8 = 0;
-    /// The answer; and there may be a record that tells the span, too.
+    /// The answer; and there may be a record that exports the span, too.
     pub(super) const DOUBT: u8 = 1;
     /// The record.
     pub(super) const RECORD: u8 = 2;
-    /// It was told.
+    /// The span was exported.
     pub(super) const NONE: u8 = 3;
 }
 
@@ -130,12 +130,12 @@ impl RequestSpan {
         }
     }
 
-    /// What the server is told of a request that passes.
+    /// Returns the trace context that the server receives with a request that passes.
     pub fn context(&self) -> TraceContext {
         self.ids.to_server().at(self.ids.span)
     }
 
-    /// What the server is told of a request that a carrier sends.
+    /// Returns the trace context that the server receives with a request of a carrier.
     pub fn to_server(&self) -> TraceContext {
         self.ids.to_server()
     }
@@ -149,8 +149,8 @@ impl RequestSpan {
             .compare_exchange(0, wall_ns(), relaxed, relaxed);
     }
 
-    /// What the record of the call keeps, which tells the span from now on. `None`: the span was told. `began_ms` is when
-    /// the call began by the clock of records.
+    /// Returns the part of the trace for the record of the call, which exports the span from now on. Returns `None`
+    /// if the span was exported. `began_ms` is when the call began by the clock of records.
     pub fn of_record(&self, began_ms: u64) -> Option<Box<TaskTrace>> {
         let told = self.teller.swap(teller::RECORD, Ordering::AcqRel);
         if told == teller::NONE {
@@ -165,7 +165,7 @@ impl RequestSpan {
         }))
     }
 
-    /// There is no record after all, or the store did not say whether there is one.
+    /// Notes that there is no record after all, or that the store did not answer whether there is one.
     pub fn not_recorded(&self) {
         self.teller.store(teller::DOUBT, Ordering::Release);
     }
@@ -177,7 +177,7 @@ impl RequestSpan {
         }
     }
 
-    /// The answer is over. Tells the span, unless a record does.
+    /// Ends the span when the answer is over, and exports it, unless a record does.
     fn end(&self, ending: OperationEnding) {
         let held = self.teller.load(Ordering::Acquire);
         if held >= teller::RECORD {
@@ -267,7 +267,7 @@ impl SpanGuard {
         Self(span)
     }
 
-    /// Ends the span as the answer says.
+    /// Ends the span with the ending of the answer.
     pub fn end(self, ending: OperationEnding) {
         self.0.end(ending);
     }

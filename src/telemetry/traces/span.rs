@@ -1,4 +1,4 @@
-//! A span that has ended. What it says is borrowed: it is written at once, in the form in which it is exported.
+//! A span that has ended. Its content is borrowed: it is written at once, in the form in which it is exported.
 
 use std::cell::Cell;
 
@@ -61,7 +61,7 @@ impl Span<'_> {
         }
     }
 
-    /// Says how the operation ended: the words of the conventions, empty where all went well.
+    /// Sets how the operation ended: the words of the conventions, empty where all went well.
     pub(super) fn ended(&mut self, kind: &str, code: &str) {
         self.is_error = !kind.is_empty();
         self.say(&keys::ERROR, kind);

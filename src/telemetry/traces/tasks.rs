@@ -1,5 +1,5 @@
-//! The spans of a task, from the times in its record: told by the replica that committed the end, whichever began the
-//! call.
+//! The spans of a task, from the times in its record: exported by the replica that committed the end, whichever began
+//! the call.
 
 use super::keys;
 use super::request::whole;

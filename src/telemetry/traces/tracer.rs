@@ -1,4 +1,4 @@
-//! Whether spans are made, of which traces, and the way to the exporter.
+//! The sampling of traces, and the path of spans to the exporter.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use super::queue::SpanQueue;
 use super::span::Span;
 use crate::mcp::trace_id::{HexId, TraceId};
 
-/// Whether there is a collector. Read for each request.
+/// `true` if there is a collector. Read for each request.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();
@@ -30,7 +30,7 @@ pub fn begin(ratio: f64) -> Option<&'static SpanQueue> {
     Some(&TRACER.get()?.queue)
 }
 
-/// Whether spans are made.
+/// Returns `true` if spans are made.
 pub fn are_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
@@ -43,14 +43,15 @@ pub(super) fn tell(span: Span<'_>) {
     span.leave_room();
 }
 
-/// Whether a trace that begins here is recorded. All replicas decide alike, as OpenTelemetry's ratio sampler does.
+/// Returns `true` if a trace that begins here is recorded. All replicas decide alike, as OpenTelemetry's ratio
+/// sampler does.
 pub(super) fn is_sampled(trace: &TraceId) -> bool {
     TRACER
         .get()
         .is_some_and(|tracer| part(trace) < tracer.below)
 }
 
-/// What of a random id decides: its last 63 bits.
+/// Returns the part of a random id that decides: its last 63 bits.
 fn part(trace: &TraceId) -> u64 {
     let last = trace.as_bytes().last_chunk().copied();
     u64::from_be_bytes(last.unwrap_or_default()) >> 1

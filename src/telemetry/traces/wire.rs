@@ -61,7 +61,7 @@ fn with_room<const ROOM: usize>(out: &mut Vec<u8>, field: u8, write: impl FnOnce
     }
 }
 
-/// Whether a length takes exactly so many bytes.
+/// Returns `true` if a length takes exactly so many bytes.
 fn takes<const BYTES: usize>(length: u64) -> bool {
     let least = if BYTES == 1 {
         0

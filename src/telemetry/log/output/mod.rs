@@ -1,9 +1,10 @@
 //! The log's way to standard error. Nothing waits for the reader of the log: lines wait in a bounded buffer, and one thread
 //! writes them. Lines beyond the bound are dropped and counted.
 //!
-//! A rare line is written at once, by the thread that says it, if that takes no wait: so it is out before an answer that its
-//! client may act on, and before whatever may end the process. Lines that come with every request gather at their threads, so
-//! that many of them are one write. Lines of the ends of tasks are written at once if they are rare, and gather if they are not.
+//! A rare line is written at once, by the thread that logs it, if that takes no wait: so it is out before an answer
+//! that its client may act on, and before anything that may end the process. Lines that come with every request
+//! gather at their threads, so that many of them are one write. Lines of the ends of tasks are written at once if
+//! they are rare, and gather if they are not.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
@@ -32,23 +33,23 @@ const WAITING_MAX: usize = (1 << 20) - ALL_GATHERED_MAX;
 /// So many bytes are worth a write of their own.
 const ENOUGH: usize = 64 << 10;
 
-/// How long lines gather.
+/// The time that lines gather.
 const GATHERING: Duration = Duration::from_millis(100);
 
-/// How long the last lines of the process may take. A reader that does not read must not keep the process alive.
+/// The longest wait for the last lines of the process. A reader that does not read must not keep the process alive.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// A pipe that has any room takes so many bytes without a wait: `PIPE_BUF`.
 const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
-/// What a write to standard error may wait for.
+/// The reason for which a write to standard error may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
     /// A file: for no reader.
     Never,
-    /// A pipe or a socket: for its reader, unless a poll says that it takes something.
+    /// A pipe or a socket waits for its reader, unless a poll shows that it has room.
     IfFull,
-    /// A terminal waits for its reader also after a poll that says that it takes something.
+    /// A terminal waits for its reader also after a poll that shows that it has room.
     Perhaps,
 }
 
@@ -64,22 +65,22 @@ pub(super) struct Output {
     comes: Condvar,
     /// Something was written.
     gone: Condvar,
-    /// Who holds the lock writes. So the lines of a thread keep their order.
+    /// The thread that holds the lock writes. So the lines of a thread keep their order.
     writing: Mutex<Writing>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Vec<u8>,
-    /// Whether a thread may have gathered lines.
+    /// `true` if a thread may have gathered lines.
     are_gathered: bool,
-    /// Whether the lines must not wait for others.
+    /// `true` if the lines must not wait for others.
     is_urgent: bool,
-    /// Lines that were dropped, and that the log was not told of yet.
+    /// Lines that were dropped, and that no line of the log has reported yet.
     dropped: u64,
-    /// Dropped lines that a line that waits tells of.
+    /// Dropped lines that a waiting line reports.
     told: u64,
-    /// Lines that nobody misses if they are lost: they tell of others, or are the last.
+    /// Lines that may be lost without harm: they report other lines, or are the last.
     extra: u64,
     /// When the last line came of a kind that gathers if it comes often.
     last_frequent: Option<Instant>,
@@ -93,12 +94,12 @@ struct Waiting {
 struct Writing {
     /// Takes what waits.
     lines: Vec<u8>,
-    /// Whether the last line that was written lacks its end.
+    /// `true` if the last line that was written lacks its end.
     is_torn: bool,
 }
 
 impl Waiting {
-    /// Whether the thread that writes has nothing to do.
+    /// Returns `true` if the thread that writes has nothing to do.
     fn is_nothing(&self) -> bool {
         self.lines.is_empty() && !self.are_gathered
     }
@@ -224,7 +225,7 @@ impl Output {
         true
     }
 
-    /// Whether all that waits was written. False: it may take a wait, or another thread writes.
+    /// Writes all waiting lines. Returns `false` if that may take a wait, or another thread writes.
     fn write_without_wait(&self) -> bool {
         let Some(mut writing) = self.writing.try_lock() else {
             return false;
@@ -242,13 +243,14 @@ impl Output {
         self.write(waiting, &mut writing, false)
     }
 
-    /// Whether a write of a few bytes waits for nobody. A pipe whose reader is gone fails at once.
+    /// Returns `true` if a write of a few bytes takes no wait. A pipe whose reader is gone fails at once.
     fn is_ready(&self) -> bool {
         let mut polled = [PollFd::new(&self.to, PollFlags::OUT)];
         poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Waits for lines, and writes them. Before that, `tell` says how many were dropped after them.
+    /// Waits for lines, and writes them. Before that, `tell` receives the number of lines that were dropped after
+    /// them.
     fn write_next(&self, tell: impl FnOnce(u64)) {
         self.gather();
         let mut writing = self.writing.lock();

@@ -1,4 +1,4 @@
-//! The way of the lines that gather: from the thread that says them to all that waits.
+//! The path of the lines that gather: from the thread that logs them to all waiting lines.
 
 use super::gathered::{GATHERED_MAX, GatheredLines};
 use super::{ENOUGH, Output};

@@ -20,10 +20,11 @@ const KEY_BYTES_MAX: usize = 255;
 /// same legacy session share it. Cheap where there is none.
 pub(in crate::downstream) fn claim_of(
     request: &Request<'_>,
+    key_in_meta: Option<&RawValue>,
     by: &Requester,
     rule: &Rule,
 ) -> Result<Option<CallClaim>, RpcError> {
-    if let Some(key) = key(key_in_meta(request), &by.idempotency_key)? {
+    if let Some(key) = key(key_in_meta, &by.idempotency_key)? {
         return Ok(Some(CallClaim::of_key(&by.caller, &key, digest(request))));
     }
     let Some(window_ms) = rule.attach_window_ms else {
@@ -43,11 +44,12 @@ pub(in crate::downstream) fn claim_of(
 }
 
 /// Returns `true` if the client gave the call a key, valid or not.
-pub(in crate::downstream) fn has_key(request: &Request<'_>, by: &Requester) -> bool {
-    by.idempotency_key != KeyHeader::Absent || key_in_meta(request).is_some()
+pub(in crate::downstream) fn has_key(key_in_meta: Option<&RawValue>, by: &Requester) -> bool {
+    by.idempotency_key != KeyHeader::Absent || key_in_meta.is_some()
 }
 
-fn key_in_meta<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
+/// Returns the key in the `_meta` of a legacy request, valid or not.
+pub(in crate::downstream) fn key_in_meta<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
     request.params.get_object("_meta")?.get(IDEMPOTENCY_KEY)
 }
 

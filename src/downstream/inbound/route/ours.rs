@@ -3,6 +3,7 @@
 
 use super::call::{CallDecision, CallFacts, CallIntent, Follows, Passing, decide};
 use super::{MissingFact, TaskOp, is_translated, names_our_result};
+use crate::downstream::inbound::idempotency::key_in_meta;
 use crate::downstream::inbound::requester::Requester;
 use crate::mcp::error::RpcError;
 use crate::mcp::request::Request;
@@ -81,6 +82,7 @@ fn call(request: &Request<'_>, by: &Requester, facts: &OursFacts<'_>) -> OursRou
     };
     let intent = CallIntent {
         request,
+        key: key_in_meta(request),
         follows,
         passing: Passing::Never,
         input: InputWhen::BeforeTask,

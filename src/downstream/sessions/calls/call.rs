@@ -12,6 +12,7 @@ use crate::downstream::body::Body;
 use crate::downstream::calls::cancel::cancelled;
 use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
 use crate::downstream::companion::tools::CompanionTools;
+use crate::downstream::inbound::idempotency::key_in_meta;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::route;
 use crate::downstream::inbound::route::call::{
@@ -66,6 +67,7 @@ pub(in crate::downstream) async fn decide(
     };
     let intent = CallIntent {
         request,
+        key: key_in_meta(request),
         follows,
         passing: Passing::OnSession,
         input: InputWhen::InTask,

@@ -1,8 +1,10 @@
 //! The decision about a `tools/call`, whatever front it came through: made once, from the call, its requester and the
 //! known facts. Pure.
 
-use hyper::HeaderMap;
 use std::time::Duration;
+
+use hyper::HeaderMap;
+use serde_json::value::RawValue;
 
 use super::super::idempotency::{claim_of, has_key};
 use super::super::requester::Requester;
@@ -37,6 +39,8 @@ const NOW: Plan = Plan::Always {
 #[derive(Debug)]
 pub(in crate::downstream) struct CallIntent<'r, 'a> {
     pub(in crate::downstream) request: &'r Request<'a>,
+    /// The idempotency key in `_meta`, valid or not.
+    pub(in crate::downstream) key: Option<&'a RawValue>,
     pub(in crate::downstream) follows: Follows,
     pub(in crate::downstream) passing: Passing,
     /// The questions that come before a ticket: asked then, or in the task.
@@ -184,7 +188,7 @@ fn task(
     let is_theirs = tool.is_some_and(|tool| tool.own_task != OwnTask::Never);
     if is_theirs && facts.keeps_native_tasks && intent.passing == Passing::OnSession {
         // No key stands for a task of the server's own.
-        if has_key(request, by) {
+        if has_key(intent.key, by) {
             return Err(their_task_has_no_key());
         }
         return Ok(CallDecision::Pass);
@@ -193,7 +197,7 @@ fn task(
     if rule.mode == Mode::Never && !tool.is_some_and(ServerTool::requires_task) {
         return Err(never_a_task());
     }
-    let claim = claim_of(request, by, rule)?;
+    let claim = claim_of(request, intent.key, by, rule)?;
     let mut terms = terms(name, rule, NOW, intent, by, facts);
     terms.claim = claim;
     terms.rule.retention_ms = retention_ms(wish, rule);
@@ -245,7 +249,7 @@ fn call(
     if on_session && !request.has_id() {
         return Ok(CallDecision::Pass);
     }
-    let claim = claim_of(request, by, rule)?;
+    let claim = claim_of(request, intent.key, by, rule)?;
     let Some(is_native) = is_native(name, by, facts) else {
         return Ok(CallDecision::Ask(MissingFact::Tools, None));
     };

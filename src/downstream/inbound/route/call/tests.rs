@@ -3,6 +3,7 @@
 use super::*;
 use crate::auth::callers::Callers;
 use crate::downstream::companion::WhoHas;
+use crate::downstream::inbound::idempotency::key_in_meta;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::route::KnownTools;
 use crate::mcp::json::raw;
@@ -58,6 +59,7 @@ fn of_session(params: &str, speaks_of_tasks: bool, facts: &CallFacts<'_>) -> Cal
     };
     let intent = CallIntent {
         request: &request,
+        key: key_in_meta(&request),
         follows,
         passing: Passing::OnSession,
         input: InputWhen::InTask,

@@ -92,6 +92,7 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, facts: &RequestFacts<'k>) -> Ro
     let (meta, calls) = (&modern.meta, &facts.calls);
     let intent = CallIntent {
         request: &modern.request,
+        key: meta.idempotency_key,
         follows: if meta.declares_tasks {
             Follows::Declared
         } else {

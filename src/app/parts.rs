@@ -25,7 +25,7 @@ use crate::downstream::events::state::{EventWebhooks, Events};
 use crate::downstream::forwarded::ForwardedHeaders;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::sessions::agreed_versions::AgreedVersions;
-use crate::downstream::sessions::ours::OurSessions;
+use crate::downstream::sessions::ours::lifetimes::Lifetimes;
 use crate::downstream::sessions::session_clients::SessionClients;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::{self, FairShares, Proxy};
@@ -171,7 +171,7 @@ fn proxy(
         agreed: AgreedVersions::default(),
         session_clients: SessionClients::default(),
         resumable: Arc::default(),
-        our_sessions: OurSessions::default(),
+        session_lifetimes: Lifetimes::default(),
         stand_ins: StandIns::default(),
         events,
         companion: companion(config),

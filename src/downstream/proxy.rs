@@ -20,7 +20,7 @@ use super::inbound::requester::Requester;
 use super::outbound::response;
 use super::sessions::agreed_versions::AgreedVersions;
 use super::sessions::mailbox::Mailboxes;
-use super::sessions::ours::state::OurSessions;
+use super::sessions::ours::lifetimes::Lifetimes;
 use super::sessions::session_clients::SessionClients;
 use super::stand_ins::StandIns;
 use super::tasks::v2025::deliveries::Deliveries;
@@ -113,7 +113,7 @@ pub struct Proxy {
     pub session_clients: SessionClients,
     /// The logs of calls that run here and outlive a dropped connection.
     pub resumable: Arc<ResumableCalls>,
-    pub our_sessions: OurSessions,
+    pub session_lifetimes: Lifetimes,
     pub stand_ins: StandIns,
     /// The event of raincheck's own. `None`: events are switched off.
     pub events: Option<Arc<Events>>,

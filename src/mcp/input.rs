@@ -49,6 +49,11 @@ impl InputKind {
     }
 }
 
+/// Returns `true` if a server may answer this method with questions (2026-07-28, Multi Round-Trip Requests).
+pub fn may_be_required(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+}
+
 /// Returns `true` if a client that declares these capabilities can be asked this request.
 pub fn is_declared(request: &RawValue, capabilities: &str) -> bool {
     let declared = Object::parse(capabilities).unwrap_or_default();

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::task::JoinError;
+
 use super::call::Busy;
 use super::carrier::Carrier;
 use super::custody::Custody;
@@ -44,19 +46,22 @@ impl From<StoreError> for AnswerError {
 impl Runner {
     /// Takes the answers of an update, of an operator or of a rule. Once the answers are committed, they are carried out
     /// even if the client that sent them goes away.
-    pub async fn answer(
+    ///
+    /// The future names its bounds because a carrier awaits it, and its job may begin a carrier.
+    pub fn answer(
         self: &Arc<Self>,
         loaded: Loaded,
         answers: InputResponses,
         from: (AnsweredBy, Forwarded),
-    ) -> Result<(), AnswerError> {
+    ) -> impl Future<Output = Result<(), AnswerError>> + Send + use<> {
         let runner = Arc::clone(self);
         let answering = self
             .calls
             .spawn(async move { runner.take_answers(&loaded, answers, from).await });
-        answering
-            .await
-            .unwrap_or_else(|error| Err(AnswerError::Store(StoreError::Unavailable(error.into()))))
+        async {
+            let failed = |error: JoinError| StoreError::Unavailable(error.into());
+            answering.await.map_err(failed)?
+        }
     }
 
     /// Commits answers. The owner of the call sees them in the change log and passes them on. A parked call

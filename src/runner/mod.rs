@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use serde_json::value::RawValue;
 use tokio::sync::TryAcquireError;
 use tracing::{error, warn};
 
@@ -148,33 +147,11 @@ impl Runner {
     /// Begins a call. The job runs until the call has ended, even if the client goes away.
     pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<CallSubscriber, NotAdmitted> {
         let (permit, admittance) = self.admit(&call)?;
-        let (client, subscriber) = self.waiting(&call);
+        let terms = WaitTerms::of(&call, self.upstream.start_allowance());
+        let (client, subscriber) = WaitingClient::of_call(terms);
         let carrier = Carrier::for_client(Arc::clone(self), call, client, admittance);
         self.spawn(carrier.task_id(), carrier.run(), permit);
         Ok(subscriber)
-    }
-
-    /// Makes a task of a call that a modern server answered with questions; the questions then belong to the
-    /// task. The answer announces the task in the form that the call's client expects. If the store does not
-    /// take the task, the answer is the server's own result.
-    pub fn ask_in_task(
-        self: &Arc<Self>,
-        call: CallSpec,
-        asked: Box<RawValue>,
-    ) -> Result<(CallSubscriber, Arc<OnceLock<TaskId>>), NotAdmitted> {
-        let permit = self.permit()?;
-        let (client, subscriber) = self.waiting(&call);
-        // The server has nothing of the call until the client answers the questions.
-        let admittance = Admittance::unlimited();
-        let carrier = Carrier::for_client(Arc::clone(self), call, client, admittance);
-        let task = carrier.task_id();
-        self.spawn(carrier.task_id(), carrier.ask_in_task(asked), permit);
-        Ok((subscriber, task))
-    }
-
-    fn waiting(&self, call: &CallSpec) -> (WaitingClient, CallSubscriber) {
-        let terms = WaitTerms::of(call, self.upstream.start_allowance());
-        WaitingClient::of_call(terms)
     }
 
     /// Makes room for one more call.

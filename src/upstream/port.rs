@@ -125,6 +125,15 @@ impl UpstreamRequest {
         }
     }
 
+    /// The headers and parameters of the client's request that go to the server.
+    pub fn forwarded(&self) -> Forwarded {
+        Forwarded {
+            credentials: self.credentials.clone(),
+            headers: Arc::clone(&self.headers),
+            query: self.query.clone(),
+        }
+    }
+
     /// With what the server gets of the client's credentials.
     pub fn with_credentials(self, credentials: Option<Credentials>) -> Self {
         Self {
@@ -245,7 +254,7 @@ pub struct UpstreamError {
 
 impl UpstreamError {
     /// The error of a JSON-RPC message, which came with HTTP 200 or over a line.
-    pub(super) fn in_message(error: Box<RawValue>) -> Self {
+    pub fn in_message(error: Box<RawValue>) -> Self {
         Self {
             error,
             status: 200,

@@ -79,7 +79,7 @@ impl Carrier {
 
     /// Ends the call with a failure of raincheck's own.
     pub(super) async fn give_up(&mut self, reason: Reason) -> Flow {
-        let was_open = self.dispatch.exchange().is_some();
+        let may_have_run = self.dispatch.exchange().is_some() || self.had_leg();
         self.cancel_upstream().await;
         let last = self.take_last_news();
         match &self.stage {
@@ -90,7 +90,7 @@ impl Carrier {
                     .finish(&recorded.loaded, recorded.fence, end, last)
                     .await;
             }
-            CallStage::Plain(_) if was_open => {
+            CallStage::Plain(_) if may_have_run => {
                 self.answer(CallAnswer::Failed(Failure::new(
                     reason,
                     SideEffect::Unknown,

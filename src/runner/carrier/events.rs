@@ -5,7 +5,7 @@ use tracing::info;
 use super::super::outcome;
 use super::super::responder::CallAnswer;
 use super::dispatch::LegOrigin;
-use super::{Audience, Carrier, Flow};
+use super::{Audience, CallStage, Carrier, Flow};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::result;
@@ -89,14 +89,21 @@ impl Carrier {
     /// an effect, even if the last leg had none.
     fn effect_of(&self, leg: SideEffect) -> SideEffect {
         let is_adopted = self.dispatch.origin() == Some(LegOrigin::Adopted);
-        let was_sent_before = self.stage.recorded().is_some_and(|recorded| {
-            let task = recorded.task();
-            is_adopted || task.round > 0 || task.attempts > 0
-        });
-        if was_sent_before {
+        if is_adopted || self.had_leg() {
             SideEffect::Unknown
         } else {
             leg
+        }
+    }
+
+    /// Returns `true` if the call was sent before this leg.
+    pub(super) fn had_leg(&self) -> bool {
+        match &self.stage {
+            CallStage::Plain(plain) => plain.round.is_some(),
+            CallStage::Recorded(recorded) => {
+                let task = recorded.task();
+                task.round > 0 || task.attempts > 0
+            }
         }
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -34,6 +33,7 @@ mod ending;
 mod events;
 mod handover;
 mod large_results;
+mod open_round;
 mod pending;
 mod progress;
 mod questions;
@@ -221,14 +221,10 @@ impl Carrier {
     }
 
     pub(super) async fn run(mut self: Box<Self>) {
-        let flow = Box::pin(self.begin()).await;
-        self.run_on(flow).await;
-    }
-
-    /// Carries on a call that was answered with questions before this carrier.
-    pub(super) async fn ask_in_task(mut self: Box<Self>, asked: Box<RawValue>) {
-        let flow = Box::pin(self.on_asks_first(asked)).await;
-        self.run_on(flow).await;
+        let mut flow = Box::pin(self.begin()).await;
+        while let Flow::Continue = flow {
+            flow = self.step().await;
+        }
     }
 
     async fn begin(&mut self) -> Flow {
@@ -252,12 +248,6 @@ impl Carrier {
         let client = self.audience.client();
         let is_at_once = client.is_some_and(|it| it.terms.when == Some(TaskWhen::AtOnce));
         is_at_once && !self.stage.is_recorded()
-    }
-
-    async fn run_on(mut self: Box<Self>, mut flow: Flow) {
-        while let Flow::Continue = flow {
-            flow = self.step().await;
-        }
     }
 
     /// Sends the leg, if it may go out.

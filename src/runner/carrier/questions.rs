@@ -18,12 +18,13 @@ use super::{CallStage, Carrier, Flow, RecordTerms, Timer, not_created};
 use crate::mcp::envelope;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::mcp::input;
-use crate::mcp::json::{Object, Writer};
+use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::tasks_2025;
 use crate::mcp::version::Era;
 use crate::store::ledger::NotApplied;
 use crate::task::input_rule::AnsweredBy;
-use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
+use crate::task::machine::{OwnerEvent, Rejected};
+use crate::task::state::Leg;
 use crate::upstream::{self, Question};
 
 /// The wait for more questions after the first: a client that is asked for all of them together
@@ -146,10 +147,14 @@ impl Carrier {
 
     /// The client answered a question that was relayed to it.
     pub(super) async fn on_answered(&mut self, answered: RelayedAnswer) -> Flow {
-        let RelayedAnswer { id, answer } = answered;
         let CallStage::Plain(plain) = &mut self.stage else {
-            return self.on_late_answer(&id, &answer).await;
+            self.on_late_answer(answered).await;
+            return Flow::Continue;
         };
+        if plain.round.is_some() {
+            return self.on_round_answered(answered).await;
+        }
+        let RelayedAnswer { id, answer } = answered;
         let asked = plain.asked.len();
         plain.asked.retain(|question| question.id != id);
         let was_asked = plain.asked.len() < asked;
@@ -165,35 +170,37 @@ impl Carrier {
 
     /// The client sent the answer while the call became a task: the answer belongs to the question in the
     /// record.
-    async fn on_late_answer(&mut self, id: &str, answer: &upstream::Answer) -> Flow {
+    pub(super) async fn on_late_answer(&mut self, answered: RelayedAnswer) {
+        let RelayedAnswer { id, answer } = answered;
         let Some(recorded) = self.stage.recorded() else {
-            return Flow::Continue;
+            return;
         };
-        let answers: BTreeMap<_, _> = recorded
-            .task()
+        let task = recorded.task();
+        // A modern server accepts only results as answers.
+        let takes_refusals = !matches!(task.leg, Leg::Parked(_));
+        // A legacy server's name for a question is a JSON-RPC id, a modern server's a key.
+        let is_asked = |origin: &str| *origin == *id || quote(origin) == *id;
+        let answers: BTreeMap<_, _> = task
             .open_questions()
-            .filter(|(question, _)| *question.origin == *id)
-            .map(|(question, request)| (question.key.clone(), stored(request, answer)))
+            .filter(|(question, _)| is_asked(&question.origin))
+            .map(|(question, request)| (question.key.clone(), stored(request, &answer)))
+            .filter(|(_, answer)| takes_refusals || input::refused(answer).is_none())
             .collect();
         if answers.is_empty() {
-            return Flow::Continue;
+            return;
         }
-        let event = TaskEvent::Answered {
-            answers,
-            by: self.runner.incarnation.clone(),
-            // The call is open while it asks.
-            waits: false,
-            from: AnsweredBy::Client,
-        };
-        match self.runner.ledger.apply(&recorded.loaded, event).await {
-            Ok((loaded, _)) => self.act_on(loaded).await,
-            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
-            Err(NotApplied::Gone) => self.on_record_gone().await,
-            // The question stays open in the task, so that the client can answer it there.
-            Err(NotApplied::Store(error)) => {
-                warn!(%error, "the store did not take an answer; its client can give it in the task");
-                Flow::Continue
-            }
+        let from = (AnsweredBy::Client, self.server.outgoing.forwarded());
+        // The record's change wakes its carrier. A question whose answer the store does not take stays open in the
+        // task, so that the client can answer it there.
+        if let Err(error) = self
+            .runner
+            .answer(recorded.loaded.clone(), answers, from)
+            .await
+        {
+            warn!(
+                ?error,
+                "the store did not take an answer; its client can give it in the task"
+            );
         }
     }
 }

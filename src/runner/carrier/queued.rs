@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::admission::{Admittance, Permits};
+use super::super::report::tool_of;
 use super::dispatch::Dispatch;
 use super::{Audience, Carrier, Flow, Timer};
 use crate::store::ledger::NotApplied;
@@ -63,10 +64,14 @@ impl Carrier {
         limits.with_seat(&self.runner.upstream, Some(era), outgoing)
     }
 
+    /// Queues the next leg, or sends it at once.
     pub(super) async fn requeue(&mut self) -> Flow {
-        let tool = self.server.outgoing.name.as_deref().unwrap_or_default();
-        let limits = self.runner.admission.queue(tool);
-        match self.seated(limits) {
+        // Only calls of tools have limits.
+        let admittance = match tool_of(&self.server.outgoing) {
+            Some(tool) => self.seated(self.runner.admission.queue(tool)),
+            None => Admittance::unlimited(),
+        };
+        match admittance {
             Admittance::Now(permits) => self.on_permits(permits).await,
             Admittance::Queued(leg) => {
                 self.dispatch = Dispatch::Queued(leg);

@@ -46,6 +46,10 @@ impl Carrier {
                 return Err(why.into());
             }
         }
+        if let Some(round) = &plain.round {
+            let (by, waits) = (&self.runner.incarnation, self.dispatch.waits());
+            task = round.in_record(task, by, waits);
+        }
         for event in events {
             let decided = step(&task, TaskEvent::Owner(task.fence, event), task.created_ms);
             task = decided.map_or(task, |Step { task, .. }| task);
@@ -120,6 +124,8 @@ impl Carrier {
     pub(super) fn new_task(&self, origin: &CallOrigin, terms: RecordTerms) -> Task {
         let (rule, now_ms) = (&self.server.rule, self.runner.ledger.now_ms());
         let (outgoing, client) = (&self.server.outgoing, &origin.client);
+        // A call that waits between two legs was sent before.
+        let is_sent = !self.dispatch.waits() || self.had_leg();
         let since_began = Instant::now().saturating_duration_since(origin.began);
         let began_ms = now_ms.saturating_sub(millis(since_began));
         let name: Box<str> = outgoing.name.as_deref().unwrap_or_default().into();
@@ -147,12 +153,8 @@ impl Carrier {
             on_owner_lost: self.on_owner_lost(origin.repeatable),
             attempts: 0,
             released: false,
-            leg: if self.dispatch.waits() {
-                Leg::Queued
-            } else {
-                Leg::Sent(1)
-            },
-            sent_ms: (!self.dispatch.waits()).then_some(now_ms),
+            leg: if is_sent { Leg::Sent(1) } else { Leg::Queued },
+            sent_ms: is_sent.then_some(now_ms),
             input_wait_ms: 0,
             resume: None,
             questions: Vec::new(),

@@ -31,6 +31,10 @@ impl Carrier {
             // The question belongs in a task: both are announced together.
             return self.on_asks_first(result).await;
         }
+        // A legacy client knows no such result: it is asked while it waits.
+        if is_plain && client_era == Era::Legacy && asks(&result) {
+            return self.on_client_round(&result).await;
+        }
         if is_plain && let Some(excerpt) = Box::pin(self.excerpt(&result, client_era)).await {
             result = excerpt;
         }
@@ -121,6 +125,6 @@ impl Carrier {
 }
 
 /// The answer of a call whose result raincheck cannot read.
-fn invalid() -> CallAnswer {
+pub(super) fn invalid() -> CallAnswer {
     CallAnswer::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown))
 }

@@ -3,16 +3,22 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::leg;
-use super::{Carrier, Flow, Timer};
+use super::super::responder::{CallAnswer, RelayedAnswer};
+use super::open_round::{OpenRound, ROUNDS_MAX};
+use super::results::invalid;
+use super::{Audience, CallStage, Carrier, Flow, Timer};
 use crate::mcp::error::Reason;
 use crate::mcp::input;
+use crate::mcp::json::raw;
 use crate::store::ledger::NotApplied;
 use crate::task::machine::{Effect, OwnerEvent, Rejected};
 use crate::task::state::{Leg, Task};
+use crate::upstream::{self, UpstreamError};
 
 impl Carrier {
     /// A modern server ended the leg with questions.
@@ -69,6 +75,77 @@ impl Carrier {
         Err(NotApplied::Store(away))
     }
 
+    /// A modern server answered a call without a record with questions, and the client answers them while it waits.
+    pub(super) async fn on_client_round(&mut self, result: &RawValue) -> Flow {
+        let may_ask = input::may_be_required(&self.server.outgoing.method);
+        let asked = input::requests_of(result).ok().filter(|_| may_ask);
+        let (Some(asked), CallStage::Plain(plain)) = (asked, &mut self.stage) else {
+            self.answer(invalid());
+            return Flow::Done;
+        };
+        let round = plain.round.insert(OpenRound::new(asked));
+        if round.is_empty() {
+            self.server.outgoing.retry = round.retry();
+            return self.next_leg_later();
+        }
+        let questions = round.questions();
+        plain.rounds += 1;
+        if plain.rounds > ROUNDS_MAX {
+            self.answer(invalid());
+            return Flow::Done;
+        }
+        // The server has nothing of the call until the questions are answered.
+        self.end_dispatch();
+        if let Some(client) = self.audience.client() {
+            for question in questions {
+                client.responder.ask(question, self.timers.deadline()).await;
+            }
+        }
+        Flow::Continue
+    }
+
+    /// Handles an answer of the client that waits. With the last answer of the round the call is sent again.
+    pub(super) async fn on_round_answered(&mut self, answered: RelayedAnswer) -> Flow {
+        let RelayedAnswer { id, answer } = answered;
+        let CallStage::Plain(plain) = &mut self.stage else {
+            return Flow::Continue;
+        };
+        let Some(round) = &mut plain.round else {
+            return Flow::Continue;
+        };
+        let (upstream::Answer::Result(text) | upstream::Answer::Refused(text)) = &answer;
+        let Ok(json) = raw(text.to_string()) else {
+            return Flow::Continue;
+        };
+        if matches!(answer, upstream::Answer::Refused(_)) {
+            // A modern server takes no errors for answers.
+            self.answer(CallAnswer::Error(UpstreamError::in_message(json)));
+            return Flow::Done;
+        }
+        // Of a round that was answered before, a leg is under way.
+        if round.retry().is_some() {
+            return Flow::Continue;
+        }
+        round.keep(&id, json);
+        let Some(retry) = round.retry() else {
+            return Flow::Continue;
+        };
+        self.server.outgoing.retry = Some(retry);
+        self.requeue().await
+    }
+
+    /// Waits for the end of a call that became a task with open questions. The client may have answered some of them
+    /// before it was notified of the task.
+    pub(super) async fn on_round_in_task(&mut self) -> Flow {
+        let flow = self.on_round_recorded().await;
+        while let Audience::Client(client) = &mut self.audience
+            && let Some(answered) = client.responder.client().1.recv().await
+        {
+            self.on_late_answer(answered).await;
+        }
+        flow
+    }
+
     async fn on_round_recorded(&mut self) -> Flow {
         let recorded = self.stage.recorded();
         // The client may have cancelled while the store was away.
@@ -98,8 +175,8 @@ impl Carrier {
         if let Some(recorded) = self.stage.recorded() {
             let task = recorded.task();
             self.server.outgoing.retry = (task.round > 0).then(|| leg::retry(task));
-            self.open();
         }
+        self.open();
         Flow::Continue
     }
 }

@@ -7,6 +7,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::call::CallOrigin;
 use super::super::custody::Custody;
+use super::open_round::OpenRound;
 use crate::mcp::input;
 use crate::store::ledger::Loaded;
 use crate::task::id::Fence;
@@ -28,6 +29,10 @@ pub(super) struct PlainCall {
     pub(super) origin: CallOrigin,
     /// The questions of a legacy server that are not answered yet.
     pub(super) asked: Vec<Question>,
+    /// The last round of questions of a modern server. The leg before it has ended.
+    pub(super) round: Option<OpenRound>,
+    /// The rounds in which the client was asked.
+    pub(super) rounds: usize,
     /// The store did not take the task at the end of the grace window.
     pub(super) window_failed: bool,
 }
@@ -81,6 +86,8 @@ impl PlainCall {
         Self {
             origin,
             asked: Vec::new(),
+            round: None,
+            rounds: 0,
             window_failed: false,
         }
     }

@@ -5,6 +5,7 @@ use tracing::warn;
 
 use super::super::waiting::{ANNOUNCE_AGAIN, CallState, CallView, Hears, TaskWhen};
 use super::{CallStage, Carrier, Flow, RecordTerms, Timer};
+use crate::task::state::Leg;
 
 impl Carrier {
     /// The server has the request: the grace window of a call that asks before its task starts now.
@@ -37,7 +38,14 @@ impl Carrier {
         // A question that was relayed and not answered yet is asked in the task from here on.
         let events = self.record_questions().await;
         let Err(why) = self.record(events, RecordTerms::of_call(true)).await else {
-            return Flow::Continue;
+            let recorded = self.stage.recorded();
+            let is_parked = recorded.is_some_and(|it| matches!(it.leg, Leg::Parked(_)));
+            // The next leg belongs to the replica that takes the last answer.
+            return if is_parked {
+                self.on_round_in_task().await
+            } else {
+                Flow::Continue
+            };
         };
         // The call runs already: its client waits on this connection.
         if let CallStage::Plain(plain) = &mut self.stage

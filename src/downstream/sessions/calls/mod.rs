@@ -18,8 +18,10 @@ use crate::runner::responder::RelayedAnswer;
 use crate::upstream::Answer;
 
 mod call;
+mod carry;
 
-pub(in crate::downstream) use call::{CarriedRequest, answer, carry, decide};
+pub(in crate::downstream) use call::{answer, decide};
+pub(in crate::downstream) use carry::{AskedClient, CallSession, carry};
 
 /// Returns the edits to the answer to `tools/list`. `None`: it passes as it is.
 pub(super) async fn edit_of_tools(

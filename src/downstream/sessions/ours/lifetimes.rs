@@ -20,7 +20,7 @@ const SHORT_MS: u64 = 5 * 60 * 1000;
 
 /// The sessions that this process keeps for each caller, by how long they live. A usual session takes half a KiB.
 #[derive(Debug)]
-pub(super) struct Lifetimes {
+pub struct Lifetimes {
     fresh: Quotas,
     unused: Mutex<Unused>,
     long: Quotas,

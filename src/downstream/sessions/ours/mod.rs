@@ -21,8 +21,9 @@ use crate::downstream::inbound::route::session::TaskQuestion;
 use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, Rpc, undecided};
 use crate::downstream::proxy::Proxy;
+use crate::downstream::sessions::calls::carry;
 use crate::downstream::tasks::v2025;
-use crate::downstream::{calls::resumable, companion, outbound::patience as head_patience, tools};
+use crate::downstream::{companion, tools};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -30,24 +31,20 @@ use crate::mcp::meta;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::runner::CallTerms;
+use crate::task::plan::Plan;
 
 mod call;
-mod claimed;
-mod conversation;
 mod get_stream;
 mod handshake;
-mod lifetimes;
+pub mod lifetimes;
+mod outgoing;
 mod questions;
-mod round;
 mod session;
-pub mod state;
 mod translate;
-mod translated;
 mod watch;
 
+use call::CallingSession;
 use session::{NoSession, PREFIX, Session};
-pub use state::OurSessions;
-use translated::TranslatedRequest;
 
 /// The number of resources to which one session can subscribe.
 const URIS_MAX: usize = 256;
@@ -240,26 +237,20 @@ async fn call(
     request: &Request<'_>,
     terms: CallTerms,
 ) -> Response<Body> {
-    let refuse = |rpc: Rpc| rpc.on_session().into_response();
-    let edit = edit_of_answer(proxy, by, &session, request);
-    let asked = match TranslatedRequest::new(proxy, (by, headers), session, request, terms) {
-        Ok(asked) => asked.edited(edit),
-        Err(error) => return refuse(Rpc::error(request.id.get(), &error)),
+    let call = match outgoing::call_of(proxy, (by, headers), &session, request, terms).await {
+        Ok(call) => call,
+        Err(error) => {
+            let refused = Rpc::error(request.id.get(), &error).on_session();
+            return refused.into_response();
+        }
     };
-    if asked.is_task() {
-        let call = Box::pin(asked.whole()).await;
+    if matches!(call.terms.plan, Plan::Always { .. }) {
         return Box::pin(v2025::make_task(proxy, by, request, call)).await;
     }
-    if asked.is_joined() {
-        return claimed::answer(proxy, headers, request, asked).await;
-    }
-    let events = match asked.begin() {
-        Ok(events) => events,
-        Err(refused) => return refuse(refused),
-    };
-    let (method, params) = (&request.method, &request.params);
-    let waiting = resumable::Waiting::of(by, headers, request.id, method, params);
-    resumable::respond(proxy, by, waiting, events, head_patience::LEGACY).await
+    let edit = edit_of_answer(proxy, by, &session, request);
+    let is_joined = call.terms.claim.is_some();
+    let session = CallingSession::new(session, &request.method, edit, is_joined);
+    carry(proxy, (by, headers, request), session, call).await
 }
 
 fn edit_of_answer(

@@ -6,25 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::conversation::Conversation;
 use super::session::Session;
 use super::translate;
-use super::translated::TranslatedRequest;
 use crate::downstream::calls::registry::AnswerPath;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::send::send;
 use crate::downstream::outbound::stream::ResponseEvent;
 use crate::downstream::proxy::Proxy;
+use crate::downstream::sessions::calls::AskedClient;
 use crate::downstream::sessions::mailbox::Mailboxes;
-use crate::lock::Mutex;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
-use crate::mcp::input::{self, InputKind, InputResponses};
+use crate::mcp::input::{self, InputKind};
 use crate::mcp::json::{Object, Writer, quote, raw};
 use crate::runner::value_watch::ValueWatch;
 use crate::store::StoreError;
@@ -45,82 +42,40 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// The answer to an elicitation that the user did not answer.
 const CANCELLED: &str = r#"{"action":"cancel"}"#;
 
-/// The error that ends a call whose question cannot be answered.
-#[derive(Debug)]
-pub(super) struct Unanswered(pub(super) Box<RawValue>);
-
-impl Unanswered {
-    fn with(message: &'static str) -> Self {
-        Self(RpcError::internal(message).to_raw())
-    }
-}
-
-/// The answers of one round so far, by the server's names for the questions. Other questions may be open.
-#[derive(Debug, Default)]
-pub(super) struct AnswersSoFar(Mutex<InputResponses>);
-
-impl AnswersSoFar {
-    fn keep(&self, key: &str, answer: &RawValue) {
-        let mut answers = self.0.lock();
-        answers.insert(key.into(), answer.to_owned());
-    }
-
-    pub(super) fn into_answers(self) -> InputResponses {
-        self.0.into_inner()
-    }
-}
-
-/// Asks all questions at once, and returns `inputResponses` when all are answered. If this is dropped before, the
-/// answers so far are in `given`.
+/// Puts a question, a JSON-RPC request, to the client, and returns the result for the server. `Err`: the error that
+/// ends the call, because the question cannot be answered.
+///
+/// Dropped before it resolves, the client is notified that the question needs no answer any more.
 pub(super) async fn put(
-    asked: &TranslatedRequest,
-    client: &Conversation,
-    requests: &[(Box<str>, Box<RawValue>)],
-    given: &AnswersSoFar,
-) -> Result<String, Unanswered> {
-    let putting = requests
-        .iter()
-        .map(|(key, request)| put_one(asked, client, (key, request), given));
-    let answers = try_join_all(putting).await?;
-    let mut out = Writer::object();
-    for ((key, _), answer) in requests.iter().zip(answers) {
-        out.raw(key, answer.get());
-    }
-    Ok(out.end())
-}
-
-async fn put_one(
-    asked: &TranslatedRequest,
-    client: &Conversation,
-    (key, request): (&str, &RawValue),
-    given: &AnswersSoFar,
-) -> Result<Box<RawValue>, Unanswered> {
+    session: &Session,
+    client: &AskedClient<'_>,
+    request: &RawValue,
+) -> Result<Box<RawValue>, Box<RawValue>> {
     let object = Object::parse(request.get()).unwrap_or_default();
     let method = object.get_str("method").unwrap_or_default();
     let Some(kind) = InputKind::of(&method) else {
-        return Err(Unanswered::with(
-            "The server asks for what no client of this session can give",
-        ));
+        let message = "The server asks for what no client of this session can give";
+        return Err(RpcError::internal(message).to_raw());
     };
-    if !input::is_declared(request, asked.session.entry.capabilities.get()) {
+    if !input::is_declared(request, session.entry.capabilities.get()) {
         return no_answer(kind);
     }
-    let (proxy, session) = (&asked.proxy, &asked.session);
+    let proxy = client.proxy;
     let number = Uuid::new_v4().simple().to_string();
     let id = name(proxy, session, &number);
     // Before the client is asked: an answer to another replica must not be missed.
     let note = session.kv_name(Kind::Answer, &["answer", &id]);
     let elsewhere = proxy.runner.watch_value(note);
     let (sender, answered) = oneshot::channel();
-    client.call.asks(&quote(&id), AnswerPath::Session(sender));
+    client.entry.asks(&quote(&id), AnswerPath::Session(sender));
     let version = &session.entry.version;
     let question = translate::question(&id, &number, version, &method, object.get("params"));
     // A client that left the stream of the call may still read the session's GET stream.
-    let is_said = asked.by.reads_events && send(&client.events, question.clone()).await;
+    let is_said = client.reads_events && send(client.messages, question.clone()).await;
     let mut open = OpenQuestion {
         mailboxes: &proxy.mailboxes,
         key: session.key(),
-        said: &client.events,
+        said: client.messages,
         id: &id,
         question,
         pushed_on: None,
@@ -129,28 +84,21 @@ async fn put_one(
         open.settle();
         return no_answer(kind);
     }
-    let patience = asked.terms.rule.input_timeout_ms;
-    let patience = Duration::from_millis(patience.unwrap_or(asked.terms.rule.max_duration_ms));
     let waiting = wait(proxy, &elsewhere, note, &mut open, answered);
-    let Ok(answer) = tokio::time::timeout(patience, waiting).await else {
+    let Ok(answer) = tokio::time::timeout(client.patience, waiting).await else {
         return no_answer(kind);
     };
     open.settle();
     let text = std::str::from_utf8(&answer).unwrap_or_default();
     let message = Object::parse(text).unwrap_or_default();
-    let answer = match (message.get("result"), message.get("error")) {
-        (Some(result), _) if input::answers(request, result) => result.to_owned(),
-        (None, Some(error)) if kind != InputKind::Elicitation => {
-            // The client's own error for an unknown method would look like the error of the call.
-            if input::cannot_be_asked(error) {
-                return no_answer(kind);
-            }
-            return Err(Unanswered(error.to_owned()));
+    match (message.get("result"), message.get("error")) {
+        (Some(result), _) if input::answers(request, result) => Ok(result.to_owned()),
+        // The client's own error for an unknown method would look like the error of the call.
+        (None, Some(error)) if kind != InputKind::Elicitation && !input::cannot_be_asked(error) => {
+            Err(error.to_owned())
         }
-        _ => no_answer(kind)?,
-    };
-    given.keep(key, &answer);
-    Ok(answer)
+        _ => no_answer(kind),
+    }
 }
 
 /// A question that the client may be showing to its user. Dropped, it notifies the client that the answer is no
@@ -219,14 +167,12 @@ impl Drop for OpenQuestion<'_> {
 }
 
 /// Returns the answer for the server if the client gave none. Only an elicitation has an answer for that case.
-fn no_answer(kind: InputKind) -> Result<Box<RawValue>, Unanswered> {
+fn no_answer(kind: InputKind) -> Result<Box<RawValue>, Box<RawValue>> {
     match kind {
-        InputKind::Elicitation => {
-            raw(CANCELLED.to_owned()).map_err(|_| Unanswered::with("The client did not answer"))
-        }
+        InputKind::Elicitation => raw(CANCELLED.to_owned())
+            .map_err(|_| RpcError::internal("The client did not answer").to_raw()),
         InputKind::Sampling | InputKind::Roots => {
-            let error = RpcError::cannot_ask(kind.capability());
-            Err(Unanswered(error.to_raw()))
+            Err(RpcError::cannot_ask(kind.capability()).to_raw())
         }
     }
 }

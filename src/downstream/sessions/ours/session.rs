@@ -138,7 +138,7 @@ impl Session {
             stored,
         };
         let note = session.kv_name(Kind::Session, &[]);
-        let lifetimes = &proxy.our_sessions.lifetimes;
+        let lifetimes = &proxy.session_lifetimes;
         let begun = lifetimes.begin(note, caller, session.stored.len(), now_ms);
         for unused in begun.map_err(|OverQuota| NotBegun::TooMany)? {
             make_room(proxy, unused).await?;
@@ -218,7 +218,7 @@ impl Session {
         let mut renewed = self.clone();
         renewed.entry.renewed_ms = now_ms;
         if is_fresh {
-            let (lifetimes, since_ms) = (&proxy.our_sessions.lifetimes, self.entry.since_ms);
+            let (lifetimes, since_ms) = (&proxy.session_lifetimes, self.entry.since_ms);
             let name = self.kv_name(Kind::Session, &[]);
             let whose = (self.caller, self.stored.len());
             let lasts_ms = lifetimes.first_use(&name, whose, since_ms, now_ms);
@@ -269,7 +269,7 @@ impl Session {
         let SessionEntry {
             since_ms, lasts_ms, ..
         } = self.entry;
-        let lifetimes = &proxy.our_sessions.lifetimes;
+        let lifetimes = &proxy.session_lifetimes;
         lifetimes.resize(&self.caller, sizes, (since_ms, lasts_ms), now_ms)
     }
 
@@ -306,7 +306,7 @@ impl Session {
         } = self.entry;
         let name = self.kv_name(Kind::Session, &[]);
         let whose = (&self.caller, self.stored.len());
-        let lifetimes = &proxy.our_sessions.lifetimes;
+        let lifetimes = &proxy.session_lifetimes;
         lifetimes.end(&name, whose, (since_ms, lasts_ms), now_ms);
     }
 

@@ -10,7 +10,6 @@ use crate::mcp::json::{Fault, Object, Writer, is_object, prepend, quote, raw, se
 use crate::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use crate::mcp::version::MODERN;
 use crate::mcp::{envelope, result};
-use crate::upstream::Retry;
 
 /// `_meta` keys with this prefix are the protocol's own. Those of the other era have no meaning.
 const PROTOCOLS: &str = "io.modelcontextprotocol/";
@@ -90,15 +89,6 @@ pub(super) fn params(params: &Object<'_>, session: &SessionEntry) -> String {
     meta.str(LOG_LEVEL, log_level(session));
     out.raw("_meta", &meta.end());
     out.end()
-}
-
-/// The params of a request that comes back with the client's answers.
-pub(super) fn retried(params: &str, retry: &Retry) -> String {
-    let text = prepend(params, "inputResponses", &retry.input_responses);
-    match &retry.request_state {
-        Some(state) => prepend(&text, "requestState", &quote(state)),
-        None => text,
-    }
 }
 
 pub(super) fn log_level(session: &SessionEntry) -> &str {
@@ -289,19 +279,6 @@ mod tests {
             params(&Object::parse(theirs).unwrap(), &entry()),
             r#"{"name":"t","arguments":{"n":1.10},"_meta":{"progressToken":7,"a/b":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"info"}}"#
         );
-    }
-
-    #[test]
-    fn a_request_that_comes_back_has_the_answers_in_it() {
-        let retry = |request_state: Option<&str>| Retry {
-            input_responses: "{}".into(),
-            request_state: request_state.map(Into::into),
-        };
-        assert_eq!(
-            retried(r#"{"name":"t"}"#, &retry(Some("s\""))),
-            r#"{"requestState":"s\"","inputResponses":{},"name":"t"}"#
-        );
-        assert_eq!(retried("{}", &retry(None)), r#"{"inputResponses":{}}"#);
     }
 
     #[test]

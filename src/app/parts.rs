@@ -25,7 +25,7 @@ use crate::downstream::events::state::{EventWebhooks, Events};
 use crate::downstream::forwarded::ForwardedHeaders;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::sessions::agreed_versions::AgreedVersions;
-use crate::downstream::sessions::ours::lifetimes::Lifetimes;
+use crate::downstream::sessions::hosted::lifetimes::Lifetimes;
 use crate::downstream::sessions::session_clients::SessionClients;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::{self, FairShares, Proxy};

@@ -231,13 +231,14 @@ async fn what_takes_long_after_a_question_is_a_ticket_too() {
     assert_eq!(asked["resultType"], "input_required");
     let retry = client.calling("ask_then_hold", json!({})).edit(|message| {
         message["params"]["requestState"] = asked["requestState"].clone();
-        message["params"]["inputResponses"] = json!({"q1": {"action": "decline"}});
+        let answer = json!({"action": "accept", "content": {"name": "Ada"}});
+        message["params"]["inputResponses"] = json!({"q1": answer});
     });
     let result = retry.send().await.into_result();
     let ticket = result["structuredContent"]["ticket"].as_str().unwrap();
     rig.upstream.release("ask_then_hold");
     let result = ask(&client, "task_result", ticket).await;
-    assert_eq!(text(&result), "released");
+    assert_eq!(text(&result), "Ada");
 }
 
 async fn the_list_ends_with_the_tools(era: Era) {

@@ -79,6 +79,25 @@ async fn a_server_that_asks_without_end_is_not_asked_without_end() {
     assert_eq!(rig.upstream.tally("ask_on").started, 17);
 }
 
+/// While its client answers, the call is not at the server, and another call may take its place there.
+#[tokio::test]
+async fn a_call_that_was_answered_waits_for_its_turn_again() {
+    let rig = Rig::start(Era::Modern, Config::never().terms("concurrency = 1")).await;
+    let session = Session::open(rig.client()).await;
+    let mut stream = session.calling(1, "ask", json!({})).stream().await;
+    let asked = question(&mut stream).await;
+    let mut held = session.calling(2, "held", json!({})).stream().await;
+    rig.upstream.until_started("held").await;
+    assert_eq!(session.reply(&asked, accept("Ada")).await, 202);
+    // What came after the answer was answered, and the call was not sent.
+    assert_eq!(session.ask("ping", json!({})).await["result"], json!({}));
+    assert_eq!(rig.upstream.tally("ask").started, 1);
+    rig.upstream.release("held");
+    held.next_of_answer().await;
+    let answer = stream.next_of_answer().await;
+    assert_eq!(answer["result"]["content"][0]["text"], "Ada", "{answer}");
+}
+
 /// Its client hears what it would have to declare, whether it said so before or says so now.
 #[tokio::test]
 async fn a_question_that_the_client_cannot_be_asked_names_what_it_needs() {

@@ -107,7 +107,7 @@ async fn a_question_of_a_carried_call_is_answered_at_any_replica() {
     pair.upstream.release("ask_then_hold");
     let ticket = json!({"ticket": given["ticket"]});
     let result = at_b.calling("task_result", ticket).send().await;
-    assert_eq!(result.into_result()["content"][0]["text"], "released");
+    assert_eq!(result.into_result()["content"][0]["text"], "Ada");
 }
 
 #[tokio::test]

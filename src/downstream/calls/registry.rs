@@ -59,7 +59,7 @@ impl CallKind {
 pub(in crate::downstream) enum AnswerPath {
     /// To the carrier of the call, which gives the answer to the server.
     Carrier(mpsc::Sender<RelayedAnswer>),
-    /// To the call from a session of raincheck's own: the whole message.
+    /// To the call on a hosted session: the whole message.
     Session(oneshot::Sender<Bytes>),
 }
 

@@ -51,13 +51,13 @@ pub(super) async fn post(
             }
             AnswerRoute::AskEra => {
                 let headers = &parts.headers;
-                let serves = ours::turns_out_to_serve(proxy, by, headers).await;
-                known.is_our_session = Some(serves);
+                let serves = hosted::turns_out_to_serve(proxy, by, headers).await;
+                known.is_hosted = Some(serves);
             }
             AnswerRoute::Line => {
                 return over_line::post(proxy, by, &parts, body, message, again).await;
             }
-            AnswerRoute::Ours => return ours::post(proxy, by, &parts, body, message).await,
+            AnswerRoute::Hosted => return hosted::post(proxy, by, &parts, body, message).await,
             AnswerRoute::Pass => return response,
         }
     }

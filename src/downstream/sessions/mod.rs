@@ -31,10 +31,10 @@ pub mod agreed_versions;
 pub(super) mod calls;
 mod first_contact;
 mod get_stream;
+pub mod hosted;
 mod leaving;
 pub mod mailbox;
 mod newest;
-pub mod ours;
 mod over_line;
 mod servers_own;
 pub mod session_clients;
@@ -84,8 +84,8 @@ async fn on_session(
     // Read first: what raincheck learns of the server while it decides whose session this is came too late for that
     // decision.
     let known = proxy.upstream.known_era();
-    if ours::serves(proxy, by, &parts.headers).await {
-        return Box::pin(ours::post(proxy, by, &parts, body, message)).await;
+    if hosted::serves(proxy, by, &parts.headers).await {
+        return Box::pin(hosted::post(proxy, by, &parts, body, message)).await;
     }
     let client = proxy.session_clients.of(&proxy.kv, by, message).await;
     if client.client().is_none() {
@@ -215,16 +215,16 @@ async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> 
         }
         match route_stream(&parts, known) {
             StreamRoute::AskWhose => {
-                known.is_ours = Some(ours::serves(proxy, by, &parts.headers).await);
+                known.is_hosted = Some(hosted::serves(proxy, by, &parts.headers).await);
             }
             StreamRoute::AskServer => {
                 let asking = proxy.upstream.era_soon(by.credentials.clone());
                 let is_answered = asking.await.is_some() && proxy.upstream.is_decided();
                 // What the server said may have decided whose session this is.
-                known.is_ours = known.is_ours.filter(|_| !is_answered);
+                known.is_hosted = known.is_hosted.filter(|_| !is_answered);
                 known.server = Spoken::StillUnknown;
             }
-            StreamRoute::Ours => return Box::pin(ours::other(proxy, by, &parts)).await,
+            StreamRoute::Hosted => return Box::pin(hosted::other(proxy, by, &parts)).await,
             StreamRoute::FirstContact => {
                 return Box::pin(first_contact::other(proxy, by, parts)).await;
             }

@@ -121,8 +121,8 @@ pub(super) async fn post(
     let _passing = proxy.passing.token();
     if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
         let (response, is_refused) = initialize(proxy, by, &asked, edit.as_deref()).await;
-        if is_refused && ours::turns_out_to_serve(proxy, by, &parts.headers).await {
-            return Box::pin(ours::post(proxy, by, parts, body, message)).await;
+        if is_refused && hosted::turns_out_to_serve(proxy, by, &parts.headers).await {
+            return Box::pin(hosted::post(proxy, by, parts, body, message)).await;
         }
         return response;
     }

@@ -99,3 +99,100 @@ fn stepped(task: &Task, event: TaskEvent) -> Task {
     let decided = step(task, event, task.created_ms);
     decided.map_or_else(|_| task.clone(), |Step { task, .. }| task)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::mcp::input::{InputKind, requests_of};
+    use crate::mcp::json::raw;
+    use crate::task::machine::tests::task;
+    use crate::task::notices::{Notices, ReceiverId};
+    use crate::task::state::Leg;
+
+    fn round(requests: &str) -> OpenRound {
+        let result = format!(
+            r#"{{"resultType":"input_required","requestState":"s","inputRequests":{requests}}}"#
+        );
+        OpenRound::new(requests_of(&raw(result).unwrap()).unwrap())
+    }
+
+    fn two() -> OpenRound {
+        round(
+            r#"{"b\"":{"method":"elicitation/create","params":{"message":"m"}},"a":{"method":"roots/list"}}"#,
+        )
+    }
+
+    fn answer(text: &str) -> Box<RawValue> {
+        raw(text.to_owned()).unwrap()
+    }
+
+    /// The record of a call that was sent, whose task a receiver is notified of.
+    fn record() -> Task {
+        let receiver = ReceiverId::of("https://hooks.example/in");
+        let mut task = task(Leg::Sent(1), true);
+        task.notices = vec![Notices::new(receiver, Vec::new(), 1)];
+        task
+    }
+
+    fn notified(task: &Task) -> usize {
+        let text = json!(task.notices);
+        text[0]["waiting"].as_array().map_or(0, Vec::len)
+    }
+
+    #[test]
+    fn questions_are_requests_under_the_servers_keys() {
+        let questions = two().questions();
+        assert_eq!(
+            questions[0],
+            r#"{"jsonrpc":"2.0","id":"b\"","method":"elicitation/create","params":{"message":"m"}}"#
+        );
+        assert_eq!(
+            questions[1],
+            r#"{"jsonrpc":"2.0","id":"a","method":"roots/list"}"#
+        );
+        let odd = round(r#"{"a":{}}"#).questions();
+        let odd = Object::parse(&odd[0]).unwrap().get_str("method").unwrap();
+        assert_eq!(InputKind::of(&odd), None);
+    }
+
+    #[test]
+    fn the_call_is_sent_again_once_every_question_has_its_first_answer() {
+        let mut round = two();
+        round.keep(r#""a""#, answer(r#"{"roots":[]}"#));
+        round.keep(r#""a""#, answer("{}"));
+        round.keep(r#""c""#, answer("{}"));
+        assert!(round.retry().is_none());
+        round.keep(r#""b\"""#, answer(r#"{"action":"cancel"}"#));
+        let retry = round.retry().unwrap();
+        assert_eq!(
+            &*retry.input_responses,
+            r#"{"b\"":{"action":"cancel"},"a":{"roots":[]}}"#
+        );
+        assert_eq!(retry.request_state.as_deref(), Some("s"));
+    }
+
+    #[test]
+    fn a_record_has_what_is_open_and_what_was_answered() {
+        let by = Incarnation::from_text("a/1");
+        let mut round = two();
+        round.keep(r#""a""#, answer("{}"));
+        let parked = round.in_record(record(), &by, false);
+        assert_eq!((parked.leg, &parked.owner), (Leg::Parked(1), &None));
+        let open: Vec<_> = parked.open_questions().map(|(q, _)| &*q.origin).collect();
+        assert_eq!((open, notified(&parked)), (vec!["b\""], 1));
+
+        round.keep(r#""b\"""#, answer("{}"));
+        for (waits, leg) in [(false, Leg::Sent(2)), (true, Leg::Queued)] {
+            let sent = round.in_record(record(), &by, waits);
+            assert_eq!((sent.leg, sent.owner.as_ref()), (leg, Some(&by)));
+            assert_eq!(sent.request_state.as_deref(), Some("s"));
+            assert!(sent.open_questions().next().is_none());
+            assert_eq!(notified(&sent), 0, "no question is open");
+        }
+        let again = round("{}").in_record(record(), &by, false);
+        assert_eq!((again.leg, again.round), (Leg::Sent(2), 1));
+        assert_eq!(again.request_state.as_deref(), Some("s"));
+    }
+}

@@ -51,7 +51,7 @@ pub(in crate::downstream) struct KnownAnswer {
     /// `true` if the body is an error.
     pub(in crate::downstream) has_error: Option<bool>,
     /// `true` if the server was asked, and the session is raincheck's own.
-    pub(in crate::downstream) is_our_session: Option<bool>,
+    pub(in crate::downstream) is_hosted: Option<bool>,
 }
 
 /// The way raincheck handles the answer.
@@ -66,7 +66,7 @@ pub(in crate::downstream) enum AnswerRoute {
     /// The message goes over a line instead.
     Line,
     /// raincheck answers the message, on a session of its own.
-    Ours,
+    Hosted,
     /// The client gets the answer.
     Pass,
 }
@@ -89,7 +89,7 @@ impl KnownAnswer {
             begins,
             is_line: None,
             has_error: None,
-            is_our_session: None,
+            is_hosted: None,
         }
     }
 
@@ -146,10 +146,10 @@ pub(in crate::downstream) fn route_answer(known: &KnownAnswer) -> AnswerRoute {
     if !known.begins {
         return AnswerRoute::Pass;
     }
-    match (known.is_refused(), known.is_our_session) {
+    match (known.is_refused(), known.is_hosted) {
         (None, _) => AnswerRoute::ReadBody,
         (Some(true), None) => AnswerRoute::AskEra,
-        (Some(true), Some(true)) => AnswerRoute::Ours,
+        (Some(true), Some(true)) => AnswerRoute::Hosted,
         (Some(true), Some(false)) | (Some(false), _) => AnswerRoute::Pass,
     }
 }
@@ -221,8 +221,8 @@ mod tests {
             has_error: Some(has_error),
             ..known
         };
-        let owned = |is_our_session, known| KnownAnswer {
-            is_our_session: Some(is_our_session),
+        let owned = |is_hosted, known| KnownAnswer {
+            is_hosted: Some(is_hosted),
             ..known
         };
         let later = |known| KnownAnswer {
@@ -250,7 +250,7 @@ mod tests {
             // It may serve modern clients only.
             ("no line", asked(false, json(400)), Route::AskEra),
             ("refused", json(410), Route::AskEra),
-            ("refused, ours", owned(true, json(410)), Route::Ours),
+            ("refused, ours", owned(true, json(410)), Route::Hosted),
             ("refused, not ours", owned(false, json(410)), Route::Pass),
             ("refused, later", later(json(410)), Route::Pass),
             ("small", json(200), Route::ReadBody),
@@ -259,7 +259,7 @@ mod tests {
             (
                 "an error, ours",
                 owned(true, read(true, json(200))),
-                Route::Ours,
+                Route::Hosted,
             ),
             (
                 "an error, not ours",

@@ -12,8 +12,8 @@ use crate::task::large_results::ResultUri;
 
 pub(in crate::downstream) mod call;
 pub(in crate::downstream) mod first_contact;
+pub(in crate::downstream) mod hosted;
 pub(in crate::downstream) mod modern;
-pub(in crate::downstream) mod ours;
 pub(in crate::downstream) mod session;
 pub(in crate::downstream) mod stream;
 

@@ -11,7 +11,7 @@ use crate::mcp::version::LEGACY_NEWEST;
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::downstream) struct KnownForStream {
     /// `true` if raincheck itself has the session.
-    pub(in crate::downstream) is_ours: Option<bool>,
+    pub(in crate::downstream) is_hosted: Option<bool>,
     pub(in crate::downstream) server: Spoken,
     /// A call that became a task runs on the session.
     pub(in crate::downstream) is_needed: bool,
@@ -37,7 +37,7 @@ pub(in crate::downstream) enum StreamRoute {
     /// The server is asked first how it is spoken to: its session is older than this process.
     AskServer,
     /// The session is raincheck's own.
-    Ours,
+    Hosted,
     /// The request passes, and the answer shows how the server is spoken to.
     FirstContact,
     /// The session ends when the calls have ended that became tasks and run on it.
@@ -54,9 +54,9 @@ pub(in crate::downstream) enum StreamRoute {
 
 pub(in crate::downstream) fn route_stream(parts: &Parts, known: KnownForStream) -> StreamRoute {
     let is_end = parts.method == Method::DELETE;
-    match (known.is_ours, known.server) {
+    match (known.is_hosted, known.server) {
         (None, _) => StreamRoute::AskWhose,
-        (Some(true), _) => StreamRoute::Ours,
+        (Some(true), _) => StreamRoute::Hosted,
         (Some(false), Spoken::Unknown) if is_read(parts) => StreamRoute::AskServer,
         (Some(false), Spoken::Unknown | Spoken::StillUnknown) => StreamRoute::FirstContact,
         (Some(false), _) if is_end && known.is_needed => StreamRoute::EndLater,
@@ -92,7 +92,7 @@ mod tests {
 
     /// A session of a server over HTTP.
     const KNOWN: KnownForStream = KnownForStream {
-        is_ours: Some(false),
+        is_hosted: Some(false),
         server: Spoken::OverHttp,
         is_needed: false,
     };
@@ -101,8 +101,8 @@ mod tests {
     fn each_request_without_a_body_has_one_route() {
         use StreamRoute as Route;
         let unknown = KnownForStream::default();
-        let ours = KnownForStream {
-            is_ours: Some(true),
+        let hosted = KnownForStream {
+            is_hosted: Some(true),
             ..unknown
         };
         let spoken = |server| KnownForStream { server, ..KNOWN };
@@ -120,8 +120,8 @@ mod tests {
         let other = parts("PUT", "2025-11-25", true);
         for (name, parts, known, expected) in [
             ("unknown", &stream, unknown, Route::AskWhose),
-            ("ours", &stream, ours, Route::Ours),
-            ("ours ends", &end, ours, Route::Ours),
+            ("hosted", &stream, hosted, Route::Hosted),
+            ("hosted ends", &end, hosted, Route::Hosted),
             ("open", &stream, undecided, Route::AskServer),
             ("open, asked", &stream, asked, Route::FirstContact),
             ("open, older", &older, undecided, Route::FirstContact),

@@ -101,7 +101,10 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
     let key = session.key().unwrap_or_else(SessionKey::unnamed);
     let entry = match proxy.calls.enter(kind, key, request.id.get()) {
         Ok(entry) => entry,
-        Err(why) => return why.answer(request.id.get()).into_response(),
+        Err(why) => {
+            let refused = why.answer(request.id.get());
+            return refused.on_session().into_response();
+        }
     };
     let (messages, said) = mpsc::channel(MESSAGES_MAX + 1);
     let client = CallingClient {

@@ -134,11 +134,12 @@ impl Call {
                 ))
             }
             "ask_then_hold" => {
-                if let Side::Legacy(session) = &self.side {
-                    session.ask(out, question("name")).await;
+                let end = self.ask(out, &["name"]).await;
+                if matches!(end, End::Asks(_)) {
+                    return end;
                 }
                 shared.released(self.nonce()).await;
-                self.text("released")
+                end
             }
             "task_status" => self.text("the server's own"),
             "fail" => End::Result(format!(

@@ -23,8 +23,8 @@ use crate::mcp::result::{self, ResultType};
 use crate::runner::responder::{CallAnswer, RelayedAnswer};
 use crate::upstream::Answer;
 
-/// The session of raincheck's own on which a request came.
-pub(super) struct CallingSession {
+/// The session on which a request came, and what its answer needs.
+pub(super) struct HostedSession {
     session: Session,
     method: Box<str>,
     /// The edits of raincheck to the answer.
@@ -35,7 +35,7 @@ pub(super) struct CallingSession {
     was_refused: AtomicBool,
 }
 
-impl CallingSession {
+impl HostedSession {
     pub(super) fn new(
         session: Session,
         method: &str,
@@ -62,7 +62,7 @@ impl CallingSession {
     }
 }
 
-impl CallSession for CallingSession {
+impl CallSession for HostedSession {
     fn key(&self) -> Option<SessionKey> {
         Some(self.session.key())
     }

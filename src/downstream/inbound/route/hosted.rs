@@ -1,4 +1,4 @@
-//! The route of a request on a session of raincheck's own, in front of a modern server: decided once from the
+//! The route of a request on a hosted session, which is in front of a modern server: decided once from the
 //! request's content, its requester and the known facts. Pure.
 
 use super::call::{CallDecision, CallFacts, CallIntent, Follows, Passing, decide};
@@ -13,7 +13,7 @@ use crate::task::ticket::{CompanionNames, CompanionTool};
 
 /// The route of a request.
 #[derive(Debug)]
-pub(in crate::downstream) enum OursRoute {
+pub(in crate::downstream) enum HostedRoute {
     /// The decision needs a word of the server.
     Ask(MissingFact),
     Refuse(RpcError),
@@ -42,7 +42,7 @@ pub(in crate::downstream) enum SessionOp {
 
 /// The known facts about the server and raincheck when a request is routed.
 #[derive(Debug, Clone)]
-pub(in crate::downstream) struct OursFacts<'k> {
+pub(in crate::downstream) struct HostedFacts<'k> {
     pub(in crate::downstream) calls: CallFacts<'k>,
     /// The session speaks of tasks as 2025-11-25 does.
     pub(in crate::downstream) speaks_of_tasks: bool,
@@ -50,35 +50,35 @@ pub(in crate::downstream) struct OursFacts<'k> {
     pub(in crate::downstream) is_no_task_here: bool,
 }
 
-/// Routes a request of a session of raincheck's own.
-pub(in crate::downstream) fn route_ours(
+/// Routes a request on a hosted session.
+pub(in crate::downstream) fn route_hosted(
     request: &Request<'_>,
     by: &Requester,
-    facts: &OursFacts<'_>,
-) -> OursRoute {
+    facts: &HostedFacts<'_>,
+) -> HostedRoute {
     let op = match &*request.method {
         "tools/call" => return call(request, by, facts),
-        "resources/read" if names_our_result(request) => return OursRoute::Result,
+        "resources/read" if names_our_result(request) => return HostedRoute::Result,
         "ping" => SessionOp::Ping,
         "logging/setLevel" => SessionOp::SetLogLevel,
         "resources/subscribe" => SessionOp::Subscribe,
         "resources/unsubscribe" => SessionOp::Unsubscribe,
-        method if is_translated(method) => return OursRoute::Translate,
+        method if is_translated(method) => return HostedRoute::Translate,
         method => {
             let may_be_task = facts.speaks_of_tasks && !facts.is_no_task_here;
             return match TaskOp::of(method).filter(|_| may_be_task) {
-                Some(op) => OursRoute::Task(op),
-                None => OursRoute::Refuse(RpcError::method_not_found()),
+                Some(op) => HostedRoute::Task(op),
+                None => HostedRoute::Refuse(RpcError::method_not_found()),
             };
         }
     };
-    OursRoute::Session(op)
+    HostedRoute::Session(op)
 }
 
-fn call(request: &Request<'_>, by: &Requester, facts: &OursFacts<'_>) -> OursRoute {
+fn call(request: &Request<'_>, by: &Requester, facts: &HostedFacts<'_>) -> HostedRoute {
     let follows = match Follows::of_legacy(request, facts.speaks_of_tasks) {
         Ok(follows) => follows,
-        Err(error) => return OursRoute::Refuse(error),
+        Err(error) => return HostedRoute::Refuse(error),
     };
     let intent = CallIntent {
         request,
@@ -89,11 +89,11 @@ fn call(request: &Request<'_>, by: &Requester, facts: &OursFacts<'_>) -> OursRou
         headers: None,
     };
     match decide(&intent, by, &facts.calls) {
-        CallDecision::Ask(fact, _) => OursRoute::Ask(fact),
-        CallDecision::Pass => OursRoute::Translate,
-        CallDecision::Refuse(error) => OursRoute::Refuse(error),
-        CallDecision::Companion(tool, names) => OursRoute::Companion(tool, names),
-        CallDecision::Run(terms) => OursRoute::Call(terms),
+        CallDecision::Ask(fact, _) => HostedRoute::Ask(fact),
+        CallDecision::Pass => HostedRoute::Translate,
+        CallDecision::Refuse(error) => HostedRoute::Refuse(error),
+        CallDecision::Companion(tool, names) => HostedRoute::Companion(tool, names),
+        CallDecision::Run(terms) => HostedRoute::Call(terms),
     }
 }
 
@@ -109,8 +109,8 @@ mod tests {
     use crate::task::plan::Plan;
     use crate::task::policy::{Rule, Rules};
 
-    fn facts(rules: &Rules) -> OursFacts<'_> {
-        OursFacts {
+    fn facts(rules: &Rules) -> HostedFacts<'_> {
+        HostedFacts {
             calls: CallFacts {
                 server: KnownServer {
                     era: Some(Era::Modern),
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    fn decided(method: &str, params: &str, facts: &OursFacts<'_>) -> String {
+    fn decided(method: &str, params: &str, facts: &HostedFacts<'_>) -> String {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         let LegacyMessage::Request(request) = Inbound::read(text.as_bytes()).legacy() else {
             panic!("no request: {text}");
@@ -140,11 +140,11 @@ mod tests {
             None,
             std::sync::Arc::default(),
         );
-        match route_ours(&request, &by, facts) {
-            OursRoute::Ask(question) => format!("ask {question:?}"),
-            OursRoute::Refuse(error) => format!("refuse {}", error.code),
-            OursRoute::Companion(tool, ..) => format!("companion {tool:?}"),
-            OursRoute::Call(terms) => {
+        match route_hosted(&request, &by, facts) {
+            HostedRoute::Ask(question) => format!("ask {question:?}"),
+            HostedRoute::Refuse(error) => format!("refuse {}", error.code),
+            HostedRoute::Companion(tool, ..) => format!("companion {tool:?}"),
+            HostedRoute::Call(terms) => {
                 let is = |is: bool, word| if is { word } else { "" };
                 let is_task = matches!(terms.plan, Plan::Always { .. });
                 [
@@ -154,10 +154,10 @@ mod tests {
                 ]
                 .concat()
             }
-            OursRoute::Task(op) => format!("{op:?}"),
-            OursRoute::Result => "result".into(),
-            OursRoute::Session(op) => format!("{op:?}"),
-            OursRoute::Translate => "translate".into(),
+            HostedRoute::Task(op) => format!("{op:?}"),
+            HostedRoute::Result => "result".into(),
+            HostedRoute::Session(op) => format!("{op:?}"),
+            HostedRoute::Translate => "translate".into(),
         }
     }
 
@@ -165,11 +165,11 @@ mod tests {
     fn each_request_has_its_part() {
         let rules = Rules::default();
         let facts = facts(&rules);
-        let older = OursFacts {
+        let older = HostedFacts {
             speaks_of_tasks: false,
             ..facts.clone()
         };
-        let elsewhere = OursFacts {
+        let elsewhere = HostedFacts {
             is_no_task_here: true,
             ..facts.clone()
         };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_ours_or_a_task_or_goes_to_the_server() {
+    fn a_call_is_carried_or_a_task_or_goes_to_the_server() {
         let (rules, companion) = (Rules::default(), Companion::new("our_", WhoHas::All));
         let plain = facts(&rules);
         let mut with_ours = plain.clone();
@@ -207,7 +207,7 @@ mod tests {
             Vec::new(),
         );
         let strict = facts(&only_as_task);
-        let older = OursFacts {
+        let older = HostedFacts {
             speaks_of_tasks: false,
             ..strict.clone()
         };

@@ -1,5 +1,5 @@
-//! SESSIONS OF RAINCHECK'S OWN: legacy clients in front of a server that speaks only the modern era. raincheck keeps
-//! the session, and carries each request in the words of revision 2026-07-28.
+//! HOSTED SESSIONS: the sessions that raincheck keeps for legacy clients, in front of a server that speaks only the
+//! modern era. Each request is carried in the words of revision 2026-07-28.
 //!
 //! A session is a value in the store, so that any replica serves it. The questions with which such a server answers a
 //! call become requests to the client.
@@ -16,7 +16,9 @@ use crate::downstream::companion::tools::CompanionTools;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::inbound::route::ours::{OursFacts, OursRoute, SessionOp, route_ours};
+use crate::downstream::inbound::route::hosted::{
+    HostedFacts, HostedRoute, SessionOp, route_hosted,
+};
 use crate::downstream::inbound::route::session::TaskQuestion;
 use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, Rpc, undecided};
@@ -43,7 +45,7 @@ mod session;
 mod translate;
 mod watch;
 
-use call::CallingSession;
+use call::HostedSession;
 use session::{NoSession, PREFIX, Session};
 
 /// The number of resources to which one session can subscribe.
@@ -52,7 +54,7 @@ const URIS_MAX: usize = 256;
 /// The longest URI that can be subscribed to. A session is read whole for each of its requests.
 const URI_BYTES_MAX: usize = 2048;
 
-/// Returns `true` if this part answers a legacy client's request: the request names a session of raincheck's own, or
+/// Returns `true` if this part answers a legacy client's request: the request names a hosted session, or
 /// the server is known to have no sessions. Where the server is behind another raincheck, sessions of that one have
 /// the same prefix.
 pub(super) async fn serves(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> bool {
@@ -178,49 +180,49 @@ async fn answer(
     let id = request.id.get();
     let by = &by.known_as(session.client());
     let tool = request.name().filter(|_| request.method == "tools/call");
-    let mut facts = OursFacts {
+    let mut facts = HostedFacts {
         calls: tools::facts_of_calls(proxy, by, tool.as_deref()),
         speaks_of_tasks: session.has_tasks(),
         is_no_task_here: false,
     };
     loop {
-        // Only in front of a modern server there are sessions of ours.
+        // Sessions are hosted only in front of a modern server.
         facts.calls.server.era = Some(Era::Modern);
-        match route_ours(request, by, &facts) {
-            OursRoute::Ask(fact) => {
+        match route_hosted(request, by, &facts) {
+            HostedRoute::Ask(fact) => {
                 let capabilities = session.entry.capabilities.get();
                 let asking = tools::ask(proxy, by, capabilities, fact, &mut facts.calls.server);
                 if let Err(error) = Box::pin(asking).await {
                     return undecided(request.id, error);
                 }
             }
-            OursRoute::Refuse(error) => {
+            HostedRoute::Refuse(error) => {
                 return Rpc::error(id, &error).on_session().into_response();
             }
-            OursRoute::Companion(tool, names) => {
+            HostedRoute::Companion(tool, names) => {
                 let companion_tools = CompanionTools::of(proxy, by, names);
                 let calling = companion::call(&companion_tools, tool, request, headers);
                 return Box::pin(calling).await;
             }
-            OursRoute::Task(op) => {
+            HostedRoute::Task(op) => {
                 let answered = v2025::answer(proxy, by, request, op).await;
                 if !proxy.settings.pass_native_tasks || answered.is_known() {
                     return answered.into_response();
                 }
                 facts.is_no_task_here = true;
             }
-            OursRoute::Result => {
+            HostedRoute::Result => {
                 let read = Box::pin(large_results::read(proxy, by, request)).await;
                 return read.on_session().into_response();
             }
-            OursRoute::Session(op) => {
+            HostedRoute::Session(op) => {
                 return changed(request, change(proxy, &session, op, &request.params).await);
             }
-            OursRoute::Call(terms) => {
+            HostedRoute::Call(terms) => {
                 let calling = call(proxy, (by, headers), session, request, *terms);
                 return Box::pin(calling).await;
             }
-            OursRoute::Translate => {
+            HostedRoute::Translate => {
                 let terms = CallTerms::held(Some(Era::Modern), by.rules.for_tool("").0);
                 let calling = call(proxy, (by, headers), session, request, terms);
                 return Box::pin(calling).await;
@@ -249,7 +251,7 @@ async fn call(
     }
     let edit = edit_of_answer(proxy, by, &session, request);
     let is_joined = call.terms.claim.is_some();
-    let session = CallingSession::new(session, &request.method, edit, is_joined);
+    let session = HostedSession::new(session, &request.method, edit, is_joined);
     carry(proxy, (by, headers, request), session, call).await
 }
 

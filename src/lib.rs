@@ -20,6 +20,7 @@ pub mod account;
 pub mod admin;
 pub mod app;
 pub mod auth;
+pub mod backoff;
 pub mod caught;
 pub mod cli;
 pub mod clock;

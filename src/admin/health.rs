@@ -8,12 +8,13 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::degraded::{Degraded, DegradedCauses};
+use crate::backoff::Backoff;
 use crate::lock::Mutex;
 use crate::telemetry::metrics::METRICS;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
-/// The pauses between attempts to reach the upstream: from the first, doubled, to the last.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The pauses between attempts to reach the upstream, and the longest of them.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), PAUSE_MAX);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The pause after a look at a server that gave an answer that no MCP server gives, and between the questions to a
@@ -205,7 +206,7 @@ impl Health {
     }
 
     async fn look_until_found(&self, upstream: &Upstream, describe: Describe<'_>) {
-        let mut pause = PAUSE_MIN;
+        let mut pauses = PAUSES;
         let mut told = None;
         loop {
             let error = match upstream.look().await {
@@ -231,8 +232,7 @@ impl Health {
                 }
                 told = Some(why);
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            sleep(pauses.spread_pause()).await;
         }
         if self.degraded().contains(Degraded::UpstreamNotMcp) {
             info!("an MCP server answers at upstream.url");

@@ -12,10 +12,10 @@ use super::opened::Opened;
 use super::parts::{Parts, Surroundings};
 use super::reload::Reload;
 use super::store::{NotOpen, open};
+use crate::backoff::Backoff;
 
-/// The pauses between two attempts to open the store: from the first, doubled, to the last.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The pauses between two attempts to open the store.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
 /// The interval at which the log repeats that the store is still unavailable.
 const TELL: Duration = Duration::from_mins(1);
@@ -58,12 +58,11 @@ impl WaitingForStore {
     ) -> Result<(Opened, [u8; 32]), AppError> {
         let began = Instant::now();
         let mut told = began;
-        let mut pause = PAUSE_MIN;
+        let mut pauses = PAUSES;
         let why = &self.missing;
         warn!(%why, "the store is not there yet; no call becomes a task until it is, and it is tried again");
         loop {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(pauses.spread_pause()).await;
             let config = reload.running();
             let why = match open(&config, &around.services, stop).await {
                 Ok(opened) => return Ok(opened),

@@ -1,5 +1,7 @@
 //! When the keys of an issuer are fetched, and for how long they count. Pure: the time is given.
 
+use crate::backoff;
+
 /// Tokens with unknown keys, which anybody can make, have the keys fetched at most so often in this time.
 const FETCHES_MAX: usize = 2;
 const PER_MS: u64 = 60_000;
@@ -44,9 +46,9 @@ pub(super) fn counts(fetched_ms: u64, now_ms: u64) -> bool {
 
 /// The pause after so many failures in a row; after none, until the keys are fetched anew.
 pub(super) fn pause_ms(failures: u32) -> u64 {
-    match failures.checked_sub(1) {
-        None => REFRESH_MS,
-        Some(more) => PAUSE_MS.saturating_mul(1 << more.min(6)).min(PAUSE_MAX_MS),
+    match failures {
+        0 => REFRESH_MS,
+        failures => backoff::after_ms(failures, PAUSE_MS, PAUSE_MAX_MS),
     }
 }
 

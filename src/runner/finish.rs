@@ -11,6 +11,7 @@ use tracing::{error, info};
 
 use super::report;
 use super::state::Runner;
+use crate::backoff::Backoff;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::result;
@@ -24,9 +25,8 @@ use crate::task::state::{Outcome, Payload, Task};
 /// The longest wait for a full store to make room for a result. Then the task fails, in a few bytes.
 const FULL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The first and the longest pause between attempts.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LAST_PAUSE: Duration = Duration::from_secs(5);
+/// The pauses between attempts.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
 /// A result, or a JSON-RPC error.
 pub(super) type CallEnd = Result<Box<RawValue>, Box<RawValue>>;
@@ -35,7 +35,7 @@ pub(super) type CallEnd = Result<Box<RawValue>, Box<RawValue>>;
 pub(super) struct Attempts<'a> {
     runner: &'a Runner,
     until_ms: u64,
-    pause: Duration,
+    pauses: Backoff,
     turn: Option<SemaphorePermit<'a>>,
 }
 
@@ -106,7 +106,7 @@ impl Runner {
         Attempts {
             runner: self,
             until_ms: task.deadline_ms,
-            pause: FIRST_PAUSE,
+            pauses: PAUSES,
             turn: None,
         }
     }
@@ -173,12 +173,12 @@ impl Attempts<'_> {
         if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {
             return false;
         }
+        let pause = self.pauses.pause();
         let turn = async {
-            tokio::time::sleep(self.pause).await;
+            tokio::time::sleep(pause).await;
             runner.unsaved.turn().await
         };
         self.turn = runner.halt.run_until_cancelled(turn).await.flatten();
-        self.pause = (self.pause * 2).min(LAST_PAUSE);
         true
     }
 }

@@ -42,7 +42,6 @@ mod leg;
 mod liveness;
 mod notices;
 mod outcome;
-pub mod pauses;
 mod presence;
 mod recovery;
 mod report;

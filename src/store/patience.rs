@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::error::StoreError;
+use crate::backoff::Backoff;
 
 /// The time that a call is repeated while the store does not answer.
 #[derive(Debug, Clone, Copy)]
@@ -26,8 +27,9 @@ pub(super) async fn patiently<T, F>(
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    let mut pause = Duration::from_millis(5);
+    let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(500));
     loop {
+        let pause = pauses.pause();
         match tokio::time::timeout_at(until, ask()).await {
             Ok(Err(StoreError::Unavailable(why))) => {
                 if Instant::now() + pause >= until {
@@ -38,6 +40,5 @@ where
             Err(elapsed) => return Err(StoreError::Unavailable(Box::new(elapsed))),
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(500));
     }
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-/// The first pause, where the server does not ask for one. Each pause is twice the one before.
+use crate::backoff::Backoff;
+
+/// The first pause, where the server does not ask for one.
 pub const PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+const BACKOFF: Backoff = Backoff::new(PAUSE, Duration::from_secs(10));
 
 /// For the rest of an answer a server may ask for less, and end its streams at once.
 const ANSWER_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -14,7 +16,7 @@ const ANSWER_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The pauses before attempts to open one stream again.
 #[derive(Debug)]
 pub struct Reconnect {
-    next: Duration,
+    backoff: Backoff,
     least: Duration,
 }
 
@@ -22,7 +24,7 @@ impl Reconnect {
     /// For a stream on which the server sends messages of its own.
     pub fn to_stream() -> Self {
         Self {
-            next: PAUSE,
+            backoff: BACKOFF,
             least: PAUSE,
         }
     }
@@ -30,26 +32,26 @@ impl Reconnect {
     /// For the rest of an answer, for which a client waits. `asked`: the server's `retry`.
     pub fn to_answer(asked: Option<Duration>) -> Self {
         Self {
-            next: asked.unwrap_or(PAUSE),
+            backoff: BACKOFF.beginning_with(asked.unwrap_or(PAUSE)),
             least: ANSWER_PAUSE_MIN,
         }
     }
 
     /// The pause before the next attempt. It is never so long that a client gives up before.
     pub fn pause(&mut self) -> Duration {
-        let pause = self.next.clamp(self.least, PAUSE_MAX);
-        self.next = (pause * 2).clamp(PAUSE, PAUSE_MAX);
-        pause
+        self.backoff.pause().max(self.least)
     }
 
     /// The server asks for the next pause: by `retry`, or by `Retry-After`.
     pub fn asked(&mut self, pause: Option<Duration>) {
-        self.next = pause.unwrap_or(self.next);
+        if let Some(pause) = pause {
+            self.backoff = BACKOFF.beginning_with(pause);
+        }
     }
 
     /// The stream has sent something, so the pauses begin anew.
     pub fn heard(&mut self) {
-        self.next = PAUSE;
+        self.backoff.reset();
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use crate::backoff::Backoff;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
@@ -44,9 +45,8 @@ use crate::upstream::translate;
 /// Timeout for callers that can continue without knowing the era.
 const SOON: Duration = Duration::from_secs(2);
 
-/// The pause between attempts to find out the era of a server that is not there yet.
-const DECIDE_PAUSE_MIN: Duration = Duration::from_millis(100);
-const DECIDE_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The pauses between attempts to find out the era of a server that is not there yet.
+const DECIDE_PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 
 /// The maximum number of requests for a description that may go on after their callers have left.
 const BESIDE_MAX: usize = 16;
@@ -78,10 +78,9 @@ impl Upstream {
 
     /// Asks a server with an address for its era, until the server answers or wants credentials.
     async fn decide(&self) {
-        let mut pause = DECIDE_PAUSE_MIN;
+        let mut pauses = DECIDE_PAUSES;
         while let Err(DiscoverError::Failed(_)) = self.era(None).await {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(DECIDE_PAUSE_MAX);
+            tokio::time::sleep(pauses.spread_pause()).await;
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::Deref;
 
 use serde_json::{Value, json};
 
+use crate::hosted::answered;
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
 use crate::support::session::{self, SESSION, initialize};
@@ -202,7 +203,8 @@ async fn a_client_cancels_by_its_own_id() {
         .calling(5, "echo", json!({"text": "x"}))
         .send()
         .await;
-    assert_eq!(again.refusal(), (400, -32600), "the id is in use");
+    let refused = answered(&again);
+    assert_eq!(refused["error"]["code"], -32600, "the id is in use");
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {
         "requestId": 5,
     }});

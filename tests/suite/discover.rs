@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::facade::Session;
+use crate::hosted::Session;
 use crate::support::client::{Client, TASKS};
 use crate::support::session::initialize;
 use crate::support::{Config, Era, Rig, Upstream, in_both_eras, within};

@@ -6,7 +6,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::counted::{until_at, with_operators};
-use crate::facade::Session;
+use crate::hosted::Session;
 use crate::support::session::NEWEST;
 use crate::support::stream::Stream;
 use crate::support::{Config, Era, Rig};

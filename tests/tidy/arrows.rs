@@ -3,10 +3,12 @@
 /// Which modules of the crate a module may name (ARCHITECTURE.md). Absent: anything, as the wiring may.
 pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("account", &[]),
+    ("backoff", &[]),
     ("mcp", &[]),
     (
         "auth",
         &[
+            "backoff",
             "clock",
             "connection_threads",
             "http_address",
@@ -56,6 +58,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     (
         "telemetry",
         &[
+            "backoff",
             "caught",
             "clock",
             "connection_threads",
@@ -68,7 +71,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "task",
         ],
     ),
-    ("task", &["account", "mcp"]),
+    ("task", &["account", "backoff", "mcp"]),
     (
         "config",
         &[
@@ -85,6 +88,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "store",
         &[
             "account",
+            "backoff",
             "caught",
             "clock",
             "connection_threads",
@@ -100,6 +104,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "upstream",
         &[
             "account",
+            "backoff",
             "connection_threads",
             "failpoint",
             "io_reason",
@@ -115,6 +120,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     (
         "runner",
         &[
+            "backoff",
             "clock",
             "failpoint",
             "lock",
@@ -132,6 +138,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         "downstream",
         &[
             "auth",
+            "backoff",
             "clock",
             "connection_threads",
             "io_reason",
@@ -155,6 +162,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
+            "backoff",
             "clock",
             "io_reason",
             "lock",
@@ -175,6 +183,7 @@ pub(crate) const MODULES: &[&str] = &[
     "admin",
     "app",
     "auth",
+    "backoff",
     "caught",
     "cli",
     "clock",

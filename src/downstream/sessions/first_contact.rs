@@ -12,7 +12,7 @@ use hyper::body::Body as _;
 use hyper::http::request::Parts;
 
 use super::servers_own::{held_call, pass_on};
-use super::{ours, over_line};
+use super::{hosted, over_line};
 use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::get_stream::{EventOrigin, OwnMessages, read};
-use super::ours;
+use super::hosted;
 use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::{LegacyMessage, Unclear};

@@ -10,6 +10,7 @@ use futures_util::stream::StreamExt as _;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::backoff::Backoff;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED};
 use crate::mcp::json::{Object, Writer, raw, string};
@@ -20,9 +21,8 @@ use crate::upstream::wrapped::{ListenEvent, Listening};
 /// The time that a client's stream waits for the server to acknowledge.
 const ACKNOWLEDGE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The pause before a lost subscription is opened again: at first, and at most.
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The pauses before a lost subscription is opened again.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The client that subscribes.
 pub(in crate::downstream) struct Subscriber {
@@ -45,11 +45,38 @@ pub(in crate::downstream) struct ServerSubscription {
     /// The filter that the server is asked for, as JSON.
     filter: Arc<str>,
     state: State,
+    reopening: Reopening,
     has_gap: bool,
     /// The part of the filter that the server serves, as JSON.
     honoured: Option<String>,
     /// Changes that the client may have missed, and was not notified of yet.
     missed: VecDeque<Change>,
+}
+
+/// The pauses grow until the server keeps a subscription open for longer than the last pause.
+struct Reopening {
+    pauses: Backoff,
+    last: Duration,
+}
+
+impl Default for Reopening {
+    fn default() -> Self {
+        Self {
+            pauses: PAUSES,
+            last: Duration::ZERO,
+        }
+    }
+}
+
+impl Reopening {
+    /// Returns the pause after the end of a subscription that was open for that time.
+    fn pause(&mut self, age: Duration) -> Duration {
+        if age > self.last {
+            self.pauses.reset();
+        }
+        self.last = self.pauses.spread_pause();
+        self.last
+    }
 }
 
 enum State {
@@ -59,15 +86,11 @@ enum State {
         events: Listening,
         /// When the server acknowledged; before that, when it was asked.
         since: Instant,
-        /// The pause before this opening.
-        pause: Duration,
         /// The client may have missed changes before the server acknowledges.
         has_gap: bool,
     },
-    Lost {
-        again: Instant,
-        pause: Duration,
-    },
+    /// The subscription is opened again then.
+    Lost(Instant),
 }
 
 impl ServerSubscription {
@@ -77,6 +100,7 @@ impl ServerSubscription {
             subscriber,
             filter: "{}".into(),
             state: State::Closed,
+            reopening: Reopening::default(),
             has_gap,
             honoured: None,
             missed: VecDeque::new(),
@@ -93,7 +117,7 @@ impl ServerSubscription {
             self.state = State::Closed;
         } else {
             let has_gap = std::mem::take(&mut self.has_gap);
-            self.open(PAUSE, has_gap);
+            self.open(has_gap);
         }
     }
 
@@ -136,16 +160,15 @@ impl ServerSubscription {
                         return change;
                     }
                 }
-                State::Lost { again, pause } => {
-                    let pause = *pause;
+                State::Lost(again) => {
                     sleep_until(*again).await;
-                    self.open(pause, true);
+                    self.open(true);
                 }
             }
         }
     }
 
-    fn open(&mut self, pause: Duration, has_gap: bool) {
+    fn open(&mut self, has_gap: bool) {
         let Subscriber {
             proxy,
             caller,
@@ -161,7 +184,6 @@ impl ServerSubscription {
         self.state = State::Open {
             events,
             since: Instant::now(),
-            pause,
             has_gap,
         };
     }
@@ -184,9 +206,8 @@ impl ServerSubscription {
                 None
             }
             Some(ListenEvent::Ended) | None => {
-                let pause = self.state.next_pause(now);
-                let again = now + pause;
-                self.state = State::Lost { again, pause };
+                let pause = self.reopening.pause(self.state.age(now));
+                self.state = State::Lost(now + pause);
                 None
             }
         }
@@ -201,18 +222,15 @@ impl State {
                 *since = now;
                 std::mem::take(has_gap)
             }
-            Self::Closed | Self::Lost { .. } => false,
+            Self::Closed | Self::Lost(_) => false,
         }
     }
 
-    /// The pause after the end of this state. The pauses grow until the server keeps a subscription open
-    /// for longer than the last pause.
-    fn next_pause(&self, now: Instant) -> Duration {
+    /// Returns the time for which the subscription has been open.
+    fn age(&self, now: Instant) -> Duration {
         match self {
-            Self::Open { since, pause, .. } if now.saturating_duration_since(*since) <= *pause => {
-                (*pause * 2).min(PAUSE_MAX)
-            }
-            Self::Closed | Self::Open { .. } | Self::Lost { .. } => PAUSE,
+            Self::Open { since, .. } => now.saturating_duration_since(*since),
+            Self::Closed | Self::Lost(_) => Duration::ZERO,
         }
     }
 }
@@ -247,11 +265,10 @@ mod tests {
 
     use super::*;
 
-    fn open(since: Instant, pause: Duration, has_gap: bool) -> State {
+    fn open(since: Instant, has_gap: bool) -> State {
         State::Open {
             events: stream::pending().boxed(),
             since,
-            pause,
             has_gap,
         }
     }
@@ -259,22 +276,22 @@ mod tests {
     #[test]
     fn the_pause_grows_until_the_server_keeps_a_subscription_open() {
         let now = Instant::now();
-        let mut pause = PAUSE;
-        for expected in [2, 4, 8, 16, 30, 30] {
-            // Not acknowledged, or ended at once.
-            let refused = open(now, pause, true).next_pause(now);
-            pause = open(now, pause, false).next_pause(now);
-            assert_eq!((pause, refused), (Duration::from_secs(expected), pause));
+        let mut reopening = Reopening::default();
+        for expected in [1, 2, 4, 8, 16, 30, 30] {
+            let pause = reopening.pause(open(now, false).age(now));
+            let expected = Duration::from_secs(expected);
+            assert!((expected..=expected * 5 / 4).contains(&pause), "{pause:?}");
         }
-        let later = now + pause + PAUSE;
-        assert_eq!(open(now, pause, false).next_pause(later), PAUSE);
+        let later = now + Duration::from_mins(1);
+        let pause = reopening.pause(open(now, false).age(later));
+        assert!(pause < Duration::from_secs(2), "{pause:?}");
     }
 
     #[test]
     fn what_may_have_been_missed_is_told_once() {
         let now = Instant::now();
         for (has_gap, expected) in [(true, true), (false, false)] {
-            let mut state = open(now, PAUSE, has_gap);
+            let mut state = open(now, has_gap);
             assert_eq!(state.acknowledge(now), expected);
             assert!(!state.acknowledge(now));
         }

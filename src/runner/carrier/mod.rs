@@ -15,10 +15,10 @@ use super::call::{CallSpec, ServerCall};
 use super::custody::Custody;
 use super::leg;
 use super::outcome;
-use super::pauses::Pauses;
 use super::responder::{CallAnswer, Presence, RelayedAnswer};
 use super::state::Runner;
 use super::waiting::{TaskWhen, WaitingClient};
+use crate::backoff::Backoff;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
@@ -53,6 +53,9 @@ pub(super) use record_terms::{ClaimedRecord, RecordTerms};
 use stage::{CallStage, PlainCall, RecordedCall};
 use timers::{Timer, Timers};
 
+/// The pauses between the legs of a server that asks nothing, so that a long call costs few requests.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
+
 pub(super) struct Carrier {
     runner: Arc<Runner>,
     server: ServerCall,
@@ -61,8 +64,7 @@ pub(super) struct Carrier {
     dispatch: Dispatch,
     timers: Timers,
     progress: PendingProgress,
-    /// The pauses between the legs of a server that asks nothing.
-    pauses: Pauses,
+    pauses: Backoff,
     /// The id of the record, as soon as there is one: it outlives a panic of the carrier.
     task_id: Arc<OnceLock<TaskId>>,
 }
@@ -152,7 +154,7 @@ impl Carrier {
             dispatch: admittance.into(),
             timers,
             progress: PendingProgress::default(),
-            pauses: Pauses::default(),
+            pauses: PAUSES,
             task_id: Arc::default(),
         })
     }
@@ -212,7 +214,7 @@ impl Carrier {
             stage: CallStage::Recorded(Box::new(recorded)),
             dispatch,
             progress: PendingProgress::default(),
-            pauses: Pauses::default(),
+            pauses: PAUSES,
         })
     }
 

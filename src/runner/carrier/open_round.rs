@@ -108,10 +108,10 @@ mod tests {
     use crate::mcp::input::{InputKind, requests_of};
     use crate::mcp::json::raw;
     use crate::task::machine::tests::task;
-    use crate::task::notices::{Notices, ReceiverId};
+    use crate::task::notices::{NoticeState, Notices, ReceiverId};
     use crate::task::state::Leg;
 
-    fn round(requests: &str) -> OpenRound {
+    fn asked(requests: &str) -> OpenRound {
         let result = format!(
             r#"{{"resultType":"input_required","requestState":"s","inputRequests":{requests}}}"#
         );
@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn two() -> OpenRound {
-        round(
+        asked(
             r#"{"b\"":{"method":"elicitation/create","params":{"message":"m"}},"a":{"method":"roots/list"}}"#,
         )
     }
@@ -132,7 +132,7 @@ mod tests {
     fn record() -> Task {
         let receiver = ReceiverId::of("https://hooks.example/in");
         let mut task = task(Leg::Sent(1), true);
-        task.notices = vec![Notices::new(receiver, Vec::new(), 1)];
+        task.notices = vec![Notices::new(receiver, vec![NoticeState::InputRequired], 1)];
         task
     }
 
@@ -152,7 +152,7 @@ mod tests {
             questions[1],
             r#"{"jsonrpc":"2.0","id":"a","method":"roots/list"}"#
         );
-        let odd = round(r#"{"a":{}}"#).questions();
+        let odd = asked(r#"{"a":{}}"#).questions();
         let odd = Object::parse(&odd[0]).unwrap().get_str("method").unwrap();
         assert_eq!(InputKind::of(&odd), None);
     }
@@ -191,7 +191,7 @@ mod tests {
             assert!(sent.open_questions().next().is_none());
             assert_eq!(notified(&sent), 0, "no question is open");
         }
-        let again = round("{}").in_record(record(), &by, false);
+        let again = asked("{}").in_record(record(), &by, false);
         assert_eq!((again.leg, again.round), (Leg::Sent(2), 1));
         assert_eq!(again.request_state.as_deref(), Some("s"));
     }

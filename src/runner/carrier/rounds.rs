@@ -166,7 +166,7 @@ impl Carrier {
     /// keeps its permits.
     pub(super) fn next_leg_later(&mut self) -> Flow {
         self.dispatch.end_leg();
-        let at = Instant::now() + self.pauses.longer();
+        let at = Instant::now() + self.pauses.pause();
         self.timers.arm(Timer::NextLeg, at);
         Flow::Continue
     }

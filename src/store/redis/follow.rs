@@ -16,6 +16,7 @@ use super::connector::CONNECT_TIMEOUT;
 use super::link::fault;
 use super::log::{self, COUNT, Edge, LogPosition};
 use super::topology::Topology;
+use crate::backoff::Backoff;
 use crate::telemetry::repeats::{OF_OUTAGE, has_room};
 
 /// The follower of the log of the only bucket.
@@ -31,7 +32,7 @@ impl Follower {
     /// Runs as long as it is polled. After a reconnect it continues at the last entry seen; if entries are gone, it
     /// publishes [`ChangeEvent::Missed`]. May be dropped at any point, because seen entries are published at once.
     pub(super) async fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         let (mut failures, mut is_told) = (0_u32, false);
         loop {
             let started = Instant::now();
@@ -46,7 +47,7 @@ impl Follower {
                     if let Err(error) = ended {
                         failures += 1;
                         if error.code().is_some() {
-                            pause = LAST_PAUSE;
+                            pauses.lengthen();
                         }
                         // A broken connection is logged if it does not come back; a refusal by Redis is logged
                         // at once.
@@ -61,12 +62,10 @@ impl Follower {
                 Ok(()) = elsewhere.changed() => {}
             }
             let lasted = Instant::now().saturating_duration_since(started);
-            pause = if lasted > BLOCK {
-                FIRST_PAUSE
-            } else {
-                LAST_PAUSE.min(pause * 2)
-            };
-            tokio::time::sleep(pause).await;
+            if lasted > BLOCK {
+                pauses.reset();
+            }
+            tokio::time::sleep(pauses.spread_pause()).await;
         }
     }
 
@@ -164,5 +163,5 @@ const CHECK: Duration = Duration::from_mins(1);
 /// The number of broken connections in a row after which the follower logs it.
 const BROKEN_TOLD: u32 = 3;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// The pauses before the log is read again after the connection broke.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));

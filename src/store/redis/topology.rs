@@ -15,6 +15,7 @@ use super::connector::RedisConnector;
 use super::error::RedisOpenError;
 use super::map::{Map, RedisServer};
 use super::{cluster, sentinel};
+use crate::backoff::Backoff;
 
 /// The current map, and how to renew it.
 pub(super) struct Topology {
@@ -92,13 +93,13 @@ impl Topology {
     /// Renews the map when it is in doubt, as long as this is polled. May be dropped at any point.
     pub(super) async fn keep(&self) {
         let mut told = false;
-        let mut pause = PAUSE;
+        let mut pauses = PAUSES;
         loop {
             if tokio::time::timeout(QUIET, self.doubted.notified())
                 .await
                 .is_err()
             {
-                pause = PAUSE;
+                pauses.reset();
                 for server in &self.map().servers {
                     *server.kept() = None;
                 }
@@ -113,7 +114,7 @@ impl Topology {
                 Ok(map) => {
                     told = false;
                     if self.publish(map) {
-                        pause = PAUSE;
+                        pauses.reset();
                     }
                 }
                 Err(error) => {
@@ -123,8 +124,7 @@ impl Topology {
                     self.doubted.notify_one();
                 }
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(pauses.spread_pause()).await;
         }
     }
 
@@ -181,10 +181,9 @@ fn is_elsewhere(kind: ServerErrorKind) -> bool {
     )
 }
 
-/// The pause between two searches while the map is in doubt, because every command during a failover raises the doubt
-/// again. It grows as long as the doubt comes back.
-const PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The pauses between two searches while the map is in doubt, because every command during a failover raises the doubt
+/// again. They grow as long as the doubt comes back.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(2));
 
 /// After this time without a doubt the pause starts from the beginning. Longer than the time between two heartbeats.
 const QUIET: Duration = Duration::from_secs(3);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
 use super::id::TaskId;
+use crate::backoff;
 
 /// Upper bound of the time for one attempt.
 pub const ATTEMPT_MS: u64 = 10_000;
@@ -302,9 +303,8 @@ pub fn is_in_time(look_ms: u64, now_ms: u64) -> bool {
 
 /// The pause after so many failures: from three quarters of the usual pause to five quarters.
 fn pause(failures: u32, random: u8) -> u64 {
-    let doublings = failures.saturating_sub(1).min(10);
-    let usual = (PAUSE_MS << doublings).min(PAUSE_MAX_MS);
-    usual * 3 / 4 + usual / 2 * u64::from(random) / u64::from(u8::MAX)
+    let usual_ms = backoff::after_ms(failures, PAUSE_MS, PAUSE_MAX_MS);
+    usual_ms * 3 / 4 + usual_ms / 2 * u64::from(random) / u64::from(u8::MAX)
 }
 
 /// The id of a notice: the same for each attempt, and of no use to a client who learns it. A store that lost a commit gives

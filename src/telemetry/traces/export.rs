@@ -15,6 +15,7 @@ use tracing::{info, warn};
 use super::otlp;
 use super::queue::{EndedSpans, SpanQueue, count};
 use super::rejected::rejected;
+use crate::backoff::after_ms;
 use crate::http_address::HttpAddress;
 use crate::io_reason::io_reason;
 use crate::retry_after;
@@ -22,9 +23,9 @@ use crate::retry_after;
 /// The time within which the collector must answer a batch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pause after a failure. It doubles with each further failure.
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The first and the longest pause after a failure.
+const PAUSE_MS: u64 = 1_000;
+const PAUSE_MAX_MS: u64 = 30_000;
 
 /// The answer of a collector is not read any further.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -164,9 +165,8 @@ impl ExportState {
                 "the collector does not take spans: they wait, and the oldest 4096 are kept (telemetry.traces)"
             );
         }
-        let doubled = PAUSE * 2_u32.saturating_pow(self.failures.min(5));
         self.failures = self.failures.saturating_add(1);
-        doubled.min(PAUSE_MAX)
+        Duration::from_millis(after_ms(self.failures, PAUSE_MS, PAUSE_MAX_MS))
     }
 }
 
@@ -332,6 +332,6 @@ mod tests {
         };
         let exporting = export(collector, &queue, stop.clone(), LAST);
         let (took, ()) = tokio::join!(collecting, exporting);
-        assert!(took < PAUSE, "{took:?}");
+        assert!(took < Duration::from_millis(PAUSE_MS), "{took:?}");
     }
 }

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff;
+
 /// A process that ends within this time, before it answered a single call, has died quickly.
 const QUICK: Duration = Duration::from_secs(10);
 
 /// After this many quick deaths in a row, the program counts as one that cannot be run.
 const DEATHS_MAX: u32 = 5;
 
-const PAUSE: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const PAUSE_MS: u64 = 100;
+const PAUSE_MAX_MS: u64 = 30_000;
 
 /// What the ends of its processes say about the program.
 #[derive(Debug, Default)]
@@ -35,9 +37,8 @@ impl LineHealth {
         } else {
             self.quick_deaths = self.quick_deaths.saturating_add(1);
         }
-        let doublings = self.quick_deaths.saturating_sub(1).min(16);
-        let pause = PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX);
-        self.not_before = Some(now + pause);
+        let pause_ms = backoff::after_ms(self.quick_deaths, PAUSE_MS, PAUSE_MAX_MS);
+        self.not_before = Some(now + Duration::from_millis(pause_ms));
     }
 
     /// Takes the last death back, which was no fault of the program.
@@ -59,6 +60,9 @@ impl LineHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PAUSE: Duration = Duration::from_millis(PAUSE_MS);
+    const PAUSE_MAX: Duration = Duration::from_millis(PAUSE_MAX_MS);
 
     const SOON: Duration = Duration::from_millis(50);
 

@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::json;
 
-use crate::facade::{Session, question};
+use crate::hosted::{Session, question};
 use crate::support::pair::Pair;
 use crate::support::session::accept;
 use crate::support::upstream::Upstream;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::facade::{Session, answered, question, text};
+use crate::hosted::{Session, answered, question, text};
 use crate::support::session::accept;
 use crate::support::{Config, Era, Rig};
 

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::facade::{Session, answered, question};
+use crate::hosted::{Session, answered, question};
 use crate::support::client::{Answer, Client};
 use crate::support::pair::Pair;
 use crate::support::session::{SESSION, accept, initialize};

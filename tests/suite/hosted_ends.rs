@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::facade::{Session, question};
+use crate::hosted::{Session, question};
 use crate::support::session::accept;
 use crate::support::stream::Stream;
 use crate::support::{Config, Era, PATIENCE, Rig, within};
@@ -82,7 +82,8 @@ async fn a_server_that_asks_without_end_is_not_asked_without_end() {
 /// While its client answers, the call is not at the server, and another call may take its place there.
 #[tokio::test]
 async fn a_call_that_was_answered_waits_for_its_turn_again() {
-    let rig = Rig::start(Era::Modern, Config::never().terms("concurrency = 1")).await;
+    let config = Config::always().section("upstream", "concurrency = 1");
+    let rig = Rig::start(Era::Modern, config).await;
     let session = Session::open(rig.client()).await;
     let mut stream = session.calling(1, "ask", json!({})).stream().await;
     let asked = question(&mut stream).await;

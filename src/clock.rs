@@ -15,6 +15,14 @@ pub trait Clock: Debug + Send + Sync {
     fn now_ms(&self) -> u64;
 }
 
+/// Resolves at that time, or never without one. Cancel safe.
+pub async fn at(when: Option<tokio::time::Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The machine's clock, for stores that only one process uses.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;

@@ -3,7 +3,7 @@
 //! Each message is checked once, before it is decided what becomes of the message, so that no way to a tool or to its
 //! task leads past this check.
 
-use hyper::{Response, StatusCode};
+use hyper::Response;
 
 use super::body::Body;
 use super::inbound::request::LegacyMessage;
@@ -11,7 +11,6 @@ use super::inbound::requester::Requester;
 use super::inbound::route::session::TaskQuestion;
 use super::outbound::response::{self, Rpc};
 use super::proxy::Proxy;
-use crate::mcp::error::RpcError;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 use crate::store::StoreError;
@@ -79,10 +78,7 @@ impl Proxy {
                 let challenge = self.auth.as_ref()?.challenge().needs(wanted);
                 Some(response::insufficient_scope(wanted, challenge))
             }
-            Err(_) => {
-                let error = RpcError::internal("The task store does not answer; try again later");
-                Some(response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error))
-            }
+            Err(_) => Some(response::store_unavailable()),
         }
     }
 

@@ -88,6 +88,11 @@ impl RpcError {
         Self::new(code::INTERNAL, message)
     }
 
+    /// Returns the error for a request that needs the store while the store is away.
+    pub fn store_unavailable() -> Self {
+        Self::internal("The task store does not answer; try again later")
+    }
+
     pub fn method_not_found() -> Self {
         Self::new(code::METHOD_NOT_FOUND, "Method not found")
     }

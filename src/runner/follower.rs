@@ -18,6 +18,7 @@ use super::waiting::{
     self, ANNOUNCE_AGAIN, CallState, CallView, Heard, Hears, WaitTerms, WaitingClient,
 };
 use super::watch::{RELOAD, Watch};
+use crate::clock::at;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
@@ -350,11 +351,4 @@ async fn unauthorized(receiver: &mut Option<oneshot::Receiver<UpstreamError>>) -
         }
     }
     std::future::pending().await
-}
-
-async fn at(when: Option<Instant>) {
-    match when {
-        Some(when) => tokio::time::sleep_until(when).await,
-        None => std::future::pending().await,
-    }
 }

@@ -105,6 +105,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "account",
             "backoff",
+            "clock",
             "connection_threads",
             "failpoint",
             "io_reason",

@@ -121,10 +121,9 @@ impl Rpc {
     }
 
     pub(in crate::downstream) fn store_unavailable(id: &str) -> Self {
-        let error = RpcError::internal("The task store does not answer; try again later");
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
-            ..Self::error(id, &error)
+            ..Self::error(id, &RpcError::store_unavailable())
         }
     }
 
@@ -268,6 +267,14 @@ pub(in crate::downstream) fn refusal(status: StatusCode, error: &RpcError) -> Re
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
+}
+
+/// [`refusal`] of a message that needs the store while the store is away.
+pub(in crate::downstream) fn store_unavailable() -> Response<Body> {
+    refusal(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &RpcError::store_unavailable(),
+    )
 }
 
 /// [`refusal`] of a request whose id could be read.

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
 
 use super::at_server::{Change, ServerSubscription, Subscriber};
+use crate::clock::at;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::request::Modern;
 use crate::downstream::inbound::requester::Requester;
@@ -324,12 +325,5 @@ impl Subscription {
         [sse::event(&cancelled), sse::event(&completed.json)]
             .concat()
             .into()
-    }
-}
-
-async fn at(when: Option<Instant>) {
-    match when {
-        Some(when) => tokio::time::sleep_until(when).await,
-        None => std::future::pending().await,
     }
 }

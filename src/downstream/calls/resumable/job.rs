@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::call::{ResumableCall, Stop};
 use super::item::StreamItem;
 use super::registry::Registration;
+use crate::clock::at;
 use crate::downstream::calls::cancel::cancelled_elsewhere;
 use crate::downstream::calls::registry::CallKind;
 use crate::downstream::inbound::session_key::SessionKey;
@@ -178,13 +179,7 @@ impl CallJob {
     async fn listen(&mut self, source: &mut BoxStream<'static, StreamItem>) -> Option<StreamItem> {
         let halt = self.proxy.runner.halt().clone();
         loop {
-            let retries_at = self.writer.retries_at();
-            let retry = async {
-                match retries_at {
-                    Some(then) => tokio::time::sleep_until(then).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let retry = at(self.writer.retries_at());
             // A server that says more than its client reads waits, as it would without raincheck.
             let item = async {
                 self.writer.room().await;

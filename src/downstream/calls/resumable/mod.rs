@@ -81,8 +81,7 @@ pub(in crate::downstream) async fn resume(
         Err(_) if recent.is_some() => None,
         Err(error) => {
             tracing::warn!(name: OF_OUTAGE, %error, "a client came back while the store does not answer");
-            let error = RpcError::internal("The task store does not answer; try again later");
-            return response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
+            return response::store_unavailable();
         }
     };
     let heartbeat = match &stands {

@@ -18,7 +18,6 @@ use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::proxy::Proxy;
-use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::store::StoreError;
@@ -109,10 +108,7 @@ impl NoSession {
             // A client that gets this answer begins a new session.
             (Self::Unknown, _) => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
             (Self::Store, Some(id)) => Rpc::store_unavailable(id.get()).into_response(),
-            (Self::Store, None) => response::refusal(
-                StatusCode::SERVICE_UNAVAILABLE,
-                &RpcError::internal("The session store does not answer; try again later"),
-            ),
+            (Self::Store, None) => response::store_unavailable(),
         }
     }
 }

@@ -54,7 +54,7 @@ async fn take(
 ) -> Result<(), RpcError> {
     let tasks = proxy.tasks_of(&by.caller);
     let found = tasks.find_unannounced(task).await;
-    let Some(loaded) = found.map_err(|_| store_is_away())? else {
+    let Some(loaded) = found.map_err(|_| RpcError::store_unavailable())? else {
         return Ok(());
     };
     let mut open = loaded.task.open_questions();
@@ -80,10 +80,6 @@ async fn take(
             "Too many calls are under way; try again later",
         )),
         Err(TaskError::Unreadable) => Err(RpcError::internal("The task cannot be read")),
-        Err(TaskError::StoreUnavailable) => Err(store_is_away()),
+        Err(TaskError::StoreUnavailable) => Err(RpcError::store_unavailable()),
     }
-}
-
-fn store_is_away() -> RpcError {
-    RpcError::internal("The task store does not answer; try again later")
 }

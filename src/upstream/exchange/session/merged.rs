@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::at;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::exchange::session::control::CurrentCall;
 use crate::upstream::failures::RESET;
@@ -63,12 +64,5 @@ impl Unfold for MergedEvents {
             return Some(event);
         }
         None
-    }
-}
-
-async fn at(when: Option<Instant>) {
-    match when {
-        Some(when) => sleep_until(when).await,
-        None => std::future::pending().await,
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
-use aws_lc_rs::hkdf;
+use aws_lc_rs::{hkdf, hmac};
 use bytes::{Bytes, BytesMut};
 
 use super::error::StoreError;
@@ -69,10 +69,9 @@ pub enum Unopened {
 
 impl Sealer {
     pub fn new(namespace: &str, current: &MasterKey, earlier: &[&MasterKey]) -> Self {
-        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, namespace.as_bytes());
         let key = |master: &MasterKey| SealingKey {
             id: key_id(master),
-            master: salt.extract(master),
+            master: extract(namespace.as_bytes(), master),
         };
         Self {
             namespace: namespace.into(),
@@ -184,6 +183,13 @@ impl SealingKey {
     }
 }
 
+/// The first step of HKDF (RFC 5869, section 2.2), once. `hkdf::Salt::extract` puts it off, and repeats it with each key
+/// that is derived.
+fn extract(salt: &[u8], master: &MasterKey) -> hkdf::Prk {
+    let salt = hmac::Key::new(hmac::HMAC_SHA256, salt);
+    hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, hmac::sign(&salt, master).as_ref())
+}
+
 /// Returns the fingerprint of a master key: it distinguishes two keys, and reveals nothing about either.
 pub fn fingerprint(master: &MasterKey) -> [u8; 32] {
     let text = [&b"raincheck: a fingerprint of "[..], master].concat();
@@ -221,6 +227,20 @@ mod tests {
         let mut out = Vec::new();
         sealer.seal(&HERE, b"session", &mut out).unwrap();
         out.into()
+    }
+
+    #[test]
+    fn keys_are_extracted_as_hkdf_says() {
+        for salt in ["", "ns", &"n".repeat(100)] {
+            let whole = hkdf::Salt::new(hkdf::HKDF_SHA256, salt.as_bytes()).extract(&[1; 32]);
+            let [ours, whole] = [extract(salt.as_bytes(), &[1; 32]), whole].map(|key| {
+                let mut derived = [0; 32];
+                let expanded = key.expand(&[b"info"], hkdf::HKDF_SHA256).unwrap();
+                expanded.fill(&mut derived).unwrap();
+                derived
+            });
+            assert_eq!(ours, whole, "{salt}");
+        }
     }
 
     #[test]

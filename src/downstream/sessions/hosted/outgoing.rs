@@ -46,7 +46,7 @@ pub(super) async fn call_of(
     let params = translate::params(&request.params, &session.entry);
     let meta = request.params.get_object("_meta").unwrap_or_default();
     let progress_token = meta.get(PROGRESS_TOKEN);
-    // A task shows progress, whoever asked for it.
+    // The status of a task shows progress, even if the client did not ask for it.
     let may_be_task = matches!(terms.plan, Plan::Auto { .. } | Plan::Always { .. });
     let mut outgoing = UpstreamRequest::new(caller, request.method.as_ref(), params)
         .declaring(session.entry.capabilities.get())

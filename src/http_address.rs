@@ -72,7 +72,7 @@ impl AllowedAddresses {
 /// A name leads to no address that is allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("its name leads to {0}, which is not allowed")]
-pub struct NotAllowed(IpAddr);
+pub struct DeniedAddress(IpAddr);
 
 /// The part of an answer that is read.
 #[derive(Debug, Clone, Copy)]
@@ -172,7 +172,7 @@ impl HttpAddress {
                 AllowedAddresses::Private => !is_public(address.ip()),
             };
             if !is_allowed {
-                failure = NotAllowed(address.ip()).into();
+                failure = DeniedAddress(address.ip()).into();
                 continue;
             }
             match timeout(CONNECT_MAX, TcpStream::connect(address)).await {
@@ -258,7 +258,7 @@ mod tests {
             let place = format!("http://{host}:{port}/");
             let place = address(&place, AllowedAddresses::Public);
             let error = place.tell(request()).await.expect_err(host);
-            let refused = error.is::<NotAllowed>();
+            let refused = error.is::<DeniedAddress>();
             // A resolver may not know the unusual forms at all.
             let is_unknown = error.is::<io::Error>() && host.starts_with(['0', '1', '2']);
             assert!(refused || is_unknown, "{host}: {error}");

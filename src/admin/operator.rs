@@ -25,7 +25,7 @@ use super::listener::{
 };
 use super::probes::ready;
 use super::route::{AdminRequest, PATHS, Routed, route};
-use super::tasks::{Done, NotDone, OperatorTasks};
+use super::tasks::{Done, OperatorTasks, TaskActionError};
 use super::token::Token;
 use crate::runner::Runner;
 use crate::telemetry::metrics::METRICS;
@@ -207,21 +207,21 @@ fn found(value: &Value) -> Response<AdminBody> {
     answer_json(StatusCode::OK, value.to_string())
 }
 
-fn done(done: Result<Value, NotDone>) -> Response<AdminBody> {
+fn done(done: Result<Value, TaskActionError>) -> Response<AdminBody> {
     match done {
         Ok(value) => found(&value),
-        Err(NotDone::Wrong(why)) => error(StatusCode::BAD_REQUEST, &why),
-        Err(NotDone::Unknown) => {
+        Err(TaskActionError::Wrong(why)) => error(StatusCode::BAD_REQUEST, &why),
+        Err(TaskActionError::Unknown) => {
             let why = "the store has no such task: it never was, or its retention is over";
             error(StatusCode::NOT_FOUND, why)
         }
-        Err(NotDone::UnknownBeginning) => {
+        Err(TaskActionError::UnknownBeginning) => {
             let why = "no open task begins like this, and none that this replica saw end: a task that ended before is \
                        found by its whole id";
             error(StatusCode::NOT_FOUND, why)
         }
-        Err(NotDone::Conflict(why)) => error(StatusCode::CONFLICT, &why),
-        Err(NotDone::Unavailable(why)) => error(StatusCode::SERVICE_UNAVAILABLE, &why),
+        Err(TaskActionError::Conflict(why)) => error(StatusCode::CONFLICT, &why),
+        Err(TaskActionError::Unavailable(why)) => error(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
 }
 

@@ -37,8 +37,8 @@ pub use listener::tls_files;
 use listener::{Bound, ListenerKind, ReloadedListener, bind};
 use parts::{Parts, Surroundings};
 pub use reload::Reload;
-use store::{NotOpen, open};
 pub use store::{OtherReplicas, StoreFound, StoreMoved, check as check_store, move_store};
+use store::{StoreOpenError, open};
 use traces::TraceExport;
 pub use traces::check as check_traces;
 pub use upstream::settings as upstream_settings;
@@ -359,14 +359,14 @@ async fn first_parts(
             }
             Ok((parts, None))
         }
-        Err(NotOpen::Away(missing)) if may_wait => {
+        Err(StoreOpenError::Away(missing)) if may_wait => {
             let (opened, key) = store::absent(config)?;
             let parts = Parts::new(config, opened, &key, around, stop)?;
             parts.start_early(config, around, stop);
             parts.proxy.runner.has_no_store();
             Ok((parts, Some(missing)))
         }
-        Err(NotOpen::Away(error) | NotOpen::Refused(error)) => Err(error),
+        Err(StoreOpenError::Away(error) | StoreOpenError::Refused(error)) => Err(error),
     }
 }
 

@@ -27,20 +27,20 @@ use crate::tls;
 
 /// Why the store is not open.
 #[derive(Debug)]
-pub(super) enum NotOpen {
+pub(super) enum StoreOpenError {
     /// The store does not answer yet, or is not ready itself: it may open later.
     Away(AppError),
     /// The settings or the store must change first.
     Refused(AppError),
 }
 
-impl From<AppError> for NotOpen {
+impl From<AppError> for StoreOpenError {
     fn from(error: AppError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<RedisOpenError> for NotOpen {
+impl From<RedisOpenError> for StoreOpenError {
     fn from(error: RedisOpenError) -> Self {
         if error.is_away() {
             Self::Away(line(error))
@@ -50,7 +50,7 @@ impl From<RedisOpenError> for NotOpen {
     }
 }
 
-impl From<StoreError> for NotOpen {
+impl From<StoreError> for StoreOpenError {
     fn from(error: StoreError) -> Self {
         // A store that has just opened, and answers no more.
         if error.kind() == "away" {
@@ -67,7 +67,7 @@ pub(super) async fn open(
     config: &Config,
     services: &TaskTracker,
     stop: &CancellationToken,
-) -> Result<(Opened, [u8; 32]), NotOpen> {
+) -> Result<(Opened, [u8; 32]), StoreOpenError> {
     let opened = open_clear(config, services, stop).await?;
     let opened = sealed(config, opened).await?;
     let key = opened.store.caller_key().await?;
@@ -89,7 +89,7 @@ pub(super) fn absent(config: &Config) -> Result<(Opened, [u8; 32]), AppError> {
     Ok((opened, key))
 }
 
-async fn sealed(config: &Config, opened: Opened) -> Result<Opened, NotOpen> {
+async fn sealed(config: &Config, opened: Opened) -> Result<Opened, StoreOpenError> {
     if opened.exclusive && opened.embedded.is_none() {
         // What is in memory is nowhere else.
         return Ok(opened);
@@ -118,7 +118,7 @@ async fn open_clear(
     config: &Config,
     services: &TaskTracker,
     stop: &CancellationToken,
-) -> Result<Opened, NotOpen> {
+) -> Result<Opened, StoreOpenError> {
     let system: Arc<dyn Clock> = Arc::new(System);
     match &config.store.location {
         Location::Memory => Ok(in_memory(system)),

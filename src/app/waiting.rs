@@ -11,7 +11,7 @@ use super::listener::ReloadedListener;
 use super::opened::Opened;
 use super::parts::{Parts, Surroundings};
 use super::reload::Reload;
-use super::store::{NotOpen, open};
+use super::store::{StoreOpenError, open};
 use crate::backoff::Backoff;
 
 /// The pauses between two attempts to open the store.
@@ -66,8 +66,8 @@ impl WaitingForStore {
             let config = reload.running();
             let why = match open(&config, &around.services, stop).await {
                 Ok(opened) => return Ok(opened),
-                Err(NotOpen::Away(why)) => why,
-                Err(NotOpen::Refused(why)) => return Err(why),
+                Err(StoreOpenError::Away(why)) => why,
+                Err(StoreOpenError::Refused(why)) => return Err(why),
             };
             let now = Instant::now();
             if now.saturating_duration_since(told) >= TELL {

@@ -9,7 +9,7 @@ use super::otel::uri;
 use super::problem::Problem;
 use super::secret::Secret;
 use super::settings::NotifySettings;
-use crate::notify::destination::{self, NotADestination};
+use crate::notify::destination::{self, DestinationError};
 use crate::notify::signature::WebhookSecret;
 use crate::task::glob::Glob;
 use crate::task::notices::{NoticeState, ReceiverId};
@@ -121,16 +121,16 @@ fn address(text: &str, allow_private: bool) -> Result<Uri, String> {
     let url = url.ok_or("is not an address; write \"https://hooks.example.com/raincheck\"")?;
     match destination::check(&url, allow_private) {
         Ok(()) => Ok(url),
-        Err(NotADestination::Unusual) => {
+        Err(DestinationError::Unusual) => {
             Err("is an address in an unusual form; write it as \"203.0.113.7\"".into())
         }
-        Err(NotADestination::Private) => Err(
+        Err(DestinationError::Private) => Err(
             "is an address of this machine or its network; set allow_private = true if it is meant"
                 .into(),
         ),
-        Err(NotADestination::Unencrypted) if allow_private => {
+        Err(DestinationError::Unencrypted) if allow_private => {
             Err("must begin with \"https\": it is not in your own network".into())
         }
-        Err(NotADestination::Unencrypted) => Err("must begin with \"https\"; http is for receivers in your own network, with allow_private = true".into()),
+        Err(DestinationError::Unencrypted) => Err("must begin with \"https\"; http is for receivers in your own network, with allow_private = true".into()),
     }
 }

@@ -27,7 +27,7 @@ use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
 use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
-use crate::runner::{Announce, CallSpec, CallTerms, NotAdmitted};
+use crate::runner::{AdmitError, Announce, CallSpec, CallTerms};
 use crate::upstream::{ClientHeaders, Forwarded, UpstreamRequest};
 
 /// A modern client's request that is carried.
@@ -92,7 +92,7 @@ pub(super) async fn pass(
 pub(super) fn begin(
     proxy: &Arc<Proxy>,
     asked: &ModernCall<'_>,
-) -> Result<CallSubscriber, NotAdmitted> {
+) -> Result<CallSubscriber, AdmitError> {
     proxy.runner.call(call(asked))
 }
 

@@ -8,14 +8,14 @@ use super::outbound::response::Rpc;
 use super::proxy::Proxy;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::runner::CallSpec;
-use crate::runner::claim::NotClaimed;
+use crate::runner::claim::ClaimError;
 use crate::runner::responder::CallSubscriber;
 
 /// Begins a call, or joins the running call that is the same.
 pub(super) async fn begin(
     proxy: &Arc<Proxy>,
     call: CallSpec,
-) -> Result<CallSubscriber, NotClaimed> {
+) -> Result<CallSubscriber, ClaimError> {
     match call.terms.claim {
         Some(claim) => proxy.runner.call_once(claim, call).await,
         None => Ok(proxy.runner.call(call)?),
@@ -23,11 +23,11 @@ pub(super) async fn begin(
 }
 
 /// The answer to a call that could not be claimed.
-pub(super) fn refused(id: &RawValue, why: &NotClaimed) -> Rpc {
+pub(super) fn refused(id: &RawValue, why: &ClaimError) -> Rpc {
     match why {
-        NotClaimed::OtherCall => Rpc::error(id.get(), &other_call()),
-        NotClaimed::StoreUnavailable => Rpc::store_lost(id.get(), SideEffect::None),
-        NotClaimed::NotAdmitted(why) => Rpc::not_begun(id.get(), why.reason()),
+        ClaimError::OtherCall => Rpc::error(id.get(), &other_call()),
+        ClaimError::StoreUnavailable => Rpc::store_lost(id.get(), SideEffect::None),
+        ClaimError::AdmitError(why) => Rpc::not_begun(id.get(), why.reason()),
     }
 }
 

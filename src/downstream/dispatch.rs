@@ -24,9 +24,9 @@ use super::inbound::requester::Requester;
 use super::inbound::route::modern::{RequestFacts, Route, route};
 use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::Proxy;
-use super::related::{WithoutOurIds, forget_length};
+use super::related::{RedactedBody, forget_length};
 use super::request_body::{ReadBody, read};
-use super::sent::Admitted;
+use super::sent::CredentialLimits;
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
 use super::traced::{self, Traced};
@@ -59,7 +59,7 @@ pub(super) fn handle(
     proxy: Arc<Proxy>,
     request: Request<Incoming>,
     connection: Arc<OpenConnection>,
-) -> impl Future<Output = (Answered, Admitted)> + Send {
+) -> impl Future<Output = (Answered, CredentialLimits)> + Send {
     let (parts, body) = request.into_parts();
     to_endpoint(proxy, Box::new(parts), body, connection)
 }
@@ -69,8 +69,8 @@ async fn to_endpoint(
     mut parts: Box<Parts>,
     body: Incoming,
     connection: Arc<OpenConnection>,
-) -> (Answered, Admitted) {
-    let mut admitted = Admitted::default();
+) -> (Answered, CredentialLimits) {
+    let mut admitted = CredentialLimits::default();
     let opened = endpoint::open(&proxy, &mut parts, &body, connection.peer);
     let (mut response, asked) = match opened {
         Ok(Endpoint::ProtectedResource) => (Box::pin(metadata::answer(&proxy, parts)).await, None),
@@ -111,9 +111,9 @@ async fn until(
 async fn identify(
     proxy: &Arc<Proxy>,
     parts: &mut Parts,
-) -> Result<(Option<Arc<Identity>>, Admitted), Box<Response<Body>>> {
+) -> Result<(Option<Arc<Identity>>, CredentialLimits), Box<Response<Body>>> {
     let Some(auth) = &proxy.auth else {
-        return Ok((None, Admitted::default()));
+        return Ok((None, CredentialLimits::default()));
     };
     let by_certificate = parts.extensions.remove::<Arc<Identity>>();
     match auth.client(&parts.headers, by_certificate).await {
@@ -133,7 +133,7 @@ async fn identify(
                 }
                 None => None,
             };
-            let admitted = Admitted {
+            let admitted = CredentialLimits {
                 end,
                 share,
                 request: None,
@@ -290,7 +290,7 @@ async fn modern(
     let id = modern.request.id.to_owned();
     drop(modern);
     forget_length(&mut parts.headers);
-    if let Some(WithoutOurIds { body, related }) = edited
+    if let Some(RedactedBody { body, related }) = edited
         && let Ok(ModernMessage::Request(modern)) = Inbound::read(&body).modern(&parts.headers)
     {
         by.related = related;

@@ -32,7 +32,7 @@ const IDS_MAX: usize = 16;
 const RELATED_MAX: usize = 8;
 
 /// A message without the ids of raincheck's tasks.
-pub(super) struct WithoutOurIds {
+pub(super) struct RedactedBody {
     pub(super) body: Bytes,
     /// The tasks of the caller among them.
     pub(super) related: Vec<TaskId>,
@@ -42,7 +42,7 @@ pub(super) struct WithoutOurIds {
 pub(super) enum Hidden {
     /// It names none.
     Nothing,
-    Edited(WithoutOurIds),
+    Edited(RedactedBody),
     Refused(RpcError),
 }
 
@@ -61,7 +61,7 @@ impl Proxy {
         by: &Requester,
         body: &Bytes,
         request: &Request<'_>,
-    ) -> Option<WithoutOurIds> {
+    ) -> Option<RedactedBody> {
         let mut ids = related_task_ids(&request.params)?;
         let mut seen = HashSet::new();
         ids.retain(|id| seen.insert(id.clone()));
@@ -132,10 +132,10 @@ impl Proxy {
 }
 
 /// The message with these ids in place of all that it names.
-fn edited(body: &Bytes, ids: &[String], related: Vec<TaskId>) -> Option<WithoutOurIds> {
+fn edited(body: &Bytes, ids: &[String], related: Vec<TaskId>) -> Option<RedactedBody> {
     let text = std::str::from_utf8(body).ok()?;
     let body = with_related_task_ids(text, ids).ok().map(Bytes::from)?;
-    Some(WithoutOurIds { body, related })
+    Some(RedactedBody { body, related })
 }
 
 /// Removes the length of a body that was changed.

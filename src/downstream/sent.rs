@@ -40,7 +40,7 @@ pub(super) fn with_request_size(bytes: usize, mut response: Response<Body>) -> R
 
 /// The bounds of a response that the credential of its request sets.
 #[derive(Debug, Default)]
-pub(super) struct Admitted {
+pub(super) struct CredentialLimits {
     /// The time at which a stream ends, whatever events it would still send. A response that has a length counts as
     /// sent.
     pub(super) end: Option<Instant>,
@@ -75,7 +75,7 @@ impl SentBody {
     /// Wraps a response. If there is no memory for a ready answer, the client gets an error instead.
     pub(super) fn of(
         (mut response, measured): Answered,
-        admitted: Admitted,
+        admitted: CredentialLimits,
         room: &Arc<BufferBudget>,
         version: Version,
     ) -> Response<Self> {
@@ -217,7 +217,7 @@ mod tests {
             let events = stream::iter([Bytes::from_static(b"data: 1\n\n"), large.into()]);
             let response = Response::new(Body::Events(events.boxed()));
             let room = BufferBudget::new(SMALL);
-            let admitted = Admitted::default();
+            let admitted = CredentialLimits::default();
             let sent = SentBody::of((response, None), admitted, &room, Version::HTTP_11);
             Ok::<_, std::convert::Infallible>(sent)
         });

@@ -9,7 +9,7 @@ use crate::public_address::is_public;
 
 /// Why no webhook goes to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotADestination {
+pub enum DestinationError {
     /// It must be https.
     Unencrypted,
     /// It is an address of this machine or its network.
@@ -19,22 +19,22 @@ pub enum NotADestination {
 }
 
 /// `allow_private`: receivers may be in the operator's own network, and only there http is enough.
-pub fn check(url: &Uri, allow_private: bool) -> Result<(), NotADestination> {
+pub fn check(url: &Uri, allow_private: bool) -> Result<(), DestinationError> {
     let is_encrypted = url.scheme_str() == Some("https");
     if !is_encrypted && !allow_private {
-        return Err(NotADestination::Unencrypted);
+        return Err(DestinationError::Unencrypted);
     }
     let host = url.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match known_address(host)? {
-        Some(ip) if !is_public(ip) && !allow_private => Err(NotADestination::Private),
-        Some(ip) if is_public(ip) && !is_encrypted => Err(NotADestination::Unencrypted),
+        Some(ip) if !is_public(ip) && !allow_private => Err(DestinationError::Private),
+        Some(ip) if is_public(ip) && !is_encrypted => Err(DestinationError::Unencrypted),
         Some(_) | None => Ok(()),
     }
 }
 
 /// Returns the address that the host itself contains.
-fn known_address(host: &str) -> Result<Option<IpAddr>, NotADestination> {
+fn known_address(host: &str) -> Result<Option<IpAddr>, DestinationError> {
     if let Ok(address) = host.parse() {
         return Ok(Some(address));
     }
@@ -45,7 +45,7 @@ fn known_address(host: &str) -> Result<Option<IpAddr>, NotADestination> {
     let last = host.rsplit('.').next().unwrap_or_default();
     let is_number = last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit());
     if is_number {
-        return Err(NotADestination::Unusual);
+        return Err(DestinationError::Unusual);
     }
     Ok(None)
 }

@@ -10,7 +10,7 @@ use hyper::{Request, StatusCode};
 use tokio::time::timeout;
 
 use super::signature::{WebhookSecret, signatures};
-use crate::http_address::{HttpAddress, NotAllowed};
+use crate::http_address::{DeniedAddress, HttpAddress};
 use crate::io_reason::io_reason;
 use crate::retry_after;
 use crate::task::events::SUBSCRIPTION_ID;
@@ -98,7 +98,7 @@ impl Receiver {
         };
         let answer = match self.address.tell(request).await {
             Ok(answer) => answer,
-            Err(error) if error.is::<NotAllowed>() => {
+            Err(error) if error.is::<DeniedAddress>() => {
                 let why = error.to_string();
                 return Attempt::Refused { why };
             }

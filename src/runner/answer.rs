@@ -14,7 +14,7 @@ use crate::mcp::error::Reason;
 use crate::mcp::input::InputResponses;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{Effect, TaskEvent};
 use crate::task::state::Leg;
@@ -127,9 +127,9 @@ impl Runner {
         match applied.inspect(|_| hit(Point::AnswerCommitted)) {
             Ok((loaded, Some(Effect::Dispatch))) => Ok(Some(loaded)),
             // Unknown and answered keys are ignored, and so is an answer that came too late.
-            Ok(_) | Err(NotApplied::Rejected(..)) => Ok(None),
-            Err(NotApplied::Gone) => Err(AnswerError::Gone),
-            Err(NotApplied::Store(error)) => Err(error.into()),
+            Ok(_) | Err(ApplyError::Rejected(..)) => Ok(None),
+            Err(ApplyError::Gone) => Err(AnswerError::Gone),
+            Err(ApplyError::Store(error)) => Err(error.into()),
         }
     }
 }

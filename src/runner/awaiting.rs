@@ -21,7 +21,7 @@ const OPEN_MS: u64 = 5_000;
 /// The tasks that a sweep found in the due index only because a receiver must still be notified of them. Later sweeps
 /// need not read their records to find that out.
 #[derive(Debug, Default)]
-pub(super) struct AwaitingReceivers {
+pub(super) struct UndeliveredTasks {
     tasks: HashMap<TaskId, LastLook>,
 }
 
@@ -69,7 +69,7 @@ impl Turns {
     }
 }
 
-impl AwaitingReceivers {
+impl UndeliveredTasks {
     pub(super) fn len(&self) -> usize {
         self.tasks.len()
     }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_waits_for_its_receivers_comes_last_and_each_in_its_turn() {
         let [a, b, c, new] = [(); 4].map(|()| made(configured()));
-        let mut awaiting = AwaitingReceivers::default();
+        let mut awaiting = UndeliveredTasks::default();
         awaiting.note(&a, true, NOW + 1);
         awaiting.note(&b, true, NOW);
         awaiting.note(&c, true, NOW);
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn without_a_turn_a_task_keeps_its_place() {
         let [a, b] = [(); 2].map(|()| made(configured()));
-        let mut awaiting = AwaitingReceivers::default();
+        let mut awaiting = UndeliveredTasks::default();
         awaiting.note(&a, true, NOW);
         awaiting.note(&b, true, NOW + 1);
         awaiting.note(&a, false, NOW + 2);
@@ -202,7 +202,7 @@ mod tests {
     fn a_task_that_is_due_itself_comes_in_its_order() {
         let (due, other) = (open(configured()), open(configured()));
         let due_ms = due.due_ms().unwrap();
-        let mut awaiting = AwaitingReceivers::default();
+        let mut awaiting = UndeliveredTasks::default();
         awaiting.note(&due, true, due_ms - 1);
         let looks = awaiting.split(vec![due.id, other.id], due_ms - 1);
         assert_eq!(looks.first, [other.id]);
@@ -215,7 +215,7 @@ mod tests {
     fn an_open_task_is_read_again_soon_because_its_due_time_may_move() {
         let (task, later) = (open(configured()), open(configured()));
         let (ended, new) = (made(configured()), open(configured()));
-        let mut awaiting = AwaitingReceivers::default();
+        let mut awaiting = UndeliveredTasks::default();
         awaiting.note(&ended, true, NOW);
         awaiting.note(&later, true, NOW + 1);
         awaiting.note(&task, true, NOW);
@@ -235,7 +235,7 @@ mod tests {
     fn neither_clients_nor_operators_keep_the_others_waiting() {
         const MANY: usize = 5_000;
         for (crowd, few) in [(configured(), subscribed()), (subscribed(), configured())] {
-            let mut awaiting = AwaitingReceivers::default();
+            let mut awaiting = UndeliveredTasks::default();
             let waiting: Vec<Task> = (0..MANY).map(|_| made(crowd)).collect();
             let late: Vec<Task> = (0..10).map(|_| made(few)).collect();
             for task in &waiting {
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut awaiting = AwaitingReceivers::default();
+        let mut awaiting = UndeliveredTasks::default();
         for _ in 0..=REMEMBERED_MAX {
             awaiting.note(&made(configured()), true, NOW);
         }

@@ -180,14 +180,14 @@ pub struct Busy;
 
 /// Why a call was not begun. Nothing of the call was stored or sent.
 #[derive(Debug)]
-pub enum NotAdmitted {
+pub enum AdmitError {
     Busy,
     QueueFull,
     /// The caller has as many tasks as it may.
     Quota,
 }
 
-impl NotAdmitted {
+impl AdmitError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Busy => Reason::Busy,
@@ -197,13 +197,13 @@ impl NotAdmitted {
     }
 }
 
-impl From<Busy> for NotAdmitted {
+impl From<Busy> for AdmitError {
     fn from(_: Busy) -> Self {
         Self::Busy
     }
 }
 
-impl From<QueueFull> for NotAdmitted {
+impl From<QueueFull> for AdmitError {
     fn from(_: QueueFull) -> Self {
         Self::QueueFull
     }

@@ -14,17 +14,17 @@ use tokio::sync::oneshot;
 
 use super::CallPermit;
 use super::admission::Admittance;
-use super::call::{CallSpec, NotAdmitted};
+use super::call::{AdmitError, CallSpec};
 pub use super::call_claim::CallClaim;
 use super::carrier::{Carrier, ClaimedRecord, RecordTerms};
-use super::follower::CameBy;
+use super::follower::FollowReason;
 use super::report::{self, tool_of};
 use super::responder::CallSubscriber;
 use super::state::Runner;
 use super::waiting::WaitTerms;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
-use crate::store::ledger::NotCreated;
+use crate::store::ledger::CreateError;
 use crate::task::id::TaskId;
 
 /// A record outlives its claim by this time, so that the call of a claim without a record was never begun.
@@ -35,22 +35,22 @@ const LINKS_MAX: usize = 32;
 
 /// Why there is no client for a claim. Nothing was sent.
 #[derive(Debug)]
-pub enum NotClaimed {
+pub enum ClaimError {
     /// The key stands for a call that asked for something else.
     OtherCall,
     StoreUnavailable,
-    NotAdmitted(NotAdmitted),
+    AdmitError(AdmitError),
 }
 
-impl From<StoreError> for NotClaimed {
+impl From<StoreError> for ClaimError {
     fn from(_: StoreError) -> Self {
         Self::StoreUnavailable
     }
 }
 
-impl From<NotAdmitted> for NotClaimed {
-    fn from(why: NotAdmitted) -> Self {
-        Self::NotAdmitted(why)
+impl From<AdmitError> for ClaimError {
+    fn from(why: AdmitError) -> Self {
+        Self::AdmitError(why)
     }
 }
 
@@ -60,16 +60,16 @@ impl Runner {
         self: &Arc<Self>,
         head: CallClaim,
         call: CallSpec,
-    ) -> Result<CallSubscriber, NotClaimed> {
+    ) -> Result<CallSubscriber, ClaimError> {
         let lifetime_ms = head.lifetime_ms(&call.terms.rule);
         let lifetime = Duration::from_millis(lifetime_ms);
         let terms = WaitTerms::of(&call, self.upstream.start_allowance());
-        let joins = CameBy::SameCall(Arc::clone(&call.outgoing.capabilities));
+        let joins = FollowReason::SameCall(Arc::clone(&call.outgoing.capabilities));
         let mut claim = head;
         let admitted = if self.ledger.has_room(&call.client.caller) {
             self.try_admit(&call)
         } else {
-            Err(NotAdmitted::Quota)
+            Err(AdmitError::Quota)
         };
         for _ in 0..LINKS_MAX {
             if admitted.is_err() {
@@ -84,7 +84,7 @@ impl Runner {
             let latest = self.kv.claim(claim.name, value, lifetime).await?;
             let id = match &latest {
                 None => fresh,
-                Some(latest) => claim.read(latest)?.ok_or(NotClaimed::OtherCall)?,
+                Some(latest) => claim.read(latest)?.ok_or(ClaimError::OtherCall)?,
             };
             // The watch begins before the record is read: no change is missed.
             let watch = self.watches.watch(vec![id]);
@@ -113,13 +113,13 @@ impl Runner {
                     match self.begin(call, record, admitted).await? {
                         Begin::Made(begun) => {
                             let (loaded, unauthorized) = begun.followed();
-                            let made = CameBy::Call(unauthorized);
+                            let made = FollowReason::Call(unauthorized);
                             return Ok(self.follow(loaded, watch, terms, made));
                         }
                         // Another replica made the record first.
                         Begin::Taken => {
                             let loaded = self.ledger.load(id).await?;
-                            let loaded = loaded.ok_or(NotClaimed::StoreUnavailable)?;
+                            let loaded = loaded.ok_or(ClaimError::StoreUnavailable)?;
                             return Ok(self.follow(loaded, watch, terms, joins));
                         }
                     }
@@ -127,7 +127,7 @@ impl Runner {
             }
         }
         match admitted {
-            Ok(_) => Err(NotClaimed::StoreUnavailable),
+            Ok(_) => Err(ClaimError::StoreUnavailable),
             Err(refused) => {
                 report::refused(tool_of(&call.outgoing), refused.reason());
                 Err(refused.into())
@@ -141,19 +141,19 @@ impl Runner {
         call: CallSpec,
         record: RecordTerms,
         (permit, admittance): (CallPermit, Admittance),
-    ) -> Result<Begin, NotClaimed> {
+    ) -> Result<Begin, ClaimError> {
         let tool = tool_of(&call.outgoing).map(str::to_owned);
         let (begins, begun) = oneshot::channel();
         let carrier = Carrier::for_claim(Arc::clone(self), call, admittance);
         self.spawn(carrier.task_id(), carrier.run_claim(record, begins), permit);
         match begun.await {
             Ok(Ok(begun)) => Ok(Begin::Made(Box::new(begun))),
-            Ok(Err(NotCreated::Taken)) => Ok(Begin::Taken),
-            Ok(Err(NotCreated::Quota)) => {
+            Ok(Err(CreateError::Taken)) => Ok(Begin::Taken),
+            Ok(Err(CreateError::Quota)) => {
                 report::refused(tool.as_deref(), Reason::Quota);
-                Err(NotAdmitted::Quota.into())
+                Err(AdmitError::Quota.into())
             }
-            Ok(Err(NotCreated::Store(_))) | Err(_) => Err(NotClaimed::StoreUnavailable),
+            Ok(Err(CreateError::Store(_))) | Err(_) => Err(ClaimError::StoreUnavailable),
         }
     }
 }

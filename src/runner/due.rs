@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::awaiting::AwaitingReceivers;
+use super::awaiting::UndeliveredTasks;
 use super::indexed::IndexedRecord;
 use super::notices::{DueKinds, NoticesLeft, SWEPT_MAX};
 use super::state::Runner;
@@ -34,7 +34,7 @@ const AWAITING_MAX: usize = 256;
 pub(super) struct DueHistory {
     /// The number of tasks that stayed in the index although the last sweep handled them.
     passed: usize,
-    awaiting: AwaitingReceivers,
+    awaiting: UndeliveredTasks,
 }
 
 /// The remaining budget of one sweep.

@@ -16,7 +16,7 @@ use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::result;
 use crate::store::StoreError;
-use crate::store::ledger::{INLINE_BYTES_MAX, Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, INLINE_BYTES_MAX, Loaded};
 use crate::task::id::Fence;
 use crate::task::last_news::LastNews;
 use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
@@ -93,8 +93,8 @@ impl Runner {
             let event = TaskEvent::Cancel { reason: None };
             match self.ledger.apply(loaded, event).await {
                 Ok((cancelled, _)) => return self.note_told(&cancelled).await,
-                Err(NotApplied::Rejected(..) | NotApplied::Gone) => return,
-                Err(NotApplied::Store(_)) => {}
+                Err(ApplyError::Rejected(..) | ApplyError::Gone) => return,
+                Err(ApplyError::Store(_)) => {}
             }
             if !attempts.wait_for_next().await {
                 return;
@@ -148,18 +148,18 @@ impl Runner {
                 self.learned.ended(&ended.task);
                 Ok(())
             }
-            Err(NotApplied::Rejected(Rejected::Ended, latest))
+            Err(ApplyError::Rejected(Rejected::Ended, latest))
                 if latest.task.must_tell && latest.task.fence == fence =>
             {
                 // The server itself has ended the call, so raincheck need not tell the server.
                 self.note_told(&latest).await;
                 Ok(())
             }
-            Err(NotApplied::Rejected(..) | NotApplied::Gone) => {
+            Err(ApplyError::Rejected(..) | ApplyError::Gone) => {
                 info!(task = ?loaded.task.id, "an answer came after the task's end; dropped");
                 Ok(())
             }
-            Err(NotApplied::Store(why)) => Err(why),
+            Err(ApplyError::Store(why)) => Err(why),
         }
     }
 }

@@ -22,8 +22,8 @@ use crate::clock::at;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
-use crate::store::ledger::{Loaded, NotApplied};
-use crate::task::large_results::{Way, shortened};
+use crate::store::ledger::{ApplyError, Loaded};
+use crate::task::large_results::{ReadHint, shortened};
 use crate::task::machine::TaskEvent;
 use crate::task::progress::Progress;
 use crate::task::state::{Outcome, Payload};
@@ -33,7 +33,7 @@ use crate::upstream::UpstreamError;
 
 /// The request by which a client came to the record.
 #[derive(Debug)]
-pub(super) enum CameBy {
+pub(super) enum FollowReason {
     /// The client made the call. It also receives a fact that no record keeps: the server refused its credentials.
     Call(oneshot::Receiver<UpstreamError>),
     /// It sent the same call again, with these capabilities.
@@ -69,15 +69,15 @@ impl Runner {
         loaded: Loaded,
         watch: Watch,
         terms: WaitTerms,
-        came_by: CameBy,
+        came_by: FollowReason,
     ) -> CallSubscriber {
         let now = Instant::now();
         let announce_at = terms.when.map(|when| now + when.latest());
         let pause = presence_pause(&loaded.task);
         let (unauthorized, declared) = match came_by {
-            CameBy::Call(unauthorized) => (Some(unauthorized), None),
-            CameBy::SameCall(declared) => (None, Some(declared)),
-            CameBy::Retry => (None, None),
+            FollowReason::Call(unauthorized) => (Some(unauthorized), None),
+            FollowReason::SameCall(declared) => (None, Some(declared)),
+            FollowReason::Retry => (None, None),
         };
         // While the client that made the call is connected, no replica looks for its presence.
         let (mark_present_at, (client, subscriber)) = if unauthorized.is_some() {
@@ -203,7 +203,7 @@ impl CallFollower {
         {
             Ok((loaded, _)) => self.loaded = loaded,
             // Another client was told of the task, or the task has just ended.
-            Err(NotApplied::Rejected(_, latest)) => {
+            Err(ApplyError::Rejected(_, latest)) => {
                 self.loaded = *latest;
                 if !self.loaded.task.announced
                     && let Some(heard) = self.ended(client).await
@@ -211,8 +211,8 @@ impl CallFollower {
                     return Some(heard);
                 }
             }
-            Err(NotApplied::Gone) => return Some(self.store_lost()),
-            Err(NotApplied::Store(_)) => {
+            Err(ApplyError::Gone) => return Some(self.store_lost()),
+            Err(ApplyError::Store(_)) => {
                 self.announce_at = Some(Instant::now() + ANNOUNCE_AGAIN);
                 return None;
             }
@@ -269,8 +269,8 @@ impl CallFollower {
             Announce::Task => None,
         };
         let way = match &tool {
-            Some(tool) => Way::ToolLater(tool),
-            None => Way::Resource {
+            Some(tool) => ReadHint::ToolLater(tool),
+            None => ReadHint::Resource {
                 knows_links: client.terms.era == Era::Modern,
             },
         };

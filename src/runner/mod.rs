@@ -13,7 +13,7 @@ use crate::resizable::ResizablePermit;
 use crate::room::BufferShare;
 use crate::shares::Share;
 use crate::store::StoreError;
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::id::{Caller, TaskId};
 use crate::task::machine::{Rejected, TaskEvent};
 use crate::telemetry::counted::Counted;
@@ -66,7 +66,7 @@ use responder::CallSubscriber;
 use waiting::{WaitTerms, WaitingClient};
 
 pub use answer::AnswerError;
-pub use call::{Announce, Busy, CallClient, CallSpec, CallTerms, NotAdmitted};
+pub use call::{AdmitError, Announce, Busy, CallClient, CallSpec, CallTerms};
 pub use state::{Runner, RunnerSettings};
 
 /// The rest of the grace period when calls are ended: time for their last commits.
@@ -144,7 +144,7 @@ impl Runner {
     }
 
     /// Begins a call. The job runs until the call has ended, even if the client goes away.
-    pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<CallSubscriber, NotAdmitted> {
+    pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<CallSubscriber, AdmitError> {
         let (permit, admittance) = self.admit(&call)?;
         let terms = WaitTerms::of(&call, self.upstream.start_allowance());
         let (client, subscriber) = WaitingClient::of_call(terms);
@@ -154,7 +154,7 @@ impl Runner {
     }
 
     /// Makes room for one more call.
-    fn admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), NotAdmitted> {
+    fn admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), AdmitError> {
         let admitted = self.try_admit(call);
         if let Err(refused) = &admitted {
             report::refused(tool_of(&call.outgoing), refused.reason());
@@ -162,7 +162,7 @@ impl Runner {
         admitted
     }
 
-    fn try_admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), NotAdmitted> {
+    fn try_admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), AdmitError> {
         let caller = Caller::from_bytes(call.outgoing.caller);
         let share = match &self.shares {
             Some(shares) => Some(shares.take(caller, 1).ok_or_else(|| {
@@ -273,7 +273,7 @@ impl Runner {
 
     async fn settle(&self, loaded: &Loaded, event: TaskEvent) {
         // Where nothing was applied, another replica ended the task, or the next sweep finds the task again.
-        if let Err(NotApplied::Rejected(Rejected::Ended, stands)) =
+        if let Err(ApplyError::Rejected(Rejected::Ended, stands)) =
             self.ledger.apply(loaded, event).await
             && stands.task.must_tell
         {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::id::TaskId;
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::on_disconnect::OnDisconnect;
@@ -88,9 +88,9 @@ impl Runner {
         };
         match self.ledger.apply(loaded, event).await {
             Ok((cancelled, _)) => Ok(Some(cancelled)),
-            Err(NotApplied::Rejected(_, latest)) => Ok(Some(*latest)),
-            Err(NotApplied::Gone) => Ok(None),
-            Err(NotApplied::Store(away)) => Err(away),
+            Err(ApplyError::Rejected(_, latest)) => Ok(Some(*latest)),
+            Err(ApplyError::Gone) => Ok(None),
+            Err(ApplyError::Store(away)) => Err(away),
         }
     }
 }

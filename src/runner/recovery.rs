@@ -17,7 +17,7 @@ use super::liveness::Liveness;
 use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};
-use crate::store::ledger::{Loaded, NotApplied, Tried};
+use crate::store::ledger::{ApplyError, Loaded, Tried};
 use crate::store::record::WITH_LOG;
 use crate::store::seal::Binding;
 use crate::store::{Dead, StoreError};
@@ -222,7 +222,7 @@ impl Runner {
             // The record changed since it was read: its owner lives, or another replica was first. A claim in
             // doubt may have been committed: then the reconcile of this replica ends the task.
             Ok(Tried::Conflict(_))
-            | Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => None,
+            | Err(ApplyError::Rejected(..) | ApplyError::Gone | ApplyError::Store(_)) => None,
         }
     }
 

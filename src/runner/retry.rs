@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::answer::AnswerError;
-use super::follower::CameBy;
+use super::follower::FollowReason;
 use super::responder::{CallAnswer, CallSubscriber};
 use super::state::Runner;
 use super::waiting::WaitTerms;
 use crate::mcp::error::RpcError;
 use crate::mcp::input::{self, InputResponses};
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
 use crate::task::input_rule::AnsweredBy;
@@ -113,7 +113,7 @@ impl Runner {
             NotifyBy::Task | NotifyBy::Waiting => WaitTerms::held(),
             NotifyBy::Ticket(patience, ticket) => WaitTerms::by_ticket(patience, ticket),
         };
-        RetryOutcome::Follow(self.follow(loaded, watch, terms, CameBy::Retry))
+        RetryOutcome::Follow(self.follow(loaded, watch, terms, FollowReason::Retry))
     }
 
     fn told(&self, loaded: &Loaded) -> RetryOutcome {
@@ -158,9 +158,9 @@ impl Runner {
     async fn advance(&self, loaded: Loaded, event: TaskEvent) -> Result<Loaded, RetryOutcome> {
         match self.ledger.apply(&loaded, event).await {
             Ok((loaded, _)) => Ok(loaded),
-            Err(NotApplied::Rejected(_, latest)) => Ok(*latest),
-            Err(NotApplied::Gone) => Err(RetryOutcome::Unknown),
-            Err(NotApplied::Store(_)) => Err(RetryOutcome::StoreUnavailable),
+            Err(ApplyError::Rejected(_, latest)) => Ok(*latest),
+            Err(ApplyError::Gone) => Err(RetryOutcome::Unknown),
+            Err(ApplyError::Store(_)) => Err(RetryOutcome::StoreUnavailable),
         }
     }
 }

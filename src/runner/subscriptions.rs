@@ -6,7 +6,7 @@ use tracing::{debug, warn};
 
 use super::state::Runner;
 use crate::store::StoreError;
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::events::replay::{Replay, SubscribedNotices, WantedNotices};
 use crate::task::events::subscriptions::Subscriptions;
 use crate::task::machine::TaskEvent;
@@ -48,13 +48,13 @@ impl Runner {
         loaded: &Loaded,
         all: &Subscriptions,
         replay: Replay,
-    ) -> Result<(), NotApplied> {
+    ) -> Result<(), ApplyError> {
         let wanted = self.wanted_by(all, &loaded.task);
         let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replay });
         match self.ledger.apply(loaded, event).await {
             Ok(_)
             | Err(
-                NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(StoreError::Newer),
+                ApplyError::Rejected(..) | ApplyError::Gone | ApplyError::Store(StoreError::Newer),
             ) => Ok(()),
             Err(error) => Err(error),
         }

@@ -67,7 +67,7 @@ impl Nonces {
 
 /// Why an event was not applied.
 #[derive(Debug)]
-pub enum NotApplied {
+pub enum ApplyError {
     /// The machine refused the event. Holds the task in its current state.
     Rejected(Rejected, Box<Loaded>),
     /// The store no longer has the task.
@@ -78,7 +78,7 @@ pub enum NotApplied {
 
 /// Why there is no record of a new task.
 #[derive(Debug, thiserror::Error)]
-pub enum NotCreated {
+pub enum CreateError {
     /// Another task has this id; nothing changed.
     #[error("the task id is taken")]
     Taken,
@@ -89,7 +89,7 @@ pub enum NotCreated {
     Store(#[from] StoreError),
 }
 
-impl From<StoreError> for NotApplied {
+impl From<StoreError> for ApplyError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
@@ -174,9 +174,9 @@ impl Ledger {
 
     /// Stores a new task. Once this returns `Ok`, every replica finds the task.
     ///
-    /// After [`NotCreated::Store`] the task is in doubt, and the caller must
+    /// After [`CreateError::Store`] the task is in doubt, and the caller must
     /// [end it](TaskEvent::Abandoned) when the store is back.
-    pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, NotCreated> {
+    pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, CreateError> {
         let mut write = self.write_of(&task, None, None)?;
         write.request = request;
         let bytes = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
@@ -184,7 +184,7 @@ impl Ledger {
         let entered = self.quotas.enter(caller, bytes, expires_ms, self.now_ms());
         // A call with a log has been sent. It asked for room before that.
         if entered.is_err() && task.log.is_none() {
-            return Err(NotCreated::Quota);
+            return Err(CreateError::Quota);
         }
         let counts = entered.is_ok();
         hit(Point::CreateBefore);
@@ -210,7 +210,7 @@ impl Ledger {
                 self.outbox.committed(None, &created);
                 Ok(created)
             }
-            Commit::Conflict(_) => Err(NotCreated::Taken),
+            Commit::Conflict(_) => Err(CreateError::Taken),
             Commit::Gone => {
                 Err(StoreError::Corrupt("a create that found nothing to change").into())
             }
@@ -270,7 +270,7 @@ impl Ledger {
         &self,
         loaded: &Loaded,
         event: TaskEvent,
-    ) -> Result<(Loaded, Option<Effect>), NotApplied> {
+    ) -> Result<(Loaded, Option<Effect>), ApplyError> {
         self.apply_with(loaded, event, None).await
     }
 
@@ -280,7 +280,7 @@ impl Ledger {
         loaded: &Loaded,
         event: TaskEvent,
         request: Option<Bytes>,
-    ) -> Result<(Loaded, Option<Effect>), NotApplied> {
+    ) -> Result<(Loaded, Option<Effect>), ApplyError> {
         let mut latest: Option<Box<Loaded>> = None;
         loop {
             let current = latest.as_deref().unwrap_or(loaded);
@@ -293,7 +293,7 @@ impl Ledger {
     }
 
     /// Applies the event unless another write came first. For events that the other write may have made needless.
-    pub async fn try_apply(&self, loaded: &Loaded, event: TaskEvent) -> Result<Tried, NotApplied> {
+    pub async fn try_apply(&self, loaded: &Loaded, event: TaskEvent) -> Result<Tried, ApplyError> {
         self.try_apply_with(loaded, event, None).await
     }
 
@@ -302,14 +302,14 @@ impl Ledger {
         loaded: &Loaded,
         event: TaskEvent,
         request: Option<Bytes>,
-    ) -> Result<Tried, NotApplied> {
+    ) -> Result<Tried, ApplyError> {
         if loaded.read_only {
-            return Err(NotApplied::Store(StoreError::Newer));
+            return Err(ApplyError::Store(StoreError::Newer));
         }
         let answers = matches!(event, TaskEvent::Answered { .. });
         let decided = match step(&loaded.task, event, self.now_ms()) {
             Ok(decided) => decided,
-            Err(why) => return Err(NotApplied::Rejected(why, Box::new(loaded.clone()))),
+            Err(why) => return Err(ApplyError::Rejected(why, Box::new(loaded.clone()))),
         };
         let mut write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
         write.durable |= answers;
@@ -350,7 +350,7 @@ impl Ledger {
                 Ok(Tried::Done(Box::new(done), decided.effect))
             }
             Commit::Conflict(stored) => Ok(Tried::Conflict(Box::new(self.decode(&stored)?))),
-            Commit::Gone => Err(NotApplied::Gone),
+            Commit::Gone => Err(ApplyError::Gone),
         }
     }
 

@@ -52,7 +52,7 @@ impl ResultInline {
 
 /// The way a client can get the rest of a result.
 #[derive(Debug, Clone, Copy)]
-pub enum Way<'w> {
+pub enum ReadHint<'w> {
     /// It reads a resource.
     Resource {
         /// The client knows content of the type `resource_link`.
@@ -74,7 +74,7 @@ pub fn shortened(
     result: &str,
     inline_bytes: Option<u64>,
     task: TaskId,
-    way: Way<'_>,
+    way: ReadHint<'_>,
 ) -> Option<String> {
     if !is_large(result, inline_bytes?) {
         return None;
@@ -82,14 +82,14 @@ pub fn shortened(
     let uri = ResultUri::whole(task).to_string();
     let ticket = task.to_string();
     let (tool, knows_links) = match way {
-        Way::Resource { knows_links } => (None, knows_links),
-        Way::Tool(tool) | Way::ToolLater(tool) => (Some((tool, ticket.as_str())), false),
+        ReadHint::Resource { knows_links } => (None, knows_links),
+        ReadHint::Tool(tool) | ReadHint::ToolLater(tool) => (Some((tool, ticket.as_str())), false),
     };
     let rest = Rest {
         uri: &uri,
         tool,
         knows_links,
-        keeps_structured: !matches!(way, Way::Tool(_)),
+        keeps_structured: !matches!(way, ReadHint::Tool(_)),
     };
     excerpt(result, &rest)
 }
@@ -240,7 +240,7 @@ mod tests {
         let text = "x".repeat(8000);
         let result = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
         let id = TaskId::parse(ID).unwrap();
-        let way = Way::Resource { knows_links: true };
+        let way = ReadHint::Resource { knows_links: true };
         let shortened = |bytes| shortened(&result, bytes, id, way);
         let bytes = result.len() as u64 - ENVELOPE_BYTES;
         assert!(shortened(None).is_none() && shortened(Some(bytes)).is_none());

@@ -15,7 +15,7 @@ use crate::upstream::http::cookies::Cookies;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response;
 use crate::upstream::http_response::ResponseKind;
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::port::UpstreamError;
 use crate::upstream::translate;
 
@@ -40,7 +40,7 @@ pub(super) struct Initialized {
 
 /// Why a server did not answer with a result.
 #[derive(Debug)]
-pub(super) enum NotInitialized {
+pub(super) enum InitializeError {
     /// The request was not sent, or has no answer that can be understood.
     Failed(Failure),
     /// A JSON-RPC error of the server, with the status that it came with.
@@ -54,15 +54,15 @@ pub(super) enum NotInitialized {
     Later(Postponed),
 }
 
-impl From<NotInitialized> for NoSession {
-    fn from(why: NotInitialized) -> Self {
+impl From<InitializeError> for SessionError {
+    fn from(why: InitializeError) -> Self {
         match why {
-            NotInitialized::Failed(failure) => Self::Failed(failure),
-            NotInitialized::Error(error) => Self::Error(error),
-            NotInitialized::Refused { failure, .. } => {
+            InitializeError::Failed(failure) => Self::Failed(failure),
+            InitializeError::Error(error) => Self::Error(error),
+            InitializeError::Refused { failure, .. } => {
                 Self::Failed(failure.with_effect(SideEffect::None))
             }
-            NotInitialized::Later(later) => Self::Later(later),
+            InitializeError::Later(later) => Self::Later(later),
         }
     }
 }
@@ -72,25 +72,25 @@ pub(super) async fn post(
     origin: &Origin,
     credentials: Option<&Credentials>,
     capabilities: &str,
-) -> Result<Initialized, NotInitialized> {
+) -> Result<Initialized, InitializeError> {
     let body = translate::request(&origin.next_id(), "initialize", &params(capabilities));
     let sent = origin.send(origin.post(credentials), RequestBody::json(body));
-    let response = sent.await.map_err(NotInitialized::Failed)?;
+    let response = sent.await.map_err(InitializeError::Failed)?;
     let session_id = response.headers().get(SESSION_ID).cloned();
     let cookies = Cookies::set_by(response.headers(), || origin.url());
     let mut messages =
         match http_response::classify_response(response, origin.message_bytes_max).await {
             ResponseKind::Messages(messages) => messages,
-            ResponseKind::Error(error) => return Err(NotInitialized::Error(error)),
+            ResponseKind::Error(error) => return Err(InitializeError::Error(error)),
             ResponseKind::Refused {
                 failure, status, ..
-            } => return Err(NotInitialized::Refused { failure, status }),
-            ResponseKind::Later(later) => return Err(NotInitialized::Later(later)),
+            } => return Err(InitializeError::Refused { failure, status }),
+            ResponseKind::Later(later) => return Err(InitializeError::Later(later)),
         };
     let result = match messages.answer().await {
         Some(Ok(result)) => result,
-        Some(Err(error)) => return Err(NotInitialized::Error(UpstreamError::in_message(error))),
-        None => return Err(NotInitialized::Failed(messages.without_words())),
+        Some(Err(error)) => return Err(InitializeError::Error(UpstreamError::in_message(error))),
+        None => return Err(InitializeError::Failed(messages.without_words())),
     };
     origin.http.finish(messages.into_body());
     Ok(Initialized {

@@ -12,8 +12,8 @@ use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
-use crate::upstream::initialize::NotInitialized;
-use crate::upstream::no_session::NoSession;
+use crate::upstream::initialize::InitializeError;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::server::ServerTransport;
 use crate::upstream::wrapped::Upstream;
 
@@ -56,10 +56,10 @@ async fn greet(origin: &Origin) -> Result<(), DiscoverError> {
     let greeting = timeout(FIRST_WORDS, initialize::post(origin, None, "{}"));
     let initialized = match greeting.await {
         Ok(Ok(initialized)) => initialized,
-        Ok(Err(NotInitialized::Error(error))) if !matches!(error.status, 401 | 403) => {
+        Ok(Err(InitializeError::Error(error))) if !matches!(error.status, 401 | 403) => {
             return Ok(());
         }
-        Ok(Err(why)) => return Err(NoSession::from(why).into()),
+        Ok(Err(why)) => return Err(SessionError::from(why).into()),
         Err(_elapsed) => return Err(DiscoverError::Failed(UNREACHABLE)),
     };
     if let Some(session) = initialized.session_id {

@@ -6,25 +6,25 @@ use crate::upstream::port::{Event, UpstreamError};
 
 /// Why there is no session.
 #[derive(Debug)]
-pub(super) enum NoSession {
+pub(super) enum SessionError {
     Failed(Failure),
     Error(UpstreamError),
     /// The server is busy. Raincheck asks again after this pause.
     Later(Postponed),
 }
 
-impl From<Failure> for NoSession {
+impl From<Failure> for SessionError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<NoSession> for Event {
-    fn from(why: NoSession) -> Self {
+impl From<SessionError> for Event {
+    fn from(why: SessionError) -> Self {
         match why {
-            NoSession::Failed(failure) => Self::Failed(failure),
-            NoSession::Error(error) => Self::Error(error),
-            NoSession::Later(later) => Self::Later(Some(later.pause)),
+            SessionError::Failed(failure) => Self::Failed(failure),
+            SessionError::Error(error) => Self::Error(error),
+            SessionError::Later(later) => Self::Later(Some(later.pause)),
         }
     }
 }

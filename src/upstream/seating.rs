@@ -10,7 +10,7 @@ use crate::upstream::discovery::discovered::DiscoverError;
 use crate::upstream::line::pool::HeldLine;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::message::may_ask;
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::{MayAsk, Placing, PoolKey, PoolWait};
 use crate::upstream::port::{Event, UpstreamRequest};
 use crate::upstream::seat::{Seat, SeatPlace};
@@ -38,7 +38,7 @@ enum SeatStage {
     Session(PoolWait<ServerSession>),
     Line(Era, PoolWait<SharedLine>),
     /// A process or a stream is started.
-    Starting(Era, BoxFuture<'static, Result<HeldLine, NoSession>>),
+    Starting(Era, BoxFuture<'static, Result<HeldLine, SessionError>>),
 }
 
 /// The reason why a call waits.
@@ -145,9 +145,9 @@ impl SeatWait {
                     return match start.await {
                         Ok(held) => Ok(Seat::new(*era, SeatPlace::Line(held))),
                         // The exchange asks again after the pause.
-                        Err(NoSession::Later(_)) => Ok(Seat::anywhere(*era)),
-                        Err(NoSession::Failed(failure)) => Err(Event::Failed(failure)),
-                        Err(NoSession::Error(error)) => Err(Event::Error(error)),
+                        Err(SessionError::Later(_)) => Ok(Seat::anywhere(*era)),
+                        Err(SessionError::Failed(failure)) => Err(Event::Failed(failure)),
+                        Err(SessionError::Error(error)) => Err(Event::Error(error)),
                     };
                 }
             };

@@ -18,7 +18,7 @@ use crate::upstream::http::Http;
 use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::line::{LineServer, LineSource};
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::{PoolKey, PoolLimits, Sharing};
 use crate::upstream::port::{Exchange, UpstreamRequest};
 use crate::upstream::seat::SeatPlace;
@@ -257,21 +257,21 @@ impl HttpServer {
         // This key is no caller's, so that the credentials of one caller never serve another.
         let nobody = PoolKey::new(Era::Legacy, Uuid::new_v4().into_bytes(), "{}");
         let refused = match self.sessions.open(&nobody, credentials).await {
-            Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
+            Err(SessionError::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
             }
             // A session is closed when its lease is dropped.
-            Ok(_) | Err(NoSession::Error(_)) => {
+            Ok(_) | Err(SessionError::Error(_)) => {
                 self.speaks_streamable();
                 return Ok(Era::Legacy);
             }
-            Err(NoSession::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
+            Err(SessionError::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
                 return Err(Undecided::Failed(failure));
             }
-            Err(NoSession::Later(later)) => {
+            Err(SessionError::Later(later)) => {
                 return Err(Undecided::Failed(later.failure));
             }
-            Err(NoSession::Failed(refused)) => refused,
+            Err(SessionError::Failed(refused)) => refused,
         };
         // The server refused both requests, without an answer of MCP. A gateway may answer for a server that is
         // not there yet, so the server is asked again later.
@@ -280,10 +280,10 @@ impl HttpServer {
         };
         match Box::pin(dialer.dial(credentials)).await {
             Ok(_) => {}
-            Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
+            Err(SessionError::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
             }
-            Err(NoSession::Error(_) | NoSession::Failed(_) | NoSession::Later(_)) => {
+            Err(SessionError::Error(_) | SessionError::Failed(_) | SessionError::Later(_)) => {
                 return Err(Undecided::Failed(refused));
             }
         }

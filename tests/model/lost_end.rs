@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use raincheck::clock::{Clock, System};
 use raincheck::store::Store;
-use raincheck::store::ledger::{Ledger, Loaded, NotApplied};
+use raincheck::store::ledger::{ApplyError, Ledger, Loaded};
 use raincheck::store::memory::Memory;
 use raincheck::store::patience::StorePatience;
 use raincheck::task::machine::{Rejected, TaskEvent};
@@ -44,7 +44,7 @@ fn reported(tool: &str) -> u64 {
     ended.with_label_values(&[tool, "cancelled", "", ""]).get()
 }
 
-async fn cancel(ledger: &Ledger, task: &Loaded) -> Result<Loaded, NotApplied> {
+async fn cancel(ledger: &Ledger, task: &Loaded) -> Result<Loaded, ApplyError> {
     let cancelled = ledger.apply(task, TaskEvent::Cancel { reason: None }).await;
     cancelled.map(|(loaded, _)| loaded)
 }
@@ -53,12 +53,12 @@ async fn cancel(ledger: &Ledger, task: &Loaded) -> Result<Loaded, NotApplied> {
 async fn cancel_without_answer(store: &Faulty, fault: Fault, ledger: &Ledger, task: &Loaded) {
     store.set(fault);
     let lost = cancel(ledger, task).await;
-    assert!(matches!(lost, Err(NotApplied::Store(_))), "{lost:?}");
+    assert!(matches!(lost, Err(ApplyError::Store(_))), "{lost:?}");
 }
 
 async fn cancel_too_late(ledger: &Ledger, task: &Loaded) {
     let again = cancel(ledger, task).await;
-    let rejected = matches!(again, Err(NotApplied::Rejected(Rejected::Ended, _)));
+    let rejected = matches!(again, Err(ApplyError::Rejected(Rejected::Ended, _)));
     assert!(rejected, "{again:?}");
 }
 

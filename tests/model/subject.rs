@@ -8,7 +8,7 @@ use bytes::Bytes;
 use raincheck::clock::{Clock, Manual, System};
 use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::store::Store;
-use raincheck::store::ledger::{Ledger, Loaded, NotApplied};
+use raincheck::store::ledger::{ApplyError, Ledger, Loaded};
 use raincheck::store::patience::StorePatience;
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
 use raincheck::task::input_rule::{AnsweredBy, OnInputTimeout};
@@ -101,15 +101,15 @@ impl Subject {
         let known = &self.tasks[task];
         let from = if stale { &known.stale } else { &known.now };
         let mut applied = self.ledger.apply(from, event.clone()).await;
-        if stale && matches!(applied, Err(NotApplied::Rejected(..))) {
+        if stale && matches!(applied, Err(ApplyError::Rejected(..))) {
             // What an old view refuses was not asked of the store: whoever holds it reads anew.
             applied = self.ledger.apply(&known.now, event).await;
         }
         let (verdict, latest) = match applied {
             Ok((loaded, effect)) => (Ok(effect.map(word)), loaded),
-            Err(NotApplied::Rejected(why, latest)) => (Err(refusal(why)), *latest),
-            Err(NotApplied::Gone) => panic!("the record is gone"),
-            Err(NotApplied::Store(error)) => panic!("{error}"),
+            Err(ApplyError::Rejected(why, latest)) => (Err(refusal(why)), *latest),
+            Err(ApplyError::Gone) => panic!("the record is gone"),
+            Err(ApplyError::Store(error)) => panic!("{error}"),
         };
         let known = &mut self.tasks[task];
         known.stale = std::mem::replace(&mut known.now, latest);

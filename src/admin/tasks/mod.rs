@@ -17,7 +17,7 @@ use crate::mcp::elicitation;
 use crate::mcp::input::{self, InputResponses};
 use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::id::TaskId;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
@@ -58,7 +58,7 @@ const STATUSES: [Status; 5] = [
 
 /// Why an operator's request was not done.
 #[derive(Debug)]
-pub(super) enum NotDone {
+pub(super) enum TaskActionError {
     /// The request is wrong; the sentence explains how.
     Wrong(String),
     /// The store has no such task.
@@ -71,7 +71,7 @@ pub(super) enum NotDone {
     Unavailable(String),
 }
 
-impl From<StoreError> for NotDone {
+impl From<StoreError> for TaskActionError {
     fn from(error: StoreError) -> Self {
         Self::Unavailable(format!("the store does not answer: {error}"))
     }
@@ -104,8 +104,8 @@ impl OperatorTasks {
     }
 
     /// A page of the list, with counts over the whole list.
-    pub(super) async fn list(&self, query: &str) -> Result<Value, NotDone> {
-        let query = TaskQuery::read(query).map_err(NotDone::Wrong)?;
+    pub(super) async fn list(&self, query: &str) -> Result<Value, TaskActionError> {
+        let query = TaskQuery::read(query).map_err(TaskActionError::Wrong)?;
         let (mut tasks, is_partial) = self.read_all(query.wants_ended()).await?;
         let now_ms = self.now_ms();
         tasks.retain(|task| query.counts(task, now_ms));
@@ -131,8 +131,8 @@ impl OperatorTasks {
     }
 
     /// One task, by its id or a beginning of it that no other task has.
-    pub(super) async fn show(&self, id: &str, query: &str) -> Result<Value, NotDone> {
-        let wants_tree = wants_tree(query).map_err(NotDone::Wrong)?;
+    pub(super) async fn show(&self, id: &str, query: &str) -> Result<Value, TaskActionError> {
+        let wants_tree = wants_tree(query).map_err(TaskActionError::Wrong)?;
         let loaded = self.find(id).await?;
         let task = &loaded.task;
         let (mut request, mut result) = (None, None);
@@ -163,8 +163,8 @@ impl OperatorTasks {
     }
 
     /// Cancels a task as its client could, and also the tasks that name it if the query asks for that.
-    pub(super) async fn cancel(&self, id: &str, query: &str) -> Result<Done, NotDone> {
-        if wants_tree(query).map_err(NotDone::Wrong)? {
+    pub(super) async fn cancel(&self, id: &str, query: &str) -> Result<Done, TaskActionError> {
+        if wants_tree(query).map_err(TaskActionError::Wrong)? {
             return self.cancel_tree(id).await;
         }
         let loaded = self.find(id).await?;
@@ -175,18 +175,20 @@ impl OperatorTasks {
         })
     }
 
-    async fn cancel_loaded(&self, loaded: &Loaded) -> Result<Value, NotDone> {
+    async fn cancel_loaded(&self, loaded: &Loaded) -> Result<Value, TaskActionError> {
         let (id, caller) = (loaded.task.id, loaded.task.caller);
         let event = TaskEvent::Cancel { reason: None };
         match self.runner().ledger().apply(loaded, event).await {
             // The owner sees the change and tells the server.
             Ok((cancelled, _)) => Ok(summary::line(&cancelled.task, self.now_ms())),
-            Err(NotApplied::Rejected(_, stands)) => {
+            Err(ApplyError::Rejected(_, stands)) => {
                 let state = stands.task.status().word();
-                Err(NotDone::Conflict(format!("the task has ended: {state}")))
+                Err(TaskActionError::Conflict(format!(
+                    "the task has ended: {state}"
+                )))
             }
-            Err(NotApplied::Gone) => Err(NotDone::Unknown),
-            Err(NotApplied::Store(error)) => {
+            Err(ApplyError::Gone) => Err(TaskActionError::Unknown),
+            Err(ApplyError::Store(error)) => {
                 self.runner().stop(id, &caller);
                 Err(error.into())
             }
@@ -194,7 +196,7 @@ impl OperatorTasks {
     }
 
     /// Answers open questions of a task, in place of its client. `body`: an object with an answer for each key.
-    pub(super) async fn answer(&self, id: &str, body: &Bytes) -> Result<Done, NotDone> {
+    pub(super) async fn answer(&self, id: &str, body: &Bytes) -> Result<Done, TaskActionError> {
         let answers = read_answers(body)?;
         let loaded = self.find(id).await?;
         check_answers(&loaded.task, &answers)?;
@@ -208,12 +210,14 @@ impl OperatorTasks {
             )
             .await;
         answering.map_err(|error| match error {
-            AnswerError::Busy => NotDone::Unavailable("this replica takes no calls now".into()),
-            AnswerError::Gone => NotDone::Unknown,
+            AnswerError::Busy => {
+                TaskActionError::Unavailable("this replica takes no calls now".into())
+            }
+            AnswerError::Gone => TaskActionError::Unknown,
             AnswerError::Store(error) => error.into(),
         })?;
         let now = self.runner().ledger().load(id).await?;
-        let now = now.ok_or(NotDone::Unknown)?;
+        let now = now.ok_or(TaskActionError::Unknown)?;
         Ok(Done {
             tasks: vec![id],
             answer: summary::line(&now.task, self.now_ms()),
@@ -228,23 +232,23 @@ impl OperatorTasks {
         self.runner().ledger().now_ms()
     }
 
-    async fn find(&self, text: &str) -> Result<Loaded, NotDone> {
+    async fn find(&self, text: &str) -> Result<Loaded, TaskActionError> {
         let id = match TaskId::parse(text) {
             Some(id) => id,
             None => self.complete(text).await?,
         };
         let found = self.runner().ledger().load(id).await?;
-        found.ok_or(NotDone::Unknown)
+        found.ok_or(TaskActionError::Unknown)
     }
 
     /// The one known task whose id begins like this, as the log writes it.
-    async fn complete(&self, text: &str) -> Result<TaskId, NotDone> {
+    async fn complete(&self, text: &str) -> Result<TaskId, TaskActionError> {
         let beginning = text.trim_end_matches('.');
         let is_hex = |c: char| c.is_ascii_hexdigit() || c == '-';
         if beginning.len() < PREFIX_MIN || !beginning.chars().all(is_hex) {
             let why =
                 format!("{text:?} is no task id, nor the first {PREFIX_MIN} characters of one");
-            return Err(NotDone::Wrong(why));
+            return Err(TaskActionError::Wrong(why));
         }
         let (mut known, _) = self.open().await?;
         known.extend(recent::tasks(TASKS_MAX));
@@ -252,9 +256,9 @@ impl OperatorTasks {
         known.dedup();
         known.retain(|id| id.to_string().starts_with(beginning));
         match known.as_slice() {
-            [] => Err(NotDone::UnknownBeginning),
+            [] => Err(TaskActionError::UnknownBeginning),
             [id] => Ok(*id),
-            _ => Err(NotDone::Conflict(format!(
+            _ => Err(TaskActionError::Conflict(format!(
                 "{} tasks begin with {beginning}; write more of the id",
                 known.len()
             ))),
@@ -262,7 +266,7 @@ impl OperatorTasks {
     }
 
     /// The ids of all open tasks, and whether there are more than were looked at.
-    async fn open(&self) -> Result<(Vec<TaskId>, bool), NotDone> {
+    async fn open(&self) -> Result<(Vec<TaskId>, bool), TaskActionError> {
         let runner = self.runner();
         let store = runner.ledger().store();
         let mut known: Vec<TaskId> = Vec::new();
@@ -284,7 +288,7 @@ impl OperatorTasks {
     }
 
     /// The records of all open tasks, and of the tasks that changed lately and may have ended.
-    async fn read_all(&self, wants_ended: bool) -> Result<(Vec<Task>, bool), NotDone> {
+    async fn read_all(&self, wants_ended: bool) -> Result<(Vec<Task>, bool), TaskActionError> {
         let _place = self.lists.acquire().await;
         let (mut ids, is_partial) = self.open().await?;
         if wants_ended {
@@ -312,7 +316,7 @@ impl OperatorTasks {
     }
 }
 
-fn read_answers(body: &Bytes) -> Result<InputResponses, NotDone> {
+fn read_answers(body: &Bytes) -> Result<InputResponses, TaskActionError> {
     let text = std::str::from_utf8(body).ok();
     let raw = text.and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
     let answers = raw.and_then(input::responses_of);
@@ -321,23 +325,25 @@ fn read_answers(body: &Bytes) -> Result<InputResponses, NotDone> {
         .ok_or_else(|| {
             let why = "the body must be an object with an answer for each key, such as \
                    {\"KEY\": {\"action\": \"accept\", \"content\": {}}}";
-            NotDone::Wrong(why.into())
+            TaskActionError::Wrong(why.into())
         })
 }
 
 /// Refuses answers to questions that are not open, and answers of another shape than the question asks for.
-fn check_answers(task: &Task, answers: &InputResponses) -> Result<(), NotDone> {
+fn check_answers(task: &Task, answers: &InputResponses) -> Result<(), TaskActionError> {
     let open: Vec<&str> = task
         .open_questions()
         .map(|(question, _)| &*question.key)
         .collect();
     if open.is_empty() {
         let state = task.status().word();
-        return Err(NotDone::Conflict(format!("the task asks nothing: {state}")));
+        return Err(TaskActionError::Conflict(format!(
+            "the task asks nothing: {state}"
+        )));
     }
     if let Some(key) = answers.keys().find(|key| !open.contains(&&***key)) {
         let open = open.join(", ");
-        return Err(NotDone::Conflict(format!(
+        return Err(TaskActionError::Conflict(format!(
             "{key} is no open question; open are {open}"
         )));
     }
@@ -346,7 +352,7 @@ fn check_answers(task: &Task, answers: &InputResponses) -> Result<(), NotDone> {
             && !input::answers(request, answer)
         {
             let key = &question.key;
-            return Err(NotDone::Wrong(format!(
+            return Err(TaskActionError::Wrong(format!(
                 "the answer to {key} has not the shape that was asked for"
             )));
         }
@@ -354,7 +360,9 @@ fn check_answers(task: &Task, answers: &InputResponses) -> Result<(), NotDone> {
             && let Some(wrong) = wrong_name(request, answer)
         {
             let key = &question.key;
-            return Err(NotDone::Wrong(format!("the answer to {key} {wrong}")));
+            return Err(TaskActionError::Wrong(format!(
+                "the answer to {key} {wrong}"
+            )));
         }
     }
     Ok(())

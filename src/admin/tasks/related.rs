@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::tree::{TREE_MAX, TooMany, below, naming};
-use super::{Done, NotDone, OperatorTasks, summary};
+use super::{Done, OperatorTasks, TaskActionError, summary};
 use crate::task::id::TaskId;
 use crate::task::state::Task;
 
@@ -27,7 +27,7 @@ impl OperatorTasks {
     }
 
     /// The open tasks that name this one.
-    pub(super) async fn naming(&self, id: TaskId) -> Result<Value, NotDone> {
+    pub(super) async fn naming(&self, id: TaskId) -> Result<Value, TaskActionError> {
         let (open, _) = self.read_all(false).await?;
         let naming = naming(id, &open).take(SHOWN_MAX);
         Ok(naming.map(summary::link).collect())
@@ -35,11 +35,11 @@ impl OperatorTasks {
 
     /// Cancels a task, and the open tasks that name it, directly or through each other. A task ends after those
     /// that were found through it: if the store goes away meanwhile, the next request finds the rest.
-    pub(super) async fn cancel_tree(&self, id: &str) -> Result<Done, NotDone> {
+    pub(super) async fn cancel_tree(&self, id: &str) -> Result<Done, TaskActionError> {
         let root = self.find(id).await?.task.id;
         let (open, mut is_partial) = self.read_all(false).await?;
         let mut tree = below(root, &open).map_err(|TooMany| {
-            NotDone::Conflict(format!(
+            TaskActionError::Conflict(format!(
                 "more than {TREE_MAX} open tasks name it; nothing was cancelled: cancel some of those first"
             ))
         })?;
@@ -49,7 +49,7 @@ impl OperatorTasks {
             let loaded = self.runner().ledger().load(id).await;
             let ended = match loaded {
                 Ok(Some(loaded)) => self.cancel_loaded(&loaded).await,
-                Ok(None) => Err(NotDone::Unknown),
+                Ok(None) => Err(TaskActionError::Unknown),
                 Err(error) => Err(error.into()),
             };
             match ended {
@@ -58,7 +58,7 @@ impl OperatorTasks {
                     lines.push(line);
                 }
                 // It ended by itself.
-                Err(NotDone::Conflict(_) | NotDone::Unknown)
+                Err(TaskActionError::Conflict(_) | TaskActionError::Unknown)
                     if id != root || !cancelled.is_empty() => {}
                 Err(why) if cancelled.is_empty() => return Err(why),
                 Err(_) => {

@@ -11,7 +11,7 @@ use tokio::time::{interval, timeout};
 
 use super::ending::{Ending, id_of};
 use super::interrupt::Interrupts;
-use super::person::{NoAnswer, Person};
+use super::person::{Person, UnansweredQuestion};
 use super::rest::{interrupted, read_whole, whole_of};
 use super::screen::{Screen, TICK};
 use super::server::task_request;
@@ -49,7 +49,7 @@ enum Last {
     Failed(Failure),
     /// A person pressed Ctrl-C.
     Interrupted,
-    Unanswered(NoAnswer),
+    Unanswered(UnansweredQuestion),
 }
 
 impl Dialogue<'_> {

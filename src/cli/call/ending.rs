@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::person::NoAnswer;
+use super::person::UnansweredQuestion;
 use crate::cli::table::cleaned;
 use crate::mcp::{base64, result};
 
@@ -43,7 +43,10 @@ pub(super) enum Ending {
     /// Ctrl-C, with what became of the call.
     Interrupted(Cow<'static, str>),
     /// The question that cannot be answered here, and the task that waits.
-    Unanswered { why: NoAnswer, task: Option<String> },
+    Unanswered {
+        why: UnansweredQuestion,
+        task: Option<String>,
+    },
 }
 
 /// The output of the command.
@@ -226,7 +229,7 @@ mod tests {
     }
 
     fn unanswered(task: &str, wrong: Option<&str>) -> Ending {
-        let why = NoAnswer {
+        let why = UnansweredQuestion {
             question: "?".into(),
             wrong: wrong.map(str::to_owned),
         };

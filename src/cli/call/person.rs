@@ -28,7 +28,7 @@ pub(super) struct Person {
 
 /// A question that stays without an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NoAnswer {
+pub(super) struct UnansweredQuestion {
     pub(super) question: String,
     /// The error in the fields of `--answer`. `None`: no `--answer` is left, and there is no terminal to ask on.
     pub(super) wrong: Option<String>,
@@ -57,7 +57,7 @@ impl Person {
         &mut self,
         params: &RawValue,
         screen: &Screen,
-    ) -> Result<Value, NoAnswer> {
+    ) -> Result<Value, UnansweredQuestion> {
         let question = message(params);
         screen.say(&format!("The server asks: {question}"));
         let mut wrong = None;
@@ -75,7 +75,7 @@ impl Person {
         } else {
             None
         };
-        typed.ok_or(NoAnswer { question, wrong })
+        typed.ok_or(UnansweredQuestion { question, wrong })
     }
 
     /// The answer that the person types. `None`: the terminal's input has ended.
@@ -205,7 +205,7 @@ mod tests {
         assert!(person.answers());
         assert_eq!(person.answer(&params, &screen).await, Ok(declined()));
         assert!(!person.answers());
-        let nobody = NoAnswer {
+        let nobody = UnansweredQuestion {
             question: "Sure?".into(),
             wrong: None,
         };

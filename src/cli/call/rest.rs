@@ -57,14 +57,14 @@ pub(super) fn interrupted(whole: ResultUri) -> String {
 
 /// Why there is no whole result.
 #[derive(Debug)]
-enum NotRead {
+enum ReadRestError {
     /// The server does not have it, in the server's words.
     Gone(String),
     Failed(String),
     TooLarge,
 }
 
-impl NotRead {
+impl ReadRestError {
     fn sentence(&self, whole: ResultUri) -> String {
         let how = how_to_read(whole);
         match self {
@@ -86,7 +86,7 @@ impl NotRead {
     }
 }
 
-impl From<DiscoverError> for NotRead {
+impl From<DiscoverError> for ReadRestError {
     fn from(error: DiscoverError) -> Self {
         let said = |error: &RawValue| {
             let message = result::error_message(error).unwrap_or_default();
@@ -114,39 +114,39 @@ fn how_to_read(whole: ResultUri) -> String {
 async fn in_ranges(
     mut range: ResultUri,
     ask: impl AsyncFn(Arc<str>) -> Result<Box<RawValue>, DiscoverError>,
-) -> Result<Box<RawValue>, NotRead> {
+) -> Result<Box<RawValue>, ReadRestError> {
     let mut text = String::new();
     for _ in 0..RANGES_MAX {
         // A read changes nothing, so it can be repeated.
         let read = match read_one(range, &ask).await {
-            Err(NotRead::Failed(_)) => {
+            Err(ReadRestError::Failed(_)) => {
                 sleep(PAUSE).await;
                 read_one(range, &ask).await?
             }
             read => read?,
         };
         if read.total > BYTES_MAX {
-            return Err(NotRead::TooLarge);
+            return Err(ReadRestError::TooLarge);
         }
         text.push_str(&read.text);
         match read.next {
             Some(next) => range.offset = next,
-            None => return RawValue::from_string(text).map_err(|_| NotRead::no_ranges()),
+            None => return RawValue::from_string(text).map_err(|_| ReadRestError::no_ranges()),
         }
     }
-    Err(NotRead::no_ranges())
+    Err(ReadRestError::no_ranges())
 }
 
 async fn read_one(
     range: ResultUri,
     ask: impl AsyncFn(Arc<str>) -> Result<Box<RawValue>, DiscoverError>,
-) -> Result<ReadRange, NotRead> {
+) -> Result<ReadRange, ReadRestError> {
     let read = timeout(READING, ask(range.to_string().into())).await;
     let read = read.map_err(|_| {
         let seconds = READING.as_secs();
-        NotRead::Failed(format!("no answer within {seconds} s"))
+        ReadRestError::Failed(format!("no answer within {seconds} s"))
     })??;
-    read_range(read.get(), range.offset).ok_or_else(NotRead::no_ranges)
+    read_range(read.get(), range.offset).ok_or_else(ReadRestError::no_ranges)
 }
 
 #[cfg(test)]

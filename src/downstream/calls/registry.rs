@@ -65,14 +65,14 @@ pub(in crate::downstream) enum AnswerPath {
 
 /// Why a call does not run here.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::downstream) enum NotEntered {
+pub(in crate::downstream) enum EnterError {
     /// The session has a running call with that id.
     SameId,
     /// The session has too many calls, or all sessions together.
     Full,
 }
 
-impl NotEntered {
+impl EnterError {
     /// Returns the answer that the client receives under the id of its request.
     pub(in crate::downstream) fn answer(&self, id: &str) -> Rpc {
         match self {
@@ -155,15 +155,15 @@ impl CallRegistry {
         kind: CallKind,
         session: SessionKey,
         id: &str,
-    ) -> Result<CallEntry, NotEntered> {
+    ) -> Result<CallEntry, EnterError> {
         let mut calls = self.calls();
         let may_repeat = matches!(kind, CallKind::Joined | CallKind::Resumable);
         if !may_repeat && calls.of_session(session).any(|call| call.has(id)) {
-            return Err(NotEntered::SameId);
+            return Err(EnterError::SameId);
         }
         if kind != CallKind::Resumable {
             if calls.has_too_many(session, kind) || calls.count >= self.calls_max {
-                return Err(NotEntered::Full);
+                return Err(EnterError::Full);
             }
             calls.count += 1;
         }
@@ -335,10 +335,10 @@ mod tests {
         let enter = |kind, name| calls.enter(kind, session(name), "1");
         let one = enter(CallKind::Carried, "a").unwrap();
         let refused = enter(CallKind::Carried, "a").unwrap_err();
-        assert_eq!(refused, NotEntered::SameId);
+        assert_eq!(refused, EnterError::SameId);
         let _two = enter(CallKind::Joined, "a").unwrap();
         let refused = enter(CallKind::Carried, "b").unwrap_err();
-        assert_eq!(refused, NotEntered::Full);
+        assert_eq!(refused, EnterError::Full);
         let _resumable = enter(CallKind::Resumable, "b").unwrap();
         drop(one);
         let three = enter(CallKind::Carried, "b").unwrap();
@@ -355,7 +355,7 @@ mod tests {
             |name, id: usize| calls.enter(CallKind::AtModernServer, session(name), &id.to_string());
         let of_session = (0..AT_MODERN_SERVER_MAX).map(|id| enter("a", id).unwrap());
         let of_session: Vec<_> = of_session.collect();
-        assert_eq!(enter("a", usize::MAX).unwrap_err(), NotEntered::Full);
+        assert_eq!(enter("a", usize::MAX).unwrap_err(), EnterError::Full);
         let _other = enter("b", 0).unwrap();
         // A call leaves once, however often it is said.
         of_session[0].leave();
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(calls.cancel(session("a"), "1"), Cancelled::Carried);
         let newer = enter().unwrap();
         drop(older);
-        assert_eq!(enter().unwrap_err(), NotEntered::SameId);
+        assert_eq!(enter().unwrap_err(), EnterError::SameId);
         assert!(!newer.is_cancelled());
         calls.end(session("a"));
         assert!(newer.is_cancelled());

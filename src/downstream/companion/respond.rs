@@ -28,7 +28,7 @@ use crate::mcp::version::Era;
 use crate::runner::responder::CallAnswer;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
-use crate::task::large_results::{Part, Way, shortened};
+use crate::task::large_results::{Part, ReadHint, shortened};
 use crate::task::ranges::{Wanted, as_tool_result};
 use crate::task::state::{Outcome, Payload, Status, Task};
 use crate::task::ticket::{self, CompanionNames, CompanionTool, Moment};
@@ -252,7 +252,7 @@ impl ToolCall {
         let tool = self.names.of(CompanionTool::Result);
         let rule = self.by.rules.for_tool(&task.name).0;
         let inline_bytes = rule.result_inline.for_companion_tools();
-        let excerpt = || shortened(result.get(), inline_bytes, task.id, Way::Tool(&tool));
+        let excerpt = || shortened(result.get(), inline_bytes, task.id, ReadHint::Tool(&tool));
         let wanted =
             wanted(arguments).filter(|wanted| !wanted.is_all(result.get()) || excerpt().is_some());
         if let Some(wanted) = wanted {

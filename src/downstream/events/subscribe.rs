@@ -19,7 +19,7 @@ use crate::mcp::json::{Object, Writer};
 use crate::notify;
 use crate::runner::Runner;
 use crate::store::StoreError;
-use crate::store::ledger::NotApplied;
+use crate::store::ledger::ApplyError;
 use crate::task::events::EventMark;
 use crate::task::events::position::EventPosition;
 use crate::task::events::replay::{Replay, ReplayTo};
@@ -230,7 +230,7 @@ async fn put_on_tasks(
         }
         let replay = Replay::To(Arc::clone(replay));
         match runner.subscribe(&loaded, all, replay).await {
-            Err(NotApplied::Store(error)) => Err(error),
+            Err(ApplyError::Store(error)) => Err(error),
             Ok(()) | Err(_) => Ok(()),
         }
     });

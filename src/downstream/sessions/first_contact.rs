@@ -17,7 +17,9 @@ use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::inbound::route::first_contact::{AnswerRoute, KnownAnswer, route_answer};
+use crate::downstream::inbound::route::first_contact::{
+    AnswerRoute, FirstReplyFacts, route_answer,
+};
 use crate::downstream::proxy::Proxy;
 use crate::downstream::{calls::resumable, passthrough};
 use crate::mcp::headers::SESSION_ID;
@@ -81,9 +83,9 @@ pub(super) fn begins_session(parts: &Parts, message: &LegacyMessage<'_>) -> bool
     !parts.headers.contains_key(SESSION_ID) && message.asks_for("initialize")
 }
 
-fn known_of(response: &Response<Body>, begins: bool) -> KnownAnswer {
+fn known_of(response: &Response<Body>, begins: bool) -> FirstReplyFacts {
     let length = response.body().size_hint().exact();
-    let mut known = KnownAnswer::of(response.status(), response.headers(), length, begins);
+    let mut known = FirstReplyFacts::of(response.status(), response.headers(), length, begins);
     known.is_ours = matches!(response.body(), Body::Events(_));
     known
 }

@@ -15,10 +15,10 @@ use crate::downstream::calls::resumable;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::inbound::route::first_contact::{WayToServer, route_way};
+use crate::downstream::inbound::route::first_contact::{FirstHop, route_way};
 use crate::downstream::inbound::route::session::{SessionRoute, route_session};
 use crate::downstream::inbound::route::stream::{
-    KnownForStream, Spoken, StreamRoute, route_stream,
+    StreamFacts, StreamRoute, TransportState, route_stream,
 };
 use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, undecided};
@@ -157,22 +157,22 @@ async fn on_servers_session(
     }
     let begins = first_contact::begins_session(&parts, message);
     match route_way(spoken(proxy), known, begins) {
-        WayToServer::FirstContact => {
+        FirstHop::FirstContact => {
             Box::pin(first_contact::post(proxy, by, parts, body, message, edit)).await
         }
-        WayToServer::OverHttp => over_http(proxy, by, parts, body, message, edit).await,
-        WayToServer::OverLine => over_line::post(proxy, by, &parts, body, message, edit).await,
+        FirstHop::OverHttp => over_http(proxy, by, parts, body, message, edit).await,
+        FirstHop::OverLine => over_line::post(proxy, by, &parts, body, message, edit).await,
     }
 }
 
 /// Returns the transport by which the server is spoken to, as far as this process knows.
-fn spoken(proxy: &Arc<Proxy>) -> Spoken {
+fn spoken(proxy: &Arc<Proxy>) -> TransportState {
     if !proxy.upstream.is_decided() {
-        Spoken::Unknown
+        TransportState::Unknown
     } else if proxy.upstream.speaks_http() {
-        Spoken::OverHttp
+        TransportState::OverHttp
     } else {
-        Spoken::OverLine
+        TransportState::OverLine
     }
 }
 
@@ -204,13 +204,13 @@ pub(super) async fn other(
 /// Follows the route of a request without a body. The route is decided again when more is known.
 async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> Response<Body> {
     let session = leaving::session(proxy, by, &parts);
-    let mut known = KnownForStream {
+    let mut known = StreamFacts {
         is_needed: session.as_ref().is_some_and(ClientSession::is_needed),
-        ..KnownForStream::default()
+        ..StreamFacts::default()
     };
     loop {
         let server = spoken(proxy);
-        if server != Spoken::Unknown {
+        if server != TransportState::Unknown {
             known.server = server;
         }
         match route_stream(&parts, known) {
@@ -222,7 +222,7 @@ async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> 
                 let is_answered = asking.await.is_some() && proxy.upstream.is_decided();
                 // What the server said may have decided whose session this is.
                 known.is_hosted = known.is_hosted.filter(|_| !is_answered);
-                known.server = Spoken::StillUnknown;
+                known.server = TransportState::StillUnknown;
             }
             StreamRoute::Hosted => return Box::pin(hosted::other(proxy, by, &parts)).await,
             StreamRoute::FirstContact => {

@@ -27,7 +27,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
-use crate::upstream::line::session::{ClientRequest, LineSession, NotAccepted, SessionEvent};
+use crate::upstream::line::session::{AcceptError, ClientRequest, LineSession, SessionEvent};
 use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::wrapped::DiscoverError;
 
@@ -52,7 +52,7 @@ pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Respo
         return response::empty(StatusCode::NOT_ACCEPTABLE);
     }
     let Some(own_messages) = OwnMessages::of(proxy, by, &parts.headers) else {
-        return NoLine::Unnamed.into_response();
+        return LineSessionError::Unnamed.into_response();
     };
     // The newest stream replaces an older one: that the older one is dead is noticed late.
     let events = read(
@@ -100,7 +100,7 @@ pub(super) async fn post(
             return if told {
                 response::empty(StatusCode::ACCEPTED)
             } else {
-                NoLine::Unknown.into_response()
+                LineSessionError::Unknown.into_response()
             };
         }
     };
@@ -250,25 +250,25 @@ fn find(
     proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
-) -> Result<Arc<LineSession>, NoLine> {
+) -> Result<Arc<LineSession>, LineSessionError> {
     let Some(id) = headers.get(SESSION_ID) else {
-        return Err(NoLine::Unnamed);
+        return Err(LineSessionError::Unnamed);
     };
     let caller = *by.caller.as_bytes();
     let id = id.to_str().unwrap_or_default();
     let session = proxy.upstream.session(id, caller);
-    let session = session.ok_or(NoLine::Unknown)?;
+    let session = session.ok_or(LineSessionError::Unknown)?;
     session.renew(by.credentials.as_ref());
     Ok(session)
 }
 
 /// Why there is no session.
-enum NoLine {
+enum LineSessionError {
     Unnamed,
     Unknown,
 }
 
-impl NoLine {
+impl LineSessionError {
     fn into_response(self) -> Response<Body> {
         match self {
             Self::Unnamed => response::refuse(
@@ -281,14 +281,14 @@ impl NoLine {
     }
 }
 
-fn refused(asked: &ClientRequest<'_>, untaken: NotAccepted) -> Response<Body> {
+fn refused(asked: &ClientRequest<'_>, untaken: AcceptError) -> Response<Body> {
     match untaken {
-        NotAccepted::Over => NoLine::Unknown.into_response(),
-        NotAccepted::SameId => {
+        AcceptError::Over => LineSessionError::Unknown.into_response(),
+        AcceptError::SameId => {
             let error = RpcError::invalid_request("Invalid request: this id is in use");
             Rpc::error(asked.id.get(), &error).into_response()
         }
-        NotAccepted::Busy => Rpc::busy(asked.id.get()).into_response(),
+        AcceptError::Busy => Rpc::busy(asked.id.get()).into_response(),
     }
 }
 

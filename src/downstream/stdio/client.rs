@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::questions::ServerRequests;
 use super::session::StdioSession;
-use crate::downstream::calls::registry::{CallEntry, CallKind, NotEntered};
+use crate::downstream::calls::registry::{CallEntry, CallKind, EnterError};
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
@@ -39,8 +39,8 @@ impl Client {
     pub(super) fn register(&self, id: &str) -> Result<CallEntry, RpcError> {
         let entered = self.proxy.calls.enter(CallKind::Piped, self.key, id);
         entered.map_err(|why| match why {
-            NotEntered::SameId => RpcError::invalid_request("Invalid request: this id is in use"),
-            NotEntered::Full => {
+            EnterError::SameId => RpcError::invalid_request("Invalid request: this id is in use"),
+            EnterError::Full => {
                 RpcError::internal("Too many requests are under way; try again later")
             }
         })

@@ -14,11 +14,11 @@ use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::input::InputResponses;
 use crate::runner::{AnswerError, Runner};
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, Loaded};
 use crate::store::{ListPlace, StoreError};
 use crate::task::id::{Caller, TaskId};
 use crate::task::input_rule::AnsweredBy;
-use crate::task::large_results::{Way, shortened};
+use crate::task::large_results::{ReadHint, shortened};
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::policy::Rules;
 use crate::task::state::{Outcome, Payload, Task};
@@ -97,7 +97,7 @@ impl WholeTask {
             .0
             .result_inline
             .for_clients();
-        let way = Way::Resource { knows_links: true };
+        let way = ReadHint::Resource { knows_links: true };
         let excerpt = shortened(result, inline_bytes, self.task.id, way);
         Some(excerpt.map_or(Cow::Borrowed(result), Cow::Owned))
     }
@@ -232,9 +232,9 @@ impl CallerTasks<'_> {
         match self.runner.ledger().apply(loaded, event).await {
             // The owner sees the change and tells the server.
             Ok((cancelled, _)) => Ok(CancelOutcome::Cancelled(cancelled.task)),
-            Err(NotApplied::Rejected(_, stands)) => Ok(CancelOutcome::HadEnded(stands.task)),
-            Err(NotApplied::Gone) => Err(TaskError::Unknown),
-            Err(NotApplied::Store(error)) => Err(error.into()),
+            Err(ApplyError::Rejected(_, stands)) => Ok(CancelOutcome::HadEnded(stands.task)),
+            Err(ApplyError::Gone) => Err(TaskError::Unknown),
+            Err(ApplyError::Store(error)) => Err(error.into()),
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::super::custody::Custody;
 use super::log::EventLog;
 use crate::store::StoreError;
-use crate::store::ledger::{Loaded, NotApplied, NotCreated};
+use crate::store::ledger::{ApplyError, CreateError, Loaded};
 use crate::task::id::Fence;
 use crate::task::input_rule::OnInputTimeout;
 use crate::task::last_news::LastNews;
@@ -194,9 +194,9 @@ impl OwnedRecord {
                 Ok(())
             }
             // A create that seemed to fail, or another replica's claim after it.
-            Err(NotCreated::Taken) => self.look().await,
-            Err(NotCreated::Store(error)) => Err(error),
-            Err(NotCreated::Quota) => Err(StoreError::Corrupt("a quota for a call with a log")),
+            Err(CreateError::Taken) => self.look().await,
+            Err(CreateError::Store(error)) => Err(error),
+            Err(CreateError::Quota) => Err(StoreError::Corrupt("a quota for a call with a log")),
         }
     }
 
@@ -212,15 +212,15 @@ impl OwnedRecord {
                 (self.loaded, self.checked) = (Some(loaded), began);
                 Ok(true)
             }
-            Err(NotApplied::Rejected(_, stands)) => {
+            Err(ApplyError::Rejected(_, stands)) => {
                 self.adopt(*stands, began).await?;
                 Ok(false)
             }
-            Err(NotApplied::Gone) => {
+            Err(ApplyError::Gone) => {
                 self.loaded = None;
                 Ok(false)
             }
-            Err(NotApplied::Store(error)) => Err(error),
+            Err(ApplyError::Store(error)) => Err(error),
         }
     }
 
@@ -257,8 +257,8 @@ async fn claim(log: &EventLog, stands: &Loaded) -> Result<Option<Loaded>, StoreE
     };
     match log.ledger().apply(stands, event).await {
         Ok((claimed, _)) => Ok(Some(claimed)),
-        Err(NotApplied::Rejected(..) | NotApplied::Gone) => Ok(None),
-        Err(NotApplied::Store(error)) => Err(error),
+        Err(ApplyError::Rejected(..) | ApplyError::Gone) => Ok(None),
+        Err(ApplyError::Store(error)) => Err(error),
     }
 }
 

@@ -7,14 +7,14 @@ use tokio::sync::oneshot;
 
 use super::record_terms::{ClaimedRecord, RecordTerms, Unfollowed};
 use super::{Audience, CallStage, Carrier};
-use crate::store::ledger::NotCreated;
+use crate::store::ledger::CreateError;
 
 impl Carrier {
     /// Makes the record, reports it to `begun`, and carries the call. Without a record nothing is sent.
     pub(in crate::runner) async fn run_claim(
         mut self: Box<Self>,
         terms: RecordTerms,
-        begun: oneshot::Sender<Result<ClaimedRecord, NotCreated>>,
+        begun: oneshot::Sender<Result<ClaimedRecord, CreateError>>,
     ) {
         if let Err(why) = Box::pin(self.record(Vec::new(), terms)).await {
             let _ = begun.send(Err(why));

@@ -13,7 +13,7 @@ use super::super::responder::CallAnswer;
 use super::dispatch::{Dispatch, OpenLeg};
 use super::{Audience, CallStage, Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::store::ledger::NotApplied;
+use crate::store::ledger::ApplyError;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::TaskEvent;
 use crate::task::unanswered;
@@ -71,9 +71,9 @@ impl Carrier {
             }
             // A question was told of again, or the rule answered it.
             Ok((loaded, _)) => self.act_on(loaded).await,
-            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
+            Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
             // If the store is away, the sweeper ends the record when the store is back.
-            Err(NotApplied::Gone | NotApplied::Store(_)) => self.on_record_gone().await,
+            Err(ApplyError::Gone | ApplyError::Store(_)) => self.on_record_gone().await,
         }
     }
 

@@ -12,7 +12,7 @@ use super::dispatch::{Dispatch, LegOrigin};
 use super::{Carrier, Flow, RecordedCall, Timer};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
-use crate::store::ledger::NotApplied;
+use crate::store::ledger::ApplyError;
 use crate::task::machine::OwnerEvent;
 use crate::task::state::{Reach, Task};
 use crate::upstream::Forwarded;
@@ -31,13 +31,13 @@ impl Carrier {
         }
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
-            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
+            Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
             // Only this replica cannot reach the store: other replicas find the call as that of a lost owner.
-            Err(NotApplied::Store(_)) if self.is_resumable() => {
+            Err(ApplyError::Store(_)) if self.is_resumable() => {
                 self.leave();
                 Flow::Done
             }
-            Err(NotApplied::Gone | NotApplied::Store(_)) => self.give_up(Reason::Shutdown).await,
+            Err(ApplyError::Gone | ApplyError::Store(_)) => self.give_up(Reason::Shutdown).await,
         }
     }
 
@@ -51,9 +51,9 @@ impl Carrier {
     pub(super) async fn on_draining(&mut self) -> Flow {
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
-            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
-            Err(NotApplied::Gone) => self.on_record_gone().await,
-            Err(NotApplied::Store(error)) => {
+            Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
+            Err(ApplyError::Gone) => self.on_record_gone().await,
+            Err(ApplyError::Store(error)) => {
                 warn!(%error, "a waiting call is not yet left to other replicas");
                 let at = Instant::now() + HAND_OVER_AGAIN;
                 self.timers.arm(Timer::HandOver, at);
@@ -122,8 +122,8 @@ impl Carrier {
                 self.dispatch = Dispatch::Ready(permits);
                 Some(self.next_leg())
             }
-            Err(NotApplied::Rejected(_, latest)) => Some(self.act_on(*latest).await),
-            Err(NotApplied::Gone | NotApplied::Store(_)) => None,
+            Err(ApplyError::Rejected(_, latest)) => Some(self.act_on(*latest).await),
+            Err(ApplyError::Gone | ApplyError::Store(_)) => None,
         }
     }
 }

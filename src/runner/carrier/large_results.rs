@@ -13,7 +13,7 @@ use super::{CallStage, Carrier, RecordTerms};
 use crate::mcp::json::raw;
 use crate::mcp::result::{self, ResultType};
 use crate::mcp::version::Era;
-use crate::task::large_results::{Way, is_large, shortened};
+use crate::task::large_results::{ReadHint, is_large, shortened};
 use crate::task::on_disconnect::OnDisconnect;
 use crate::task::state::{Leg, Outcome, Payload};
 use crate::task::ticket::CompanionTool;
@@ -55,8 +55,8 @@ impl Carrier {
             ..RecordTerms::of_call(tool.is_some())
         };
         let way = match &tool {
-            Some(tool) => Way::ToolLater(tool),
-            None => Way::Resource {
+            Some(tool) => ReadHint::ToolLater(tool),
+            None => ReadHint::Resource {
                 knows_links: client_era == Era::Modern,
             },
         };

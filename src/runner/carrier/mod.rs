@@ -23,7 +23,7 @@ use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
-use crate::store::ledger::{Loaded, NotCreated};
+use crate::store::ledger::{CreateError, Loaded};
 use crate::task::id::TaskId;
 use crate::upstream::{Exchange, Forwarded, Seat, UpstreamError, UpstreamRequest};
 
@@ -404,9 +404,9 @@ async fn next_answer(answers: Option<&mut mpsc::Receiver<RelayedAnswer>>) -> Rel
 }
 
 /// Returns the answer for a client whose call can have no record.
-fn not_created(why: &NotCreated, effect: SideEffect) -> CallAnswer {
+fn not_created(why: &CreateError, effect: SideEffect) -> CallAnswer {
     match why {
-        NotCreated::Quota => CallAnswer::Failed(Failure::new(Reason::Quota, effect)),
-        NotCreated::Taken | NotCreated::Store(_) => CallAnswer::StoreUnavailable(effect),
+        CreateError::Quota => CallAnswer::Failed(Failure::new(Reason::Quota, effect)),
+        CreateError::Taken | CreateError::Store(_) => CallAnswer::StoreUnavailable(effect),
     }
 }

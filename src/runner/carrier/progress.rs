@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::pending::ProgressNews;
 use super::{CallStage, Carrier, Flow, Timer};
-use crate::store::ledger::NotApplied;
+use crate::store::ledger::ApplyError;
 use crate::task::last_news::LastNews;
 use crate::task::machine::{OwnerEvent, TaskEvent};
 use crate::task::messages::{self, TaskMessage};
@@ -171,10 +171,10 @@ impl Carrier {
                 self.progress.messages.clear();
                 self.act_on(loaded).await
             }
-            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
+            Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
             // What is not committed goes with the next commit. A retry of its own would keep the carrier waiting for a store
             // that is away, and with the carrier the client that waits for the answer.
-            Err(NotApplied::Gone | NotApplied::Store(_)) => Flow::Continue,
+            Err(ApplyError::Gone | ApplyError::Store(_)) => Flow::Continue,
         }
     }
 }

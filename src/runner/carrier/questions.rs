@@ -21,7 +21,7 @@ use crate::mcp::input;
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::tasks_2025;
 use crate::mcp::version::Era;
-use crate::store::ledger::NotApplied;
+use crate::store::ledger::ApplyError;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{OwnerEvent, Rejected};
 use crate::task::state::Leg;
@@ -96,15 +96,15 @@ impl Carrier {
         match self.apply(event).await {
             Ok(_) => Flow::Continue,
             // A resumed stream repeated the question, or another replica carries the call now.
-            Err(NotApplied::Rejected(Rejected::Unchanged | Rejected::NotOwner, latest)) => {
+            Err(ApplyError::Rejected(Rejected::Unchanged | Rejected::NotOwner, latest)) => {
                 self.act_on(*latest).await
             }
-            Err(NotApplied::Rejected(_, latest)) => {
+            Err(ApplyError::Rejected(_, latest)) => {
                 self.refuse(&question).await;
                 self.act_on(*latest).await
             }
-            Err(NotApplied::Gone) => self.on_record_gone().await,
-            Err(NotApplied::Store(error)) => {
+            Err(ApplyError::Gone) => self.on_record_gone().await,
+            Err(ApplyError::Store(error)) => {
                 warn!(%error, "a question of the server was refused, because the store did not take it");
                 self.refuse(&question).await;
                 Flow::Continue

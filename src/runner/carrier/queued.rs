@@ -8,7 +8,7 @@ use super::super::admission::{Admittance, Permits};
 use super::super::report::tool_of;
 use super::dispatch::Dispatch;
 use super::{Audience, Carrier, Flow, Timer};
-use crate::store::ledger::NotApplied;
+use crate::store::ledger::ApplyError;
 use crate::task::machine::{OwnerEvent, Rejected};
 use crate::task::state::Leg;
 
@@ -40,17 +40,17 @@ impl Carrier {
             }
             // An earlier attempt was committed, and the store's answer was lost: no other carrier sends the
             // leg.
-            Err(NotApplied::Rejected(Rejected::Unchanged, latest)) => {
+            Err(ApplyError::Rejected(Rejected::Unchanged, latest)) => {
                 if let Some(recorded) = self.stage.recorded_mut() {
                     recorded.changed(*latest);
                 }
                 self.open();
                 Flow::Continue
             }
-            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
-            Err(NotApplied::Gone) => self.on_record_gone().await,
+            Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
+            Err(ApplyError::Gone) => self.on_record_gone().await,
             // Other calls may not need the store: they get the permits until the store is back.
-            Err(NotApplied::Store(_)) => {
+            Err(ApplyError::Store(_)) => {
                 self.dispatch = Dispatch::Requeues;
                 self.timers.arm(Timer::Requeue, Instant::now() + REQUEUE);
                 Flow::Continue

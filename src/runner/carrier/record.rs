@@ -14,7 +14,7 @@ use super::record_terms::RecordTerms;
 use super::{Audience, CallStage, Carrier, RecordedCall, Timer};
 use crate::mcp::json::Object;
 use crate::mcp::version::Era;
-use crate::store::ledger::NotCreated;
+use crate::store::ledger::CreateError;
 use crate::task::digest::Digest;
 use crate::task::id::Fence;
 use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
@@ -33,7 +33,7 @@ impl Carrier {
         &mut self,
         events: Vec<OwnerEvent>,
         terms: RecordTerms,
-    ) -> Result<(), NotCreated> {
+    ) -> Result<(), CreateError> {
         let CallStage::Plain(plain) = &self.stage else {
             return Ok(());
         };
@@ -68,11 +68,11 @@ impl Carrier {
         let custody = Custody::of(&runner, &task);
         let loaded = match runner.ledger.create(task, request).await {
             Ok(loaded) => loaded,
-            Err(why @ (NotCreated::Taken | NotCreated::Quota)) => {
+            Err(why @ (CreateError::Taken | CreateError::Quota)) => {
                 self.not_recorded();
                 return Err(why);
             }
-            Err(NotCreated::Store(why)) => {
+            Err(CreateError::Store(why)) => {
                 self.not_recorded();
                 drop(custody);
                 runner.doubt(terms.id);

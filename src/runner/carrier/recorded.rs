@@ -14,7 +14,7 @@ use crate::failpoint::{Point, hit};
 use crate::mcp::error::SideEffect;
 use crate::mcp::input;
 use crate::mcp::version::Era;
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::machine::{Effect, OwnerEvent, TaskEvent};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::Task;
@@ -51,10 +51,10 @@ impl Carrier {
             return Flow::Continue;
         };
         match self.apply(OwnerEvent::Resumable(point)).await {
-            Err(NotApplied::Rejected(_, latest)) => self.act_on(*latest).await,
+            Err(ApplyError::Rejected(_, latest)) => self.act_on(*latest).await,
             // Without the resume point only other replicas cannot carry the call on; this carrier is not
             // affected.
-            Ok(_) | Err(NotApplied::Gone | NotApplied::Store(_)) => Flow::Continue,
+            Ok(_) | Err(ApplyError::Gone | ApplyError::Store(_)) => Flow::Continue,
         }
     }
 
@@ -148,7 +148,7 @@ impl Carrier {
         }
     }
 
-    pub(super) async fn apply(&mut self, event: OwnerEvent) -> Result<Option<Effect>, NotApplied> {
+    pub(super) async fn apply(&mut self, event: OwnerEvent) -> Result<Option<Effect>, ApplyError> {
         self.apply_with(event, None).await
     }
 
@@ -156,9 +156,9 @@ impl Carrier {
         &mut self,
         event: OwnerEvent,
         request: Option<Bytes>,
-    ) -> Result<Option<Effect>, NotApplied> {
+    ) -> Result<Option<Effect>, ApplyError> {
         let Some(recorded) = self.stage.recorded_mut() else {
-            return Err(NotApplied::Gone);
+            return Err(ApplyError::Gone);
         };
         let event = TaskEvent::Owner(recorded.fence, event);
         let ledger = &self.runner.ledger;

@@ -15,7 +15,7 @@ use super::{Audience, CallStage, Carrier, Flow, Timer};
 use crate::mcp::error::Reason;
 use crate::mcp::input;
 use crate::mcp::json::raw;
-use crate::store::ledger::NotApplied;
+use crate::store::ledger::ApplyError;
 use crate::task::machine::{Effect, OwnerEvent, Rejected};
 use crate::task::state::{Leg, Task};
 use crate::upstream::{self, UpstreamError};
@@ -31,21 +31,21 @@ impl Carrier {
             Ok(Some(Effect::Dispatch)) => self.next_leg_later(),
             Ok(_) => self.on_round_recorded().await,
             // An earlier attempt was committed, and the store's answer was lost.
-            Err(NotApplied::Rejected(Rejected::NotOwner, latest)) if self.asks(&latest.task) => {
+            Err(ApplyError::Rejected(Rejected::NotOwner, latest)) if self.asks(&latest.task) => {
                 self.on_round_recorded().await
             }
-            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, latest)) => {
+            Err(ApplyError::Rejected(Rejected::NotOwner | Rejected::Ended, latest)) => {
                 Box::pin(self.act_on(*latest)).await
             }
-            Err(NotApplied::Rejected(..)) => self.give_up(Reason::UpstreamInvalid).await,
-            Err(NotApplied::Gone) => self.on_record_gone().await,
-            Err(NotApplied::Store(_)) => self.give_up(Reason::StoreLost).await,
+            Err(ApplyError::Rejected(..)) => self.give_up(Reason::UpstreamInvalid).await,
+            Err(ApplyError::Gone) => self.on_record_gone().await,
+            Err(ApplyError::Store(_)) => self.give_up(Reason::StoreLost).await,
         }
     }
 
     /// Commits a round, and with the first round the request: who answers sends the call again. Like a result, a round
     /// exists nowhere else, so a store that is away is asked again as long as there is room in memory.
-    async fn keep_round(&mut self, asked: input::Requests) -> Result<Option<Effect>, NotApplied> {
+    async fn keep_round(&mut self, asked: input::Requests) -> Result<Option<Effect>, ApplyError> {
         let bytes = length(&asked);
         let round = OwnerEvent::RoundAsked {
             requests: asked.requests,
@@ -55,24 +55,24 @@ impl Carrier {
         let request = lacks_request.then(|| leg::store(&self.server.outgoing));
         let request = request.transpose()?;
         let away = match self.apply_with(round.clone(), request.clone()).await {
-            Err(NotApplied::Store(away)) => away,
+            Err(ApplyError::Store(away)) => away,
             applied => return applied,
         };
         let runner = Arc::clone(&self.runner);
         let (Some(recorded), Some(_room)) = (self.stage.recorded(), runner.unsaved.hold(bytes))
         else {
-            return Err(NotApplied::Store(away));
+            return Err(ApplyError::Store(away));
         };
         warn!(error = %away, "a round of questions waits for the store");
         let mut attempts = runner.attempts(recorded.task());
         let mut away = away;
         while attempts.wait_for_next().await {
             match self.apply_with(round.clone(), request.clone()).await {
-                Err(NotApplied::Store(still)) => away = still,
+                Err(ApplyError::Store(still)) => away = still,
                 applied => return applied,
             }
         }
-        Err(NotApplied::Store(away))
+        Err(ApplyError::Store(away))
     }
 
     /// A modern server answered a call without a record with questions, and the client answers them while it waits.

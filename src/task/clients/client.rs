@@ -53,7 +53,7 @@ pub enum KnownTasks {
 /// The source of the facts in a line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FoundOut {
-    pub basis: Basis,
+    pub basis: Evidence,
     /// The measurement or the text that was read.
     pub what: &'static str,
     pub date: &'static str,
@@ -61,7 +61,7 @@ pub struct FoundOut {
 
 /// The kind of evidence for a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Basis {
+pub enum Evidence {
     /// The real client was run.
     Measured,
     /// The fact is from the client's source code.
@@ -70,7 +70,7 @@ pub enum Basis {
     Reported,
 }
 
-impl Basis {
+impl Evidence {
     pub fn word(self) -> &'static str {
         match self {
             Self::Measured => "measured",

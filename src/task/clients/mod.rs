@@ -9,6 +9,6 @@ mod lookup;
 mod table;
 mod terms;
 
-pub use client::{Basis, FoundOut, KnownClient, KnownTasks, OnProgress, Patience};
+pub use client::{Evidence, FoundOut, KnownClient, KnownTasks, OnProgress, Patience};
 pub use table::CLIENTS;
 pub use terms::{Choice, ClientTerms};

@@ -2,7 +2,7 @@
 //!
 //! Each line names the source of its facts. A fact that was neither measured nor read stays `NotKnown`.
 
-use super::client::{Basis, FoundOut, KnownClient, KnownTasks, OnProgress, Patience};
+use super::client::{Evidence, FoundOut, KnownClient, KnownTasks, OnProgress, Patience};
 
 /// Every known client.
 pub static CLIENTS: &[KnownClient] = &[
@@ -15,7 +15,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: Some(false),
         large_results: "text over about 50 kB becomes a preview of 2 kB and a file; of a task, 100,000 characters",
         found_out: FoundOut {
-            basis: Basis::Measured,
+            basis: Evidence::Measured,
             what: "Claude Code 2.1.329 and 2.1.330, in the terminal and with -p",
             date: "2026-11-22",
         },
@@ -29,7 +29,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "",
         found_out: FoundOut {
-            basis: Basis::Measured,
+            basis: Evidence::Measured,
             what: "opencode 1.18.33",
             date: "2026-11-23",
         },
@@ -44,7 +44,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "",
         found_out: FoundOut {
-            basis: Basis::Read,
+            basis: Evidence::Read,
             what: "anomalyco/opencode, pull request 32477",
             date: "2026-11-23",
         },
@@ -58,7 +58,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: Some(false),
         large_results: "cut in the model's history; with structuredContent, all content blocks are dropped",
         found_out: FoundOut {
-            basis: Basis::Measured,
+            basis: Evidence::Measured,
             what: "Codex 0.169",
             date: "2026-11-22",
         },
@@ -72,7 +72,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: Some(false),
         large_results: "cut in the model's history; with structuredContent, all content blocks are dropped",
         found_out: FoundOut {
-            basis: Basis::Read,
+            basis: Evidence::Read,
             what: "openai/codex, tool_timeout_sec of 60 s in earlier versions",
             date: "2026-11-23",
         },
@@ -86,7 +86,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "",
         found_out: FoundOut {
-            basis: Basis::Reported,
+            basis: Evidence::Reported,
             what: "Claude Desktop, anthropics/claude-code issues 22542 and 63379; others found 240 s (44032)",
             date: "2026-11-23",
         },
@@ -100,7 +100,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "",
         found_out: FoundOut {
-            basis: Basis::Measured,
+            basis: Evidence::Measured,
             what: "mcpc 0.2.6; its source: apify/mcpc, src/core/mcp-client.ts",
             date: "2026-11-23",
         },
@@ -115,7 +115,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "",
         found_out: FoundOut {
-            basis: Basis::Read,
+            basis: Evidence::Read,
             what: "google-gemini/gemini-cli, packages/core/src/tools/mcp-client.ts; 0.61 waited for 330 s when measured",
             date: "2026-11-23",
         },
@@ -130,7 +130,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "its own head and tail, and a file",
         found_out: FoundOut {
-            basis: Basis::Read,
+            basis: Evidence::Read,
             what: "QwenLM/qwen-code, packages/core/src/tools/mcp-client.ts; 0.24.4 waited for 330 s when measured",
             date: "2026-11-23",
         },
@@ -145,7 +145,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "",
         found_out: FoundOut {
-            basis: Basis::Read,
+            basis: Evidence::Read,
             what: "microsoft/vscode, mcpServerRequestHandler.ts and issue 308961",
             date: "2026-11-23",
         },
@@ -160,7 +160,7 @@ pub static CLIENTS: &[KnownClient] = &[
         reads_links: None,
         large_results: "",
         found_out: FoundOut {
-            basis: Basis::Measured,
+            basis: Evidence::Measured,
             what: "mcp 1.30 and 2.3, fastmcp 2, 3 and 4, langchain-mcp-adapters 0.3.2, openai-agents 0.24, pydantic-ai 2.68, strands 1.62",
             date: "2026-11-23",
         },

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
 use crate::mcp::json::Object;
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::port::UpstreamError;
 
 /// What the server says of itself, in its own words.
@@ -40,12 +40,12 @@ pub enum DiscoverError {
     Refused(UpstreamError),
 }
 
-impl From<NoSession> for DiscoverError {
-    fn from(why: NoSession) -> Self {
+impl From<SessionError> for DiscoverError {
+    fn from(why: SessionError) -> Self {
         match why {
-            NoSession::Failed(failure) => Self::Failed(failure),
-            NoSession::Error(error) => refused(error),
-            NoSession::Later(later) => Self::Failed(later.failure),
+            SessionError::Failed(failure) => Self::Failed(failure),
+            SessionError::Error(error) => refused(error),
+            SessionError::Later(later) => Self::Failed(later.failure),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::upstream::http::RequestBody;
 use crate::upstream::http::cookies::FirstOfName;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
-use crate::upstream::initialize::NotInitialized;
+use crate::upstream::initialize::InitializeError;
 use crate::upstream::single_flight::SingleFlight;
 
 /// A server that answered with a JSON-RPC message is asked again after this time: it may be another server by
@@ -137,15 +137,15 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Option<Sessi
             }
             Some(SessionsAnswer::Taken)
         }
-        Err(NotInitialized::Error(error)) => {
+        Err(InitializeError::Error(error)) => {
             let is_about_it = StatusCode::from_u16(error.status)
                 .is_ok_and(|status| status.is_success() || is_about_it(status));
             is_about_it.then(|| refused(&error.error)).flatten()
         }
-        Err(NotInitialized::Refused { status, .. }) => {
+        Err(InitializeError::Refused { status, .. }) => {
             is_about_it(status).then_some(SessionsAnswer::Unclear)
         }
-        Err(NotInitialized::Failed(_) | NotInitialized::Later(_)) => None,
+        Err(InitializeError::Failed(_) | InitializeError::Later(_)) => None,
     }
 }
 

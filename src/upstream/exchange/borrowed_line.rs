@@ -12,7 +12,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::RESET;
 use crate::upstream::line::borrowed::BorrowedRequest;
-use crate::upstream::line::session::{LineSession, NotAccepted};
+use crate::upstream::line::session::{AcceptError, LineSession};
 use crate::upstream::message::{cancelled, may_ask, response};
 use crate::upstream::pin::{Pin, Pinned};
 use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
@@ -61,8 +61,8 @@ impl RequestTransport for BorrowedLineRequest {
         };
         let carried = self.session.carry(request).await;
         let events = carried.map_err(|why| match why {
-            NotAccepted::Over => failed(Reason::UpstreamReset),
-            NotAccepted::Busy | NotAccepted::SameId => failed(Reason::UpstreamUnreachable),
+            AcceptError::Over => failed(Reason::UpstreamReset),
+            AcceptError::Busy | AcceptError::SameId => failed(Reason::UpstreamUnreachable),
         })?;
         *self.underway.lock() = Some(id);
         Ok(events)

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use crate::mcp::error::Failure;
 use crate::retry_after::TRIES;
 use crate::upstream::failures::Postponed;
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::port::{Answer, Control, Event, Exchange};
 use crate::upstream::unfold::Unfold;
 
@@ -54,12 +54,12 @@ enum Untaken {
 /// The request provably had no effect, and may be sent again.
 struct Unsent(Failure);
 
-impl From<NoSession> for Untaken {
-    fn from(why: NoSession) -> Self {
+impl From<SessionError> for Untaken {
+    fn from(why: SessionError) -> Self {
         match why {
-            NoSession::Failed(failure) => Self::End(Event::Failed(failure)),
-            NoSession::Error(error) => Self::End(Event::Error(error)),
-            NoSession::Later(later) => Self::Later(later),
+            SessionError::Failed(failure) => Self::End(Event::Failed(failure)),
+            SessionError::Error(error) => Self::End(Event::Error(error)),
+            SessionError::Later(later) => Self::Later(later),
         }
     }
 }
@@ -161,10 +161,10 @@ impl<T: RequestTransport> Unfold for Driver<T> {
 }
 
 /// The control of a call that asks nothing while it runs, and that dropping its exchange cancels.
-struct NoControl;
+struct NoopControl;
 
 #[async_trait]
-impl Control for NoControl {
+impl Control for NoopControl {
     async fn answer(&self, _id: &str, _answer: Answer) -> Result<(), Failure> {
         Ok(())
     }

@@ -8,7 +8,7 @@ use hyper::http::request;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{METHOD, NAME, PROTOCOL_VERSION, encode};
 use crate::mcp::version::MODERN;
-use crate::upstream::exchange::{NoControl, RequestTransport, Unsent, Untaken};
+use crate::upstream::exchange::{NoopControl, RequestTransport, Unsent, Untaken};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response;
 use crate::upstream::http_response::{Messages, ResponseKind};
@@ -26,7 +26,7 @@ pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: UpstreamRequest) 
         request,
         id: RequestId::number(0),
     };
-    super::begin(transport, Arc::new(NoControl))
+    super::begin(transport, Arc::new(NoopControl))
 }
 
 struct ModernPost {

@@ -61,7 +61,7 @@ impl RequestTransport for Scripted {
 }
 
 fn events(script: Vec<ScriptedAnswer>) -> futures_util::stream::BoxStream<'static, Event> {
-    begin(Scripted(script.into()), Arc::new(NoControl)).events
+    begin(Scripted(script.into()), Arc::new(NoopControl)).events
 }
 
 async fn told(script: Vec<ScriptedAnswer>) -> Vec<&'static str> {

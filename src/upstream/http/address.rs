@@ -44,7 +44,7 @@ pub(super) struct Moved;
 
 /// In the extensions of a response: the target of a redirect that is not followed, without what may be secret.
 #[derive(Debug, Clone)]
-pub(super) struct NotFollowed(pub(super) String);
+pub(super) struct UnfollowedRedirect(pub(super) String);
 
 /// Whether the request ran nothing, and would go to the right address if it were made once more.
 pub(in crate::upstream) fn is_of_moved(extensions: &Extensions) -> bool {

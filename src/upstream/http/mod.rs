@@ -157,10 +157,10 @@ impl Http {
             match self.send_over(connection, request).await {
                 Ok(response) => return Ok(response),
                 // The server closed the connection before it took anything.
-                Err(NotSent::Request(back)) => request = back,
-                Err(NotSent::Failed(failure)) => return Err(failure),
+                Err(SendError::Request(back)) => request = back,
+                Err(SendError::Failed(failure)) => return Err(failure),
                 // The handshake of this connection is long over, so the failure proves nothing.
-                Err(NotSent::Refused) => return Err(RESET),
+                Err(SendError::Refused) => return Err(RESET),
             }
         }
         Box::pin(self.send_anew(pools, request)).await
@@ -180,9 +180,9 @@ impl Http {
                 let copy = self.copy(&request);
                 match self.send_over(pools.made(sender), request).await {
                     Ok(response) => return Ok(response),
-                    Err(NotSent::Request(back)) => request = back,
-                    Err(NotSent::Failed(failure)) => return Err(failure),
-                    Err(NotSent::Refused) => {
+                    Err(SendError::Request(back)) => request = back,
+                    Err(SendError::Failed(failure)) => return Err(failure),
+                    Err(SendError::Refused) => {
                         tracing::warn!("the upstream did not accept the client certificate");
                         let refused = Obstacle::NoConnection(REFUSED.into());
                         self.obstacles.note_connection(Some(refused));
@@ -225,10 +225,10 @@ impl Http {
         &self,
         mut connection: PooledConnection,
         request: Box<Request<RequestBody>>,
-    ) -> Result<Response<ResponseBody>, NotSent> {
+    ) -> Result<Response<ResponseBody>, SendError> {
         let method = request.method().clone();
         match connection.sender.try_send_request(unboxed(request)).await {
-            Ok(response) if is_ambiguous(response.headers()) => Err(NotSent::Failed(
+            Ok(response) if is_ambiguous(response.headers()) => Err(SendError::Failed(
                 INVALID.with_detail(FailureDetail::Text(AMBIGUOUS)),
             )),
             Ok(response) => {
@@ -239,9 +239,9 @@ impl Http {
                 Ok(response.map(|incoming| ResponseBody::over_http1(incoming, connection)))
             }
             Err(mut error) => match error.take_message() {
-                Some(request) => Err(NotSent::Request(Box::new(request))),
-                None if is_refused_identity(error.error()) => Err(NotSent::Refused),
-                None => Err(NotSent::Failed(broken(error.error()))),
+                Some(request) => Err(SendError::Request(Box::new(request))),
+                None if is_refused_identity(error.error()) => Err(SendError::Refused),
+                None => Err(SendError::Failed(broken(error.error()))),
             },
         }
     }
@@ -305,7 +305,7 @@ fn unboxed<T>(boxed: Box<T>) -> T {
     *boxed
 }
 
-enum NotSent {
+enum SendError {
     Request(Box<Request<RequestBody>>),
     /// The request was written and not read: the server does not accept raincheck's certificate.
     Refused,

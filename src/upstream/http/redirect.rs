@@ -3,7 +3,7 @@
 use hyper::{Method, Request, Response, Uri};
 
 use crate::mcp::error::Failure;
-use crate::upstream::http::address::{Direction, Moved, NotFollowed};
+use crate::upstream::http::address::{Direction, Moved, UnfollowedRedirect};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
 
@@ -86,6 +86,6 @@ impl Origin {
     /// Notes a redirect that is not followed.
     fn refuse(&self, response: &mut Response<ResponseBody>, place: String) {
         self.address.refuse(response.status(), &place);
-        response.extensions_mut().insert(NotFollowed(place));
+        response.extensions_mut().insert(UnfollowedRedirect(place));
     }
 }

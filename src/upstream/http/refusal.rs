@@ -11,7 +11,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::failure_detail::FailureDetail;
 use crate::mcp::json::Object;
 use crate::mcp::result;
-use crate::upstream::http::address::{self, NotFollowed};
+use crate::upstream::http::address::{self, UnfollowedRedirect};
 use crate::upstream::http::refusal_text::shown;
 
 /// Texts of servers that do not know the session of a request. The last one is for HTTP+SSE.
@@ -38,7 +38,7 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
         said = format!("{said} ({kind})");
     }
     let text = shown(text, &sent);
-    if let Some(NotFollowed(place)) = head.extensions.get() {
+    if let Some(UnfollowedRedirect(place)) = head.extensions.get() {
         said = format!("{said} to {place}, which is not followed (upstream.url)");
     } else if !text.is_empty() {
         let between = if said.is_empty() { "" } else { ": " };

@@ -15,7 +15,7 @@ use crate::upstream::translate;
 
 /// Why a request of raincheck's own has no result.
 #[derive(Debug)]
-pub(in crate::upstream) enum NoResult {
+pub(in crate::upstream) enum AskError {
     /// The server answered with this error.
     Error(Box<RawValue>),
     /// The server did not take the message; this is what the server said.
@@ -25,7 +25,7 @@ pub(in crate::upstream) enum NoResult {
     Failed(Failure),
 }
 
-impl NoResult {
+impl AskError {
     /// The failure of a request that ran nothing and has no answer.
     pub(super) fn failure(&self) -> Failure {
         match self {
@@ -42,8 +42,8 @@ pub(in crate::upstream) async fn ask(
     line: &Arc<SharedLine>,
     method: &str,
     params: &str,
-) -> Result<Box<RawValue>, NoResult> {
-    let mut ticket = line.open(MayAsk::Never).ok_or(NoResult::Unsent)?;
+) -> Result<Box<RawValue>, AskError> {
+    let mut ticket = line.open(MayAsk::Never).ok_or(AskError::Unsent)?;
     let text = translate::request(&RequestId::number(ticket.id), method, params);
     ticket.send(text).await;
     loop {
@@ -53,10 +53,10 @@ pub(in crate::upstream) async fn ask(
             | LineEvent::Notice(_)
             | LineEvent::Question(_) => {}
             LineEvent::Result(result) => return Ok(result),
-            LineEvent::Error(error) => return Err(NoResult::Error(error)),
-            LineEvent::Refused(error) => return Err(NoResult::Refused(error)),
-            LineEvent::Unsent(_) => return Err(NoResult::Unsent),
-            LineEvent::Failed(failure) => return Err(NoResult::Failed(failure)),
+            LineEvent::Error(error) => return Err(AskError::Error(error)),
+            LineEvent::Refused(error) => return Err(AskError::Refused(error)),
+            LineEvent::Unsent(_) => return Err(AskError::Unsent),
+            LineEvent::Failed(failure) => return Err(AskError::Failed(failure)),
         }
     }
 }

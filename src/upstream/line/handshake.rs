@@ -15,9 +15,9 @@ use crate::mcp::version::Era;
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
-use crate::upstream::line::ask::{NoResult, ask};
+use crate::upstream::line::ask::{AskError, ask};
 use crate::upstream::line::shared::SharedLine;
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::PoolKey;
 use crate::upstream::port::UpstreamError;
 
@@ -28,10 +28,10 @@ pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
 pub(super) async fn agreed(
     line: Arc<SharedLine>,
     key: &PoolKey,
-) -> Result<Arc<SharedLine>, NoSession> {
+) -> Result<Arc<SharedLine>, SessionError> {
     if key.era == Era::Legacy {
         let shaken = timeout(START_PATIENCE, handshake(&line, &key.declared)).await;
-        let shaken = shaken.unwrap_or_else(|_| Err(NoSession::Failed(silent(&line))));
+        let shaken = shaken.unwrap_or_else(|_| Err(SessionError::Failed(silent(&line))));
         if let Err(why) = shaken {
             line.close();
             return Err(why);
@@ -53,13 +53,13 @@ pub(super) fn silent(line: &SharedLine) -> Failure {
 }
 
 /// Sends `initialize` to a legacy server, and keeps what the server says of itself.
-async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), NoSession> {
-    let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
+async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), SessionError> {
+    let invalid = || SessionError::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
     let asked = ask(line, "initialize", &initialize::params(declared)).await;
     let result = asked.map_err(|why| match why {
-        NoResult::Error(error) => NoSession::Error(UpstreamError::in_message(error)),
-        NoResult::Refused(error) => NoSession::Error(error),
-        NoResult::Unsent | NoResult::Failed(_) => NoSession::Failed(why.failure()),
+        AskError::Error(error) => SessionError::Error(UpstreamError::in_message(error)),
+        AskError::Refused(error) => SessionError::Error(error),
+        AskError::Unsent | AskError::Failed(_) => SessionError::Failed(why.failure()),
     })?;
     complete(line, &result).await.ok_or_else(invalid)
 }

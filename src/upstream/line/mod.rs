@@ -42,7 +42,7 @@ use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::discovery::legacy_sessions::SessionsAnswer;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::listen::{ListenRequest, Listening};
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::pool::{MayAsk, PoolKey, PoolLimits};
 
@@ -67,7 +67,7 @@ impl LineServer {
 
     /// Finds out the era from the spare process, which the first caller then uses. If the future is dropped,
     /// the probe goes on.
-    pub(super) async fn probe(&self) -> Result<Era, NoSession> {
+    pub(super) async fn probe(&self) -> Result<Era, SessionError> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::probe(&pool)).await };
         let asked = self.pool.source.services().spawn(asking).await;
@@ -75,7 +75,7 @@ impl LineServer {
     }
 
     /// Finds out the era over a new line that is ended afterwards, whatever is known or configured.
-    pub(super) async fn probe_anew(&self) -> Result<Era, NoSession> {
+    pub(super) async fn probe_anew(&self) -> Result<Era, SessionError> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::probe_anew(&pool)).await };
         let asked = self.pool.source.services().spawn(asking).await;
@@ -126,7 +126,7 @@ impl LineServer {
         caller: [u8; 16],
         credentials: Option<&Credentials>,
         capabilities: &str,
-    ) -> Result<Arc<Discovered>, NoSession> {
+    ) -> Result<Arc<Discovered>, SessionError> {
         let line = if let Some(line) = self.pool.any_of(caller) {
             line
         } else {
@@ -136,7 +136,7 @@ impl LineServer {
         };
         let described = line.described.get().cloned();
         let silent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
-        described.ok_or(NoSession::Failed(silent))
+        described.ok_or(SessionError::Failed(silent))
     }
 
     /// Opens a session for one legacy client over a line of its own, and returns the session with its id. The
@@ -146,7 +146,7 @@ impl LineServer {
         caller: [u8; 16],
         credentials: Option<&Credentials>,
         line: sessions::LineChoice,
-    ) -> Result<(Box<str>, Arc<LineSession>), NoSession> {
+    ) -> Result<(Box<str>, Arc<LineSession>), SessionError> {
         let spare = match line {
             sessions::LineChoice::Any => {
                 let spare_for = SpareFor {

@@ -14,8 +14,8 @@ use crate::upstream::line::handshake::{START_PATIENCE, agreed};
 use crate::upstream::line::sessions::LineSessions;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::source::LineSource;
-use crate::upstream::line::spare::{HandoverListener, Heard, Spare, SpareFor, SparePlace};
-use crate::upstream::no_session::NoSession;
+use crate::upstream::line::spare::{HandoverListener, Heard, Spare, SpareFor, SpareSlot};
+use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::{
     Held, IDLE, MayAsk, Placing, PoolKey, PoolLimits, SessionPermit, SessionPool, SlotUse, Started,
     UsedUp,
@@ -30,7 +30,7 @@ pub(in crate::upstream) struct LinePool {
     pub(in crate::upstream) source: LineSource,
     pub(super) sessions: LineSessions,
     /// The place of a process that no caller uses yet.
-    pub(super) spare_place: SparePlace,
+    pub(super) spare_place: SpareSlot,
     lines: Arc<SessionPool<SharedLine>>,
     /// What the first caller declares.
     expected: OnceLock<Arc<str>>,
@@ -45,7 +45,7 @@ impl LinePool {
         Self {
             source,
             sessions: LineSessions::default(),
-            spare_place: SparePlace::default(),
+            spare_place: SpareSlot::default(),
             lines: Arc::new(lines),
             expected: OnceLock::new(),
             starts: AtomicUsize::new(0),
@@ -59,7 +59,7 @@ impl LinePool {
         key: &PoolKey,
         asks: MayAsk,
         credentials: Option<&Credentials>,
-    ) -> Result<HeldLine, NoSession> {
+    ) -> Result<HeldLine, SessionError> {
         let start = self.starting(key, credentials);
         let has_spare = self.spare_place.fits(spare_for(key));
         let make_room = |_: &SessionPool<SharedLine>, used_up| self.make_room(used_up);
@@ -81,7 +81,7 @@ impl LinePool {
         self: &Arc<Self>,
         slot: SlotUse<SharedLine>,
         credentials: Option<&Credentials>,
-    ) -> Result<HeldLine, BoxFuture<'static, Result<HeldLine, NoSession>>> {
+    ) -> Result<HeldLine, BoxFuture<'static, Result<HeldLine, SessionError>>> {
         let slot = match slot.held() {
             Ok(held) => {
                 held.session.writer().renew(credentials);
@@ -105,7 +105,7 @@ impl LinePool {
         credentials: Option<&Credentials>,
     ) -> impl FnOnce(
         Option<SessionPermit>,
-    ) -> BoxFuture<'static, Result<Started<SharedLine>, NoSession>>
+    ) -> BoxFuture<'static, Result<Started<SharedLine>, SessionError>>
     + Send
     + 'static {
         let (pool, key, shown) = (Arc::clone(self), key.clone(), credentials.cloned());
@@ -151,7 +151,7 @@ impl LinePool {
         key: &PoolKey,
         permit: Option<SessionPermit>,
         credentials: Option<&Credentials>,
-    ) -> Result<Arc<SharedLine>, NoSession> {
+    ) -> Result<Arc<SharedLine>, SessionError> {
         if let Some(line) = self.go_on(key).await {
             return Ok(line);
         }
@@ -190,7 +190,7 @@ impl LinePool {
     }
 
     /// Starts a process that no caller uses yet.
-    pub(super) async fn start_process(&self) -> Result<Arc<HandoverListener>, NoSession> {
+    pub(super) async fn start_process(&self) -> Result<Arc<HandoverListener>, SessionError> {
         let permit = self.permit(None).await?;
         let tools = Arc::clone(&self.tools);
         let start = self.source.start(permit, None, |writer| {

@@ -12,14 +12,14 @@ use crate::mcp::version::Era;
 use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe::{era_of_error, era_of_result};
 use crate::upstream::initialize;
-use crate::upstream::line::ask::{NoResult, ask};
+use crate::upstream::line::ask::{AskError, ask};
 use crate::upstream::line::handshake;
 use crate::upstream::line::handshake::{START_PATIENCE, silent};
 use crate::upstream::line::pool::LinePool;
 use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::source::LineSource;
 use crate::upstream::line::spare::{Heard, ProbeTurn, Spare};
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::translate;
 
 /// A server that does not answer `server/discover` for this long is sent `initialize`. The first call waits for
@@ -36,7 +36,7 @@ struct ProbeAnswer {
 /// Sends `server/discover` to the spare process, which is started if there is none and stays for the first
 /// caller. A server that does not answer as a modern one is legacy; a server over HTTP+SSE is always legacy.
 /// Some legacy programs end when their first message is not `initialize`.
-pub(super) async fn probe(pool: &LinePool) -> Result<Era, NoSession> {
+pub(super) async fn probe(pool: &LinePool) -> Result<Era, SessionError> {
     if matches!(pool.source, LineSource::Sse(_)) {
         return probe_anew(pool).await;
     }
@@ -62,7 +62,7 @@ pub(super) async fn probe(pool: &LinePool) -> Result<Era, NoSession> {
 }
 
 /// Finds out the era over a new line, whatever was found out before.
-pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, NoSession> {
+pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, SessionError> {
     let permit = pool.permit(None).await?;
     let tools = Arc::clone(&pool.tools);
     let start = pool.source.start(permit, None, |writer| {
@@ -83,7 +83,7 @@ async fn end_probe(
     pool: &LinePool,
     line: &Arc<SharedLine>,
     asked: Result<ProbeAnswer, Failure>,
-) -> Result<Era, NoSession> {
+) -> Result<Era, SessionError> {
     let has_died = !line.is_open();
     line.close();
     match asked {
@@ -112,8 +112,8 @@ pub(super) async fn takes_sessions(pool: &LinePool) -> Option<legacy_sessions::S
     line.close();
     match asked.ok()? {
         Ok(_) => Some(legacy_sessions::SessionsAnswer::Taken),
-        Err(NoResult::Error(error)) => legacy_sessions::refused(&error),
-        Err(NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed(_)) => None,
+        Err(AskError::Error(error)) => legacy_sessions::refused(&error),
+        Err(AskError::Refused(_) | AskError::Unsent | AskError::Failed(_)) => None,
     }
 }
 
@@ -130,7 +130,7 @@ async fn first_word(pool: &LinePool, line: &Arc<SharedLine>) -> Result<ProbeAnsw
     let is_blank = AtomicBool::new(true);
     let discovered = async {
         let said = ask(line, "server/discover", &discover).await;
-        if matches!(said, Err(NoResult::Failed(_))) && line.is_open() {
+        if matches!(said, Err(AskError::Failed(_))) && line.is_open() {
             // An answer that cannot be read does not tell the era.
             std::future::pending::<()>().await;
         }
@@ -150,8 +150,8 @@ async fn first_word(pool: &LinePool, line: &Arc<SharedLine>) -> Result<ProbeAnsw
     };
     let (era, result) = match said {
         Ok(result) => (era_of_result(&result), Some(result)),
-        Err(NoResult::Error(error)) => (era_of_error(&error), None),
-        Err(why @ (NoResult::Refused(_) | NoResult::Unsent | NoResult::Failed(_))) => {
+        Err(AskError::Error(error)) => (era_of_error(&error), None),
+        Err(why @ (AskError::Refused(_) | AskError::Unsent | AskError::Failed(_))) => {
             return Err(why.failure());
         }
     };

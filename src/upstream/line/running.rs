@@ -44,17 +44,17 @@ pub(super) enum RequestReader {
 }
 
 /// Why there is no answer.
-pub(super) enum NoAnswer {
+pub(super) enum LineCallError {
     Failed(Failure),
     /// An error that the server gave in another way than over the line.
     Error(UpstreamError),
 }
 
-impl From<NoAnswer> for Event {
-    fn from(end: NoAnswer) -> Self {
+impl From<LineCallError> for Event {
+    fn from(end: LineCallError) -> Self {
         match end {
-            NoAnswer::Failed(failure) => Self::Failed(failure),
-            NoAnswer::Error(error) => Self::Error(error),
+            LineCallError::Failed(failure) => Self::Failed(failure),
+            LineCallError::Error(error) => Self::Error(error),
         }
     }
 }
@@ -67,7 +67,7 @@ impl RunningRequest {
         } else {
             RESET
         };
-        self.reader.fail(NoAnswer::Failed(failure));
+        self.reader.fail(LineCallError::Failed(failure));
     }
 }
 
@@ -110,7 +110,7 @@ impl RequestReader {
             ) if !is_utf8
                 || (failure.reason == Reason::UpstreamInvalid && !is_readable_elsewhere(text)) =>
             {
-                return client.fail(NoAnswer::Failed(failure.clone()));
+                return client.fail(LineCallError::Failed(failure.clone()));
             }
             (Self::Client { answer, .. }, _) => {
                 answer.send(SessionEvent::Answer(text.to_owned()));
@@ -128,14 +128,14 @@ impl RequestReader {
     }
 
     /// Ends the request with an error in place of an answer.
-    pub(super) fn fail(self, end: NoAnswer) {
+    pub(super) fn fail(self, end: LineCallError) {
         let (id, answer) = match self {
             Self::Borrowed(responder) => return responder.end(end.into()),
             Self::Client { id, answer, .. } => (id, answer),
         };
         let error = match end {
-            NoAnswer::Error(error) => error.error.get().to_owned(),
-            NoAnswer::Failed(failure) => failure.to_error().to_json(),
+            LineCallError::Error(error) => error.error.get().to_owned(),
+            LineCallError::Failed(failure) => failure.to_error().to_json(),
         };
         answer.send(SessionEvent::Answer(envelope::error(id.get(), &error)));
     }

@@ -23,7 +23,7 @@ use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::line::event::{LineEvent, LineNotice};
 use crate::upstream::line::state::{LineState, Pending};
 use crate::upstream::line::writer::{
-    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
+    LineEnd, LineListener, LineWriter, Outbound, SendState, WriteError,
 };
 use crate::upstream::message::{ambiguous, cancelled, question, response};
 use crate::upstream::pool::{MayAsk, PooledSession, Questions};
@@ -323,12 +323,12 @@ impl LineListener for SharedLine {
         self.table().full.take()
     }
 
-    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: WriteError) {
         let mut table = self.table();
         let said = match refusal {
-            NotTaken::Failed(failure) => LineEvent::Failed(failure),
-            NotTaken::Error(error) => LineEvent::Refused(error),
-            NotTaken::Lost(failure) => {
+            WriteError::Failed(failure) => LineEvent::Failed(failure),
+            WriteError::Error(error) => LineEvent::Refused(error),
+            WriteError::Lost(failure) => {
                 table.is_open = false;
                 LineEvent::Unsent(failure)
             }

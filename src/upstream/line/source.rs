@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::upstream::credentials::Credentials;
 use crate::upstream::line::health::LineHealth;
 use crate::upstream::line::writer::{LineListener, LineWriter};
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::SessionPermit;
 use crate::upstream::sse::Dialer;
 use crate::upstream::stdio;
@@ -32,7 +32,7 @@ impl LineSource {
         permit: SessionPermit,
         credentials: Option<&Credentials>,
         listener: impl FnOnce(LineWriter) -> Arc<E>,
-    ) -> Result<Arc<E>, NoSession> {
+    ) -> Result<Arc<E>, SessionError> {
         match self {
             Self::Program(launcher) => Ok(launcher.start(permit, listener).await?),
             Self::Sse(dialer) => dialer.start(permit, credentials, listener).await,

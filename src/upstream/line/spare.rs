@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::upstream::line::shared::SharedLine;
-use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
+use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, SendState, WriteError};
 use crate::upstream::reader_queue::Full;
 use crate::upstream::server_message::ServerMessage;
 
@@ -69,7 +69,7 @@ impl LineListener for HandoverListener {
         self.listener().full()
     }
 
-    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: WriteError) {
         self.listener().refused(send_state, refusal);
     }
 
@@ -130,7 +130,7 @@ impl Spare {
 }
 
 /// The place of the one spare process.
-pub(super) struct SparePlace {
+pub(super) struct SpareSlot {
     state: watch::Sender<SpareState>,
 }
 
@@ -141,7 +141,7 @@ enum SpareState {
     Ready(Spare),
 }
 
-impl Default for SparePlace {
+impl Default for SpareSlot {
     fn default() -> Self {
         Self {
             state: watch::Sender::new(SpareState::Free),
@@ -149,15 +149,15 @@ impl Default for SparePlace {
     }
 }
 
-impl fmt::Debug for SparePlace {
+impl fmt::Debug for SpareSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SparePlace")
+        f.write_str("SpareSlot")
     }
 }
 
 /// The right to put a process into the place. If it is dropped, the place is free again.
 pub(super) struct SpareTurn<'a> {
-    spare_place: &'a SparePlace,
+    spare_place: &'a SpareSlot,
     spare: Option<Spare>,
 }
 
@@ -190,7 +190,7 @@ pub(super) enum ProbeTurn<'a> {
     ToAsk(SpareTurn<'a>),
 }
 
-impl SparePlace {
+impl SpareSlot {
     /// Begins to start the spare process. `None`: there is one, or it is being started.
     pub(super) fn try_turn(&self) -> Option<SpareTurn<'_>> {
         let mut is_free = false;

@@ -32,7 +32,7 @@ pub(in crate::upstream) trait LineListener: Send + Sync + 'static {
     /// Returns the wait for the reader whose queue the last message has filled.
     fn full(&self) -> Option<Full>;
     /// The server did not take a message. `None`: no caller waits for the fate of this message.
-    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken);
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: WriteError);
     /// The line has ended: nothing more is received or sent.
     fn over(&self, end: LineEnd);
 }
@@ -73,7 +73,7 @@ pub(in crate::upstream) enum LineEnd {
 
 /// Why a message was not taken.
 #[derive(Debug)]
-pub(in crate::upstream) enum NotTaken {
+pub(in crate::upstream) enum WriteError {
     /// The message was lost, and no answer will come.
     Failed(Failure),
     /// The server refused the message with this error.

@@ -15,7 +15,7 @@ use crate::account::Account;
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::upstream::failures::{IN_USE, UNREACHABLE};
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 
 mod kept;
 mod key;
@@ -98,9 +98,9 @@ impl<S: PooledSession> SessionPool<S> {
         has_spare: bool,
         make_room: impl FnOnce(&Self, UsedUp) -> bool,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
-    ) -> Result<Held<S>, NoSession>
+    ) -> Result<Held<S>, SessionError>
     where
-        F: Future<Output = Result<Started<S>, NoSession>> + Send + 'static,
+        F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
         let slot = match self.place(key, asks, has_spare, make_room) {
             Placing::Now(slot) => slot,
@@ -114,9 +114,9 @@ impl<S: PooledSession> SessionPool<S> {
         self: &Arc<Self>,
         key: &PoolKey,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
-    ) -> Result<Held<S>, NoSession>
+    ) -> Result<Held<S>, SessionError>
     where
-        F: Future<Output = Result<Started<S>, NoSession>> + Send + 'static,
+        F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
         let permit = self.permit(Some(key.caller), Self::close_longest_unused);
         let permit = permit.await?;
@@ -129,9 +129,9 @@ impl<S: PooledSession> SessionPool<S> {
         self: &Arc<Self>,
         lost: Held<S>,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
-    ) -> Result<Held<S>, NoSession>
+    ) -> Result<Held<S>, SessionError>
     where
-        F: Future<Output = Result<Started<S>, NoSession>> + Send + 'static,
+        F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
         let (key, asks) = (lost.slot.slot.key.clone(), MayAsk::Maybe);
         let permit = lost.slot.slot.permit.lock().take();
@@ -202,9 +202,9 @@ impl<S: PooledSession> SessionPool<S> {
         self: &Arc<Self>,
         slot: SlotUse<S>,
         start: impl FnOnce(Option<SessionPermit>) -> F + Send + 'static,
-    ) -> Result<Held<S>, NoSession>
+    ) -> Result<Held<S>, SessionError>
     where
-        F: Future<Output = Result<Started<S>, NoSession>> + Send + 'static,
+        F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
         if let Some(session) = slot.slot.session.get() {
             let session = Arc::clone(session);
@@ -215,16 +215,16 @@ impl<S: PooledSession> SessionPool<S> {
         let starting = self.services.spawn(async move {
             let start = || async {
                 if let Some(failure) = place.failure.get() {
-                    return Err(NoSession::Failed(failure.clone()));
+                    return Err(SessionError::Failed(failure.clone()));
                 }
                 let permit = place.permit.lock().take();
                 let started = Box::pin(start(permit)).await.inspect_err(|why| {
-                    if let NoSession::Failed(failure) = why {
+                    if let SessionError::Failed(failure) = why {
                         place.failure.get_or_init(|| failure.clone());
                     }
                 })?;
                 *place.permit.lock() = started.permit;
-                Ok::<_, NoSession>(started.session)
+                Ok::<_, SessionError>(started.session)
             };
             let started = place.session.get_or_try_init(start).await.cloned();
             let left = kept.lock().keep_or_forget(&place);
@@ -233,7 +233,7 @@ impl<S: PooledSession> SessionPool<S> {
         });
         let session = starting
             .await
-            .map_err(|_| NoSession::Failed(UNREACHABLE))??;
+            .map_err(|_| SessionError::Failed(UNREACHABLE))??;
         Ok(Held { session, slot })
     }
 

@@ -50,7 +50,7 @@ fn key(caller: u8) -> PoolKey {
     PoolKey::new(Era::Legacy, [caller; 16], "{}")
 }
 
-async fn get(pool: &FakePool, caller: u8) -> Result<Held<FakeSession>, NoSession> {
+async fn get(pool: &FakePool, caller: u8) -> Result<Held<FakeSession>, SessionError> {
     let there = Arc::clone(pool);
     let start = move |permit| async move {
         let permit = if let Some(permit) = permit {
@@ -108,7 +108,7 @@ async fn all_who_waited_for_a_start_share_its_failure() {
         let start = move |_permit| async move {
             starts.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
-            Err(NoSession::Failed(UNREACHABLE))
+            Err(SessionError::Failed(UNREACHABLE))
         };
         async move {
             let key = key(1);

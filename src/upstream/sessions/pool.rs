@@ -14,7 +14,7 @@ use crate::upstream::credentials::Credentials;
 use crate::upstream::failures::{INVALID_WORDS, UNREACHABLE};
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::{
     Held, MayAsk, Placing, PoolKey, PoolLimits, SessionPermit, SessionPool, Sharing, SlotUse,
     Started,
@@ -91,7 +91,7 @@ impl HttpSessionPool {
         self: &Arc<Self>,
         key: &PoolKey,
         credentials: Option<&Credentials>,
-    ) -> Result<SessionLease, NoSession> {
+    ) -> Result<SessionLease, SessionError> {
         loop {
             let start = self.start(key, credentials);
             let held = self
@@ -127,7 +127,7 @@ impl HttpSessionPool {
         self: &Arc<Self>,
         slot: SlotUse<ServerSession>,
         credentials: Option<&Credentials>,
-    ) -> Result<SessionLease, NoSession> {
+    ) -> Result<SessionLease, SessionError> {
         let key = slot.key().clone();
         let start = self.start(&key, credentials);
         let held = self.sessions.start_in(slot, start).await?;
@@ -151,7 +151,7 @@ impl HttpSessionPool {
         lost: Option<SessionLease>,
         key: &PoolKey,
         credentials: Option<&Credentials>,
-    ) -> Result<SessionLease, NoSession> {
+    ) -> Result<SessionLease, SessionError> {
         if self.is_exclusive() {
             return self.restart(lost, key, credentials).await;
         }
@@ -166,7 +166,7 @@ impl HttpSessionPool {
         mut lost: Option<SessionLease>,
         key: &PoolKey,
         credentials: Option<&Credentials>,
-    ) -> Result<SessionLease, NoSession> {
+    ) -> Result<SessionLease, SessionError> {
         let held = lost.as_mut().and_then(|lost| lost.held.take());
         let start = self.start(key, credentials);
         let started = match held {
@@ -181,7 +181,7 @@ impl HttpSessionPool {
         self: &Arc<Self>,
         key: &PoolKey,
         credentials: Option<&Credentials>,
-    ) -> Result<SessionLease, NoSession> {
+    ) -> Result<SessionLease, SessionError> {
         let start = self.start(key, credentials);
         Ok(self.lease(self.sessions.start(key, start).await?))
     }
@@ -265,14 +265,14 @@ impl HttpSessionPool {
 
 /// A session that is being started.
 type Starting =
-    std::pin::Pin<Box<dyn Future<Output = Result<Started<ServerSession>, NoSession>> + Send>>;
+    std::pin::Pin<Box<dyn Future<Output = Result<Started<ServerSession>, SessionError>> + Send>>;
 
 impl SessionStarter {
     async fn initialize(
         &self,
         key: &PoolKey,
         credentials: Option<&Credentials>,
-    ) -> Result<ServerSession, NoSession> {
+    ) -> Result<ServerSession, SessionError> {
         let initialized = initialize::post(&self.origin, credentials, &key.declared).await?;
         let session = ServerSession::begun(
             &self.origin,
@@ -282,7 +282,7 @@ impl SessionStarter {
             credentials,
             Box::<OwnStream>::default(),
         )
-        .ok_or(NoSession::Failed(INVALID_WORDS))?;
+        .ok_or(SessionError::Failed(INVALID_WORDS))?;
         let ready = envelope::notification("notifications/initialized", "{}");
         match session.tell(ready).await {
             Ok(()) => Ok(session),
@@ -291,7 +291,7 @@ impl SessionStarter {
                 tracing::debug!("the server refused notifications/initialized");
                 Ok(session)
             }
-            Err(_) => Err(NoSession::Failed(INVALID_WORDS)),
+            Err(_) => Err(SessionError::Failed(INVALID_WORDS)),
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::upstream::http_response::ResponseKind;
 use crate::upstream::line::health::LineHealth;
 use crate::upstream::line::overlong::too_large;
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
-use crate::upstream::no_session::NoSession;
+use crate::upstream::no_session::SessionError;
 use crate::upstream::pool::SessionPermit;
 use crate::upstream::server_message;
 
@@ -79,7 +79,7 @@ impl Dialer {
         permit: SessionPermit,
         credentials: Option<&Credentials>,
         listener: impl FnOnce(LineWriter) -> Arc<E>,
-    ) -> Result<Arc<E>, NoSession> {
+    ) -> Result<Arc<E>, SessionError> {
         let pause = self.health().pause(Instant::now()).min(PAUSE_MAX);
         tokio::time::sleep(pause).await;
         let (events, endpoint, cookies) = self.dial(credentials).await?;
@@ -109,7 +109,7 @@ impl Dialer {
     pub(super) async fn dial(
         &self,
         credentials: Option<&Credentials>,
-    ) -> Result<(SseEvents, Uri, Cookies), NoSession> {
+    ) -> Result<(SseEvents, Uri, Cookies), SessionError> {
         let dialled = timeout(PATIENCE, self.dial_patiently(credentials)).await;
         dialled.map_err(|_| unsent(Reason::UpstreamUnreachable))?
     }
@@ -117,7 +117,7 @@ impl Dialer {
     async fn dial_patiently(
         &self,
         credentials: Option<&Credentials>,
-    ) -> Result<(SseEvents, Uri, Cookies), NoSession> {
+    ) -> Result<(SseEvents, Uri, Cookies), SessionError> {
         let request = self.origin.get(credentials);
         let response = self.origin.send(request, RequestBody::empty()).await;
         let response = response.map_err(not_sent)?;
@@ -128,7 +128,7 @@ impl Dialer {
                 SseEvents::new(messages.into_body(), bytes_max)
             }
             ResponseKind::Messages(_) => return Err(unsent(Reason::UpstreamInvalid)),
-            ResponseKind::Error(error) => return Err(NoSession::Error(error)),
+            ResponseKind::Error(error) => return Err(SessionError::Error(error)),
             ResponseKind::Later(later) => return Err(not_sent(later.failure)),
             ResponseKind::Refused { failure, .. } => return Err(not_sent(failure)),
         };
@@ -151,12 +151,12 @@ impl Dialer {
     }
 }
 
-fn unsent(reason: Reason) -> NoSession {
+fn unsent(reason: Reason) -> SessionError {
     not_sent(Failure::new(reason, SideEffect::None))
 }
 
-fn not_sent(failure: Failure) -> NoSession {
-    NoSession::Failed(failure.with_effect(SideEffect::None))
+fn not_sent(failure: Failure) -> SessionError {
+    SessionError::Failed(failure.with_effect(SideEffect::None))
 }
 
 /// One line, from its endpoint to its end.

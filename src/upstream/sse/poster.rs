@@ -20,7 +20,7 @@ use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::http_response;
 use crate::upstream::http_response::ResponseKind;
-use crate::upstream::line::writer::{LineListener, NotTaken, Outbound, SendState};
+use crate::upstream::line::writer::{LineListener, Outbound, SendState, WriteError};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
@@ -95,18 +95,18 @@ impl<E: LineListener> Poster<E> {
             if let Some(refused) = refused {
                 let _ = refused.send(failure_of(&refusal));
             }
-            let is_lost = matches!(refusal, NotTaken::Lost(_));
+            let is_lost = matches!(refusal, WriteError::Lost(_));
             self.listener.refused(send_state.as_ref(), refusal);
             // A line on which a message failed takes another one only if the server still takes a ping there.
             if !is_lost && self.ping().await.is_err() {
-                self.listener.refused(None, NotTaken::Lost(LATER));
+                self.listener.refused(None, WriteError::Lost(LATER));
             }
         }
         number
     }
 
     /// Posts a request. When its caller stops waiting, it is not sent again, because its cancel went out.
-    async fn send_awaited(&self, text: Bytes, send_state: &SendState) -> Result<(), NotTaken> {
+    async fn send_awaited(&self, text: Bytes, send_state: &SendState) -> Result<(), WriteError> {
         let settled = send_state.settled();
         tokio::pin!(settled);
         for last in (0..TRIES).rev() {
@@ -122,7 +122,7 @@ impl<E: LineListener> Poster<E> {
             };
             let pause = match tried? {
                 Posted::Yes => return Ok(()),
-                Posted::Later(later) if last == 0 => return Err(NotTaken::Failed(later.failure)),
+                Posted::Later(later) if last == 0 => return Err(WriteError::Failed(later.failure)),
                 Posted::Later(later) => later.pause,
             };
             tokio::select! {
@@ -130,11 +130,11 @@ impl<E: LineListener> Poster<E> {
                 () = &mut settled => return Ok(()),
             }
         }
-        Err(NotTaken::Failed(LATER))
+        Err(WriteError::Failed(LATER))
     }
 
     /// Posts a message that has no answer.
-    async fn send(&self, text: Bytes) -> Result<(), NotTaken> {
+    async fn send(&self, text: Bytes) -> Result<(), WriteError> {
         let mut last = LATER;
         for _ in 0..TRIES {
             match self.try_send(text.clone()).await? {
@@ -145,10 +145,10 @@ impl<E: LineListener> Poster<E> {
                 }
             }
         }
-        Err(NotTaken::Failed(last))
+        Err(WriteError::Failed(last))
     }
 
-    async fn try_send(&self, text: Bytes) -> Result<Posted, NotTaken> {
+    async fn try_send(&self, text: Bytes) -> Result<Posted, WriteError> {
         let response = self.send_once(text).await?;
         if response.status().is_success() {
             self.origin.http.finish(response.into_body());
@@ -159,11 +159,11 @@ impl<E: LineListener> Poster<E> {
         let (failure, said) = match kind {
             ResponseKind::Later(later) => return Ok(Posted::Later(later)),
             ResponseKind::Messages(_) => return Ok(Posted::Yes),
-            ResponseKind::Error(error) => (LATER, NotTaken::Error(error)),
-            ResponseKind::Refused { failure, .. } => (failure.clone(), NotTaken::Failed(failure)),
+            ResponseKind::Error(error) => (LATER, WriteError::Error(error)),
+            ResponseKind::Refused { failure, .. } => (failure.clone(), WriteError::Failed(failure)),
         };
         match of_session {
-            Some(refusal) if self.is_lost(&refusal).await => Err(NotTaken::Lost(Failure::new(
+            Some(refusal) if self.is_lost(&refusal).await => Err(WriteError::Lost(Failure::new(
                 failure.reason,
                 SideEffect::None,
             ))),
@@ -197,7 +197,7 @@ impl<E: LineListener> Poster<E> {
         timeout(PING_PATIENCE, pinging).await.unwrap_or(Err(None))
     }
 
-    async fn send_once(&self, text: Bytes) -> Result<Response<ResponseBody>, NotTaken> {
+    async fn send_once(&self, text: Bytes) -> Result<Response<ResponseBody>, WriteError> {
         let credentials = self.credentials.get();
         let mut request = self
             .origin
@@ -211,19 +211,19 @@ impl<E: LineListener> Poster<E> {
         let sent = self.origin.send(request, body).await;
         let sent = sent.inspect(|response| self.cookies.take_in(response.headers(), url));
         sent.map_err(|failure| match failure.effect {
-            SideEffect::None => NotTaken::Lost(failure),
-            SideEffect::Unknown => NotTaken::Failed(failure),
+            SideEffect::None => WriteError::Lost(failure),
+            SideEffect::Unknown => WriteError::Failed(failure),
         })
     }
 }
 
 /// Returns the failure that a refused answer means for the call that asked.
-fn failure_of(refusal: &NotTaken) -> Failure {
+fn failure_of(refusal: &WriteError) -> Failure {
     match refusal {
-        NotTaken::Failed(failure) | NotTaken::Lost(failure) => {
+        WriteError::Failed(failure) | WriteError::Lost(failure) => {
             failure.clone().with_effect(SideEffect::Unknown)
         }
-        NotTaken::Error(_) => Failure::new(Reason::UpstreamHttp, SideEffect::Unknown),
+        WriteError::Error(_) => Failure::new(Reason::UpstreamHttp, SideEffect::Unknown),
     }
 }
 

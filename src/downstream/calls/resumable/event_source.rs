@@ -41,7 +41,7 @@ const TRIES: u32 = 3;
 /// Where a reader gets the events of a call.
 pub(super) enum EventSource {
     /// This replica carries the call, and other replicas cannot know of the call yet.
-    NotBegun(watch::Receiver<RecentEvents>),
+    BeginError(watch::Receiver<RecentEvents>),
     /// This replica carries the call.
     Local(watch::Receiver<RecentEvents>),
     /// Another replica carries the call, or did.
@@ -88,7 +88,7 @@ impl EventSource {
         place: &mut ReadPlace,
     ) -> FoundEvents {
         match self {
-            Self::NotBegun(recent) => {
+            Self::BeginError(recent) => {
                 if recent.wait_for(|recent| recent.is_begun).await.is_err() {
                     return FoundEvents::Over;
                 }

@@ -4,7 +4,7 @@
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 
-use super::stream::Spoken;
+use super::stream::TransportState;
 use crate::mcp::version::Era;
 
 /// The largest body in which raincheck looks for a refusal.
@@ -12,7 +12,7 @@ const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
 /// The path of a message to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum WayToServer {
+pub(in crate::downstream) enum FirstHop {
     /// The message passes, and the answer shows how the server is spoken to, or that it refuses legacy clients.
     FirstContact,
     OverHttp,
@@ -21,22 +21,22 @@ pub(in crate::downstream) enum WayToServer {
 
 /// `era`: the era that was known before raincheck decided whose session this is. `begins`: the message begins a session.
 pub(in crate::downstream) fn route_way(
-    server: Spoken,
+    server: TransportState,
     era: Option<Era>,
     begins: bool,
-) -> WayToServer {
+) -> FirstHop {
     match server {
-        Spoken::Unknown | Spoken::StillUnknown => WayToServer::FirstContact,
+        TransportState::Unknown | TransportState::StillUnknown => FirstHop::FirstContact,
         // The server may refuse sessions.
-        Spoken::OverHttp if begins && era != Some(Era::Modern) => WayToServer::FirstContact,
-        Spoken::OverHttp => WayToServer::OverHttp,
-        Spoken::OverLine => WayToServer::OverLine,
+        TransportState::OverHttp if begins && era != Some(Era::Modern) => FirstHop::FirstContact,
+        TransportState::OverHttp => FirstHop::OverHttp,
+        TransportState::OverLine => FirstHop::OverLine,
     }
 }
 
 /// The known facts about the answer to a first message: more with each question that was answered.
 #[derive(Debug, Clone)]
-pub(in crate::downstream) struct KnownAnswer {
+pub(in crate::downstream) struct FirstReplyFacts {
     pub(in crate::downstream) status: StatusCode,
     /// In lower case, without parameters.
     kind: Box<str>,
@@ -71,7 +71,7 @@ pub(in crate::downstream) enum AnswerRoute {
     Pass,
 }
 
-impl KnownAnswer {
+impl FirstReplyFacts {
     pub(in crate::downstream) fn of(
         status: StatusCode,
         headers: &HeaderMap,
@@ -132,7 +132,7 @@ impl KnownAnswer {
     }
 }
 
-pub(in crate::downstream) fn route_answer(known: &KnownAnswer) -> AnswerRoute {
+pub(in crate::downstream) fn route_answer(known: &FirstReplyFacts) -> AnswerRoute {
     if known.is_ours {
         return AnswerRoute::Pass;
     }
@@ -158,13 +158,13 @@ pub(in crate::downstream) fn route_answer(known: &KnownAnswer) -> AnswerRoute {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, kind: &str) -> KnownAnswer {
+    fn answer(status: u16, kind: &str) -> FirstReplyFacts {
         let mut headers = HeaderMap::new();
         if !kind.is_empty() {
             headers.insert(CONTENT_TYPE, kind.parse().unwrap());
         }
         let status = StatusCode::from_u16(status).unwrap();
-        KnownAnswer::of(status, &headers, Some(100), true)
+        FirstReplyFacts::of(status, &headers, Some(100), true)
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         ] {
             assert!(!answer(status, kind).proves_http(), "{status} {kind}");
         }
-        let ours = KnownAnswer {
+        let ours = FirstReplyFacts {
             is_ours: true,
             ..answer(200, "text/event-stream")
         };
@@ -191,18 +191,28 @@ mod tests {
 
     #[test]
     fn a_message_goes_one_way() {
-        use WayToServer::{FirstContact, OverHttp, OverLine};
+        use FirstHop::{FirstContact, OverHttp, OverLine};
         for (server, era, begins, expected) in [
-            (Spoken::Unknown, None, false, FirstContact),
-            (Spoken::Unknown, Some(Era::Modern), true, FirstContact),
-            (Spoken::StillUnknown, None, false, FirstContact),
-            (Spoken::OverHttp, None, true, FirstContact),
-            (Spoken::OverHttp, Some(Era::Legacy), true, FirstContact),
-            (Spoken::OverHttp, Some(Era::Modern), true, OverHttp),
-            (Spoken::OverHttp, None, false, OverHttp),
-            (Spoken::OverHttp, Some(Era::Legacy), false, OverHttp),
-            (Spoken::OverLine, None, true, OverLine),
-            (Spoken::OverLine, Some(Era::Legacy), false, OverLine),
+            (TransportState::Unknown, None, false, FirstContact),
+            (
+                TransportState::Unknown,
+                Some(Era::Modern),
+                true,
+                FirstContact,
+            ),
+            (TransportState::StillUnknown, None, false, FirstContact),
+            (TransportState::OverHttp, None, true, FirstContact),
+            (
+                TransportState::OverHttp,
+                Some(Era::Legacy),
+                true,
+                FirstContact,
+            ),
+            (TransportState::OverHttp, Some(Era::Modern), true, OverHttp),
+            (TransportState::OverHttp, None, false, OverHttp),
+            (TransportState::OverHttp, Some(Era::Legacy), false, OverHttp),
+            (TransportState::OverLine, None, true, OverLine),
+            (TransportState::OverLine, Some(Era::Legacy), false, OverLine),
         ] {
             let way = route_way(server, era, begins);
             assert_eq!(way, expected, "{server:?} {era:?} {begins}");
@@ -213,27 +223,27 @@ mod tests {
     fn each_answer_to_a_first_message_has_one_route() {
         use AnswerRoute as Route;
         let json = |status| answer(status, "application/json");
-        let asked = |is_line, known| KnownAnswer {
+        let asked = |is_line, known| FirstReplyFacts {
             is_line: Some(is_line),
             ..known
         };
-        let read = |has_error, known| KnownAnswer {
+        let read = |has_error, known| FirstReplyFacts {
             has_error: Some(has_error),
             ..known
         };
-        let owned = |is_hosted, known| KnownAnswer {
+        let owned = |is_hosted, known| FirstReplyFacts {
             is_hosted: Some(is_hosted),
             ..known
         };
-        let later = |known| KnownAnswer {
+        let later = |known| FirstReplyFacts {
             begins: false,
             ..known
         };
-        let ours = |known| KnownAnswer {
+        let ours = |known| FirstReplyFacts {
             is_ours: true,
             ..known
         };
-        let of_length = |length, known| KnownAnswer { length, ..known };
+        let of_length = |length, known| FirstReplyFacts { length, ..known };
         for (name, known, expected) in [
             ("our own stream", ours(answer(404, "")), Route::Pass),
             // It may speak HTTP+SSE only.

@@ -9,17 +9,17 @@ use crate::mcp::version::LEGACY_NEWEST;
 
 /// The known facts when a request without a body is routed: more with each question that was answered.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::downstream) struct KnownForStream {
+pub(in crate::downstream) struct StreamFacts {
     /// `true` if raincheck itself has the session.
     pub(in crate::downstream) is_hosted: Option<bool>,
-    pub(in crate::downstream) server: Spoken,
+    pub(in crate::downstream) server: TransportState,
     /// A call that became a task runs on the session.
     pub(in crate::downstream) is_needed: bool,
 }
 
 /// The transport by which the server is spoken to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::downstream) enum Spoken {
+pub(in crate::downstream) enum TransportState {
     #[default]
     Unknown,
     /// The server was asked, and it is still open.
@@ -52,18 +52,20 @@ pub(in crate::downstream) enum StreamRoute {
     Pass,
 }
 
-pub(in crate::downstream) fn route_stream(parts: &Parts, known: KnownForStream) -> StreamRoute {
+pub(in crate::downstream) fn route_stream(parts: &Parts, known: StreamFacts) -> StreamRoute {
     let is_end = parts.method == Method::DELETE;
     match (known.is_hosted, known.server) {
         (None, _) => StreamRoute::AskWhose,
         (Some(true), _) => StreamRoute::Hosted,
-        (Some(false), Spoken::Unknown) if is_read(parts) => StreamRoute::AskServer,
-        (Some(false), Spoken::Unknown | Spoken::StillUnknown) => StreamRoute::FirstContact,
+        (Some(false), TransportState::Unknown) if is_read(parts) => StreamRoute::AskServer,
+        (Some(false), TransportState::Unknown | TransportState::StillUnknown) => {
+            StreamRoute::FirstContact
+        }
         (Some(false), _) if is_end && known.is_needed => StreamRoute::EndLater,
-        (Some(false), Spoken::OverLine) => StreamRoute::Line,
-        (Some(false), Spoken::OverHttp) if is_read(parts) => StreamRoute::Read,
-        (Some(false), Spoken::OverHttp) if is_end => StreamRoute::End,
-        (Some(false), Spoken::OverHttp) => StreamRoute::Pass,
+        (Some(false), TransportState::OverLine) => StreamRoute::Line,
+        (Some(false), TransportState::OverHttp) if is_read(parts) => StreamRoute::Read,
+        (Some(false), TransportState::OverHttp) if is_end => StreamRoute::End,
+        (Some(false), TransportState::OverHttp) => StreamRoute::Pass,
     }
 }
 
@@ -91,25 +93,25 @@ mod tests {
     }
 
     /// A session of a server over HTTP.
-    const KNOWN: KnownForStream = KnownForStream {
+    const KNOWN: StreamFacts = StreamFacts {
         is_hosted: Some(false),
-        server: Spoken::OverHttp,
+        server: TransportState::OverHttp,
         is_needed: false,
     };
 
     #[test]
     fn each_request_without_a_body_has_one_route() {
         use StreamRoute as Route;
-        let unknown = KnownForStream::default();
-        let hosted = KnownForStream {
+        let unknown = StreamFacts::default();
+        let hosted = StreamFacts {
             is_hosted: Some(true),
             ..unknown
         };
-        let spoken = |server| KnownForStream { server, ..KNOWN };
-        let undecided = spoken(Spoken::Unknown);
-        let asked = spoken(Spoken::StillUnknown);
-        let line = spoken(Spoken::OverLine);
-        let needed = |known| KnownForStream {
+        let spoken = |server| StreamFacts { server, ..KNOWN };
+        let undecided = spoken(TransportState::Unknown);
+        let asked = spoken(TransportState::StillUnknown);
+        let line = spoken(TransportState::OverLine);
+        let needed = |known| StreamFacts {
             is_needed: true,
             ..known
         };

@@ -24,7 +24,7 @@ use crate::downstream::{calls::resumable, claims, outbound::patience};
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 use crate::runner::CallSpec;
-use crate::runner::claim::NotClaimed;
+use crate::runner::claim::ClaimError;
 use crate::runner::responder::{CallAnswer, CallSubscriber, RelayedAnswer, Reply};
 use crate::task::policy::Rule;
 
@@ -143,7 +143,7 @@ async fn begin<S: CallSession>(
     call: CallSpec,
     entry: CallEntry,
     mut client: CallingClient<S>,
-    begun: oneshot::Sender<Result<(), NotClaimed>>,
+    begun: oneshot::Sender<Result<(), ClaimError>>,
 ) {
     let subscriber = match claims::begin(&proxy, call).await {
         Ok(subscriber) => subscriber,

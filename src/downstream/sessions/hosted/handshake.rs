@@ -8,7 +8,7 @@ use hyper::Response;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::session::{NotBegun, Session, SessionEntry};
+use super::session::{BeginError, Session, SessionEntry};
 use super::translate;
 use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
@@ -133,10 +133,10 @@ async fn begin(
     Ok((session, result))
 }
 
-fn not_begun(id: &str, why: &NotBegun) -> Rpc {
+fn not_begun(id: &str, why: &BeginError) -> Rpc {
     match why {
-        NotBegun::TooMany => Rpc::busy(id),
-        NotBegun::Store(error) => {
+        BeginError::TooMany => Rpc::busy(id),
+        BeginError::Store(error) => {
             tracing::warn!(name: OF_OUTAGE, %error, "a session could not be begun");
             Rpc::store_unavailable(id)
         }

@@ -46,7 +46,7 @@ mod translate;
 mod watch;
 
 use call::HostedSession;
-use session::{NoSession, PREFIX, Session};
+use session::{HostedSessionError, PREFIX, Session};
 
 /// The number of resources to which one session can subscribe.
 const URIS_MAX: usize = 256;
@@ -102,7 +102,7 @@ pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> 
         return get_stream::answer(proxy, by, session).await;
     }
     if let Err(error) = session.end(proxy).await {
-        return NoSession::from(error).into_response(None);
+        return HostedSessionError::from(error).into_response(None);
     }
     proxy.calls.end(session.key());
     response::empty(StatusCode::OK)
@@ -158,7 +158,7 @@ pub(super) async fn post(
             }
             match questions::answer(proxy, &session, id, body.clone()).await {
                 Ok(()) => response::empty(StatusCode::ACCEPTED),
-                Err(error) => NoSession::from(error).into_response(None),
+                Err(error) => HostedSessionError::from(error).into_response(None),
             }
         }
         // Revision 2025-06-18 removed batches, and no known client sends any.
@@ -270,15 +270,15 @@ fn edit_of_answer(
 }
 
 /// Why a session was not changed.
-enum NotChanged {
+enum ChangeError {
     /// The params are wrong; the text contains the reason.
     Refused(&'static str),
-    NoSession(NoSession),
+    HostedSessionError(HostedSessionError),
 }
 
-impl From<NoSession> for NotChanged {
-    fn from(no_session: NoSession) -> Self {
-        Self::NoSession(no_session)
+impl From<HostedSessionError> for ChangeError {
+    fn from(no_session: HostedSessionError) -> Self {
+        Self::HostedSessionError(no_session)
     }
 }
 
@@ -288,7 +288,7 @@ async fn change(
     session: &Session,
     op: SessionOp,
     params: &Object<'_>,
-) -> Result<(), NotChanged> {
+) -> Result<(), ChangeError> {
     match op {
         SessionOp::Ping => Ok(()),
         SessionOp::SetLogLevel => set_level(proxy, session, params).await,
@@ -297,14 +297,16 @@ async fn change(
     }
 }
 
-fn changed(request: &Request<'_>, done: Result<(), NotChanged>) -> Response<Body> {
+fn changed(request: &Request<'_>, done: Result<(), ChangeError>) -> Response<Body> {
     let id = request.id.get();
     match done {
         Ok(()) => Rpc::result(id, "{}").into_response(),
-        Err(NotChanged::Refused(message)) => Rpc::error(id, &RpcError::invalid_params(message))
+        Err(ChangeError::Refused(message)) => Rpc::error(id, &RpcError::invalid_params(message))
             .on_session()
             .into_response(),
-        Err(NotChanged::NoSession(no_session)) => no_session.into_response(Some(request.id)),
+        Err(ChangeError::HostedSessionError(no_session)) => {
+            no_session.into_response(Some(request.id))
+        }
     }
 }
 
@@ -312,10 +314,10 @@ async fn set_level(
     proxy: &Arc<Proxy>,
     session: &Session,
     params: &Object<'_>,
-) -> Result<(), NotChanged> {
+) -> Result<(), ChangeError> {
     let level = params.get_str("level").unwrap_or_default();
     if !meta::is_log_level(&level) {
-        return Err(NotChanged::Refused(
+        return Err(ChangeError::Refused(
             "Invalid params: level is none that is known",
         ));
     }
@@ -324,7 +326,7 @@ async fn set_level(
         true
     });
     if !changed.await? {
-        return Err(NotChanged::Refused(
+        return Err(ChangeError::Refused(
             "Invalid params: too much is remembered of this client's sessions",
         ));
     }
@@ -336,12 +338,12 @@ async fn subscribe(
     session: &Session,
     params: &Object<'_>,
     wants: bool,
-) -> Result<(), NotChanged> {
+) -> Result<(), ChangeError> {
     let Some(uri) = params.get_str("uri") else {
-        return Err(NotChanged::Refused("Invalid params: uri must be a string"));
+        return Err(ChangeError::Refused("Invalid params: uri must be a string"));
     };
     if uri.len() > URI_BYTES_MAX {
-        return Err(NotChanged::Refused("Invalid params: uri is too long"));
+        return Err(ChangeError::Refused("Invalid params: uri is too long"));
     }
     let changed = session.change(proxy, |entry| {
         if wants {
@@ -352,7 +354,7 @@ async fn subscribe(
         entry.uris.len() <= URIS_MAX
     });
     if !changed.await? {
-        return Err(NotChanged::Refused(
+        return Err(ChangeError::Refused(
             "Invalid params: too many resources are subscribed to",
         ));
     }

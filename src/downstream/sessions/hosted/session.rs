@@ -71,13 +71,13 @@ pub(super) struct Session {
 
 /// Why no session was begun.
 #[derive(Debug)]
-pub(super) enum NotBegun {
+pub(super) enum BeginError {
     /// There is no room for a session of this size.
     TooMany,
     Store(StoreError),
 }
 
-impl From<StoreError> for NotBegun {
+impl From<StoreError> for BeginError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
@@ -85,20 +85,20 @@ impl From<StoreError> for NotBegun {
 
 /// Why there is no session.
 #[derive(Debug)]
-pub(super) enum NoSession {
+pub(super) enum HostedSessionError {
     Unnamed,
     Unknown,
     Store,
 }
 
-impl From<StoreError> for NoSession {
+impl From<StoreError> for HostedSessionError {
     fn from(error: StoreError) -> Self {
         tracing::warn!(name: OF_OUTAGE, %error, "a session met a store that does not answer");
         Self::Store
     }
 }
 
-impl NoSession {
+impl HostedSessionError {
     pub(super) fn into_response(self, id: Option<&RawValue>) -> hyper::Response<Body> {
         match (self, id) {
             (Self::Unnamed, _) => response::refuse(
@@ -119,7 +119,7 @@ impl Session {
         proxy: &Arc<Proxy>,
         caller: Caller,
         mut entry: SessionEntry,
-    ) -> Result<Self, NotBegun> {
+    ) -> Result<Self, BeginError> {
         // 122 random bits of the operating system: the id cannot be guessed.
         let id = format!("{PREFIX}{}", Uuid::new_v4()).into();
         let now_ms = proxy.runner.ledger().now_ms();
@@ -136,7 +136,7 @@ impl Session {
         let note = session.kv_name(Kind::Session, &[]);
         let lifetimes = &proxy.session_lifetimes;
         let begun = lifetimes.begin(note, caller, session.stored.len(), now_ms);
-        for unused in begun.map_err(|OverQuota| NotBegun::TooMany)? {
+        for unused in begun.map_err(|OverQuota| BeginError::TooMany)? {
             make_room(proxy, unused).await?;
         }
         let put = proxy.kv.put(note, session.stored.clone(), session.lasts());
@@ -149,17 +149,17 @@ impl Session {
         proxy: &Arc<Proxy>,
         by: &Requester,
         headers: &HeaderMap,
-    ) -> Result<Self, NoSession> {
-        let id = headers.get(SESSION_ID).ok_or(NoSession::Unnamed)?;
+    ) -> Result<Self, HostedSessionError> {
+        let id = headers.get(SESSION_ID).ok_or(HostedSessionError::Unnamed)?;
         let id = id.to_str().unwrap_or_default();
         // A server that turned out to have sessions has this client's, too.
         let has_sessions = proxy.upstream.known_era() == Some(Era::Legacy);
         if has_sessions || !id.starts_with(PREFIX) {
-            return Err(NoSession::Unknown);
+            return Err(HostedSessionError::Unknown);
         }
         let mut session = Self::load(proxy, id, by.caller)
             .await?
-            .ok_or(NoSession::Unknown)?;
+            .ok_or(HostedSessionError::Unknown)?;
         session.renew(proxy).await?;
         Ok(session)
     }
@@ -205,7 +205,7 @@ impl Session {
     }
 
     /// Moves the session's expiry on, unless that was done a short time ago. A change moves it on, too.
-    async fn renew(&mut self, proxy: &Arc<Proxy>) -> Result<(), NoSession> {
+    async fn renew(&mut self, proxy: &Arc<Proxy>) -> Result<(), HostedSessionError> {
         let now_ms = proxy.runner.ledger().now_ms();
         let is_fresh = self.entry.lasts_ms == lifetimes::FRESH_MS;
         if !is_fresh && now_ms < self.entry.renewed_ms.saturating_add(RENEWAL_MS) {
@@ -238,9 +238,12 @@ impl Session {
         &self,
         proxy: &Arc<Proxy>,
         change: impl Fn(&mut SessionEntry) -> bool,
-    ) -> Result<bool, NoSession> {
+    ) -> Result<bool, HostedSessionError> {
         for _ in 0..ATTEMPTS_MAX {
-            let mut now = self.reload(proxy).await?.ok_or(NoSession::Unknown)?;
+            let mut now = self
+                .reload(proxy)
+                .await?
+                .ok_or(HostedSessionError::Unknown)?;
             if !change(&mut now.entry) {
                 return Ok(false);
             }
@@ -255,7 +258,7 @@ impl Session {
             }
             now.resize(proxy, (after, before));
         }
-        Err(NoSession::Store)
+        Err(HostedSessionError::Store)
     }
 
     /// Counts the new size of the session among its caller's. False: with it, the sessions of the caller would be

@@ -17,7 +17,7 @@ use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::created;
 use crate::runner::CallSpec;
-use crate::runner::claim::NotClaimed;
+use crate::runner::claim::ClaimError;
 use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply};
 use crate::task::id::TaskId;
 use crate::task::state::Status;
@@ -48,14 +48,14 @@ struct Made {
 }
 
 /// Why there is no task.
-enum NotMade {
-    Refused(NotClaimed),
+enum MakeTaskError {
+    Refused(ClaimError),
     /// With an error; or with what the same call came to, which was none before and has ended.
     Answered(CallAnswer),
     Lost,
 }
 
-impl NotMade {
+impl MakeTaskError {
     fn answer(self, id: &RawValue) -> Rpc {
         match self {
             Self::Refused(why) => claims::refused(id, &why),
@@ -70,15 +70,15 @@ async fn make(
     by: Option<SessionKey>,
     call: CallSpec,
     params: &Object<'_>,
-) -> Result<(Made, DeliveryGuard), NotMade> {
+) -> Result<(Made, DeliveryGuard), MakeTaskError> {
     let lifetime = Duration::from_millis(call.terms.rule.max_duration_ms);
     let begun = claims::begin(proxy, call).await;
-    let mut client = begun.map_err(NotMade::Refused)?;
+    let mut client = begun.map_err(MakeTaskError::Refused)?;
     loop {
         match client.next().await {
             Some(Reply::Answer(CallAnswer::Result(result))) => {
                 let Some(made) = made(&result) else {
-                    return Err(NotMade::Answered(CallAnswer::Result(result)));
+                    return Err(MakeTaskError::Answered(CallAnswer::Result(result)));
                 };
                 if let Some(token) = progress::token(params) {
                     let read = progress::TaskReader { task: made.id, by };
@@ -86,10 +86,10 @@ async fn make(
                 }
                 return Ok((made, client.into_guard()));
             }
-            Some(Reply::Answer(answer)) => return Err(NotMade::Answered(answer)),
+            Some(Reply::Answer(answer)) => return Err(MakeTaskError::Answered(answer)),
             // The client was promised no progress before it had the task.
             Some(Reply::Relay(_)) => {}
-            None => return Err(NotMade::Lost),
+            None => return Err(MakeTaskError::Lost),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::mcp::tasks_2025;
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
-use crate::task::large_results::{Way, shortened};
+use crate::task::large_results::{ReadHint, shortened};
 use crate::task::state::{Outcome, Payload, Task};
 use crate::task::view_2025;
 
@@ -230,7 +230,7 @@ impl ResultStream {
         };
         let rules = self.proxy.runner.rules();
         let inline_bytes = rules.for_tool(&task.name).0.result_inline.for_clients();
-        let way = Way::Resource { knows_links: true };
+        let way = ReadHint::Resource { knows_links: true };
         let excerpt = shortened(result, inline_bytes, task.id, way);
         let result = excerpt.as_deref().unwrap_or(result);
         let result = tasks_2025::result_for_client(result, &task.id.to_string());

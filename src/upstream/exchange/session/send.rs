@@ -23,13 +23,13 @@ use crate::upstream::sessions::proof;
 use crate::upstream::translate;
 
 /// Why the server did not take one POST.
-enum NotPosted {
+enum PostError {
     Untaken(Untaken),
     /// The server ran nothing, because it has lost the session. This is what it said.
     SessionLost(Event),
 }
 
-impl From<Event> for NotPosted {
+impl From<Event> for PostError {
     fn from(end: Event) -> Self {
         Self::Untaken(Untaken::End(end))
     }
@@ -43,9 +43,9 @@ impl SessionCall {
             }
             match self.post_once().await {
                 Ok(messages) => return Ok(messages),
-                Err(NotPosted::Untaken(why)) => return Err(why),
-                Err(NotPosted::SessionLost(_)) if self.may_move() => self.move_on(),
-                Err(NotPosted::SessionLost(end)) => return Err(Untaken::End(end)),
+                Err(PostError::Untaken(why)) => return Err(why),
+                Err(PostError::SessionLost(_)) if self.may_move() => self.move_on(),
+                Err(PostError::SessionLost(end)) => return Err(Untaken::End(end)),
             }
         }
     }
@@ -105,7 +105,7 @@ impl SessionCall {
         lease.is_some_and(|lease| lease.session.is_borrowed())
     }
 
-    async fn post_once(&mut self) -> Result<Box<Messages>, NotPosted> {
+    async fn post_once(&mut self) -> Result<Box<Messages>, PostError> {
         let Some(lease) = &self.lease else {
             return Err(Event::Failed(LATER).into());
         };
@@ -155,7 +155,7 @@ impl SessionCall {
                 self.taken.send_replace(true);
                 return Ok(messages);
             }
-            ResponseKind::Later(later) => return Err(NotPosted::Untaken(Untaken::Later(later))),
+            ResponseKind::Later(later) => return Err(PostError::Untaken(Untaken::Later(later))),
             ResponseKind::Error(error) => Ok(error),
             ResponseKind::Refused { failure, .. } => Err(failure),
         };
@@ -163,7 +163,7 @@ impl SessionCall {
             && proof::is_lost(&session, &refusal).await
         {
             let end = lost(said, session.is_borrowed());
-            return Err(NotPosted::SessionLost(end));
+            return Err(PostError::SessionLost(end));
         }
         Err(said.map_or_else(Event::Failed, Event::Error).into())
     }

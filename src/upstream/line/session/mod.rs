@@ -60,7 +60,7 @@ struct LineSessionState {
 
 /// Why the session does not accept a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotAccepted {
+pub enum AcceptError {
     /// The line has ended, and the session with it.
     Over,
     /// A request with this id is under way.
@@ -161,14 +161,14 @@ impl LineSession {
     pub async fn ask(
         &self,
         asked: &ClientRequest<'_>,
-    ) -> Result<mpsc::Receiver<SessionEvent>, NotAccepted> {
+    ) -> Result<mpsc::Receiver<SessionEvent>, AcceptError> {
         // Wait before the request counts as running: if the future is dropped here, nothing was sent.
-        let room = self.writer.room().await.ok_or(NotAccepted::Over)?;
+        let room = self.writer.room().await.ok_or(AcceptError::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         let answer = said
             .clone()
             .try_reserve_owned()
-            .map_err(|_| NotAccepted::Over)?;
+            .map_err(|_| AcceptError::Over)?;
         let meta = asked
             .params
             .as_ref()
@@ -203,9 +203,9 @@ impl LineSession {
     pub(in crate::upstream) async fn carry(
         &self,
         request: BorrowedRequest,
-    ) -> Result<mpsc::Receiver<Event>, NotAccepted> {
-        let room = self.writer.room().await.ok_or(NotAccepted::Over)?;
-        let (responder, receiver) = BorrowedResponder::new().ok_or(NotAccepted::Over)?;
+    ) -> Result<mpsc::Receiver<Event>, AcceptError> {
+        let room = self.writer.room().await.ok_or(AcceptError::Over)?;
+        let (responder, receiver) = BorrowedResponder::new().ok_or(AcceptError::Over)?;
         let running = RunningRequest {
             reader: running::RequestReader::Borrowed(responder),
             send_state: Arc::default(),
@@ -227,17 +227,17 @@ impl LineSession {
         id: RequestId,
         may_ask: bool,
         running: RunningRequest,
-    ) -> Result<Arc<SendState>, NotAccepted> {
+    ) -> Result<Arc<SendState>, AcceptError> {
         let mut table = self.table();
         table.used = Instant::now();
         if !table.is_open {
-            return Err(NotAccepted::Over);
+            return Err(AcceptError::Over);
         }
         if table.inflight.len() >= REQUESTS_MAX {
-            return Err(NotAccepted::Busy);
+            return Err(AcceptError::Busy);
         }
         if table.inflight.get(&id).is_some() {
-            return Err(NotAccepted::SameId);
+            return Err(AcceptError::SameId);
         }
         let send_state = Arc::clone(&running.send_state);
         table.is_begun |= !running.is_handshake;

@@ -12,8 +12,8 @@ use crate::mcp::error::{Reason, RpcError};
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::line::borrowed::StrayMessage;
-use crate::upstream::line::running::{self, NoAnswer, RunningRequest};
-use crate::upstream::line::writer::{LineEnd, LineListener, NotTaken, SendState};
+use crate::upstream::line::running::{self, LineCallError, RunningRequest};
+use crate::upstream::line::writer::{LineEnd, LineListener, SendState, WriteError};
 use crate::upstream::message::response;
 use crate::upstream::port::{Answer, UpstreamError};
 use crate::upstream::reader_queue::Full;
@@ -48,10 +48,10 @@ impl LineSession {
             // The client needs its own id.
             ServerMessage::Error { error, .. } if is_anonymous => {
                 let error = UpstreamError::in_message(error);
-                running.reader.fail(NoAnswer::Error(error));
+                running.reader.fail(LineCallError::Error(error));
             }
             ServerMessage::Unreadable { failure, .. } if is_anonymous => {
-                running.reader.fail(NoAnswer::Failed(failure));
+                running.reader.fail(LineCallError::Failed(failure));
             }
             ServerMessage::Primed
             | ServerMessage::Result { .. }
@@ -180,14 +180,14 @@ impl LineListener for LineSession {
         self.table().full.take()
     }
 
-    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: WriteError) {
         let end = match refusal {
-            NotTaken::Failed(failure) => NoAnswer::Failed(failure),
-            NotTaken::Error(error) => NoAnswer::Error(error),
-            NotTaken::Lost(failure) => {
+            WriteError::Failed(failure) => LineCallError::Failed(failure),
+            WriteError::Error(error) => LineCallError::Error(error),
+            WriteError::Lost(failure) => {
                 // The session ends with the line, and its client begins anew.
                 self.writer.stop();
-                NoAnswer::Failed(failure)
+                LineCallError::Failed(failure)
             }
         };
         let mut table = self.table();

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::hint::black_box;
 
-use raincheck::downstream::measured::MeasuredRequest;
+use raincheck::downstream::bench_hooks::MeasuredRequest;
 use raincheck::mcp::sse::Decoder;
 use raincheck::store::record::{FORMAT, decode, encode};
 use raincheck::task::id::Fence;

@@ -12,7 +12,6 @@ use hyper::Response;
 use serde_json::value::RawValue;
 
 use super::body::Body;
-use super::call::ModernCall;
 use super::companion;
 use super::events::state::EventsFor;
 use super::events::{self, capability};
@@ -20,6 +19,7 @@ use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
 use super::inbound::route::list_member;
 use super::inbound::route::modern::Listed;
+use super::modern_call::ModernCall;
 use super::outbound::response::Rpc;
 use super::proxy::Proxy;
 use crate::mcp::error::code;

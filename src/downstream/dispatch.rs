@@ -12,7 +12,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::access_log::Accessed;
 use super::body::Body;
-use super::call::{self, ModernCall};
 use super::companion::tools::CompanionTools;
 use super::durations::{Answered, Asked};
 use super::giving_way::OpenConnection;
@@ -22,17 +21,18 @@ use super::inbound::known_client;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
 use super::inbound::route::modern::{RequestFacts, Route, route};
+use super::modern_call::{self, ModernCall};
 use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::Proxy;
 use super::related::{RedactedBody, forget_length};
 use super::request_body::{ReadBody, read};
-use super::sent::CredentialLimits;
+use super::response_body::CredentialLimits;
 use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
 use super::traced::{self, Traced};
 use super::{
-    companion, discover, endpoint, events, large_results, metadata, passthrough, sent, sessions,
-    tools,
+    companion, discover, endpoint, events, large_results, metadata, passthrough, response_body,
+    sessions, tools,
 };
 use crate::auth::challenge::Denied;
 use crate::auth::identity::Identity;
@@ -171,7 +171,10 @@ async fn mcp(
     };
     let message = Inbound::read(&body);
     let (response, asked) = post(proxy, parts, client, &body, message).await;
-    (sent::with_request_size(body.len(), response), asked)
+    (
+        response_body::with_request_size(body.len(), response),
+        asked,
+    )
 }
 
 /// The share of a large request. `Err`: its caller would have more than one caller may.
@@ -336,7 +339,7 @@ async fn answer<'k>(
             }
             Route::PassWithHeartbeat => {
                 let sent = (parts.clone(), body.clone());
-                break Box::pin(call::pass(proxy, by, sent, modern)).await;
+                break Box::pin(modern_call::pass(proxy, by, sent, modern)).await;
             }
             Route::Refuse(error) => {
                 break Rpc::error(modern.request.id.get(), &error).into_response();
@@ -375,7 +378,7 @@ async fn answer<'k>(
             }
             Route::Call(terms) => {
                 let asked = modern_call(proxy, by, modern, terms);
-                break Box::pin(call::carry(proxy, &asked)).await;
+                break Box::pin(modern_call::carry(proxy, &asked)).await;
             }
         }
     };

@@ -1,8 +1,10 @@
 //! THE CLIENTS WE SERVE: from a request to the part that answers it.
 
 mod access_log;
+#[cfg(feature = "measure")]
+#[doc(hidden)]
+pub mod bench_hooks;
 mod body;
-mod call;
 pub mod calls;
 mod claims;
 pub mod companion;
@@ -19,22 +21,20 @@ mod held_polls;
 pub mod inbound;
 mod large_results;
 mod lingering;
-#[cfg(feature = "measure")]
-#[doc(hidden)]
-pub mod measured;
 mod metadata;
-mod open;
+mod modern_call;
+mod open_requests;
 mod outbound;
 mod passthrough;
-mod patient;
 mod plaintext;
 mod proxy;
 mod related;
 mod request_body;
+mod response_body;
 mod scopes;
-mod sent;
 pub mod server;
 pub mod sessions;
+mod slow_reader;
 pub mod stand_ins;
 pub mod stdio;
 mod strict;

@@ -38,7 +38,7 @@ pub struct CallClient {
     pub era: Era,
     /// The list that may name the task: the caller's, where it is known well enough, or, for a call that may become a
     /// ticket, that of its session.
-    pub list: Option<Caller>,
+    pub list_key: Option<Caller>,
     /// The session, if any replica takes the client's answers to questions.
     pub session: Option<[u8; 16]>,
     /// The caller's tasks that the request is about.

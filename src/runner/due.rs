@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::awaiting::UndeliveredTasks;
 use super::indexed::IndexedRecord;
 use super::notices::{DueKinds, NoticesLeft, SWEPT_MAX};
 use super::state::Runner;
+use super::undelivered::UndeliveredTasks;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
@@ -34,7 +34,7 @@ const AWAITING_MAX: usize = 256;
 pub(super) struct DueHistory {
     /// The number of tasks that stayed in the index although the last sweep handled them.
     passed: usize,
-    awaiting: UndeliveredTasks,
+    undelivered: UndeliveredTasks,
 }
 
 /// The remaining budget of one sweep.
@@ -55,9 +55,9 @@ impl Runner {
         let now_ms = self.ledger.now_ms();
         let tasks = DUE_MAX + history.passed.min(PASSED_MAX);
         history.passed = 0;
-        let limit = tasks + READ_MAX + history.awaiting.len();
+        let limit = tasks + READ_MAX + history.undelivered.len();
         let named = self.ledger.store().due(now_ms, limit).await?;
-        let looks = history.awaiting.split(named, now_ms);
+        let looks = history.undelivered.split(named, now_ms);
         let mut notices = NoticesLeft::of_each(SWEPT_MAX);
         let kept = notices.take_for(looks.turns.kinds());
         let mut left = Budget { tasks, notices };
@@ -93,14 +93,14 @@ impl Runner {
             let kinds = DueKinds::of(&loaded.task, self.ledger.now_ms());
             let has_turn = left.notices.has_some(kinds);
             if self.tell_receivers(loaded, &mut left.notices).await {
-                history.awaiting.forget(id);
+                history.undelivered.forget(id);
             } else {
                 let now_ms = self.ledger.now_ms();
-                history.awaiting.note(&loaded.task, has_turn, now_ms);
+                history.undelivered.note(&loaded.task, has_turn, now_ms);
             }
             return Ok(());
         }
-        history.awaiting.forget(id);
+        history.undelivered.forget(id);
         left.tasks = left.tasks.saturating_sub(1);
         match record {
             IndexedRecord::Record(loaded)

@@ -50,7 +50,7 @@ pub fn with_companion(rule: &Rule, client: ClientTerms, input: InputWhen) -> Pla
         (true, _) => Plan::Refuse,
         (false, Mode::Never) => Plan::Held,
         (false, Mode::Auto | Mode::Always) => Plan::Auto {
-            window_ms: client.fallback_after_ms(rule).is,
+            window_ms: client.fallback_after_ms(rule).value,
             input,
         },
     }

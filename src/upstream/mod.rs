@@ -1,5 +1,6 @@
 //! THE SERVER WE WRAP: what the rest of raincheck may name of it.
 
+mod bench_hooks;
 mod cache;
 pub mod client_session;
 mod credentials;
@@ -16,7 +17,6 @@ mod json_body;
 pub mod line;
 mod listen;
 mod look;
-mod measured;
 mod message;
 mod no_session;
 mod obstacle;

@@ -182,7 +182,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         caller: Caller::from_bytes([1; 16]),
         label: None,
         era: Era::Modern,
-        list: None,
+        list_key: None,
         session: None,
         related: Vec::new(),
         span: None,

@@ -68,7 +68,7 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
             gets.push(Gets {
                 rule: name(place),
                 setting: "heartbeat",
-                value: on(beats.is),
+                value: on(beats.value),
                 why: beats.why,
             });
         }
@@ -77,7 +77,7 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
             gets.push(Gets {
                 rule: name(place),
                 setting: "fallback_after",
-                value: duration_text(after.is),
+                value: duration_text(after.value),
                 why: after.why,
             });
         }
@@ -87,7 +87,7 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
         gets.push(Gets {
             rule: format!("client of {revision}"),
             setting: "companion_tools",
-            value: on(choice.is),
+            value: on(choice.value),
             why: choice.why,
         });
     }
@@ -96,7 +96,7 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
     gets.push(Gets {
         rule: "client of 2025-11-25".to_owned(),
         setting: "told of tasks",
-        value: on(told.is),
+        value: on(told.value),
         why: told.why,
     });
     ClientReport {
@@ -116,7 +116,7 @@ fn large_results(config: &Config, terms: ClientTerms) -> Vec<Gets> {
     let rules = others.map(|(place, rule)| (Some(place), rule));
     for (place, rule) in std::iter::once((None, defaults)).chain(rules) {
         let [modern, legacy] = [Era::Modern, Era::Legacy].map(|era| {
-            let has_ours = companion_tools(config, terms, era).is;
+            let has_ours = companion_tools(config, terms, era).value;
             large_results::gets(rule.result_inline, has_ours)
         });
         let lines = if modern == legacy {
@@ -128,7 +128,7 @@ fn large_results(config: &Config, terms: ClientTerms) -> Vec<Gets> {
         gets.extend(lines.into_iter().map(|(rule, choice)| Gets {
             rule,
             setting: "result_inline",
-            value: choice.is,
+            value: choice.value,
             why: choice.why,
         }));
     }
@@ -153,8 +153,8 @@ fn large_results(config: &Config, terms: ClientTerms) -> Vec<Gets> {
 }
 
 fn companion_tools(config: &Config, terms: ClientTerms, era: Era) -> Choice<bool> {
-    let said = |is| Choice {
-        is,
+    let said = |value| Choice {
+        value,
         why: "the settings say so",
     };
     match config.companion.as_ref().map(|companion| companion.used) {

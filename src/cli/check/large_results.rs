@@ -31,11 +31,11 @@ pub(super) fn gets(inline: ResultInline, has_ours: bool) -> Choice<String> {
         }
         (ResultInline::Bytes(_), true) => "the settings say so; the rest is read with task_result",
     };
-    let is = match inline_bytes {
+    let value = match inline_bytes {
         None => "whole".to_owned(),
         Some(bytes) => format!("excerpt above {}", size_text(bytes)),
     };
-    Choice { is, why }
+    Choice { value, why }
 }
 
 #[cfg(test)]
@@ -54,8 +54,8 @@ mod tests {
             ),
         ] {
             assert_eq!(setting(inline), written);
-            assert_eq!(gets(inline, false).is, without);
-            assert_eq!(gets(inline, true).is, with);
+            assert_eq!(gets(inline, false).value, without);
+            assert_eq!(gets(inline, true).value, with);
         }
     }
 }

@@ -302,7 +302,7 @@ fn tickets(config: &Config) -> Option<String> {
         return None;
     }
     let rule = config.rules.defaults();
-    let after = duration_text(ClientTerms::default().fallback_after_ms(rule).is);
+    let after = duration_text(ClientTerms::default().fallback_after_ms(rule).value);
     let known = match rule.fallback_after_ms {
         Some(_) => "",
         None => ", unless it is known to need another time",

@@ -17,7 +17,7 @@ pub(super) async fn list(
     by: &Requester,
     names: &CompanionNames,
 ) -> Result<Option<String>, TaskError> {
-    let Some(list) = &by.list else {
+    let Some(list) = &by.list_key else {
         return Ok(None);
     };
     let mut page = proxy.tasks_for(by).page_of(list, None).await?;

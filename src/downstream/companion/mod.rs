@@ -9,8 +9,8 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
 use crate::downstream::body::Body;
-use crate::downstream::call::{self, ModernCall};
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::modern_call::{self, ModernCall};
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::json::raw;
@@ -86,7 +86,7 @@ pub(super) async fn listed(
     asked: &ModernCall<'_>,
 ) -> Result<(CallAnswer, CallSubscriber), Response<Body>> {
     let id = asked.modern.request.id.get();
-    let mut client = call::begin(proxy, asked)
+    let mut client = modern_call::begin(proxy, asked)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
     let Some(answer) = answer_of(&mut client).await else {
         return Err(Rpc::abandoned(id).into_response());
@@ -156,6 +156,6 @@ pub(super) async fn with_ours(
             .map(|companion_tools| companion_tools.names)
     };
     let edited =
-        names.and_then(|names| list::with(&page, &names, (wait_max(by), by.list.is_some())));
+        names.and_then(|names| list::with(&page, &names, (wait_max(by), by.list_key.is_some())));
     edited.unwrap_or(page)
 }

@@ -141,7 +141,7 @@ impl ToolCall {
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
         let text = match answered {
             Ok(answer) => return answer,
-            Err(refused) if refused.is_lost_ticket() && self.by.list.is_some() => {
+            Err(refused) if refused.is_lost_ticket() && self.by.list_key.is_some() => {
                 let status = self.names.of(CompanionTool::Status);
                 let text = refused.text();
                 let text = format!("{text} Call {status} without a ticket: it lists your calls.");

@@ -52,7 +52,9 @@ impl Companion {
     pub(in crate::downstream) fn is_for(&self, client: ClientTerms, era: Era) -> bool {
         match (self.who, client.client()) {
             (WhoHas::All, _) | (WhoHas::AllButKnownNotTo, None) => true,
-            (WhoHas::KnownToNeed | WhoHas::AllButKnownNotTo, _) => client.companion_tools(era).is,
+            (WhoHas::KnownToNeed | WhoHas::AllButKnownNotTo, _) => {
+                client.companion_tools(era).value
+            }
         }
     }
 
@@ -88,7 +90,7 @@ impl Companion {
 
 /// Returns the longest time for which `task_status` and `task_result` may wait.
 pub(super) fn wait_max(by: &Requester) -> Duration {
-    let patience = by.client.fallback_after_ms(by.rules.defaults()).is;
+    let patience = by.client.fallback_after_ms(by.rules.defaults()).value;
     let patience = Duration::from_millis(patience);
     patience.saturating_sub(WAIT_SPARE).max(patience / 2)
 }

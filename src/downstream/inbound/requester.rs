@@ -43,7 +43,7 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) query: Option<Arc<str>>,
     /// The list that names the client's calls: the list of its caller or, if requests have no credentials, of its
     /// session or its connection. `None`: raincheck cannot distinguish the client from other clients.
-    pub(in crate::downstream) list: Option<Caller>,
+    pub(in crate::downstream) list_key: Option<Caller>,
     /// The session that the request names.
     pub(in crate::downstream) session: Option<SessionKey>,
     /// The era that the client speaks.
@@ -110,14 +110,14 @@ impl Requester {
         let headers = &parts.headers;
         let caller = callers.of(identity.as_deref(), headers);
         let has_credentials = callers.are_told_apart(identity.as_deref(), headers);
-        let list = if has_credentials {
+        let list_key = if has_credentials {
             Some(caller)
         } else {
             session_of(&caller, parts, era).map(|session| Caller::from_bytes(*session.as_bytes()))
         };
         Self {
             caller,
-            list,
+            list_key,
             identity,
             has_credentials,
             credentials,
@@ -168,7 +168,7 @@ impl Requester {
             caller: self.caller,
             label: self.label(),
             era: self.era,
-            list: self.list,
+            list_key: self.list_key,
             session: session.map(|session| *session.as_bytes()),
             related: self.related.clone(),
             span: self.span.clone(),
@@ -181,7 +181,7 @@ impl Requester {
     }
 
     /// The session, or the caller where the request names no session: of whom raincheck remembers something.
-    pub(in crate::downstream) fn name(&self) -> [u8; 16] {
+    pub(in crate::downstream) fn memory_key(&self) -> [u8; 16] {
         match &self.session {
             Some(session) => *session.as_bytes(),
             None => *self.caller.as_bytes(),
@@ -267,7 +267,7 @@ mod tests {
         assert!(!nobody.has_credentials && nobody.credentials.is_none());
         assert!(nobody.session.is_none() && !nobody.reads_events);
         assert_eq!(nobody.session_capabilities(), "{}");
-        assert_eq!(nobody.name(), *nobody.caller.as_bytes());
+        assert_eq!(nobody.memory_key(), *nobody.caller.as_bytes());
 
         let alice = ("authorization", "Bearer a");
         let session = ("mcp-session-id", "s");
@@ -277,7 +277,7 @@ mod tests {
         assert_ne!(alice.caller, nobody.caller);
         assert_eq!(alice.session, Some(SessionKey::of(&alice.caller, "s")));
         assert_eq!(alice.session_capabilities(), ASKABLE);
-        assert_eq!(alice.name(), *alice.session.unwrap().as_bytes());
+        assert_eq!(alice.memory_key(), *alice.session.unwrap().as_bytes());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::proxy::Proxy;
-use crate::downstream::sent;
+use crate::downstream::response_body;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, Writer, is_object, prepend, quote, set};
@@ -93,7 +93,7 @@ pub(in crate::downstream) async fn answer(
         ended: false,
     };
     let events = Body::Events(subscription.into_stream().boxed());
-    sent::with_request_size(kept, response::event_stream(events))
+    response_body::with_request_size(kept, response::event_stream(events))
 }
 
 /// The notifications that a client wants.

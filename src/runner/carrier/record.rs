@@ -144,7 +144,7 @@ impl Carrier {
             on_input_timeout: rule.on_input_timeout.clone(),
             input_reminder_ms: rule.input_reminder_ms,
             announced: terms.announced,
-            listed: client.list == Some(client.caller),
+            listed: client.list_key == Some(client.caller),
             on_disconnect: terms.on_disconnect,
             digest: (!terms.announced).then(|| digest(outgoing)),
             owner: Some(self.runner.incarnation.clone()),
@@ -182,7 +182,7 @@ impl Carrier {
     /// Returns the terms that the client needs to find its ticket again.
     fn ticket_terms(&self, origin: &CallOrigin) -> Option<Box<TicketTerms>> {
         let client = &origin.client;
-        let session = client.list.filter(|list| *list != client.caller);
+        let session = client.list_key.filter(|list| *list != client.caller);
         let params = &self.server.outgoing.params;
         origin
             .by_ticket

@@ -14,21 +14,21 @@ const EARLY_S: u32 = 300;
 /// Something that was chosen, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice<T> {
-    pub is: T,
+    pub value: T,
     /// For operators, as the end of a sentence.
     pub why: &'static str,
 }
 
 impl<T> Choice<T> {
-    fn said(is: T) -> Self {
+    fn said(value: T) -> Self {
         Self {
-            is,
+            value,
             why: "the settings say so",
         }
     }
 
-    fn by_table(is: T, why: &'static str) -> Self {
-        Self { is, why }
+    fn by_table(value: T, why: &'static str) -> Self {
+        Self { value, why }
     }
 }
 
@@ -180,12 +180,12 @@ mod tests {
             ("mcp", "0.1.0", false, 45, [false, false], true),
         ] {
             let terms = terms(name, version);
-            let has = [Era::Legacy, Era::Modern].map(|era| terms.companion_tools(era).is);
+            let has = [Era::Legacy, Era::Modern].map(|era| terms.companion_tools(era).value);
             let found = (
-                terms.heartbeat(&rule).is,
-                terms.fallback_after_ms(&rule).is / 1000,
+                terms.heartbeat(&rule).value,
+                terms.fallback_after_ms(&rule).value / 1000,
                 has,
-                terms.tasks_of_2025().is,
+                terms.tasks_of_2025().value,
             );
             let expected = (heartbeat, fallback_after_s, companion, announces);
             assert_eq!(found, expected, "{name} {version}");

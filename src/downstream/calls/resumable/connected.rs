@@ -15,11 +15,11 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::call::cancel_of;
 use super::http_answer::{ReadState, Relaying, ServerAnswer};
 use super::item::StreamItem;
 use super::over_http::{needs_log, passed, tell, untouched};
 use super::respond::without_ids;
+use super::resumable_call::cancel_of;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::keepalive::Keepalive;

@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::call::{ResumableCall, Stop};
 use super::item::StreamItem;
 use super::registry::Registration;
+use super::resumable_call::{ResumableCall, Stop};
 use crate::clock::at;
 use crate::downstream::calls::cancel::cancelled_elsewhere;
 use crate::downstream::calls::registry::CallKind;

@@ -23,7 +23,6 @@ use crate::runner::call_log::standing::CallStanding;
 use crate::task::id::TaskId;
 use crate::telemetry::repeats::OF_OUTAGE;
 
-mod call;
 mod connected;
 mod event_id;
 mod event_source;
@@ -35,15 +34,16 @@ mod over_http;
 mod reader;
 pub mod registry;
 mod respond;
+mod resumable_call;
 mod takeover;
 
-use call::{CallerSession, primes};
-pub(in crate::downstream) use call::{ResumableCall, Waiting};
 pub(in crate::downstream) use connected::{ConnectedCall, pass_connected, post_connected};
 use event_id::PREFIX;
 pub(in crate::downstream) use over_http::post;
 use reader::LogReader;
 pub(in crate::downstream) use respond::respond;
+use resumable_call::{CallerSession, primes};
+pub(in crate::downstream) use resumable_call::{ResumableCall, Waiting};
 use takeover::Takeover;
 
 /// The time that a client that comes back waits for a store that is away.

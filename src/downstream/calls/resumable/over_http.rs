@@ -15,10 +15,10 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::call::ResumableCall;
 use super::http_answer::{ReadState, Relaying, ServerAnswer, is_answer};
 use super::reader::RETRY_MS;
 use super::respond::hold;
+use super::resumable_call::ResumableCall;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;

@@ -7,10 +7,10 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::Response;
 
-use super::call::{ResumableCall, Waiting};
 use super::item::StreamItem;
 use super::job;
 use super::reader::LogReader;
+use super::resumable_call::{ResumableCall, Waiting};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response::{self, Rpc};

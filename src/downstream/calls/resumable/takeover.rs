@@ -8,10 +8,10 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
 use tokio::sync::watch;
 
-use super::call::{CallerSession, cancel_of};
 use super::http_answer::{ReadState, ServerAnswer};
 use super::item::StreamItem;
 use super::job::CallJob;
+use super::resumable_call::{CallerSession, cancel_of};
 use crate::downstream::calls::registry::CallKind;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;

@@ -18,7 +18,7 @@ pub(in crate::downstream) enum SessionRoute<'m, 'a> {
     Initialize(&'m Request<'a>),
     /// `tools/list` passes; the answer may declare which tools run as tasks, and have our tools in it.
     Tools(&'m Request<'a>),
-    /// `tools/call`: [`route_call`](super::call::route_call) decides.
+    /// `tools/call`: [`decide`](super::call::decide) decides.
     Call(&'m Request<'a>),
     /// A request about a task, which may be in the store.
     Task(&'m Request<'a>, TaskOp),

@@ -17,11 +17,11 @@ use crate::mcp::request::Request;
 use crate::runner::responder::RelayedAnswer;
 use crate::upstream::Answer;
 
-mod call;
 mod carry;
+mod servers_session;
 
-pub(in crate::downstream) use call::{answer, decide};
 pub(in crate::downstream) use carry::{AskedClient, CallSession, carry};
+pub(in crate::downstream) use servers_session::{answer, decide};
 
 /// Returns the edits to the answer to `tools/list`. `None`: it passes as it is.
 pub(super) async fn edit_of_tools(
@@ -33,7 +33,7 @@ pub(super) async fn edit_of_tools(
     let has_ours = match proxy.companion_of(by).filter(|_| request.has_id()) {
         Some(companion) => {
             let has_ours = is_decided(proxy, by).await;
-            companion.note_list(by.name(), has_ours);
+            companion.note_list(by.memory_key(), has_ours);
             has_ours
         }
         None => false,

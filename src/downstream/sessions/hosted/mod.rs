@@ -35,9 +35,9 @@ use crate::mcp::version::Era;
 use crate::runner::CallTerms;
 use crate::task::plan::Plan;
 
-mod call;
 mod get_stream;
 mod handshake;
+mod hosted_session;
 pub mod lifetimes;
 mod outgoing;
 mod questions;
@@ -45,7 +45,7 @@ mod session;
 mod translate;
 mod watch;
 
-use call::HostedSession;
+use hosted_session::HostedSession;
 use session::{HostedSessionError, PREFIX, Session};
 
 /// The number of resources to which one session can subscribe.

@@ -44,7 +44,7 @@ impl Advertised {
         Self {
             place: SaidIn::Capabilities(capabilities),
             keep_own: proxy.settings.pass_native_tasks,
-            says_optional: by.client.tasks_of_2025().is,
+            says_optional: by.client.tasks_of_2025().value,
         }
     }
 
@@ -54,7 +54,7 @@ impl Advertised {
         Self {
             place: SaidIn::Tools(Arc::clone(rules), Arc::clone(native_tools)),
             keep_own: proxy.settings.pass_native_tasks,
-            says_optional: by.client.tasks_of_2025().is,
+            says_optional: by.client.tasks_of_2025().value,
         }
     }
 

@@ -26,9 +26,9 @@ use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::LEGACY_NEWEST;
 
 mod advertised;
-mod call;
 pub mod deliveries;
 mod delivery;
+mod make_task;
 pub mod native;
 mod progress;
 mod question;
@@ -38,7 +38,7 @@ mod requests;
 mod result;
 
 pub(in crate::downstream) use advertised::Advertised;
-pub(in crate::downstream) use call::make_task;
+pub(in crate::downstream) use make_task::make_task;
 pub(in crate::downstream) use questions::take_answer;
 
 /// The response to a request about a task.

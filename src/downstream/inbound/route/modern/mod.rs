@@ -111,7 +111,7 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, facts: &RequestFacts<'k>) -> Ro
         CallDecision::Ask(fact, patience) => Route::Ask(fact, patience),
         CallDecision::Pass => {
             let name = modern.request.name().unwrap_or_default();
-            let beats = by.client.heartbeat(calls.rules.for_tool(&name).0).is;
+            let beats = by.client.heartbeat(calls.rules.for_tool(&name).0).value;
             if beats && meta.progress_token.is_some() {
                 Route::PassWithHeartbeat
             } else {

@@ -168,32 +168,32 @@ mod tests {
     #[test]
     fn what_waits_for_its_receivers_comes_last_and_each_in_its_turn() {
         let [a, b, c, new] = [(); 4].map(|()| made(configured()));
-        let mut awaiting = UndeliveredTasks::default();
-        awaiting.note(&a, true, NOW + 1);
-        awaiting.note(&b, true, NOW);
-        awaiting.note(&c, true, NOW);
-        let looks = awaiting.split(vec![a.id, b.id, c.id, new.id], NOW + 1);
+        let mut undelivered = UndeliveredTasks::default();
+        undelivered.note(&a, true, NOW + 1);
+        undelivered.note(&b, true, NOW);
+        undelivered.note(&c, true, NOW);
+        let looks = undelivered.split(vec![a.id, b.id, c.id, new.id], NOW + 1);
         assert_eq!(looks.first, [new.id]);
         assert_eq!(ids(&looks), [b.id, c.id, a.id]);
-        awaiting.forget(b.id);
-        let looks = awaiting.split(vec![a.id, b.id], NOW + 1);
+        undelivered.forget(b.id);
+        let looks = undelivered.split(vec![a.id, b.id], NOW + 1);
         assert_eq!((ids(&looks), looks.first), (vec![a.id], vec![b.id]));
     }
 
     #[test]
     fn without_a_turn_a_task_keeps_its_place() {
         let [a, b] = [(); 2].map(|()| made(configured()));
-        let mut awaiting = UndeliveredTasks::default();
-        awaiting.note(&a, true, NOW);
-        awaiting.note(&b, true, NOW + 1);
-        awaiting.note(&a, false, NOW + 2);
+        let mut undelivered = UndeliveredTasks::default();
+        undelivered.note(&a, true, NOW);
+        undelivered.note(&b, true, NOW + 1);
+        undelivered.note(&a, false, NOW + 2);
         assert_eq!(
-            ids(&awaiting.split(vec![b.id, a.id], NOW + 2)),
+            ids(&undelivered.split(vec![b.id, a.id], NOW + 2)),
             [a.id, b.id]
         );
-        awaiting.note(&a, true, NOW + 3);
+        undelivered.note(&a, true, NOW + 3);
         assert_eq!(
-            ids(&awaiting.split(vec![b.id, a.id], NOW + 3)),
+            ids(&undelivered.split(vec![b.id, a.id], NOW + 3)),
             [b.id, a.id]
         );
     }
@@ -202,11 +202,11 @@ mod tests {
     fn a_task_that_is_due_itself_comes_in_its_order() {
         let (due, other) = (open(configured()), open(configured()));
         let due_ms = due.due_ms().unwrap();
-        let mut awaiting = UndeliveredTasks::default();
-        awaiting.note(&due, true, due_ms - 1);
-        let looks = awaiting.split(vec![due.id, other.id], due_ms - 1);
+        let mut undelivered = UndeliveredTasks::default();
+        undelivered.note(&due, true, due_ms - 1);
+        let looks = undelivered.split(vec![due.id, other.id], due_ms - 1);
         assert_eq!(looks.first, [other.id]);
-        let looks = awaiting.split(vec![due.id, other.id], due_ms);
+        let looks = undelivered.split(vec![due.id, other.id], due_ms);
         assert_eq!(looks.first, [due.id, other.id]);
     }
 
@@ -215,17 +215,17 @@ mod tests {
     fn an_open_task_is_read_again_soon_because_its_due_time_may_move() {
         let (task, later) = (open(configured()), open(configured()));
         let (ended, new) = (made(configured()), open(configured()));
-        let mut awaiting = UndeliveredTasks::default();
-        awaiting.note(&ended, true, NOW);
-        awaiting.note(&later, true, NOW + 1);
-        awaiting.note(&task, true, NOW);
+        let mut undelivered = UndeliveredTasks::default();
+        undelivered.note(&ended, true, NOW);
+        undelivered.note(&later, true, NOW + 1);
+        undelivered.note(&task, true, NOW);
         assert!(task.due_ms().unwrap() > NOW + OPEN_MS + 1, "not due itself");
         let named = vec![later.id, task.id, ended.id, new.id];
-        let looks = awaiting.split(named.clone(), NOW + OPEN_MS - 1);
+        let looks = undelivered.split(named.clone(), NOW + OPEN_MS - 1);
         assert_eq!(looks.first, [new.id]);
-        let looks = awaiting.split(named.clone(), NOW + OPEN_MS);
+        let looks = undelivered.split(named.clone(), NOW + OPEN_MS);
         assert_eq!(looks.first, [new.id, task.id]);
-        let looks = awaiting.split(named, NOW + OPEN_MS + 1);
+        let looks = undelivered.split(named, NOW + OPEN_MS + 1);
         assert_eq!(looks.first, [new.id, task.id, later.id]);
         assert_eq!(ids(&looks), [ended.id]);
     }
@@ -235,17 +235,17 @@ mod tests {
     fn neither_clients_nor_operators_keep_the_others_waiting() {
         const MANY: usize = 5_000;
         for (crowd, few) in [(configured(), subscribed()), (subscribed(), configured())] {
-            let mut awaiting = UndeliveredTasks::default();
+            let mut undelivered = UndeliveredTasks::default();
             let waiting: Vec<Task> = (0..MANY).map(|_| made(crowd)).collect();
             let late: Vec<Task> = (0..10).map(|_| made(few)).collect();
             for task in &waiting {
-                awaiting.note(task, true, NOW);
+                undelivered.note(task, true, NOW);
             }
             for task in &late {
-                awaiting.note(task, true, NOW + 1);
+                undelivered.note(task, true, NOW + 1);
             }
             let named = waiting.iter().chain(&late).map(|task| task.id);
-            let mut looks = awaiting.split(named.collect(), NOW + 2);
+            let mut looks = undelivered.split(named.collect(), NOW + 2);
             assert_eq!(looks.first, []);
             let mut left = NoticesLeft::of_each(SWEPT_MAX);
             let kept = left.take_for(looks.turns.kinds());
@@ -284,12 +284,12 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut awaiting = UndeliveredTasks::default();
+        let mut undelivered = UndeliveredTasks::default();
         for _ in 0..=REMEMBERED_MAX {
-            awaiting.note(&made(configured()), true, NOW);
+            undelivered.note(&made(configured()), true, NOW);
         }
-        assert_eq!(awaiting.len(), REMEMBERED_MAX);
-        awaiting.split(Vec::new(), NOW + FORGOTTEN_MS);
-        assert_eq!(awaiting.len(), 0);
+        assert_eq!(undelivered.len(), REMEMBERED_MAX);
+        undelivered.split(Vec::new(), NOW + FORGOTTEN_MS);
+        assert_eq!(undelivered.len(), 0);
     }
 }

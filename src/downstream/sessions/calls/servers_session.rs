@@ -93,7 +93,7 @@ fn facts<'k>(
         // The client knows those of our tools that were in its list.
         companion: facts
             .companion
-            .filter(|companion| !companion.is_unknown_to(&by.name())),
+            .filter(|companion| !companion.is_unknown_to(&by.memory_key())),
         requires_task: if hides_native_tasks {
             proxy.native_tools.requires_task(&tool)
         } else {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::body::Body;
 use super::durations::{Answered, MeasuredAnswer};
 use super::giving_way::WholeRequest;
-use super::{outbound::response, patient};
+use super::{outbound::response, slow_reader};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::room::{BufferBudget, BufferShare, SMALL};
 use crate::shares::Share;
@@ -143,7 +143,7 @@ impl HttpBody for SentBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         let this = self.get_mut();
         // The connection asks for more, and so has sent what it had.
-        patient::taken();
+        slow_reader::taken();
         if let Some(end) = &mut this.end
             && end.as_mut().poll(context).is_ready()
         {
@@ -157,7 +157,7 @@ impl HttpBody for SentBody {
         }
         if !this.rest.is_empty() {
             let rest = std::mem::take(&mut this.rest);
-            patient::given();
+            slow_reader::given();
             return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
         }
         let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
@@ -165,7 +165,7 @@ impl HttpBody for SentBody {
             Some(Err(error)) => return this.breaks(error, context),
             ended @ None => return Poll::Ready(ended),
         };
-        patient::given();
+        slow_reader::given();
         let data = match frame.into_data() {
             Ok(data) => data,
             Err(other) => return Poll::Ready(Some(Ok(other))),

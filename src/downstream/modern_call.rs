@@ -181,7 +181,7 @@ fn heard_by(asked: &ModernCall<'_>) -> NotifyBy {
     let is_call = asked.modern.request.method == "tools/call";
     match &asked.terms.announce {
         Announce::Ticket(ticket) => {
-            let patience = asked.by.client.fallback_after_ms(&asked.terms.rule).is;
+            let patience = asked.by.client.fallback_after_ms(&asked.terms.rule).value;
             let patience = Duration::from_millis(patience);
             NotifyBy::Ticket(patience, ticket.clone())
         }
@@ -192,7 +192,7 @@ fn heard_by(asked: &ModernCall<'_>) -> NotifyBy {
 
 /// The progress that raincheck sends while the server is silent, to a client that asked for progress and that it helps.
 fn heartbeat(asked: &ModernCall<'_>) -> Option<Keepalive> {
-    let beats = asked.by.client.heartbeat(&asked.terms.rule).is;
+    let beats = asked.by.client.heartbeat(&asked.terms.rule).value;
     let token = asked.modern.meta.progress_token.filter(|_| beats);
     token.map(|token| Keepalive::since(Instant::now(), token.to_owned()))
 }

@@ -171,7 +171,7 @@ impl ResumableCall {
 fn heartbeat<'a>(by: &Requester, rule: &Rule, params: &Object<'a>) -> Option<&'a RawValue> {
     let meta = params.get_object("_meta")?;
     let token = meta.get(PROGRESS_TOKEN)?;
-    by.client.heartbeat(rule).is.then_some(token)
+    by.client.heartbeat(rule).value.then_some(token)
 }
 
 /// Returns the notification to a server that a call takes too long.

@@ -302,6 +302,11 @@ async fn mistakes_say_what_to_do() {
             2,
             "not JSON",
         ),
+        (
+            &["http://127.0.0.1:1/mcp", "t"],
+            2,
+            "write raincheck call TOOL --url http://127.0.0.1:1/mcp",
+        ),
         (&["t", "--url", "127.0.0.1:1"], 2, "--url: not the URL"),
         (
             &["t", "--url", "http://127.0.0.1:1/mcp"],

@@ -117,6 +117,11 @@ pub(super) fn call(args: CallArgs) -> Result<ExitCode, CommandFailure> {
 }
 
 async fn converse(args: CallArgs) -> Result<Ending, CommandFailure> {
+    if let Some(url) = args.tool.as_deref().filter(|tool| tool.contains("://")) {
+        return Err(CommandFailure::usage(format!(
+            "{url} stands where the name of the tool belongs; write raincheck call TOOL --url {url}"
+        )));
+    }
     let person = Person::new(&args.answer)?;
     let given = match args.arguments.as_str() {
         "-" => io::read_to_string(io::stdin().lock().take(ARGUMENTS_MAX)).map_err(|error| {

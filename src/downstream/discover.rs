@@ -26,7 +26,7 @@ use crate::mcp::error::code;
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
 use crate::mcp::result;
-use crate::mcp::version::{Era, MODERN};
+use crate::mcp::version::{ALL_AS_JSON, Era, MODERN};
 use crate::runner::responder::CallAnswer;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
 
@@ -42,10 +42,6 @@ const NEWS: Duration = Duration::from_millis(300);
 
 /// The capabilities of a server that was never reached. A client never asks for what is missing here.
 const UNKNOWN_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
-
-/// The versions in front of a legacy server: the modern one, which raincheck serves, and those of the server's
-/// sessions, which pass.
-const WITH_LEGACY: &str = r#"["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]"#;
 
 pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Requester) -> Rpc {
     let id = modern.request.id.get();
@@ -154,7 +150,8 @@ fn empty(method: &str) -> Option<Box<RawValue>> {
 fn result(discovered: &Discovered, era: Option<Era>, has_events: bool) -> String {
     let versions = match (&discovered.supported_versions, era) {
         (Some(versions), _) if versions.get().contains(MODERN) => versions.get(),
-        (_, Some(Era::Legacy)) => WITH_LEGACY,
+        // The modern one, which raincheck serves, and those of the server's sessions, which pass.
+        (_, Some(Era::Legacy)) => ALL_AS_JSON,
         (_, Some(Era::Modern) | None) => "[\"2026-07-28\"]",
     };
     let mut out = Writer::with_capacity(512);

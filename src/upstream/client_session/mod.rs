@@ -11,6 +11,7 @@ use hyper::http::request;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::version::LEGACY_UNSAID;
 use crate::upstream::client_session::needed::Needed;
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::client_session::shared::ClientStreams;
@@ -33,8 +34,8 @@ mod stream;
 pub use crate::upstream::client_session::cookies::OfCaller;
 pub use crate::upstream::client_session::shared::{OUR_EVENT_IDS, ServerStreamReader, Unheard};
 
-/// The revision that a client without the header speaks (2025-11-25, Transports, Protocol Version Header).
-const OLDEST: HeaderValue = HeaderValue::from_static("2025-03-26");
+/// The revision that a client without the header speaks.
+const UNSAID: HeaderValue = HeaderValue::from_static(LEGACY_UNSAID);
 
 /// A client's session. Cheap to clone. It ends with its client's DELETE, and not with the last clone.
 #[derive(Clone)]
@@ -132,7 +133,7 @@ impl Upstream {
         let identity = SessionIdentity {
             caller,
             id: id.cloned(),
-            version: headers.get(PROTOCOL_VERSION).cloned().unwrap_or(OLDEST),
+            version: headers.get(PROTOCOL_VERSION).cloned().unwrap_or(UNSAID),
             credentials: http_server.origin.credentials().of(headers),
             cookies: Vec::new(),
         };

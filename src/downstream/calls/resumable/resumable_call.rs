@@ -17,13 +17,10 @@ use crate::mcp::envelope;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::version::FIRST_WITH_PRIMING;
 use crate::runner::call_log::log::EventLog;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
-
-/// The first revision in which events may have no data. Clients of earlier ones read such an event as a message
-/// that is no JSON.
-const FIRST_WITH_PRIMING: &str = "2025-11-25";
 
 /// A session of a caller: only the same caller on the same session can come back to a call.
 #[derive(Debug, Clone)]

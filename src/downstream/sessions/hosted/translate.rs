@@ -8,7 +8,7 @@ use super::session::SessionEntry;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{Fault, Object, Writer, is_object, prepend, quote, raw, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
-use crate::mcp::version::MODERN;
+use crate::mcp::version::{FIRST_WITH_MODES, LEGACY, LEGACY_NEWEST, MODERN};
 use crate::mcp::{envelope, result};
 
 /// `_meta` keys with this prefix are the protocol's own. Those of the other era have no meaning.
@@ -21,11 +21,8 @@ const SERVER_UNNAMED: &str = r#"{"name":"unknown","version":"0"}"#;
 
 /// The revision for a client that offers this one.
 pub(super) fn agreed_version(offered: &str) -> &'static str {
-    match offered {
-        "2025-03-26" => "2025-03-26",
-        "2025-06-18" => "2025-06-18",
-        _ => "2025-11-25",
-    }
+    let known = LEGACY.into_iter().find(|known| *known == offered);
+    known.unwrap_or(LEGACY_NEWEST)
 }
 
 /// Returns `true` if a session can be of this revision.
@@ -209,7 +206,7 @@ fn elicitation<'a>(
     version: &str,
 ) -> Cow<'a, str> {
     match object.get_str("mode").as_deref() {
-        Some("form") if version < "2025-11-25" => {
+        Some("form") if version < FIRST_WITH_MODES => {
             object.render_filtered(|key| key != "mode").into()
         }
         Some("url") if !object.contains("elicitationId") => {

@@ -26,7 +26,7 @@ use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::large_results::{ReadHint, shortened};
 use crate::task::machine::TaskEvent;
 use crate::task::progress::Progress;
-use crate::task::state::{Outcome, Payload};
+use crate::task::task_end::TaskEnd;
 use crate::task::ticket::CompanionTool;
 use crate::task::view_2025;
 use crate::upstream::UpstreamError;
@@ -226,29 +226,26 @@ impl CallFollower {
 
     /// Returns the answer with the outcome of the call. `None`: the call goes on.
     async fn ended(&self, client: &WaitingClient) -> Option<Heard> {
-        let outcome = self.loaded.task.outcome.as_ref()?;
-        Some(self.end(client, outcome).await.into())
+        let task = &self.loaded.task;
+        task.outcome.as_ref()?;
+        let kept = self.runner.ledger.load_kept(task).await.ok().flatten();
+        let answer = TaskEnd::of(task, kept.as_deref()).and_then(|end| self.end(client, &end));
+        Some(answer.unwrap_or_else(|| self.store_unavailable()).into())
     }
 
-    async fn end(&self, client: &WaitingClient, outcome: &Outcome) -> CallAnswer {
-        let task = &self.loaded.task;
-        let fit = |result: Box<RawValue>| {
-            let result = self.excerpt(client, &result).unwrap_or(result);
-            self.runner.fit_kept(task, client.terms.era, result)
-        };
-        match outcome {
-            Outcome::Completed(Payload::Inline(result)) => fit(result.clone()),
-            Outcome::Completed(Payload::Kept { .. }) => {
-                let kept = self.runner.ledger.load_kept(task).await.ok().flatten();
-                let text = kept.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-                text.and_then(|text| RawValue::from_string(text).ok())
-                    .map_or_else(|| self.store_unavailable(), fit)
+    /// `None`: the result cannot be read.
+    fn end(&self, client: &WaitingClient, end: &TaskEnd<'_>) -> Option<CallAnswer> {
+        let error = match end {
+            TaskEnd::Completed(result) => {
+                let result = result.to_raw()?;
+                let result = self.excerpt(client, &result).unwrap_or(result);
+                let task = &self.loaded.task;
+                return Some(self.runner.fit_kept(task, client.terms.era, result));
             }
-            Outcome::Failed(error) => CallAnswer::Error(stored_error(error.clone())),
-            Outcome::Cancelled => CallAnswer::Error(stored_error(
-                RpcError::internal("The call was cancelled").to_raw(),
-            )),
-        }
+            TaskEnd::Failed(error) => (*error).to_owned(),
+            TaskEnd::Cancelled => RpcError::internal("The call was cancelled").to_raw(),
+        };
+        Some(CallAnswer::Error(UpstreamError::in_message(error)))
     }
 
     /// The excerpt in place of the result. `None`: the client gets the whole result.
@@ -332,14 +329,6 @@ impl CallFollower {
         let now_ms = self.runner.ledger.now_ms();
         let left = self.loaded.task.deadline_ms.saturating_sub(now_ms);
         Instant::now() + Duration::from_millis(left)
-    }
-}
-
-fn stored_error(error: Box<RawValue>) -> UpstreamError {
-    UpstreamError {
-        error,
-        status: 200,
-        www_authenticate: None,
     }
 }
 

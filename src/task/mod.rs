@@ -25,6 +25,7 @@ pub mod question;
 pub mod ranges;
 pub mod recovery;
 pub mod state;
+pub mod task_end;
 pub mod ticket;
 pub mod ticket_list;
 pub mod ticket_terms;

@@ -10,6 +10,7 @@ use crate::runner::learned::memory::LearnedTool;
 use crate::task::id::Incarnation;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::state::{Leg, Outcome, Payload, Task};
+use crate::task::task_end::TaskEnd;
 use crate::task::view::rfc3339;
 
 /// The details of a task that the operator sees beside its state.
@@ -197,11 +198,10 @@ fn arguments(request: Option<&str>) -> Value {
 }
 
 fn result(task: &Task, kept: Option<&str>) -> Value {
-    let text = match &task.outcome {
-        Some(Outcome::Completed(Payload::Inline(result))) => Some(result.get()),
-        Some(Outcome::Completed(Payload::Kept { .. })) => kept,
-        Some(Outcome::Failed(error)) => Some(error.get()),
-        Some(Outcome::Cancelled) | None => None,
+    let text = match TaskEnd::of(task, kept.map(str::as_bytes)) {
+        Some(TaskEnd::Completed(result)) => Some(result.text()),
+        Some(TaskEnd::Failed(error)) => Some(error.get()),
+        Some(TaskEnd::Cancelled) | None => None,
     };
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or(Value::Null)

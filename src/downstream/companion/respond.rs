@@ -30,7 +30,8 @@ use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
 use crate::task::large_results::{Part, ReadHint, shortened};
 use crate::task::ranges::{Wanted, as_tool_result};
-use crate::task::state::{Outcome, Payload, Status, Task};
+use crate::task::state::{Status, Task};
+use crate::task::task_end::TaskEnd;
 use crate::task::ticket::{self, CompanionNames, CompanionTool, Moment};
 use crate::upstream::{Forwarded, UpstreamError};
 
@@ -172,8 +173,8 @@ impl ToolCall {
             CompanionTool::Status => self.wait(id, arguments).await?.task,
             CompanionTool::Result => {
                 let found = self.wait(id, arguments).await?;
-                if let Some(outcome) = &found.task.outcome {
-                    return self.result(&found.task, outcome, arguments).await;
+                if found.task.is_ended() {
+                    return self.result(&found.task, arguments).await;
                 }
                 found.task
             }
@@ -223,31 +224,21 @@ impl ToolCall {
     }
 
     /// The result of the tool, as if the client had waited for it.
-    async fn result(
-        &self,
-        task: &Task,
-        outcome: &Outcome,
-        arguments: &Object<'_>,
-    ) -> Result<CallAnswer, ToolError> {
+    async fn result(&self, task: &Task, arguments: &Object<'_>) -> Result<CallAnswer, ToolError> {
         // Until the answer is made.
         let _turn = large_results::turn(task).await?;
-        let result = match outcome {
-            Outcome::Completed(Payload::Inline(result)) => result.clone(),
-            Outcome::Completed(Payload::Kept { .. }) => {
-                let kept = self.proxy.runner.ledger().load_kept(task).await;
-                let kept = kept.map_err(TaskError::from)?;
-                let text = kept.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-                let kept = text.and_then(|text| raw(text).ok());
-                kept.ok_or(TaskError::StoreUnavailable)?
+        let kept = self.proxy.runner.ledger().load_kept(task).await;
+        let kept = kept.map_err(TaskError::from)?;
+        let result = match TaskEnd::of(task, kept.as_deref()) {
+            Some(TaskEnd::Completed(result)) => result.to_raw().ok_or(TaskError::Unreadable)?,
+            Some(TaskEnd::Failed(error)) => {
+                let error = UpstreamError::in_message(error.to_owned());
+                return Ok(CallAnswer::Error(error));
             }
-            Outcome::Failed(error) => {
-                return Ok(CallAnswer::Error(UpstreamError {
-                    error: error.clone(),
-                    status: 200,
-                    www_authenticate: None,
-                }));
+            Some(TaskEnd::Cancelled) => {
+                return Err(ToolError::Said("The call was cancelled.".into()));
             }
-            Outcome::Cancelled => return Err(ToolError::Said("The call was cancelled.".into())),
+            None => return Err(TaskError::Unreadable.into()),
         };
         let tool = self.names.of(CompanionTool::Result);
         let rule = self.by.rules.for_tool(&task.name).0;

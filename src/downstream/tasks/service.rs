@@ -21,7 +21,8 @@ use crate::task::input_rule::AnsweredBy;
 use crate::task::large_results::{ReadHint, shortened};
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::policy::Rules;
-use crate::task::state::{Outcome, Payload, Task};
+use crate::task::state::Task;
+use crate::task::task_end::{TaskEnd, TaskResult};
 use crate::telemetry::polls;
 use crate::telemetry::repeats::OF_OUTAGE;
 use crate::telemetry::traces::RequestSpan;
@@ -79,14 +80,8 @@ pub(in crate::downstream) struct WholeTask {
 impl WholeTask {
     /// The result of the call, wherever it is stored. `None`: there is none.
     pub(in crate::downstream) fn result(&self) -> Option<&str> {
-        match &self.task.outcome {
-            Some(Outcome::Completed(Payload::Inline(result))) => Some(result.get()),
-            Some(Outcome::Completed(Payload::Kept { .. })) => {
-                let kept = self.kept.as_deref();
-                kept.and_then(|bytes| std::str::from_utf8(bytes).ok())
-            }
-            Some(Outcome::Failed(_) | Outcome::Cancelled) | None => None,
-        }
+        let end = TaskEnd::of(&self.task, self.kept.as_deref())?;
+        end.result().map(TaskResult::text)
     }
 
     /// The result as a client that knows tasks gets it: whole, or as an excerpt.

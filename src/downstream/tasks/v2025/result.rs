@@ -27,7 +27,8 @@ use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::large_results::{ReadHint, shortened};
-use crate::task::state::{Outcome, Payload, Task};
+use crate::task::state::Task;
+use crate::task::task_end::TaskEnd;
 use crate::task::view_2025;
 
 /// When raincheck is about to end, a call that this replica carries has this long to end with its own error.
@@ -195,8 +196,8 @@ impl ResultStream {
     async fn see(&mut self, task: &Task) -> Result<(), StoreError> {
         let is_owner = task.owner.as_ref() == Some(self.proxy.runner.incarnation());
         self.carried_here = is_owner && !task.released;
-        if let Some(outcome) = &task.outcome {
-            self.answer = Some(self.end(task, outcome).await?);
+        if task.is_ended() {
+            self.answer = Some(self.end(task).await?);
             return Ok(());
         }
         self.news = self.heard.notification(task).or_else(|| self.news.take());
@@ -208,25 +209,21 @@ impl ResultStream {
 
     /// The response to `tasks/result` of a task that has ended: what the call would have got without a
     /// task.
-    async fn end(&self, task: &Task, outcome: &Outcome) -> Result<Rpc, StoreError> {
+    async fn end(&self, task: &Task) -> Result<Rpc, StoreError> {
         let id = self.id.get();
-        let kept;
-        let result = match outcome {
-            Outcome::Completed(Payload::Inline(result)) => result.get(),
-            Outcome::Completed(Payload::Kept { .. }) => {
-                kept = match self.proxy.runner.ledger().load_kept(task).await {
-                    // It will not come back.
-                    Err(StoreError::Corrupt(_)) => return Ok(unreadable(id)),
-                    kept => kept?,
-                };
-                let text = kept.as_deref().map(std::str::from_utf8);
-                text.and_then(Result::ok).unwrap_or("{}")
-            }
-            Outcome::Failed(error) => return Ok(Rpc::verbatim_error(id, error)),
-            Outcome::Cancelled => {
+        let kept = match self.proxy.runner.ledger().load_kept(task).await {
+            // It will not come back.
+            Err(StoreError::Corrupt(_)) => return Ok(unreadable(id)),
+            kept => kept?,
+        };
+        let result = match TaskEnd::of(task, kept.as_deref()) {
+            Some(TaskEnd::Completed(result)) => result.text(),
+            Some(TaskEnd::Failed(error)) => return Ok(Rpc::verbatim_error(id, error)),
+            Some(TaskEnd::Cancelled) => {
                 let error = RpcError::internal("The task was cancelled");
                 return Ok(Rpc::error(id, &error));
             }
+            None => return Ok(unreadable(id)),
         };
         let rules = self.proxy.runner.rules();
         let inline_bytes = rules.for_tool(&task.name).0.result_inline.for_clients();

@@ -126,7 +126,7 @@ pub async fn tell_what_was_left_out() {
             } else {
                 metadata.target()
             };
-            warn!(left_out, place, "more warnings of this place were left out");
+            warn!(left_out, place, "similar warnings were left out");
         }
     }
 }

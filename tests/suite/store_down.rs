@@ -192,7 +192,7 @@ async fn asking_nobody() -> (Rig, RedisServer, Task) {
     redis.freeze();
     rig.upstream.release("steps");
     rig.proxy
-        .until_said("a round of questions waits for the store", 1)
+        .until_said("cannot store the questions of the server; trying again", 1)
         .await;
     (rig, redis, task)
 }

@@ -47,7 +47,7 @@ pub(super) async fn answer(id: &str, looker: EventLooker, asked: EventRequest) -
         Ok(stream) => response::event_stream(Body::Events(stream.into_stream().boxed())),
         Err(LookError::NoTurn) => Rpc::error(id, &too_many_looks()).into_response(),
         Err(LookError::Store(error)) => {
-            tracing::warn!(name: OF_OUTAGE, %error, "the store did not answer a stream of events");
+            tracing::warn!(name: OF_OUTAGE, %error, "events/stream: the store does not answer");
             Rpc::store_unavailable(id).into_response()
         }
     }

@@ -175,7 +175,7 @@ fn allowed(looker: &EventLooker) -> Result<&EventWebhooks, RpcError> {
     webhooks_of(&looker.events, &looker.by).ok_or_else(not_permitted)
 }
 
-/// Those of the client's scopes that decide anything.
+/// The client's scopes that at least one rule checks.
 fn scopes_of(by: &Requester) -> Vec<Box<str>> {
     let has = |wanted: &&str| {
         let identity = by.identity.as_ref();

@@ -63,7 +63,7 @@ impl Carrier {
         else {
             return Err(ApplyError::Store(away));
         };
-        warn!(error = %away, "a round of questions waits for the store");
+        warn!(error = %away, "cannot store the questions of the server; trying again");
         let mut attempts = runner.attempts(recorded.task());
         let mut away = away;
         while attempts.wait_for_next().await {

@@ -36,7 +36,7 @@ pub struct RedisOptions {
     pub command_timeout: Duration,
     /// The confirmation that durable writes wait for, or `None` for the server's answer alone.
     pub wait: Option<Wait>,
-    /// Between two looks at what was checked at open and may have changed.
+    /// The time between two checks of what was checked at open and may have changed.
     pub check_interval: Duration,
 }
 

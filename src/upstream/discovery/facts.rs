@@ -346,7 +346,7 @@ impl ServerFacts {
                 lines.tools().clear();
             }
         }
-        tracing::warn!(era = ?found, "the upstream is of another era now");
+        tracing::warn!(era = ?found, "the server speaks another era of MCP now");
         self.keep();
     }
 

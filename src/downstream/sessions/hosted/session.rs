@@ -93,7 +93,7 @@ pub(super) enum HostedSessionError {
 
 impl From<StoreError> for HostedSessionError {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(name: OF_OUTAGE, %error, "a session met a store that does not answer");
+        tracing::warn!(name: OF_OUTAGE, %error, "cannot read a session: the store does not answer");
         Self::Store
     }
 }

@@ -174,7 +174,7 @@ impl Health {
     /// request is anonymous, so a server that demands credentials counts as reached. Cancel safe.
     pub async fn await_upstream(&self, upstream: &Upstream, describe: Describe<'_>) {
         self.look_until_found(upstream, describe).await;
-        info!("the upstream answers");
+        info!("the server answers");
         self.upstream_reached();
     }
 
@@ -196,8 +196,8 @@ impl Health {
             } else if is_asked {
                 let was_up = std::mem::replace(&mut is_up, upstream.is_up().await);
                 match (was_up, is_up) {
-                    (true, false) => warn!("the upstream does not answer any more"),
-                    (false, true) => info!("the upstream answers again"),
+                    (true, false) => warn!("the server does not answer any more"),
+                    (false, true) => info!("the server answers again"),
                     (true, true) | (false, false) => {}
                 }
                 self.note(Degraded::UpstreamAway, !is_up);
@@ -228,7 +228,7 @@ impl Health {
                         "what answers at upstream.url is no MCP server; it is asked until one answers"
                     );
                 } else {
-                    warn!("the upstream does not answer yet; it is asked until it does");
+                    warn!("the server does not answer yet; it is asked until it does");
                 }
                 told = Some(why);
             }

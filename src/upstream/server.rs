@@ -287,7 +287,7 @@ impl HttpServer {
                 return Err(Undecided::Failed(refused));
             }
         }
-        tracing::info!("the upstream speaks HTTP+SSE (2024-11-05)");
+        tracing::info!("the server speaks HTTP+SSE (2024-11-05)");
         self.speaks_sse(dialer);
         Ok(Era::Legacy)
     }

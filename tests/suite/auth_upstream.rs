@@ -63,7 +63,7 @@ async fn a_line_posts_with_the_newest_token() {
     proxy
         .until_said("the keys of an issuer were fetched", 1)
         .await;
-    proxy.until_said("the upstream answers", 1).await;
+    proxy.until_said("the server answers", 1).await;
     let tokens = [issuer.token("alice"), issuer.token("alice")];
     let clients = tokens
         .clone()

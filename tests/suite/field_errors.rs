@@ -65,7 +65,7 @@ async fn what_is_no_mcp_server_is_not_taken_for_one_until_it_is() {
             proxy.until_said("no MCP server", 1).await;
             let log = proxy.log();
             assert!(log.contains(said), "{said}: {log}");
-            assert!(!log.contains("the upstream answers"), "{log}");
+            assert!(!log.contains("the server answers"), "{log}");
 
             server.abort();
             let _ = server.await;

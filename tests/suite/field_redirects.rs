@@ -25,7 +25,7 @@ async fn moved(era: Era, config: Config, status: u16, location: &str) -> Rig {
 async fn calls_go_where_the_server_redirects(era: Era) {
     for status in [307, 308] {
         let rig = moved(era, Config::always(), status, "/mcp/").await;
-        rig.proxy.until_said("the upstream answers", 1).await;
+        rig.proxy.until_said("the server answers", 1).await;
         for nonce in ["a", "b"] {
             let arguments = json!({"text": "x", "nonce": nonce});
             let task = rig.client().call("echo", arguments).await.into_task();
@@ -35,7 +35,7 @@ async fn calls_go_where_the_server_redirects(era: Era) {
         }
         // What is learned costs no request more.
         assert_eq!(rig.upstream.redirected(), 1);
-        rig.proxy.until_said("the upstream redirects", 1).await;
+        rig.proxy.until_said("the server redirects", 1).await;
         assert!(
             rig.proxy.log().contains("path=\"/mcp/\""),
             "{}",
@@ -47,7 +47,7 @@ async fn calls_go_where_the_server_redirects(era: Era) {
 #[tokio::test]
 async fn a_legacy_session_passes_to_where_the_server_redirects() {
     let rig = moved(Era::Legacy, Config::always(), 307, "/mcp/").await;
-    rig.proxy.until_said("the upstream answers", 1).await;
+    rig.proxy.until_said("the server answers", 1).await;
     let session = Session::open(rig.client(), NEWEST).await;
     let answer = session
         .calling(1, "echo", json!({"text": "x"}))

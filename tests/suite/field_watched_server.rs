@@ -74,12 +74,12 @@ async fn a_server_that_goes_away_is_seen_without_a_call(era: Era) {
     until_up(&proxy, 0.0).await;
     is_ready_and_degraded(&proxy, Some("upstream_away")).await;
     proxy
-        .until_said("the upstream does not answer any more", 1)
+        .until_said("the server does not answer any more", 1)
         .await;
     let _upstream = Upstream::start_at(era, address).await;
     until_up(&proxy, 1.0).await;
     is_ready_and_degraded(&proxy, None).await;
-    proxy.until_said("the upstream answers again", 1).await;
+    proxy.until_said("the server answers again", 1).await;
 }
 
 /// Such a server is tried by connections that carry nothing, because each event stream is a session.

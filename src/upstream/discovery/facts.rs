@@ -242,7 +242,7 @@ impl ServerFacts {
         };
         if let Ok(era) = found {
             self.era.set(era);
-            tracing::info!(?era, "the upstream's era is known");
+            tracing::info!(?era, "the server's era is known");
             self.keep();
         }
         found

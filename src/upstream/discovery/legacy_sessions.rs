@@ -109,7 +109,7 @@ impl LegacySessions {
         drop(belief);
         if news.is_some_and(|said| !said.is_taken()) && before.is_none_or(SessionsAnswer::is_taken)
         {
-            tracing::info!("the upstream takes no sessions: legacy clients have theirs here");
+            tracing::info!("the server takes no sessions: legacy clients have theirs here");
         }
     }
 }

@@ -151,7 +151,7 @@ impl Address {
         self.has_learned.store(true, Ordering::Relaxed);
         tracing::warn!(
             path,
-            "the upstream redirects, and requests go to this path from now on; write it in upstream.url"
+            "the server redirects, and requests go to this path from now on; write it in upstream.url"
         );
     }
 
@@ -177,7 +177,7 @@ impl Address {
             tracing::warn!(
                 status = status.as_u16(),
                 location,
-                "the upstream redirects, which is not followed; write the address of its MCP endpoint in upstream.url"
+                "the server redirects, which is not followed; write the address of its MCP endpoint in upstream.url"
             );
         }
     }

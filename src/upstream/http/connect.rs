@@ -142,7 +142,7 @@ impl Connector {
             connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
         match &connected {
             Err(error) if self.is_tls_failure(error) => {
-                tracing::warn!(error = %io_reason(error), "no TLS with the upstream: {TLS_SETTINGS}");
+                tracing::warn!(error = %io_reason(error), "no TLS with the server: {TLS_SETTINGS}");
                 self.read_anew().await;
             }
             // The failure is logged once, however many calls meet it.

@@ -183,7 +183,7 @@ impl Http {
                     Err(SendError::Request(back)) => request = back,
                     Err(SendError::Failed(failure)) => return Err(failure),
                     Err(SendError::Refused) => {
-                        tracing::warn!("the upstream did not accept the client certificate");
+                        tracing::warn!("the server did not accept the client certificate");
                         let refused = Obstacle::NoConnection(REFUSED.into());
                         self.obstacles.note_connection(Some(refused));
                         self.connector.read_anew().await;

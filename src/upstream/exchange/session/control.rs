@@ -92,7 +92,7 @@ impl Control for SessionControl {
         let was_taken = *taken.borrow();
         let told = timeout(TELLING, self.tell_cancelled()).await;
         if told.is_err() {
-            tracing::warn!("the upstream could not be told that a call is cancelled");
+            tracing::warn!("the server could not be told that a call is cancelled");
         }
         // The notification has a connection of its own and may arrive before the call. A server ignores a
         // cancel of a call that it does not know, so the cancel is sent once more when it does.

@@ -25,7 +25,8 @@ pub fn result_type(result: &RawValue) -> Result<ResultType, Fault> {
     Ok(type_of(&Object::parse(result.get())?))
 }
 
-fn type_of(result: &Object<'_>) -> ResultType {
+/// The type of a result that is parsed. Without one it is complete.
+pub fn type_of(result: &Object<'_>) -> ResultType {
     match result.get_str("resultType").as_deref() {
         None | Some("complete") => ResultType::Complete,
         Some("input_required") => ResultType::InputRequired,

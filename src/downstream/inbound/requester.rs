@@ -110,10 +110,11 @@ impl Requester {
         let headers = &parts.headers;
         let caller = callers.of(identity.as_deref(), headers);
         let has_credentials = callers.are_told_apart(identity.as_deref(), headers);
+        let session = SessionKey::named(&caller, headers);
         let list_key = if has_credentials {
             Some(caller)
         } else {
-            session_of(&caller, parts, era).map(|session| Caller::from_bytes(*session.as_bytes()))
+            session_of(session, parts, era).map(|session| Caller::from_bytes(*session.as_bytes()))
         };
         Self {
             caller,
@@ -124,7 +125,7 @@ impl Requester {
             query: None,
             client: ClientTerms::default(),
             rules,
-            session: SessionKey::named(&caller, headers),
+            session,
             era,
             reads_events: accepts_events(headers),
             takes_large_events: takes_large_events(headers),
@@ -191,13 +192,13 @@ impl Requester {
 
 /// Returns the session that distinguishes a client without credentials from others: its connection, or the session of
 /// a legacy client.
-fn session_of(caller: &Caller, parts: &Parts, era: Era) -> Option<SessionKey> {
+fn session_of(named: Option<SessionKey>, parts: &Parts, era: Era) -> Option<SessionKey> {
     if let Some(OwnConnection(key)) = parts.extensions.get() {
         return Some(*key);
     }
     let id = parts.headers.get(SESSION_ID)?;
     let is_known = era == Era::Legacy && id.len() >= SESSION_ID_MIN;
-    SessionKey::named(caller, &parts.headers).filter(|_| is_known)
+    named.filter(|_| is_known)
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {

@@ -26,7 +26,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session)
     // Begun first, so that no change of the session is missed.
     let watch = SessionWatch::of(proxy, &session);
     // The newest stream replaces an older one: that the older one is dead is noticed late.
-    let pushed = proxy.mailboxes.open(session.key());
+    let pushed = proxy.mailboxes.open(session.key);
     let credentials = by.credentials.clone();
     // A subscription needs the era of the server.
     let _ = proxy.upstream.era_soon(credentials.clone()).await;

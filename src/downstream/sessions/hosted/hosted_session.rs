@@ -19,7 +19,6 @@ use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions::calls::{AskedClient, CallSession};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, raw};
-use crate::mcp::result::{self, ResultType};
 use crate::runner::responder::{CallAnswer, RelayedAnswer};
 use crate::upstream::Answer;
 
@@ -52,19 +51,19 @@ impl HostedSession {
     }
 
     fn result(&self, id: &str, result: &RawValue) -> Rpc {
-        let is_complete = result::result_type(result) == Ok(ResultType::Complete);
-        let translated = is_complete.then(|| translate::result(&self.method, result));
-        if let Some(Ok(result)) = translated {
-            return Rpc::result(id, &result);
-        }
-        let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
-        Rpc::failure(id, failure)
+        translate::result(&self.method, result).map_or_else(
+            |_| {
+                let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
+                Rpc::failure(id, failure)
+            },
+            |result| Rpc::result(id, &result),
+        )
     }
 }
 
 impl CallSession for HostedSession {
     fn key(&self) -> Option<SessionKey> {
-        Some(self.session.key())
+        Some(self.session.key)
     }
 
     fn kind(&self) -> CallKind {

@@ -59,10 +59,12 @@ const URI_BYTES_MAX: usize = 2048;
 /// the same prefix.
 pub(super) async fn serves(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> bool {
     let id = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
-    if let Some(id) = id.filter(|id| id.starts_with(PREFIX)) {
+    if let Some(id) = id.filter(|id| id.starts_with(PREFIX))
+        && let Some(key) = by.session
+    {
         let is_ours = proxy.upstream.is_known_to_refuse_sessions()
             // A store that does not answer is told to the client where the session is read.
-            || !matches!(Session::load(proxy, id, by.caller).await, Ok(None));
+            || !matches!(Session::load(proxy, id, by.caller, key).await, Ok(None));
         if is_ours {
             return true;
         }
@@ -104,7 +106,7 @@ pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> 
     if let Err(error) = session.end(proxy).await {
         return HostedSessionError::from(error).into_response(None);
     }
-    proxy.calls.end(session.key());
+    proxy.calls.end(session.key);
     response::empty(StatusCode::OK)
 }
 
@@ -144,7 +146,7 @@ pub(super) async fn post(
                 Err(no_session) => return no_session.into_response(None),
             };
             if let Some(id) = message.cancels() {
-                cancel(proxy, by.caller, session.key(), id);
+                cancel(proxy, by.caller, session.key, id);
             }
             response::empty(StatusCode::ACCEPTED)
         }

@@ -64,8 +64,8 @@ pub(super) async fn put(
     let number = Uuid::new_v4().simple().to_string();
     let id = name(proxy, session, &number);
     // Before the client is asked: an answer to another replica must not be missed.
-    let note = session.kv_name(Kind::Answer, &["answer", &id]);
-    let elsewhere = proxy.runner.watch_value(note);
+    let value = session.kv_name(Kind::Answer, &["answer", &id]);
+    let elsewhere = proxy.runner.watch_value(value);
     let (sender, answered) = oneshot::channel();
     client.entry.asks(&quote(&id), AnswerPath::Session(sender));
     let version = &session.entry.version;
@@ -74,7 +74,7 @@ pub(super) async fn put(
     let is_said = client.reads_events && send(client.messages, question.clone()).await;
     let mut open = OpenQuestion {
         mailboxes: &proxy.mailboxes,
-        key: session.key(),
+        key: session.key,
         said: client.messages,
         id: &id,
         question,
@@ -84,7 +84,7 @@ pub(super) async fn put(
         open.settle();
         return no_answer(kind);
     }
-    let waiting = wait(proxy, &elsewhere, note, &mut open, answered);
+    let waiting = wait(proxy, &elsewhere, value, &mut open, answered);
     let Ok(answer) = tokio::time::timeout(client.patience, waiting).await else {
         return no_answer(kind);
     };
@@ -188,7 +188,7 @@ fn name(proxy: &Arc<Proxy>, session: &Session, number: &str) -> String {
 async fn wait(
     proxy: &Arc<Proxy>,
     elsewhere: &ValueWatch,
-    note: Name,
+    value: Name,
     open: &mut OpenQuestion<'_>,
     answered: oneshot::Receiver<Bytes>,
 ) -> Bytes {
@@ -202,7 +202,7 @@ async fn wait(
     let elsewhere = async {
         loop {
             if let Some(answer) = elsewhere.told().await {
-                let _ = proxy.kv.remove(note).await;
+                let _ = proxy.kv.remove(value).await;
                 return answer;
             }
         }
@@ -229,17 +229,17 @@ pub(super) async fn answer(
     if !is_asked || text.len() > ANSWER_BYTES_MAX {
         return Ok(());
     }
-    let text = match proxy.calls.take_question(session.key(), asked) {
+    let text = match proxy.calls.take_question(session.key, asked) {
         Some((_, AnswerPath::Session(waiting))) => match waiting.send(text) {
             Ok(()) => return Ok(()),
             Err(text) => text,
         },
         Some((_, AnswerPath::Carrier(_))) | None => text,
     };
-    let note = session.kv_name(Kind::Answer, &["answer", &id]);
+    let value = session.kv_name(Kind::Answer, &["answer", &id]);
     // The first answer counts.
-    proxy.kv.claim(note, text, ANSWER_LIFETIME).await?;
-    proxy.kv.tell(note).await
+    proxy.kv.claim(value, text, ANSWER_LIFETIME).await?;
+    proxy.kv.tell(value).await
 }
 
 #[cfg(test)]

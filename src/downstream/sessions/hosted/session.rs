@@ -65,6 +65,10 @@ pub(super) struct Session {
     pub(super) id: Box<str>,
     pub(super) caller: Caller,
     pub(super) entry: SessionEntry,
+    /// The key of the session in this process.
+    pub(super) key: SessionKey,
+    /// The name of the stored value.
+    pub(super) name: Name,
     /// The stored value that the session was read from.
     stored: Bytes,
 }
@@ -121,26 +125,27 @@ impl Session {
         mut entry: SessionEntry,
     ) -> Result<Self, BeginError> {
         // 122 random bits of the operating system: the id cannot be guessed.
-        let id = format!("{PREFIX}{}", Uuid::new_v4()).into();
+        let id: Box<str> = format!("{PREFIX}{}", Uuid::new_v4()).into();
         let now_ms = proxy.runner.ledger().now_ms();
         entry.renewed_ms = now_ms;
         entry.since_ms = now_ms;
         entry.lasts_ms = lifetimes::FRESH_MS;
         let stored = text(&entry)?;
         let session = Self {
+            key: SessionKey::of(&caller, &id),
+            name: name(Kind::Session, &caller, &id, &[]),
             id,
             caller,
             entry,
             stored,
         };
-        let note = session.kv_name(Kind::Session, &[]);
         let lifetimes = &proxy.session_lifetimes;
-        let begun = lifetimes.begin(note, caller, session.stored.len(), now_ms);
+        let begun = lifetimes.begin(session.name, caller, session.stored.len(), now_ms);
         for unused in begun.map_err(|OverQuota| BeginError::TooMany)? {
             make_room(proxy, unused).await?;
         }
-        let put = proxy.kv.put(note, session.stored.clone(), session.lasts());
-        put.await?;
+        let (stored, lasts) = (session.stored.clone(), session.lasts());
+        proxy.kv.put(session.name, stored, lasts).await?;
         Ok(session)
     }
 
@@ -152,12 +157,13 @@ impl Session {
     ) -> Result<Self, HostedSessionError> {
         let id = headers.get(SESSION_ID).ok_or(HostedSessionError::Unnamed)?;
         let id = id.to_str().unwrap_or_default();
+        let key = by.session.ok_or(HostedSessionError::Unknown)?;
         // A server that turned out to have sessions has this client's, too.
         let has_sessions = proxy.upstream.known_era() == Some(Era::Legacy);
         if has_sessions || !id.starts_with(PREFIX) {
             return Err(HostedSessionError::Unknown);
         }
-        let mut session = Self::load(proxy, id, by.caller)
+        let mut session = Self::load(proxy, id, by.caller, key)
             .await?
             .ok_or(HostedSessionError::Unknown)?;
         session.renew(proxy).await?;
@@ -177,13 +183,15 @@ impl Session {
 
     /// Reads the session again. `None`: the session has ended.
     pub(super) async fn reload(&self, proxy: &Arc<Proxy>) -> Result<Option<Self>, StoreError> {
-        Self::load(proxy, &self.id, self.caller).await
+        Self::load(proxy, &self.id, self.caller, self.key).await
     }
 
+    /// Reads the session with this id. `key`: the key of the same session, which costs a digest.
     pub(super) async fn load(
         proxy: &Arc<Proxy>,
         id: &str,
         caller: Caller,
+        key: SessionKey,
     ) -> Result<Option<Self>, StoreError> {
         let name = name(Kind::Session, &caller, id, &[]);
         let bytes = match proxy.kv.find(name).await {
@@ -195,11 +203,12 @@ impl Session {
         let Ok(entry) = serde_json::from_slice(&bytes) else {
             return Ok(None);
         };
-        let id = id.into();
         Ok(Some(Self {
-            id,
+            id: id.into(),
             caller,
             entry,
+            key,
+            name,
             stored: bytes,
         }))
     }
@@ -215,9 +224,8 @@ impl Session {
         renewed.entry.renewed_ms = now_ms;
         if is_fresh {
             let (lifetimes, since_ms) = (&proxy.session_lifetimes, self.entry.since_ms);
-            let name = self.kv_name(Kind::Session, &[]);
             let whose = (self.caller, self.stored.len());
-            let lasts_ms = lifetimes.first_use(&name, whose, since_ms, now_ms);
+            let lasts_ms = lifetimes.first_use(&self.name, whose, since_ms, now_ms);
             let Some(lasts_ms) = lasts_ms else {
                 return Ok(());
             };
@@ -274,7 +282,7 @@ impl Session {
 
     /// Ends the session on every replica.
     pub(super) async fn end(&self, proxy: &Arc<Proxy>) -> Result<(), StoreError> {
-        proxy.kv.remove(self.kv_name(Kind::Session, &[])).await?;
+        proxy.kv.remove(self.name).await?;
         self.leave(proxy);
         self.tell_change(proxy).await;
         Ok(())
@@ -282,7 +290,7 @@ impl Session {
 
     /// Notifies every [`SessionWatch`](super::watch::SessionWatch) that the session was changed or ended.
     pub(super) async fn tell_change(&self, proxy: &Arc<Proxy>) {
-        if let Err(error) = proxy.kv.tell(self.kv_name(Kind::Session, &[])).await {
+        if let Err(error) = proxy.kv.tell(self.name).await {
             tracing::warn!(%error, "replicas were not told of the change of a session, and see it within a minute");
         }
     }
@@ -303,10 +311,9 @@ impl Session {
         let SessionEntry {
             since_ms, lasts_ms, ..
         } = self.entry;
-        let name = self.kv_name(Kind::Session, &[]);
         let whose = (&self.caller, self.stored.len());
         let lifetimes = &proxy.session_lifetimes;
-        lifetimes.end(&name, whose, (since_ms, lasts_ms), now_ms);
+        lifetimes.end(&self.name, whose, (since_ms, lasts_ms), now_ms);
     }
 
     fn lasts(&self) -> Duration {
@@ -317,17 +324,13 @@ impl Session {
     async fn write(&mut self, proxy: &Arc<Proxy>) -> Result<bool, StoreError> {
         let text = text(&self.entry)?;
         let stands = std::mem::replace(&mut self.stored, text.clone());
-        let note = self.kv_name(Kind::Session, &[]);
-        proxy.kv.replace(note, stands, text, self.lasts()).await
+        let lasts = self.lasts();
+        proxy.kv.replace(self.name, stands, text, lasts).await
     }
 
-    /// The name of a stored value that belongs to this session.
+    /// The name of another stored value that belongs to this session.
     pub(super) fn kv_name(&self, kind: Kind, parts: &[&str]) -> Name {
         name(kind, &self.caller, &self.id, parts)
-    }
-
-    pub(super) fn key(&self) -> SessionKey {
-        SessionKey::of(&self.caller, &self.id)
     }
 }
 

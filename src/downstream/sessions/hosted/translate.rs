@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::session::SessionEntry;
+use crate::mcp::envelope;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{Fault, Object, Writer, is_object, prepend, quote, raw, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
+use crate::mcp::result::{self, ResultType};
 use crate::mcp::version::{FIRST_WITH_MODES, LEGACY, LEGACY_NEWEST, MODERN};
-use crate::mcp::{envelope, result};
 
 /// `_meta` keys with this prefix are the protocol's own. Those of the other era have no meaning.
 const PROTOCOLS: &str = "io.modelcontextprotocol/";
@@ -92,9 +93,12 @@ pub(super) fn log_level(session: &SessionEntry) -> &str {
     session.log_level.as_deref().unwrap_or(LOG_LEVEL_DEFAULT)
 }
 
-/// A modern server's result, as a legacy client knows it.
+/// A modern server's result, as a legacy client knows it. `Err`: it is no object, or not the end of the request.
 pub(super) fn result(method: &str, result: &RawValue) -> Result<String, Fault> {
     let object = Object::parse(result.get())?;
+    if result::type_of(&object) != ResultType::Complete {
+        return Err(Fault::Syntax);
+    }
     let cacheable = result::is_cacheable(method);
     let mut out = Writer::with_capacity(result.get().len());
     for (key, value) in object.iter() {
@@ -296,6 +300,10 @@ mod tests {
             r#"{"tools":[{"name":"a"},{"name":"b" ,"outputSchema":{"type":"object"}}]}"#
         );
         assert!(result("tools/list", &boxed("[]")).is_err());
+        for unfinished in ["input_required", "task"] {
+            let unfinished = boxed(&format!(r#"{{"resultType":"{unfinished}"}}"#));
+            assert!(result("tools/call", &unfinished).is_err());
+        }
     }
 
     #[test]

@@ -9,7 +9,6 @@ use super::session::Session;
 use crate::downstream::proxy::Proxy;
 use crate::runner::value_watch::ValueWatch;
 use crate::store::StoreError;
-use crate::store::kv::Kind;
 
 /// The longest wait before the session is read again although there was no notification: the replica that changed it
 /// may have died before it sent the notification.
@@ -31,9 +30,7 @@ pub(super) struct SessionWatch {
 impl SessionWatch {
     /// A change after this returns is seen.
     pub(super) fn of(proxy: &Arc<Proxy>, session: &Session) -> Self {
-        let value = proxy
-            .runner
-            .watch_value(session.kv_name(Kind::Session, &[]));
+        let value = proxy.runner.watch_value(session.name);
         Self {
             value,
             look_at: look_at(proxy, session),

@@ -79,6 +79,24 @@ async fn a_server_that_asks_without_end_is_not_asked_without_end() {
     assert_eq!(rig.upstream.tally("ask_on").started, 17);
 }
 
+/// The list of tools says which headers a call needs, and may have to be read first.
+#[tokio::test]
+async fn a_call_is_cancelled_while_the_list_of_tools_is_read() {
+    let rig = Rig::start(Era::Modern, Config::never()).await;
+    let session = Session::open(rig.client()).await;
+    rig.upstream.hang();
+    let call = tokio::spawn(session.calling(5, "echo", json!({})).stream());
+    rig.upstream.until_received("tools/list", 1).await;
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": 5}});
+    assert_eq!(session.post(&cancel).send().await.status, 202);
+    let mut stream = within(PATIENCE, "the stream of the call", call)
+        .await
+        .unwrap();
+    assert_eq!(stream.next_or_end().await, None);
+    assert_eq!(rig.upstream.requests("tools/call").len(), 0);
+}
+
 /// While its client answers, the call is not at the server, and another call may take its place there.
 #[tokio::test]
 async fn a_call_that_was_answered_waits_for_its_turn_again() {

@@ -24,7 +24,6 @@ use crate::mcp::version::Era;
 use crate::store::ledger::ApplyError;
 use crate::task::input_rule::AnsweredBy;
 use crate::task::machine::{OwnerEvent, Rejected};
-use crate::task::state::Leg;
 use crate::upstream::{self, Question};
 
 /// The wait for more questions after the first: a client that is asked for all of them together
@@ -176,15 +175,21 @@ impl Carrier {
             return;
         };
         let task = recorded.task();
-        // A modern server accepts only results as answers.
-        let takes_refusals = !matches!(task.leg, Leg::Parked(_));
-        // A legacy server's name for a question is a JSON-RPC id, a modern server's a key.
-        let is_asked = |origin: &str| *origin == *id || quote(origin) == *id;
+        // A modern server's name for a question is a key, and it accepts only results as answers. A legacy server's name
+        // is a JSON-RPC id.
+        let is_modern = self.server.era == Era::Modern;
+        let is_asked = |origin: &str| {
+            if is_modern {
+                quote(origin) == *id
+            } else {
+                *origin == *id
+            }
+        };
         let answers: BTreeMap<_, _> = task
             .open_questions()
             .filter(|(question, _)| is_asked(&question.origin))
             .map(|(question, request)| (question.key.clone(), stored(request, &answer)))
-            .filter(|(_, answer)| takes_refusals || input::refused(answer).is_none())
+            .filter(|(_, answer)| !is_modern || input::refused(answer).is_none())
             .collect();
         if answers.is_empty() {
             return;

@@ -36,7 +36,7 @@ pub(in crate::downstream) trait CallSession: Send + Sync + 'static {
     /// The key under which the call is registered. `None`: no cancel and no answer can name the call.
     fn key(&self) -> Option<SessionKey>;
 
-    /// The kind of a call that no other request joins.
+    /// The kind under which the call is registered.
     fn kind(&self) -> CallKind;
 
     /// Resolves when the session has ended.
@@ -85,19 +85,14 @@ impl AskedClient<'_> {
     }
 }
 
-/// Begins the call and responds to its request.
+/// Begins the call, as soon as it is made, and responds to its request. The client can cancel it before.
 pub(in crate::downstream) async fn carry<S: CallSession>(
     proxy: &Arc<Proxy>,
     (by, headers, request): (&Requester, &HeaderMap, &Request<'_>),
     session: S,
-    call: CallSpec,
+    call: impl Future<Output = CallSpec> + Send + 'static,
 ) -> Response<Body> {
-    let is_joined = call.terms.claim.is_some();
-    let kind = if is_joined {
-        CallKind::Joined
-    } else {
-        session.kind()
-    };
+    let kind = session.kind();
     let key = session.key().unwrap_or_else(SessionKey::unnamed);
     let entry = match proxy.calls.enter(kind, key, request.id.get()) {
         Ok(entry) => entry,
@@ -113,8 +108,7 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
         answer: messages.clone().try_reserve_owned().ok(),
         messages,
         reads_events: by.reads_events,
-        runs_on: !is_joined,
-        question_patience: question_patience(&call.terms.rule),
+        runs_on: kind != CallKind::Joined,
     };
     let (begins, begun) = oneshot::channel();
     let job = begin(Arc::clone(proxy), call, entry, client, begins);
@@ -140,28 +134,51 @@ fn question_patience(rule: &Rule) -> Duration {
 /// Begins the call and follows it to its end. The call goes on if the client goes away before the call has begun.
 async fn begin<S: CallSession>(
     proxy: Arc<Proxy>,
-    call: CallSpec,
+    call: impl Future<Output = CallSpec>,
     entry: CallEntry,
     mut client: CallingClient<S>,
     begun: oneshot::Sender<Result<(), ClaimError>>,
 ) {
+    let answer = client.answer.take();
+    let unwanted = async {
+        tokio::select! {
+            () = cancelled(&proxy, &entry, client.session.key(), &client.id) => {}
+            () = client.session.ended(&proxy) => {}
+        }
+    };
+    tokio::pin!(unwanted);
+    let call = tokio::select! {
+        biased;
+        () = &mut unwanted => {
+            // The response ends without an answer.
+            let _ = begun.send(Ok(()));
+            return;
+        }
+        call = call => call,
+    };
+    let patience = question_patience(&call.terms.rule);
     let subscriber = match claims::begin(&proxy, call).await {
         Ok(subscriber) => subscriber,
         Err(why) => {
             // Left before the client gets the answer, because the client may then use the id again.
-            drop(entry);
+            entry.leave();
             let _ = begun.send(Err(why));
             return;
         }
     };
     let _ = begun.send(Ok(()));
-    let answer = client.answer.take();
+    let asked = AskedClient {
+        proxy: &proxy,
+        entry: &entry,
+        messages: &client.messages,
+        reads_events: client.reads_events,
+        patience,
+    };
     // Dropping the subscriber shows the carrier that the client is gone, and the carrier cancels the call.
     let ended = tokio::select! {
         biased;
-        () = cancelled(&proxy, &entry, client.session.key(), &client.id) => None,
-        () = client.session.ended(&proxy) => None,
-        ended = client.follow(&proxy, &entry, subscriber) => ended,
+        () = unwanted => None,
+        ended = client.follow(&asked, subscriber) => ended,
     };
     if let Some((answered, subscriber)) = ended {
         let id = client.id.get();
@@ -187,7 +204,6 @@ struct CallingClient<S> {
     /// The call goes on when its connection closes, as legacy clients expect. For a call that others may join, the
     /// runner decides.
     runs_on: bool,
-    question_patience: Duration,
     /// A place in the channel for the answer, which no message can take.
     answer: Option<mpsc::OwnedPermit<ResponseEvent>>,
 }
@@ -206,17 +222,9 @@ impl<S: CallSession> CallingClient<S> {
     /// ended without one. `None`: the client has left.
     async fn follow(
         &self,
-        proxy: &Arc<Proxy>,
-        entry: &CallEntry,
+        asked: &AskedClient<'_>,
         mut subscriber: CallSubscriber,
     ) -> Option<(Option<CallAnswer>, CallSubscriber)> {
-        let asked = AskedClient {
-            proxy,
-            entry,
-            messages: &self.messages,
-            reads_events: self.reads_events,
-            patience: self.question_patience,
-        };
         let mut asking = FuturesUnordered::new();
         let mut is_slow = false;
         loop {
@@ -231,7 +239,7 @@ impl<S: CallSession> CallingClient<S> {
             match reply {
                 // A message with an id is a question.
                 Some(Reply::Relay(message)) if has_id(&message) => {
-                    asking.push(self.session.ask(&asked, message, subscriber.answers()));
+                    asking.push(self.session.ask(asked, message, subscriber.answers()));
                 }
                 Some(Reply::Relay(message)) => {
                     tokio::select! {

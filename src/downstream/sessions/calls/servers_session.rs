@@ -1,5 +1,6 @@
 //! A legacy client's call that raincheck carries on the client's own session at the server.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use hyper::{HeaderMap, Response};
@@ -157,20 +158,31 @@ pub(in crate::downstream) async fn answer(
     if matches!(call.terms.plan, Plan::Always { .. }) {
         return Box::pin(v2025::make_task(proxy, by, request, call)).await;
     }
-    let session = ServersSession(by.session);
-    carry(proxy, (by, headers, request), session, call).await
+    let session = ServersSession {
+        key: by.session,
+        is_joined: call.terms.claim.is_some(),
+    };
+    carry(proxy, (by, headers, request), session, ready(call)).await
 }
 
 /// The client's own session at the server, whose questions and errors pass to the client as they are.
-struct ServersSession(Option<SessionKey>);
+struct ServersSession {
+    key: Option<SessionKey>,
+    /// Other requests may join the call.
+    is_joined: bool,
+}
 
 impl CallSession for ServersSession {
     fn key(&self) -> Option<SessionKey> {
-        self.0
+        self.key
     }
 
     fn kind(&self) -> CallKind {
-        CallKind::Carried
+        if self.is_joined {
+            CallKind::Joined
+        } else {
+            CallKind::Carried
+        }
     }
 
     async fn ended(&self, _: &Arc<Proxy>) {

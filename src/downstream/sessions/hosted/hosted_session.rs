@@ -67,7 +67,11 @@ impl CallSession for HostedSession {
     }
 
     fn kind(&self) -> CallKind {
-        CallKind::AtModernServer
+        if self.is_joined {
+            CallKind::Joined
+        } else {
+            CallKind::AtModernServer
+        }
     }
 
     /// Resolves when the session was ended, here or at another replica.

@@ -241,18 +241,21 @@ async fn call(
     request: &Request<'_>,
     terms: CallTerms,
 ) -> Response<Body> {
-    let call = match outgoing::call_of(proxy, (by, headers), &session, request, terms).await {
+    let call = match outgoing::call_of(proxy, (by, headers), &session, request, terms) {
         Ok(call) => call,
         Err(error) => {
             let refused = Rpc::error(request.id.get(), &error).on_session();
             return refused.into_response();
         }
     };
-    if matches!(call.terms.plan, Plan::Always { .. }) {
+    let is_task = matches!(call.terms.plan, Plan::Always { .. });
+    let is_joined = call.terms.claim.is_some();
+    let call = outgoing::mirror(Arc::clone(proxy), by.clone(), call);
+    if is_task {
+        let call = Box::pin(call).await;
         return Box::pin(v2025::make_task(proxy, by, request, call)).await;
     }
     let edit = edit_of_answer(proxy, by, &session, request);
-    let is_joined = call.terms.claim.is_some();
     let session = HostedSession::new(session, &request.method, edit, is_joined);
     carry(proxy, (by, headers, request), session, call).await
 }

@@ -11,15 +11,17 @@ use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tools;
 use crate::mcp::error::RpcError;
+use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::params;
 use crate::mcp::request::Request;
 use crate::runner::{CallSpec, CallTerms};
 use crate::task::plan::Plan;
-use crate::upstream::{ClientHeaders, UpstreamRequest};
+use crate::upstream::UpstreamRequest;
 
-/// Makes a call of a request. `Err`: the params do not name what the request is about.
-pub(super) async fn call_of(
+/// Makes a call of a request, without the headers that [`mirror`] adds. `Err`: the params do not name what the request
+/// is about.
+pub(super) fn call_of(
     proxy: &Arc<Proxy>,
     (by, headers): (&Requester, &HeaderMap),
     session: &Session,
@@ -37,11 +39,6 @@ pub(super) async fn call_of(
             RpcError::invalid_params(format!("Invalid params: {key} must be a string"))
         })?),
     };
-    let tool = name.as_deref().filter(|_| request.method == "tools/call");
-    let param_headers = match tool {
-        Some(tool) => mirrored(proxy, by, session, request, tool).await,
-        None => [].into(),
-    };
     let caller = *session.caller.as_bytes();
     let params = translate::params(&request.params, &session.entry);
     let meta = request.params.get_object("_meta").unwrap_or_default();
@@ -51,31 +48,31 @@ pub(super) async fn call_of(
     let mut outgoing = UpstreamRequest::new(caller, request.method.as_ref(), params)
         .declaring(session.entry.capabilities.get())
         .forwarding(proxy.forwarded(by, headers))
-        .described_by(name.as_deref().map(Arc::from), param_headers)
+        .described_by(name.as_deref().map(Arc::from), [].into())
         .with_progress(may_be_task || progress_token.is_some());
     outgoing.log_level = Some(translate::log_level(&session.entry).into());
     let client = by.client_of_call(None);
     Ok(CallSpec::of(client, terms, outgoing, progress_token))
 }
 
-/// Returns the `Mcp-Param-*` headers of a call, which a legacy client knows nothing of.
-async fn mirrored(
-    proxy: &Arc<Proxy>,
-    by: &Requester,
-    session: &Session,
-    request: &Request<'_>,
-    tool: &str,
-) -> ClientHeaders {
-    let capabilities = session.entry.capabilities.get();
-    let tools = tools::listed(proxy, by, capabilities).await;
+/// Adds the `Mcp-Param-*` headers to a call of a tool. A legacy client knows nothing of them, and the list of the
+/// server's tools, which may have to be read first, says which they are.
+pub(super) async fn mirror(proxy: Arc<Proxy>, by: Requester, mut call: CallSpec) -> CallSpec {
+    let outgoing = &mut call.outgoing;
+    if &*outgoing.method != "tools/call" {
+        return call;
+    }
+    let tools = tools::listed(&proxy, &by, &outgoing.capabilities).await;
+    let name = outgoing.name.as_deref().unwrap_or_default();
     // Without the list the server may refuse the call, and says why.
-    let Some(tool) = tools.as_ref().and_then(|tools| tools.get(tool)) else {
-        return [].into();
-    };
-    params::mirrored(tool, request.params.get("arguments"))
-        .filter_map(|(name, value)| {
+    if let Some(tool) = tools.as_ref().and_then(|tools| tools.get(name)) {
+        let params = Object::parse(&outgoing.params).unwrap_or_default();
+        let mirrored = params::mirrored(tool, params.get("arguments"));
+        let headers = mirrored.filter_map(|(name, value)| {
             let name = HeaderName::try_from(name).ok()?;
             Some((name, HeaderValue::try_from(value).ok()?))
-        })
-        .collect()
+        });
+        outgoing.param_headers = headers.collect();
+    }
+    call
 }

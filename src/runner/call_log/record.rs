@@ -50,8 +50,8 @@ pub(super) struct OwnedRecord {
     /// The point that the record does not contain yet.
     point: Option<SealedPoint>,
     is_over: bool,
-    /// When the record was last seen to name this replica.
-    checked: Instant,
+    /// When the record was last seen to name this replica. `None`: another replica may have claimed it since.
+    checked: Option<Instant>,
     custody: Custody,
 }
 
@@ -69,7 +69,7 @@ impl OwnedRecord {
             ownership: Ownership::Ours,
             point: None,
             is_over: false,
-            checked: Instant::now(),
+            checked: Some(Instant::now()),
         }
     }
 
@@ -96,7 +96,7 @@ impl OwnedRecord {
             ownership: Ownership::Ours,
             point: None,
             is_over: false,
-            checked,
+            checked: Some(checked),
         }))
     }
 
@@ -154,6 +154,8 @@ impl OwnedRecord {
 
     /// Leaves the call to another replica. `false`: the record could not be changed.
     pub(super) async fn release(&mut self) -> Result<bool, StoreError> {
+        // Should the answer be lost, another replica may carry the call on at once.
+        self.checked = None;
         if self.apply(OwnerEvent::Released).await? {
             self.ownership = Ownership::Theirs;
         }
@@ -163,7 +165,8 @@ impl OwnedRecord {
     /// Looks at the record if the last look is too old: a replica that was frozen or cut off must not write over
     /// the events of its successor.
     pub(super) async fn check(&mut self) -> Result<(), StoreError> {
-        let is_sure = Instant::now().saturating_duration_since(self.checked) < SURE_FOR;
+        let age = |checked| Instant::now().saturating_duration_since(checked);
+        let is_sure = self.checked.is_some_and(|checked| age(checked) < SURE_FOR);
         if is_sure || self.loaded.is_none() {
             return Ok(());
         }
@@ -190,7 +193,7 @@ impl OwnedRecord {
         };
         match self.log.ledger().create(task, None).await {
             Ok(loaded) => {
-                (self.loaded, self.checked) = (Some(loaded), began);
+                (self.loaded, self.checked) = (Some(loaded), Some(began));
                 Ok(())
             }
             // A create that seemed to fail, or another replica's claim after it.
@@ -209,7 +212,7 @@ impl OwnedRecord {
         let event = TaskEvent::Owner(self.fence, event);
         match self.log.ledger().apply(loaded, event).await {
             Ok((loaded, _)) => {
-                (self.loaded, self.checked) = (Some(loaded), began);
+                (self.loaded, self.checked) = (Some(loaded), Some(began));
                 Ok(true)
             }
             Err(ApplyError::Rejected(_, stands)) => {
@@ -232,13 +235,13 @@ impl OwnedRecord {
             // This replica was taken for lost, and no replica carries the call on.
             if let Some(claimed) = claim(&self.log, &stands).await? {
                 self.fence = claimed.task.fence;
-                (self.loaded, self.checked) = (Some(claimed), seen);
+                (self.loaded, self.checked) = (Some(claimed), Some(seen));
                 return Ok(());
             }
         } else if task.fence == self.fence || task.owner.as_ref() == Some(self.log.incarnation()) {
             // Under another fence the claim of this replica seemed to fail.
             self.fence = task.fence;
-            (self.loaded, self.checked) = (Some(stands), seen);
+            (self.loaded, self.checked) = (Some(stands), Some(seen));
             return Ok(());
         }
         tracing::info!("a resumable call was taken over by another replica");

@@ -205,7 +205,7 @@ impl LinkedStore {
                         fence: before.fence,
                         ..task
                     };
-                    write.record = encode(&same)?;
+                    write.record = encode(&same, 1)?;
                 }
             }
             Some(Planted::Forgets) => {

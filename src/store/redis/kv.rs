@@ -192,6 +192,7 @@ impl Redis {
         match kind {
             Kind::Session
             | Kind::Claim
+            | Kind::Hold
             | Kind::Token
             | Kind::Cancel
             | Kind::QuestionStream

@@ -88,6 +88,7 @@ macro_rules! with_rules {
             notes::a_log_is_read_in_order_behind_a_number,
             notes::a_log_keeps_the_newest_entries,
             notes::a_log_forgets_what_it_is_told_to,
+            notes::a_log_takes_no_entry_of_an_earlier_fence,
             notes::an_append_moves_the_expiry_of_the_whole_log,
             notes::an_entry_may_be_large,
             notes::an_append_is_told_of_while_another_replica_reads,

@@ -109,7 +109,18 @@ impl KvStore for Absent {
         away()
     }
 
-    async fn append(&self, _: Name, _: u64, _: Bytes, _: u64) -> Result<(), StoreError> {
+    async fn append(
+        &self,
+        _: Name,
+        _: Fence,
+        _: u64,
+        _: Bytes,
+        _: u64,
+    ) -> Result<bool, StoreError> {
+        away()
+    }
+
+    async fn fence(&self, _: Name, _: Fence, _: u64) -> Result<(), StoreError> {
         away()
     }
 

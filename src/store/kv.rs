@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::error::StoreError;
 use crate::task::digest::Digest;
-use crate::task::id::TaskId;
+use crate::task::id::{Fence, TaskId};
 
 /// The most entries that a log keeps: entry number `n` removes entry number `n - ENTRIES_MAX`.
 pub const ENTRIES_MAX: u64 = 256;
@@ -177,8 +177,10 @@ pub trait KvStore: fmt::Debug + Send + Sync {
 
     /// Appends an entry to a log, whole or not at all, and sets the expiry of the whole log.
     ///
-    /// A log has one writer. The writer numbers entries one by one from 1 and bounds their size. An entry
+    /// A log has one writer at a time. The writer numbers entries one by one from 1 and bounds their size. An entry
     /// that is sent twice is written once. Beyond [`ENTRIES_MAX`] entries the oldest entry is removed.
+    ///
+    /// Returns false, and writes nothing, if the log is [fenced off](Self::fence) for this fence.
     ///
     /// If there is a value under [`Name::read_as`], the same write enters [`Name::told_as`] in the change log. So an
     /// append of a log that no other replica reads costs no other replica anything. A replica that writes that value
@@ -186,10 +188,18 @@ pub trait KvStore: fmt::Debug + Send + Sync {
     async fn append(
         &self,
         log: Name,
+        fence: Fence,
         number: u64,
         entry: Bytes,
         expires_ms: u64,
-    ) -> Result<(), StoreError>;
+    ) -> Result<bool, StoreError>;
+
+    /// Fences a log off for all earlier fences, and sets the expiry of the whole log. A later fence stays.
+    ///
+    /// A replica that succeeds the writer of a log calls this before it reads the log: after that, no append of a
+    /// writer with an earlier fence changes what the replica read, however late the append arrives. The log may be
+    /// empty.
+    async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError>;
 
     /// Removes the entries of a log whose numbers are below `first`. A missing log is no error.
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError>;

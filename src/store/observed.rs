@@ -219,13 +219,18 @@ impl KvStore for Observed {
     async fn append(
         &self,
         log: Name,
+        fence: Fence,
         number: u64,
         entry: Bytes,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let bytes = entry.len();
-        let appending = self.store.append(log, number, entry, expires_ms);
+        let appending = self.store.append(log, fence, number, entry, expires_ms);
         self.growing("log_append", bytes, appending).await
+    }
+
+    async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError> {
+        timed("log_fence", self.store.fence(log, fence, expires_ms)).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {

@@ -339,12 +339,18 @@ impl KvStore for Sealed {
     async fn append(
         &self,
         log: Name,
+        fence: Fence,
         number: u64,
         entry: Bytes,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let entry = self.seal(&of_entry(&log, number), entry)?;
-        self.store.append(log, number, entry, expires_ms).await
+        let store = &self.store;
+        store.append(log, fence, number, entry, expires_ms).await
+    }
+
+    async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError> {
+        self.store.fence(log, fence, expires_ms).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {

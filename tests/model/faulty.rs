@@ -148,11 +148,17 @@ impl KvStore for Faulty {
     async fn append(
         &self,
         log: Name,
+        fence: Fence,
         number: u64,
         entry: Bytes,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
-        self.inner.append(log, number, entry, expires_ms).await
+    ) -> Result<bool, StoreError> {
+        let inner = &self.inner;
+        inner.append(log, fence, number, entry, expires_ms).await
+    }
+
+    async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError> {
+        self.inner.fence(log, fence, expires_ms).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {

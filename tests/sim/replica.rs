@@ -117,6 +117,7 @@ impl Surroundings {
     pub(crate) async fn start(&self, number: usize) -> Replica {
         let link = Arc::new(Link::new(self.dice.clone()));
         let incarnation = Incarnation::new(&format!("replica-{number}"));
+        let incarnation = incarnation.reading(raincheck::store::record::FORMAT);
         let store: Arc<dyn Store> = Arc::new(LinkedStore {
             inner: Arc::clone(&self.store),
             link: Arc::clone(&link),

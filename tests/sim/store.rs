@@ -34,8 +34,8 @@ pub(crate) enum Planted {
 #[derive(Debug, Default)]
 pub(crate) struct CommitWatch {
     tasks: Mutex<HashMap<TaskId, Task>>,
-    /// The logs of calls, as they are in the store.
-    logs: Mutex<HashMap<Name, EventLog>>,
+    /// The logs of calls, as they are in the store, and who appended to each of them under which fence last.
+    logs: Mutex<HashMap<Name, (EventLog, Option<(Fence, Incarnation)>)>>,
     wrongs: Mutex<Vec<String>>,
     /// The tasks whose commits wait for their answers.
     under_way: Mutex<Vec<TaskId>>,
@@ -101,32 +101,45 @@ impl CommitWatch {
     }
 
     pub(crate) fn watch_log(&self, log: EventLog) {
-        self.logs.lock().unwrap().insert(log.name(), log);
+        self.logs.lock().unwrap().insert(log.name(), (log, None));
     }
 
-    /// Judges an entry that `by` writes into the log of a call: the owner writes, and an entry that stands stays
-    /// as it is.
-    async fn appends(&self, by: &Incarnation, name: Name, number: u64, entry: &Bytes) {
-        let Some(log) = self.logs.lock().unwrap().get(&name).cloned() else {
+    /// The entry of this number in a log that is watched.
+    async fn stands(&self, name: Name, number: u64) -> Option<LogEntry> {
+        let watched = self.logs.lock().unwrap().get(&name).cloned();
+        let entries = watched?.0.behind(number - 1).await.unwrap();
+        let stands = entries.into_iter().find(|(at, _)| *at == number);
+        stands.map(|(_, entry)| entry)
+    }
+
+    /// Judges an entry that `by` wrote into the log of a call: each fence has one writer, later fences write after
+    /// earlier ones, and an entry that stands stays as it is.
+    fn appended(
+        &self,
+        (by, fence): (&Incarnation, Fence),
+        (name, number): (Name, u64),
+        before: Option<&LogEntry>,
+        entry: &LogEntry,
+    ) {
+        let mut logs = self.logs.lock().unwrap();
+        let Some((_, last)) = logs.get_mut(&name) else {
             return;
         };
-        let standing = match log.standing().await {
-            // Somebody who has no key replaced the record.
-            Err(StoreError::Corrupt(_)) => return,
-            standing => standing.unwrap(),
-        };
-        let owner = standing.and_then(|it| it.owner);
-        if let Some(owner) = owner.filter(|owner| owner != by) {
-            let (by, owner) = (by.as_str(), owner.as_str());
-            self.wrong(format!("a log of {owner} is written by {by}"));
+        let last = last.replace((fence, by.clone()));
+        drop(logs);
+        if let Some((last, of)) = last
+            && (fence < last || (fence == last && of != *by))
+        {
+            let (by, of) = (by.as_str(), of.as_str());
+            let (fence, last) = (fence.0, last.0);
+            self.wrong(format!(
+                "{by} wrote a log under {fence} after {of} under {last}"
+            ));
         }
-        let stands = log.behind(number - 1).await.unwrap();
-        let entry = LogEntry::read(entry.clone()).unwrap();
-        let is_another = |(at, stands): &(u64, LogEntry)| {
-            *at == number && (stands.kind(), stands.json()) != (entry.kind(), entry.json())
-        };
-        if let Some((_, stands)) = stands.iter().find(|stands| is_another(stands)) {
-            let (was, is) = (stands.json(), entry.json());
+        if let Some(was) = before
+            && (was.kind(), was.json()) != (entry.kind(), entry.json())
+        {
+            let (was, is) = (was.json(), entry.json());
             self.wrong(format!("entry {number} of a log was {was} and is {is}"));
         }
     }
@@ -372,15 +385,29 @@ impl KvStore for LinkedStore {
     async fn append(
         &self,
         log: Name,
+        fence: Fence,
         number: u64,
         entry: Bytes,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let appending = async {
-            self.book.appends(&self.by, log, number, &entry).await;
-            self.inner.append(log, number, entry, expires_ms).await
+            let before = self.book.stands(log, number).await;
+            let new = LogEntry::read(entry.clone()).unwrap();
+            let appending = self.inner.append(log, fence, number, entry, expires_ms);
+            let is_taken = appending.await?;
+            if is_taken {
+                let writer = (&self.by, fence);
+                let place = (log, number);
+                self.book.appended(writer, place, before.as_ref(), &new);
+            }
+            Ok(is_taken)
         };
         self.through(appending).await
+    }
+
+    async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError> {
+        let fencing = self.inner.fence(log, fence, expires_ms);
+        self.through(fencing).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {

@@ -29,7 +29,10 @@ async fn what_was_answered_is_there_after_a_restart() {
     );
     let until = START_MS + HOUR_MS;
     store.claim(claim, "mine".into(), until).await.unwrap();
-    store.append(log, 1, "event".into(), until).await.unwrap();
+    store
+        .append(log, Fence(1), 1, "event".into(), until)
+        .await
+        .unwrap();
     drop(store);
 
     let store = open(&directory.file());
@@ -386,7 +389,10 @@ async fn everything_large_is_there_after_files_were_merged() {
     done(store.commit(&create).await.unwrap());
     let kept = store.put_result(create.id, Fence(1), large.clone(), until);
     kept.await.unwrap();
-    store.append(log, 1, large.clone(), until).await.unwrap();
+    store
+        .append(log, Fence(1), 1, large.clone(), until)
+        .await
+        .unwrap();
     drop(store);
 
     let store = open_one(&later, std::slice::from_ref(&earlier));
@@ -419,7 +425,10 @@ async fn a_file_is_not_larger_than_what_was_in_it_and_gets_small_again() {
     let entry = |n: u64| Bytes::from(vec![u8::try_from(n % 251).unwrap() + 1; EACH]);
     let fill = async |from: u64, until: u64| {
         for n in from..from + TIMES {
-            store.append(log(n), 1, entry(n), until).await.unwrap();
+            store
+                .append(log(n), Fence(1), 1, entry(n), until)
+                .await
+                .unwrap();
             let kept = create_until(until);
             done(store.commit(&kept).await.unwrap());
             let id = kept.id;
@@ -439,7 +448,10 @@ async fn a_file_is_not_larger_than_what_was_in_it_and_gets_small_again() {
     store.beat(None, Duration::ZERO).await.unwrap();
     assert!(store.entries(log(0), 0).await.unwrap().is_empty());
     // The writer shortens the file behind the sweep; what is asked after it is answered after it.
-    store.append(log(0), 1, entry(0), hour(3)).await.unwrap();
+    store
+        .append(log(0), Fence(1), 1, entry(0), hour(3))
+        .await
+        .unwrap();
     let swept = size();
     assert!(swept < 64, "{swept} MiB for 5 MB");
     fill(1, hour(2)).await;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use raincheck::store::kv::{ENTRIES_MAX, Kind, Name};
 use raincheck::store::{ChangeEvent, ChangedTask, ListPlace, Write};
-use raincheck::task::id::{Caller, Revision, TaskId};
+use raincheck::task::id::{Caller, Fence, Revision, TaskId};
 
 use crate::eventually::eventually;
 use crate::rig::{PATIENCE, Rig, create_until, done, update};
@@ -205,10 +205,10 @@ pub(crate) async fn a_log_forgets_what_it_is_told_to(rig: &Rig) {
     rig.store.trim(log, 3).await.unwrap();
     assert!(entries(rig, log, 0).await.is_empty());
     let large = patterned(600_000);
-    let append = rig.store.append(log, 1, large.clone(), until);
+    let append = rig.store.append(log, Fence(1), 1, large.clone(), until);
     append.await.unwrap();
     append_each(rig, log, 2..=3, until).await;
-    let append = rig.store.append(log, 4, large.clone(), until);
+    let append = rig.store.append(log, Fence(1), 4, large.clone(), until);
     append.await.unwrap();
     for first in [0, 1] {
         rig.store.trim(log, first).await.unwrap();
@@ -223,6 +223,65 @@ pub(crate) async fn a_log_forgets_what_it_is_told_to(rig: &Rig) {
     assert!(entries(rig, log, 0).await.is_empty());
     append_each(rig, log, 6..=6, until).await;
     assert_eq!(entries(rig, log, 0).await, [(6, "6".into())]);
+}
+
+pub(crate) async fn a_log_takes_no_entry_of_an_earlier_fence(rig: &Rig) {
+    let (log, until) = (Name::of(Kind::Events, &["l"]), rig.now_ms() + 60_000);
+    let large = patterned(600_000);
+    let append = async |fence, number, entry: &Bytes| {
+        let store = &rig.store;
+        let appending = store.append(log, Fence(fence), number, entry.clone(), until);
+        appending.await.unwrap()
+    };
+    // An empty log can be fenced off, too.
+    for (number, fence) in [(1, 2), (2, 3)] {
+        rig.store.fence(log, Fence(fence), until).await.unwrap();
+        let mark = rig.store.put(log.read_as(), "1".into(), until);
+        mark.await.unwrap();
+        let mut changes = rig.store.changes();
+        for late in [&"late".into(), &large] {
+            assert!(!append(fence - 1, number, late).await);
+            assert!(!append(1, 1, late).await);
+        }
+        // An earlier fence than the one that stands changes nothing.
+        rig.store.fence(log, Fence(1), until).await.unwrap();
+        assert!(!append(1, number, &large).await);
+        assert_eq!(entries(rig, log, number - 1).await, []);
+        let entry = Bytes::from(number.to_string());
+        assert!(append(fence, number, &entry).await);
+        assert!(append(fence, number, &entry).await, "sent twice");
+        // The owner of a later fence that fenced nothing.
+        assert!(append(fence + 1, number, &entry).await);
+        assert_eq!(entries(rig, log, number - 1).await, [(number, entry)]);
+        // Only what was taken was published.
+        for _ in 0..3 {
+            let told = ChangedTask {
+                id: log.told_as(),
+                revision: Revision(0),
+            };
+            let seen = tokio::time::timeout(PATIENCE, changes.next()).await;
+            assert_eq!(seen.unwrap(), ChangeEvent::Changed(told));
+        }
+        rig.store.tell(TaskId::from_bytes([9; 16])).await.unwrap();
+        let seen = tokio::time::timeout(PATIENCE, changes.next()).await;
+        assert!(matches!(seen.unwrap(), ChangeEvent::Changed(other) if other.id != log.told_as()));
+    }
+    // A log that forgets its entries keeps its fence.
+    rig.store.trim(log, 3).await.unwrap();
+    assert!(!append(2, 3, &large).await);
+    for number in 3..=ENTRIES_MAX + 2 {
+        assert!(append(3, number, &Bytes::from_static(b"x")).await);
+    }
+    assert!(!append(2, ENTRIES_MAX + 3, &large).await);
+    // A log that is gone has none.
+    rig.store.remove(log).await.unwrap();
+    assert!(append(1, 1, &large).await);
+    let short = rig.now_ms() + 40;
+    rig.store.fence(log, Fence(7), short).await.unwrap();
+    rig.pass(Duration::from_millis(40));
+    until_empty(rig, log).await;
+    assert!(append(1, 1, &large).await);
+    assert_eq!(entries(rig, log, 0).await, [(1, large)]);
 }
 
 pub(crate) async fn an_append_moves_the_expiry_of_the_whole_log(rig: &Rig) {
@@ -255,7 +314,9 @@ pub(crate) async fn an_entry_may_be_large(rig: &Rig) {
     let written: Vec<_> = (1..).zip(sizes.map(patterned)).collect();
     for _ in 0..2 {
         for (number, entry) in &written {
-            let append = rig.store.append(log, *number, entry.clone(), until);
+            let append = rig
+                .store
+                .append(log, Fence(1), *number, entry.clone(), until);
             append.await.unwrap();
         }
     }
@@ -285,7 +346,9 @@ pub(crate) async fn an_append_is_told_of_while_another_replica_reads(rig: &Rig) 
     for number in 2..=4 {
         append(rig, unread, number, "unread", until).await;
         append(rig, no_longer, number, "no longer read", until).await;
-        let append = rig.store.append(read, number, large.clone(), until);
+        let append = rig
+            .store
+            .append(read, Fence(1), number, large.clone(), until);
         append.await.unwrap();
         // Once for each entry, however many pieces it has, and when the entry can be read.
         let told = ChangedTask {
@@ -377,7 +440,10 @@ async fn until_empty(rig: &Rig, log: Name) {
 
 async fn append(rig: &Rig, log: Name, number: u64, entry: &str, until: u64) {
     let entry = Bytes::copy_from_slice(entry.as_bytes());
-    rig.store.append(log, number, entry, until).await.unwrap();
+    rig.store
+        .append(log, Fence(1), number, entry, until)
+        .await
+        .unwrap();
 }
 
 async fn append_each(rig: &Rig, log: Name, numbers: RangeInclusive<u64>, until: u64) {

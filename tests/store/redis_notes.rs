@@ -10,7 +10,7 @@ use raincheck::store::key_value::KeyValue;
 use raincheck::store::kv::{ENTRIES_MAX, Kind, KvStore as _, Name};
 use raincheck::store::patience::StorePatience;
 use raincheck::store::{Store as _, StoreError, Write};
-use raincheck::task::id::Caller;
+use raincheck::task::id::{Caller, Fence};
 use redis::aio::MultiplexedConnection;
 
 use crate::eventually::eventually;
@@ -36,7 +36,7 @@ async fn every_key_of_notes_and_lists_has_an_expiry() {
         .await
         .unwrap();
     store
-        .append(name(Kind::Events), 1, large, hour())
+        .append(name(Kind::Events), Fence(1), 1, large, hour())
         .await
         .unwrap();
     let create = listed();
@@ -67,7 +67,7 @@ async fn replicas_share_notes_and_strangers_do_not() {
     let claimed = b.claim(name(Kind::Claim), "b".into(), hour()).await;
     assert_eq!(claimed.unwrap().unwrap(), "a");
     assert_eq!(stranger.find(name(Kind::Claim)).await.unwrap(), None);
-    a.append(name(Kind::Events), 1, "event".into(), hour())
+    a.append(name(Kind::Events), Fence(1), 1, "event".into(), hour())
         .await
         .unwrap();
     let entries = b.entries(name(Kind::Events), 0).await.unwrap();
@@ -81,8 +81,11 @@ async fn a_log_keeps_no_piece_of_what_went() {
     let mut raw = raw(&server).await;
     let log = name(Kind::Events);
     let large = Bytes::from(vec![7; 600_000]);
-    store.append(log, 1, large.clone(), hour()).await.unwrap();
-    store.append(log, 2, large, hour()).await.unwrap();
+    store
+        .append(log, Fence(1), 1, large.clone(), hour())
+        .await
+        .unwrap();
+    store.append(log, Fence(1), 2, large, hour()).await.unwrap();
     let key = key_of(&mut raw, "{ns:00}:n:e*").await;
     // The head of the second is not there: its writer went before it wrote that.
     ask::<u64>(&mut raw, &["HDEL", &key, "2"]).await;
@@ -94,7 +97,7 @@ async fn a_log_keeps_no_piece_of_what_went() {
     assert_eq!(whole.len(), 0, "an entry without its end");
     for number in 3..=ENTRIES_MAX + 2 {
         store
-            .append(log, number, "event".into(), hour())
+            .append(log, Fence(1), number, "event".into(), hour())
             .await
             .unwrap();
     }
@@ -111,12 +114,15 @@ async fn a_log_has_what_is_written_over_half_an_entry() {
     let log = name(Kind::Events);
     let long = Bytes::from(vec![7; 1_200_000]);
     for instead in [Bytes::from("short"), Bytes::from(vec![8; 600_000])] {
-        store.append(log, 1, long.clone(), hour()).await.unwrap();
+        store
+            .append(log, Fence(1), 1, long.clone(), hour())
+            .await
+            .unwrap();
         let key = key_of(&mut raw, "{ns:00}:n:e*").await;
         ask::<u64>(&mut raw, &["HDEL", &key, "1"]).await;
         assert_eq!(store.entries(log, 0).await.unwrap().len(), 0);
         for _ in 0..2 {
-            let append = store.append(log, 1, instead.clone(), hour());
+            let append = store.append(log, Fence(1), 1, instead.clone(), hour());
             append.await.unwrap();
             let entries = store.entries(log, 0).await.unwrap();
             assert!(entries == [(1, instead.clone())], "{}", entries.len());
@@ -187,16 +193,23 @@ async fn a_full_server_refuses_notes_and_tells_what_it_has() {
     let mut raw = raw(&server).await;
     let (claim, log) = (name(Kind::Claim), name(Kind::Events));
     store.claim(claim, "first".into(), hour()).await.unwrap();
-    store.append(log, 1, "first".into(), hour()).await.unwrap();
+    store
+        .append(log, Fence(1), 1, "first".into(), hour())
+        .await
+        .unwrap();
     ask::<()>(&mut raw, &["CONFIG", "SET", "maxmemory", "1"]).await;
     let other = Name::of(Kind::Claim, &["other"]);
     for full in [
         store.claim(other, "x".into(), hour()).await.map(drop),
         store.put(other, "x".into(), hour()).await,
-        store.append(log, 2, "x".into(), hour()).await,
         store
-            .append(log, 2, Bytes::from(vec![0; 600_000]), hour())
-            .await,
+            .append(log, Fence(1), 2, "x".into(), hour())
+            .await
+            .map(drop),
+        store
+            .append(log, Fence(1), 2, Bytes::from(vec![0; 600_000]), hour())
+            .await
+            .map(drop),
     ] {
         assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
     }
@@ -217,7 +230,10 @@ async fn what_raincheck_did_not_write_is_corrupt() {
     let mut raw = raw(&server).await;
     let (claim, log) = (name(Kind::Claim), name(Kind::Events));
     store.claim(claim, "x".into(), hour()).await.unwrap();
-    store.append(log, 1, "x".into(), hour()).await.unwrap();
+    store
+        .append(log, Fence(1), 1, "x".into(), hour())
+        .await
+        .unwrap();
     let create = listed();
     done(store.commit(&create).await.unwrap());
     let claim_key = key_of(&mut raw, "{ns:00}:n:k*").await;
@@ -235,7 +251,7 @@ async fn what_raincheck_did_not_write_is_corrupt() {
     }
     corrupt(&store.claim(claim, "x".into(), hour()).await);
     corrupt(&store.find(claim).await);
-    corrupt(&store.append(log, 1, "x".into(), hour()).await);
+    corrupt(&store.append(log, Fence(1), 1, "x".into(), hour()).await);
     corrupt(&store.entries(log, 0).await);
     corrupt(&store.listed(&create.caller, None, 9).await);
     let refused = listed();

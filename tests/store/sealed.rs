@@ -75,7 +75,10 @@ async fn nothing_is_in_the_clear_below() {
         Name::of(Kind::Events, &["e"]),
     );
     sealed.put(value, "marker".into(), UNTIL).await.unwrap();
-    sealed.append(log, 1, "marker".into(), UNTIL).await.unwrap();
+    sealed
+        .append(log, Fence(1), 1, "marker".into(), UNTIL)
+        .await
+        .unwrap();
     let stored = [
         record(&*below, task.id).await.unwrap(),
         below.load_request(task.id).await.unwrap().unwrap(),
@@ -188,9 +191,12 @@ async fn what_was_moved_does_not_open() {
     below.put(there, value.clone(), UNTIL).await.unwrap();
     assert!(is_altered(&sealed.find(there).await));
     let log = Name::of(Kind::Events, &["log"]);
-    sealed.append(log, 1, "entry".into(), UNTIL).await.unwrap();
+    sealed
+        .append(log, Fence(1), 1, "entry".into(), UNTIL)
+        .await
+        .unwrap();
     let entry = below.entries(log, 0).await.unwrap()[0].1.clone();
-    below.append(log, 2, entry, UNTIL).await.unwrap();
+    below.append(log, Fence(1), 2, entry, UNTIL).await.unwrap();
     assert!(is_altered(&sealed.entries(log, 0).await));
     assert!(is_altered(&sealed.entries(log, 1).await));
 }
@@ -407,14 +413,17 @@ async fn no_forged_value_is_read() {
     let [log, elsewhere] = ["log", "other log"].map(|part| Name::of(Kind::Events, &[part]));
     for log in [log, elsewhere] {
         sealed
-            .append(log, 1, "genuine".into(), UNTIL)
+            .append(log, Fence(1), 1, "genuine".into(), UNTIL)
             .await
             .unwrap();
     }
     let entry = async |log| below.entries(log, 0).await.unwrap()[0].1.clone();
     let forgeries = forgeries(&entry(log).await, &entry(elsewhere).await);
     for (number, (what, forged)) in (2..).zip(forgeries) {
-        below.append(log, number, forged, UNTIL).await.unwrap();
+        below
+            .append(log, Fence(1), number, forged, UNTIL)
+            .await
+            .unwrap();
         assert!(sealed.entries(log, number - 1).await.is_err(), "{what}");
         assert!(sealed.entries(log, 0).await.is_err(), "{what}");
     }

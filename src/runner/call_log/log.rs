@@ -14,7 +14,7 @@ use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::ledger::Ledger;
 use crate::task::digest::Digest;
-use crate::task::id::{Caller, Incarnation, TaskId};
+use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::task::log_terms::{LogTerms, SealedPoint};
 
 /// The time that one command waits for a store that is away: the owner of a call tries again by itself.
@@ -137,13 +137,15 @@ impl EventLog {
         Ok(standing.filter(|standing| standing.terms.session == self.session))
     }
 
-    /// Appends an entry, and returns the number of bytes that it takes.
-    pub async fn append(
+    /// Appends an entry, and returns the number of bytes that it takes. `None`: a replica with a later fence writes the
+    /// log.
+    pub(super) async fn append(
         &self,
+        fence: Fence,
         number: u64,
         entry: &LogEntry,
         expires_ms: u64,
-    ) -> Result<usize, StoreError> {
+    ) -> Result<Option<usize>, StoreError> {
         let is_small = |entry: &LogEntry| entry.len() <= MESSAGE_BYTES_MAX;
         let entry = if is_small(entry) {
             entry.clone()
@@ -157,10 +159,17 @@ impl EventLog {
             LogEntry::resumable(EntryKind::Omitted, String::new(), sealed)
         };
         let (bytes, store) = (entry.len(), self.ledger.store());
-        store
-            .append(self.entries, number, entry.0, expires_ms)
-            .await?;
-        Ok(bytes)
+        let appending = store.append(self.entries, fence, number, entry.0, expires_ms);
+        Ok(appending.await?.then_some(bytes))
+    }
+
+    /// Appends the entry behind the answer, with which the whole log expires sooner.
+    pub async fn end(&self, number: u64, expires_ms: u64) -> Result<(), StoreError> {
+        let end = LogEntry::new(EntryKind::End, String::new());
+        // No replica carries the call.
+        let fence = Fence(u64::MAX);
+        let appending = self.append(fence, number, &end, expires_ms);
+        appending.await.map(drop)
     }
 
     /// Drops the entries before that one.
@@ -168,8 +177,14 @@ impl EventLog {
         self.ledger.store().trim(self.entries, first).await
     }
 
-    /// Returns what the owner left of the call.
-    pub(super) async fn rest(&self, terms: &LogTerms) -> Result<LogRest, StoreError> {
+    /// Returns what the owners before this fence left of the call. They write nothing more.
+    pub(super) async fn rest(&self, terms: &LogTerms, fence: Fence) -> Result<LogRest, StoreError> {
+        let ends_ms = terms.ends_ms.max(self.now_ms());
+        let (store, expires_ms) = (
+            self.ledger.store(),
+            ends_ms.saturating_add(terms.retention_ms),
+        );
+        store.fence(self.entries, fence, expires_ms).await?;
         let entries = self.behind(0).await?;
         Ok(rest_of(&entries, terms.point.as_ref(), |sealed| {
             self.seal.open(sealed)

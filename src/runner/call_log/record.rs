@@ -1,10 +1,7 @@
 //! The record of a call with a log, as the replica has it that carries the call: the owner of the record is the
 //! writer of the log.
 
-use std::time::Duration;
-
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
 use super::super::custody::Custody;
 use super::log::EventLog;
@@ -18,10 +15,6 @@ use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent};
 use crate::task::on_disconnect::OnDisconnect;
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Outcome, Payload, Reach, Task};
-
-/// After a successful owner check, ownership is certain for this long: shorter than the time another replica
-/// needs to declare this one lost. A successful append proves nothing: it does not check the owner.
-pub(super) const SURE_FOR: Duration = Duration::from_secs(2);
 
 /// The record outlives the call's time and its retention by this, in which the owner waits for the store.
 const MARGIN_MS: u64 = 11 * 60 * 1000;
@@ -50,8 +43,6 @@ pub(super) struct OwnedRecord {
     /// The point that the record does not contain yet.
     point: Option<SealedPoint>,
     is_over: bool,
-    /// When the record was last seen to name this replica. `None`: another replica may have claimed it since.
-    checked: Option<Instant>,
     custody: Custody,
 }
 
@@ -69,7 +60,6 @@ impl OwnedRecord {
             ownership: Ownership::Ours,
             point: None,
             is_over: false,
-            checked: Some(Instant::now()),
         }
     }
 
@@ -78,8 +68,6 @@ impl OwnedRecord {
     pub(super) async fn claimed(log: EventLog, stands: Loaded) -> Result<Option<Self>, StoreError> {
         // Before the claim: in between, the reconcile would take the call for forgotten.
         let custody = log.custody();
-        // The previous owner, should it live after all, checks the record before it writes.
-        let checked = Instant::now();
         let Some(loaded) = claim(&log, &stands).await? else {
             return Ok(None);
         };
@@ -96,12 +84,16 @@ impl OwnedRecord {
             ownership: Ownership::Ours,
             point: None,
             is_over: false,
-            checked: Some(checked),
         }))
     }
 
     pub(super) fn terms(&self) -> &LogTerms {
         &self.terms
+    }
+
+    /// The fence under which this replica writes the log.
+    pub(super) fn fence(&self) -> Fence {
+        self.fence
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -154,29 +146,15 @@ impl OwnedRecord {
 
     /// Leaves the call to another replica. `false`: the record could not be changed.
     pub(super) async fn release(&mut self) -> Result<bool, StoreError> {
-        // Should the answer be lost, another replica may carry the call on at once.
-        self.checked = None;
         if self.apply(OwnerEvent::Released).await? {
             self.ownership = Ownership::Theirs;
         }
         Ok(self.is_lost())
     }
 
-    /// Looks at the record if the last look is too old: a replica that was frozen or cut off must not write over
-    /// the events of its successor.
-    pub(super) async fn check(&mut self) -> Result<(), StoreError> {
-        let age = |checked| Instant::now().saturating_duration_since(checked);
-        let is_sure = self.checked.is_some_and(|checked| age(checked) < SURE_FOR);
-        if is_sure || self.loaded.is_none() {
-            return Ok(());
-        }
-        self.look().await
-    }
-
     pub(super) async fn look(&mut self) -> Result<(), StoreError> {
-        let began = Instant::now();
         if let Some(stands) = self.log.ledger().load(self.first.id).await? {
-            self.adopt(stands, began).await
+            self.adopt(stands).await
         } else {
             // The store lost the record, or has not taken it yet.
             self.loaded = None;
@@ -185,7 +163,6 @@ impl OwnedRecord {
     }
 
     async fn create(&mut self) -> Result<(), StoreError> {
-        let began = Instant::now();
         let task = Task {
             fence: self.fence,
             log: Some(Box::new(self.terms.clone())),
@@ -193,7 +170,7 @@ impl OwnedRecord {
         };
         match self.log.ledger().create(task, None).await {
             Ok(loaded) => {
-                (self.loaded, self.checked) = (Some(loaded), Some(began));
+                self.loaded = Some(loaded);
                 Ok(())
             }
             // A create that seemed to fail, or another replica's claim after it.
@@ -208,15 +185,14 @@ impl OwnedRecord {
         let Some(loaded) = &self.loaded else {
             return Ok(false);
         };
-        let began = Instant::now();
         let event = TaskEvent::Owner(self.fence, event);
         match self.log.ledger().apply(loaded, event).await {
             Ok((loaded, _)) => {
-                (self.loaded, self.checked) = (Some(loaded), Some(began));
+                self.loaded = Some(loaded);
                 Ok(true)
             }
             Err(ApplyError::Rejected(_, stands)) => {
-                self.adopt(*stands, began).await?;
+                self.adopt(*stands).await?;
                 Ok(false)
             }
             Err(ApplyError::Gone) => {
@@ -228,25 +204,30 @@ impl OwnedRecord {
     }
 
     /// Takes the record as it stands now.
-    async fn adopt(&mut self, stands: Loaded, seen: Instant) -> Result<(), StoreError> {
+    async fn adopt(&mut self, stands: Loaded) -> Result<(), StoreError> {
         let task = &stands.task;
         let has_owner = task.owner.is_some() || task.is_ended();
         if task.fence == self.fence && !has_owner {
             // This replica was taken for lost, and no replica carries the call on.
             if let Some(claimed) = claim(&self.log, &stands).await? {
                 self.fence = claimed.task.fence;
-                (self.loaded, self.checked) = (Some(claimed), Some(seen));
+                self.loaded = Some(claimed);
                 return Ok(());
             }
         } else if task.fence == self.fence || task.owner.as_ref() == Some(self.log.incarnation()) {
             // Under another fence the claim of this replica seemed to fail.
             self.fence = task.fence;
-            (self.loaded, self.checked) = (Some(stands), Some(seen));
+            self.loaded = Some(stands);
             return Ok(());
         }
+        self.lost();
+        Ok(())
+    }
+
+    /// Leaves the call to the replica that took it over.
+    pub(super) fn lost(&mut self) {
         tracing::info!("a resumable call was taken over by another replica");
         self.ownership = Ownership::Theirs;
-        Ok(())
     }
 }
 

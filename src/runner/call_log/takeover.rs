@@ -36,7 +36,7 @@ impl EventLog {
             return Ok(None);
         };
         // Read after the claim, so that the last entries of the previous owner count.
-        let (event_id, last) = match self.rest(record.terms()).await? {
+        let (event_id, last) = match self.rest(record.terms(), record.fence()).await? {
             LogRest::Answered => {
                 record.ends();
                 record.write().await?;

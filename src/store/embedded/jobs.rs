@@ -8,6 +8,7 @@ use super::super::error::StoreError;
 use super::super::kv::Name;
 use super::super::{ChangedTask, Commit, Write};
 use super::handle::unavailable;
+use super::kv_tables::LogAppend;
 use super::tables::TableEdit;
 use crate::task::id::{Revision, TaskId};
 
@@ -42,6 +43,10 @@ pub(super) enum WriteJob {
         expires_ms: u64,
         answer: JobAnswer<bool>,
     },
+    Append {
+        append: LogAppend,
+        answer: JobAnswer<bool>,
+    },
     /// Writes nothing: followers are notified after all writes before it.
     Tell { id: TaskId, answer: JobAnswer<()> },
 }
@@ -58,6 +63,10 @@ pub(super) enum JobOutcome {
     /// The value that the name already has, if any.
     Claimed(Option<Bytes>),
     Replaced(bool),
+    Appended {
+        is_taken: bool,
+        told: Option<TaskId>,
+    },
 }
 
 impl WriteJob {
@@ -79,11 +88,15 @@ impl WriteJob {
             (Self::Replace { answer, .. }, JobOutcome::Replaced(is_done)) => {
                 let _ = answer.send(Ok(is_done));
             }
+            (Self::Append { answer, .. }, JobOutcome::Appended { is_taken, .. }) => {
+                let _ = answer.send(Ok(is_taken));
+            }
             (
                 job @ (Self::Commit { .. }
                 | Self::TableEdit { .. }
                 | Self::Claim { .. }
                 | Self::Replace { .. }
+                | Self::Append { .. }
                 | Self::Tell { .. }),
                 _,
             ) => {
@@ -99,7 +112,9 @@ impl WriteJob {
                 drop(answer.send(Err(error)));
             }
             Self::Claim { answer, .. } => drop(answer.send(Err(error))),
-            Self::Replace { answer, .. } => drop(answer.send(Err(error))),
+            Self::Replace { answer, .. } | Self::Append { answer, .. } => {
+                drop(answer.send(Err(error)));
+            }
         }
     }
 }
@@ -107,7 +122,7 @@ impl WriteJob {
 impl JobOutcome {
     /// Returns the change that followers receive for a job with this outcome.
     pub(super) fn change(&self, job: &WriteJob) -> Option<ChangedTask> {
-        if let Self::Edited { told } = self {
+        if let Self::Edited { told } | Self::Appended { told, .. } = self {
             let revision = Revision(0);
             return told.map(|id| ChangedTask { id, revision });
         }

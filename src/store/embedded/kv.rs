@@ -6,12 +6,13 @@ use redb::{Database, ReadableDatabase as _};
 
 use super::Embedded;
 use super::jobs::WriteJob;
-use super::kv_tables::{KvEdit, key};
+use super::kv_tables::{KvEdit, LogAppend, key};
 use super::pieces::whole;
 use super::rows::{ENTRIES, PIECES, VALUES};
 use super::tables::TableEdit;
 use crate::store::error::StoreError;
 use crate::store::kv::{KvStore, Name};
+use crate::task::id::Fence;
 
 #[async_trait]
 impl KvStore for Embedded {
@@ -69,17 +70,31 @@ impl KvStore for Embedded {
     async fn append(
         &self,
         log: Name,
+        fence: Fence,
         number: u64,
         entry: Bytes,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
-        let append = KvEdit::Append {
+    ) -> Result<bool, StoreError> {
+        self.write(|answer| WriteJob::Append {
+            append: LogAppend {
+                log,
+                fence,
+                number,
+                entry,
+                expires_ms,
+            },
+            answer,
+        })
+        .await
+    }
+
+    async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError> {
+        let fence = KvEdit::Fence {
             log,
-            number,
-            entry,
+            fence,
             expires_ms,
         };
-        self.edit(TableEdit::Kv(append)).await
+        self.edit(TableEdit::Kv(fence)).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {

@@ -1,5 +1,7 @@
 //! The tables of values and logs, and every change of them.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use redb::{ReadableTable as _, ReadableTableMetadata as _, WriteTransaction};
 
@@ -7,7 +9,7 @@ use super::lazy_table::LazyTable;
 use super::pieces::{Pieces, is_in_pieces};
 use super::rows::{ENTRIES, KvKey, VALUE_EXPIRY, VALUES};
 use crate::store::kv::{ENTRIES_MAX, Name};
-use crate::task::id::TaskId;
+use crate::task::id::Fence;
 
 /// A change of values or logs that always succeeds.
 #[derive(Debug)]
@@ -20,10 +22,9 @@ pub(super) enum KvEdit {
     Remove {
         name: Name,
     },
-    Append {
+    Fence {
         log: Name,
-        number: u64,
-        entry: Bytes,
+        fence: Fence,
         expires_ms: u64,
     },
     Trim {
@@ -32,10 +33,21 @@ pub(super) enum KvEdit {
     },
 }
 
+/// An entry for a log.
+#[derive(Debug)]
+pub(super) struct LogAppend {
+    pub(super) log: Name,
+    pub(super) fence: Fence,
+    pub(super) number: u64,
+    pub(super) entry: Bytes,
+    pub(super) expires_ms: u64,
+}
+
 /// The tables of values and logs, open in one transaction.
 pub(super) struct KvTables<'t> {
     values: LazyTable<'t, KvKey, (u64, Option<&'static [u8]>)>,
     expiry: LazyTable<'t, (u64, KvKey), ()>,
+    /// Entries, and as number 0 of a log the fence that refuses earlier ones, in big-endian bytes.
     entries: LazyTable<'t, (KvKey, u64), &'static [u8]>,
     pub(super) pieces: Pieces<'t>,
 }
@@ -101,12 +113,21 @@ impl<'t> KvTables<'t> {
         Ok(is_it)
     }
 
-    /// Edits the tables. Returns the id of the change that followers receive.
-    pub(super) fn edit(
-        &mut self,
-        edit: &KvEdit,
-        now_ms: u64,
-    ) -> Result<Option<TaskId>, redb::Error> {
+    /// Appends an entry to a log. Returns false if the log is fenced off for the fence of the entry.
+    pub(super) fn append(&mut self, append: &LogAppend, now_ms: u64) -> Result<bool, redb::Error> {
+        let key = key(append.log);
+        if self.fenced(&key, now_ms)? > append.fence {
+            return Ok(false);
+        }
+        self.touch_log(&key, append.expires_ms, now_ms)?;
+        let number = append.number;
+        let place = self.pieces.put(&key, number, &append.entry)?;
+        self.entries.open()?.insert((&key, number), place)?;
+        self.remove_entries(&key, 1..=number.saturating_sub(ENTRIES_MAX))?;
+        Ok(true)
+    }
+
+    pub(super) fn edit(&mut self, edit: &KvEdit, now_ms: u64) -> Result<(), redb::Error> {
         match edit {
             KvEdit::Put {
                 name,
@@ -114,58 +135,81 @@ impl<'t> KvTables<'t> {
                 expires_ms,
             } => self.put(*name, value, *expires_ms)?,
             KvEdit::Remove { name } => drop(self.remove(&key(*name))?),
-            KvEdit::Append {
+            KvEdit::Fence {
                 log,
-                number,
-                entry,
+                fence,
                 expires_ms,
             } => {
                 let key = key(*log);
-                let current = self.values.open()?.get(&key)?.map(|row| row.value().0);
-                match current {
-                    Some(until_ms) if until_ms > now_ms => {
-                        self.expiry.open()?.remove((until_ms, &key))?;
-                    }
-                    // The log has expired and was not swept yet. Its entries must not join the new log.
-                    Some(_) => {
-                        self.remove(&key)?;
-                    }
-                    None => {}
-                }
-                self.values.open()?.insert(&key, (*expires_ms, None))?;
-                self.expiry.open()?.insert((*expires_ms, &key), ())?;
-                let place = self.pieces.put(&key, *number, entry)?;
-                self.entries.open()?.insert((&key, *number), place)?;
-                let oldest = number.saturating_sub(ENTRIES_MAX);
-                self.remove_entries(&key, oldest)?;
-                return Ok(self.is_read(*log, now_ms)?.then(|| log.told_as()));
+                let fence = self.fenced(&key, now_ms)?.max(*fence);
+                self.touch_log(&key, *expires_ms, now_ms)?;
+                let entries = self.entries.open()?;
+                entries.insert((&key, 0), &fence.0.to_be_bytes()[..])?;
             }
             KvEdit::Trim { log, first } => {
-                if let Some(last) = first.checked_sub(1) {
-                    self.remove_entries(&key(*log), last)?;
-                }
+                self.remove_entries(&key(*log), 1..=first.saturating_sub(1))?;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
-    fn is_read(&mut self, log: Name, now_ms: u64) -> Result<bool, redb::Error> {
+    /// Sets the expiry of a log, which may be new.
+    fn touch_log(
+        &mut self,
+        key: &[u8; 17],
+        expires_ms: u64,
+        now_ms: u64,
+    ) -> Result<(), redb::Error> {
+        let current = self.values.open()?.get(key)?.map(|row| row.value().0);
+        match current {
+            Some(until_ms) if until_ms > now_ms => {
+                self.expiry.open()?.remove((until_ms, key))?;
+            }
+            // The log has expired and was not swept yet. Its entries must not join the new log.
+            Some(_) => {
+                self.remove(key)?;
+            }
+            None => {}
+        }
+        self.values.open()?.insert(key, (expires_ms, None))?;
+        self.expiry.open()?.insert((expires_ms, key), ())?;
+        Ok(())
+    }
+
+    /// The fence below which the appends to a log are refused.
+    fn fenced(&mut self, key: &[u8; 17], now_ms: u64) -> Result<Fence, redb::Error> {
+        let log = self.values.open()?.get(key)?;
+        if log.is_none_or(|row| row.value().0 <= now_ms) {
+            return Ok(Fence(0));
+        }
+        let row = self.entries.open()?.get((key, 0))?;
+        let fence = row.and_then(|row| row.value().try_into().ok());
+        Ok(Fence(fence.map_or(0, u64::from_be_bytes)))
+    }
+
+    pub(super) fn is_read(&mut self, log: Name, now_ms: u64) -> Result<bool, redb::Error> {
         let reader = self.values.open()?.get(&key(log.read_as()))?;
         Ok(reader.is_some_and(|row| row.value().0 > now_ms))
     }
 
-    /// Removes the entries up to number `last`. Returns how many rows that were.
-    fn remove_entries(&mut self, key: &[u8; 17], last: u64) -> Result<usize, redb::Error> {
+    /// Removes the entries with these numbers. Returns the number of rows that they had.
+    fn remove_entries(
+        &mut self,
+        key: &[u8; 17],
+        numbers: RangeInclusive<u64>,
+    ) -> Result<usize, redb::Error> {
+        if numbers.is_empty() {
+            return Ok(0);
+        }
         let (mut rows, mut in_pieces) = (0, false);
-        self.entries
-            .open()?
-            .retain_in((key, 0)..=(key, last), |_, entry| {
-                rows += 1;
-                in_pieces |= is_in_pieces(entry);
-                false
-            })?;
+        let places = (key, *numbers.start())..=(key, *numbers.end());
+        self.entries.open()?.retain_in(places, |_, entry| {
+            rows += 1;
+            in_pieces |= is_in_pieces(entry);
+            false
+        })?;
         if in_pieces {
-            self.pieces.remove(key, 0..=last)?;
+            self.pieces.remove(key, numbers)?;
         }
         Ok(rows)
     }
@@ -187,7 +231,7 @@ impl<'t> KvTables<'t> {
             return Ok(0);
         };
         self.expiry.open()?.remove((until_ms, key))?;
-        Ok(1 + self.remove_entries(key, u64::MAX)?)
+        Ok(1 + self.remove_entries(key, 0..=u64::MAX)?)
     }
 
     pub(super) fn expiry_rows(&mut self) -> Result<u64, redb::Error> {
@@ -252,13 +296,14 @@ mod tests {
         let mut tables = KvTables::new(&transaction);
         for log in 0..3 {
             for number in 1..=300 {
-                let append = KvEdit::Append {
+                let append = LogAppend {
                     log: Name::of(Kind::Events, &[&log.to_string()]),
+                    fence: Fence(1),
                     number,
                     entry: Bytes::from_static(b"event"),
                     expires_ms: 10 + log,
                 };
-                tables.edit(&append, 1).unwrap();
+                assert!(tables.append(&append, 1).unwrap());
             }
         }
         let name = Name::of(Kind::Claim, &["c"]);

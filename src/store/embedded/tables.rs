@@ -206,12 +206,7 @@ impl<'t> Tables<'t> {
         }
     }
 
-    /// Edits the tables. Returns the id of the change that followers receive.
-    pub(super) fn edit(
-        &mut self,
-        edit: &TableEdit,
-        now_ms: u64,
-    ) -> Result<Option<TaskId>, redb::Error> {
+    pub(super) fn edit(&mut self, edit: &TableEdit, now_ms: u64) -> Result<(), redb::Error> {
         match edit {
             TableEdit::PutResult {
                 id,
@@ -235,10 +230,10 @@ impl<'t> Tables<'t> {
                         .remove((incarnation.as_str(), id.as_bytes()))?;
                 }
             }
-            TableEdit::Kv(edit) => return self.kv.edit(edit, now_ms),
+            TableEdit::Kv(edit) => self.kv.edit(edit, now_ms)?,
             TableEdit::Sweep { now_ms } => self.sweep(*now_ms)?,
         }
-        Ok(None)
+        Ok(())
     }
 
     fn apply(

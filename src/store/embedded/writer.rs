@@ -168,9 +168,8 @@ fn write(
                 }
                 WriteJob::TableEdit { edit, .. } => {
                     changed = true;
-                    JobOutcome::Edited {
-                        told: tables.edit(edit, now_ms)?,
-                    }
+                    tables.edit(edit, now_ms)?;
+                    JobOutcome::Edited { told: None }
                 }
                 WriteJob::Tell { id, .. } => JobOutcome::Edited { told: Some(*id) },
                 WriteJob::Claim {
@@ -197,6 +196,15 @@ fn write(
                     let is_done = kv.replace(*name, (expected, value), *expires_ms, now_ms)?;
                     changed |= is_done;
                     JobOutcome::Replaced(is_done)
+                }
+                WriteJob::Append { append, .. } => {
+                    let is_taken = tables.kv.append(append, now_ms)?;
+                    changed |= is_taken;
+                    let is_read = is_taken && tables.kv.is_read(append.log, now_ms)?;
+                    JobOutcome::Appended {
+                        is_taken,
+                        told: is_read.then(|| append.log.told_as()),
+                    }
                 }
             });
         }

@@ -7,7 +7,7 @@ use super::Memory;
 use super::kv_state::{Content, KvState};
 use crate::store::error::StoreError;
 use crate::store::kv::{KvStore, Name};
-use crate::task::id::Revision;
+use crate::task::id::{Fence, Revision};
 
 #[async_trait]
 impl KvStore for Memory {
@@ -57,15 +57,21 @@ impl KvStore for Memory {
     async fn append(
         &self,
         log: Name,
+        fence: Fence,
         number: u64,
         entry: Bytes,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut kv = self.kv();
-        kv.append(log, number, entry, expires_ms)?;
-        if kv.value(log.read_as()).is_some() {
+        let is_taken = kv.append(log, fence, (number, entry), expires_ms)?;
+        if is_taken && kv.value(log.read_as()).is_some() {
             self.publish(log.told_as(), Revision(0));
         }
+        Ok(is_taken)
+    }
+
+    async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError> {
+        self.kv().fence(log, fence, expires_ms);
         Ok(())
     }
 
@@ -76,7 +82,7 @@ impl KvStore for Memory {
 
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let kv = self.kv();
-        let Some((_, Content::Log(entries))) = kv.values.get(&log) else {
+        let Some((_, Content::Log(_, entries))) = kv.values.get(&log) else {
             return Ok(Vec::new());
         };
         let behind = entries.range(after.saturating_add(1)..);

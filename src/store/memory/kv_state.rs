@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::store::error::StoreError;
 use crate::store::kv::{ENTRIES_MAX, Name};
+use crate::task::id::Fence;
 
 /// A last bound, far above what the limits on calls allow in practice.
 const BYTES_MAX: usize = 1 << 30;
@@ -20,14 +21,15 @@ pub(super) struct KvState {
 #[derive(Debug)]
 pub(super) enum Content {
     Value(Bytes),
-    Log(BTreeMap<u64, Bytes>),
+    /// Appends under an earlier fence are refused.
+    Log(Fence, BTreeMap<u64, Bytes>),
 }
 
 impl Content {
     fn bytes(&self) -> usize {
         match self {
             Self::Value(value) => value.len(),
-            Self::Log(entries) => entries.values().map(Bytes::len).sum(),
+            Self::Log(_, entries) => entries.values().map(Bytes::len).sum(),
         }
     }
 }
@@ -73,13 +75,14 @@ impl KvState {
     pub(super) fn append(
         &mut self,
         log: Name,
-        number: u64,
-        entry: Bytes,
+        fence: Fence,
+        (number, entry): (u64, Bytes),
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let oldest = number.saturating_sub(ENTRIES_MAX);
         let before = match self.values.get(&log) {
-            Some((_, Content::Log(entries))) => {
+            Some((_, Content::Log(fenced, _))) if *fenced > fence => return Ok(false),
+            Some((_, Content::Log(_, entries))) => {
                 let going = entries.range(..=oldest).map(|(_, entry)| entry.len());
                 going.sum::<usize>() + entries.get(&number).map_or(0, Bytes::len)
             }
@@ -87,18 +90,27 @@ impl KvState {
             None => 0,
         };
         self.reserve(before, entry.len())?;
-        let mut entries = match self.take(log) {
-            Some(Content::Log(entries)) => entries,
-            Some(Content::Value(_)) | None => BTreeMap::new(),
-        };
+        let (fenced, mut entries) = self.take_log(log);
         entries.insert(number, entry);
         let kept = entries.split_off(&oldest.saturating_add(1));
-        self.keep(log, Content::Log(kept), expires_ms);
-        Ok(())
+        self.keep(log, Content::Log(fenced, kept), expires_ms);
+        Ok(true)
+    }
+
+    pub(super) fn fence(&mut self, log: Name, fence: Fence, expires_ms: u64) {
+        let (fenced, entries) = self.take_log(log);
+        self.keep(log, Content::Log(fenced.max(fence), entries), expires_ms);
+    }
+
+    fn take_log(&mut self, log: Name) -> (Fence, BTreeMap<u64, Bytes>) {
+        match self.take(log) {
+            Some(Content::Log(fenced, entries)) => (fenced, entries),
+            Some(Content::Value(_)) | None => (Fence(0), BTreeMap::new()),
+        }
     }
 
     pub(super) fn trim(&mut self, log: Name, first: u64) {
-        if let Some((_, Content::Log(entries))) = self.values.get_mut(&log) {
+        if let Some((_, Content::Log(_, entries))) = self.values.get_mut(&log) {
             let kept = entries.split_off(&first);
             self.bytes -= entries.values().map(Bytes::len).sum::<usize>();
             *entries = kept;
@@ -114,7 +126,7 @@ impl KvState {
     pub(super) fn value(&self, name: Name) -> Option<Bytes> {
         match self.values.get(&name) {
             Some((_, Content::Value(value))) => Some(value.clone()),
-            Some((_, Content::Log(_))) | None => None,
+            Some((_, Content::Log(..))) | None => None,
         }
     }
 }
@@ -131,17 +143,20 @@ mod tests {
             Name::of(Kind::Answer, &["a"]),
         );
         let mut state = KvState::default();
+        let append = |state: &mut KvState, number, entry, expires_ms| {
+            state.append(log, Fence(1), (number, entry), expires_ms)
+        };
         let half = Bytes::from(vec![0; BYTES_MAX / 2]);
-        state.append(log, 1, half.clone(), 10).unwrap();
-        state.append(log, 2, half.clone(), 10).unwrap();
-        state.append(log, 2, half.clone(), 10).unwrap();
+        append(&mut state, 1, half.clone(), 10).unwrap();
+        append(&mut state, 2, half.clone(), 10).unwrap();
+        append(&mut state, 2, half.clone(), 10).unwrap();
         let one = Bytes::from_static(b"x");
-        let full = state.append(log, 3, one.clone(), 10);
+        let full = append(&mut state, 3, one.clone(), 10);
         assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
         let full = state.put(other, one.clone(), 10);
         assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
-        state.append(log, 2, one, 10).unwrap();
-        state.append(log, ENTRIES_MAX + 1, half, 20).unwrap();
+        append(&mut state, 2, one, 10).unwrap();
+        append(&mut state, ENTRIES_MAX + 1, half, 20).unwrap();
         assert_eq!(state.bytes, BYTES_MAX / 2 + 1, "the oldest went");
         state.trim(log, ENTRIES_MAX + 1);
         assert_eq!(state.bytes, BYTES_MAX / 2);

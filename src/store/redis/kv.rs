@@ -5,6 +5,8 @@
 //! number of pieces. An entry counts only if its head and all its pieces exist. Writing the head also removes pieces of
 //! an earlier, longer entry with the same number.
 //!
+//! The field `0:0` is the fence below which appends are refused.
+//!
 //! So every append is a sequence of short scripts that leave no key without an expiry. One script with 32 MiB would
 //! hold up the server for 80 ms.
 
@@ -22,6 +24,7 @@ use super::replies::{UNREADABLE, bytes, get};
 use crate::store::error::StoreError;
 use crate::store::kv::{ENTRIES_MAX, Kind, KvStore, Name};
 use crate::store::ledger::INLINE_BYTES_MAX;
+use crate::task::id::Fence;
 
 #[async_trait]
 impl KvStore for Redis {
@@ -90,13 +93,11 @@ impl KvStore for Redis {
     async fn append(
         &self,
         log: Name,
+        fence: Fence,
         number: u64,
         entry: Bytes,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
-        let key = self.keys.note(log);
-        let (reader, changes) = (self.keys.note(log.read_as()), self.keys.note_log(log));
-        let told_as = log.told_as().to_string();
+    ) -> Result<bool, StoreError> {
         // The writer numbers entries one by one, so at most one entry is too old.
         let oldest = number.saturating_sub(ENTRIES_MAX);
         let link = self.for_bytes(entry.len());
@@ -109,15 +110,24 @@ impl KvStore for Redis {
         for (field, piece, pieces) in rest.chain([(number.to_string(), &*head, Some(pieces))]) {
             let pieces = pieces.map_or_else(String::new, |pieces| pieces.to_string());
             let fill = |command: &mut Cmd| {
-                let command = command.arg(3).arg(&key).arg(&reader).arg(&changes);
-                let command = command.arg(&field).arg(piece).arg(expires_ms).arg(oldest);
-                let command = command.arg(&pieces).arg(&told_as);
-                command.arg(LOG_LENGTH).arg(TOLD_MS);
+                command.arg(&field).arg(piece).arg(expires_ms);
+                command.arg(oldest).arg(&pieces);
             };
-            let append = &self.notes.append;
-            link.call::<u64>(append, &key, fill).await?;
+            if !self.write_field(link, log, fence, fill).await? {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError> {
+        let fill = |command: &mut Cmd| {
+            command.arg(FENCE).arg(fence.0).arg(expires_ms);
+            command.arg(0).arg("");
+        };
+        self.write_field(&self.link, log, fence, fill)
+            .await
+            .map(drop)
     }
 
     /// Waits up to five seconds for the list of fields, and for each command that removes fields.
@@ -169,13 +179,34 @@ impl KvStore for Redis {
 }
 
 impl Redis {
-    /// The fields of a log.
+    /// Writes one field of a log. Returns false if a later fence stands.
+    async fn write_field(
+        &self,
+        link: &Link,
+        log: Name,
+        fence: Fence,
+        field: impl Fn(&mut Cmd),
+    ) -> Result<bool, StoreError> {
+        let key = self.keys.note(log);
+        let (reader, changes) = (self.keys.note(log.read_as()), self.keys.note_log(log));
+        let told_as = log.told_as().to_string();
+        let fill = |command: &mut Cmd| {
+            field(command.arg(3).arg(&key).arg(&reader).arg(&changes));
+            let command = command.arg(&told_as).arg(LOG_LENGTH).arg(TOLD_MS);
+            command.arg(FENCE).arg(fence.0);
+        };
+        let written: u64 = link.call(&self.notes.append, &key, fill).await?;
+        Ok(written == 1)
+    }
+
+    /// The fields of the entries of a log.
     async fn places(&self, key: &str) -> Result<Vec<PieceKey>, StoreError> {
         let mut command = redis::cmd("HKEYS");
         command.arg(key);
         let fields: Vec<String> = self.bulk.query(key, &command).await?;
         let read = |field: &String| PieceKey::parse(field).ok_or(UNREADABLE);
-        fields.iter().map(read).collect()
+        let entries = fields.iter().filter(|field| *field != FENCE);
+        entries.map(read).collect()
     }
 
     /// The connection for a value of this size. Large values must not hold up other commands.
@@ -252,6 +283,9 @@ fn join(mut pieces: Vec<Vec<u8>>) -> Option<Bytes> {
     }
     Some(pieces.concat().into())
 }
+
+/// The field of a log that holds its fence. Entries have the numbers from 1.
+const FENCE: &str = "0:0";
 
 /// The bytes that one script writes: about a millisecond of the server's time.
 const PIECE: usize = 256 * 1024;

@@ -176,9 +176,7 @@ impl LogReader {
             return;
         };
         proxy.runner.spawn_tracked(async move {
-            // An entry behind the answer says that nothing follows. The append makes the whole log expire sooner.
-            let end = LogEntry::new(EntryKind::End, String::new());
-            if let Err(error) = log.append(after + 1, &end, expires_ms).await {
+            if let Err(error) = log.end(after + 1, expires_ms).await {
                 tracing::debug!(%error, "an answer that its client has stays as long as others");
             }
         });

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use raincheck::downstream::bench_hooks::MeasuredRequest;
 use raincheck::mcp::sse::Decoder;
-use raincheck::store::record::{FORMAT, decode, encode};
+use raincheck::store::record::{decode, encode};
 use raincheck::task::id::Fence;
 use raincheck::task::last_news::LastNews;
 use raincheck::task::machine::{OwnerEvent, TaskEvent, step};
@@ -107,13 +107,11 @@ fn view_completed(times: u64) -> Result<(), Box<dyn Error>> {
 
 fn record_encode(times: u64) -> Result<(), Box<dyn Error>> {
     let task = completed()?;
-    repeat(times, || {
-        black_box(encode(black_box(&task), FORMAT)).is_ok()
-    })
+    repeat(times, || black_box(encode(black_box(&task))).is_ok())
 }
 
 fn record_decode(times: u64) -> Result<(), Box<dyn Error>> {
-    let record = encode(&completed()?, FORMAT)?;
+    let record = encode(&completed()?)?;
     repeat(times, || black_box(decode(black_box(&record))).is_ok())
 }
 

@@ -115,7 +115,6 @@ impl Runner {
         if let Some(clock) = &self.settings.shared_clock {
             clock.set(beat.now_ms);
         }
-        self.ledger.write_for(&beat.living);
         let living = i64::try_from(beat.living.len()).unwrap_or(i64::MAX);
         METRICS.process.replicas.set(living);
         let since = *self.contact.lock().get_or_insert(began);

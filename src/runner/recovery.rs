@@ -18,7 +18,6 @@ use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};
 use crate::store::ledger::{ApplyError, Loaded, Tried};
-use crate::store::record::WITH_LOG;
 use crate::store::seal::Binding;
 use crate::store::{Dead, StoreError};
 use crate::task::id::{Incarnation, TaskId};
@@ -244,17 +243,15 @@ impl Runner {
         now_ms.saturating_sub(dead.since_ms) >= lease_ms.saturating_mul(2)
     }
 
-    /// Returns `true` if another replica may carry on the calls with a log that this one leaves. A replica of an
-    /// earlier version does not support such calls.
+    /// Returns `true` if another replica may carry on the calls with a log that this one leaves.
     pub fn others_carry_logs_on(&self) -> bool {
         let settings = &self.settings;
         let liveness = self.liveness();
         let living = liveness.living.as_ref();
-        let knows_logs =
-            |other: &Incarnation| *other != self.incarnation && other.reads() >= Some(WITH_LOG);
+        let is_other = |replica: &Incarnation| *replica != self.incarnation;
         settings.reach == Reach::Shared
             && !settings.exclusive_store
-            && living.is_none_or(|living| living.iter().any(knows_logs))
+            && living.is_none_or(|living| living.iter().any(is_other))
     }
 
     /// Seals the point from which another replica can fetch the answer, for the record.

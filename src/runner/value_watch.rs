@@ -10,7 +10,7 @@ use super::state::Runner;
 use super::watch::Watch;
 use crate::store::kv::Name;
 
-/// The pause before a store that is away is asked again, and between two looks for what an earlier version wrote.
+/// The pause before a store that is away is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A watch over the value of one name.
@@ -50,13 +50,7 @@ impl ValueWatch {
 
     /// Resolves when a replica has announced the value. Cancel safe.
     pub async fn changed(&self) {
-        loop {
-            tokio::select! {
-                _ = self.watch.changed() => return,
-                // Replicas of an earlier version change values and do not tell.
-                () = sleep(AGAIN) => if self.runner.liveness().has_earlier() { return },
-            }
-        }
+        self.watch.changed().await;
     }
 
     /// Asks until the store answers.

@@ -30,8 +30,6 @@ pub enum Kind {
     Answer,
     /// The log of a resumable call's events.
     Events,
-    /// Which replica of an earlier version runs a resumable call, and whether the call is over. No longer written.
-    Hold,
     /// The progress token that a task was created with.
     Token,
     /// The fact that a client no longer waits for a request.
@@ -60,7 +58,6 @@ impl Kind {
             Self::Claim => 'k',
             Self::Answer => 'a',
             Self::Events => 'e',
-            Self::Hold => 'h',
             Self::Token => 't',
             Self::Cancel => 'x',
             Self::QuestionStream => 'q',
@@ -81,7 +78,6 @@ impl Kind {
             Self::Claim => "claim",
             Self::Answer => "answer",
             Self::Events => "events",
-            Self::Hold => "hold",
             Self::Token => "token",
             Self::Cancel => "cancel",
             Self::QuestionStream => "question stream",

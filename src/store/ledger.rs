@@ -4,7 +4,7 @@
 //! a store that is away as long as its patience lasts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use super::quota::{Allowance, OverQuota, Quotas};
 use super::{Changes, Commit, Nonce, Store, Stored, Version, Write, record};
 use crate::clock::Clock;
 use crate::failpoint::{Point, hit};
-use crate::task::id::{Caller, Fence, Incarnation, TaskId};
+use crate::task::id::{Caller, Fence, TaskId};
 use crate::task::machine::{Effect, Rejected, TaskEvent, step};
 use crate::task::state::{Outcome, Payload, Task};
 use crate::telemetry;
@@ -38,8 +38,6 @@ pub struct Ledger {
     clock: Arc<dyn Clock>,
     patience: StorePatience,
     nonces: Arc<Nonces>,
-    /// The format that every living replica reads.
-    format: Arc<AtomicU32>,
     quotas: Arc<Quotas>,
     lost_ends: Arc<LostEnds>,
     outbox: Outbox,
@@ -104,7 +102,6 @@ impl Ledger {
             clock,
             patience,
             nonces: Arc::new(Nonces { process, count }),
-            format: Arc::new(AtomicU32::new(record::FORMAT)),
             quotas: Arc::new(Quotas::new(Allowance::ANY, Allowance::ANY)),
             lost_ends: Arc::default(),
             outbox: Outbox::default(),
@@ -151,13 +148,6 @@ impl Ledger {
     /// Returns `true` if the caller may have one more task.
     pub fn has_room(&self, caller: &Caller) -> bool {
         self.quotas.has_room(caller, self.now_ms())
-    }
-
-    /// Writes records from now on in a format that all these replicas read.
-    pub fn write_for(&self, living: &[Incarnation]) {
-        let oldest = living.iter().filter_map(Incarnation::reads).min();
-        let format = record::writable(oldest);
-        self.format.store(format, Ordering::Relaxed);
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -367,7 +357,7 @@ impl Ledger {
             expected,
             nonce: self.nonces.next(),
             caller: task.caller,
-            record: record::encode(task, self.format.load(Ordering::Relaxed))?,
+            record: record::encode(task)?,
             expires_ms: task.expires_ms(),
             due_ms: task.look_ms(),
             drop_from: was_for

@@ -1,7 +1,6 @@
 //! The stored form of a task: a format number, a space, JSON.
 //!
-//! A newer format only adds fields, so that an older program still reads the fields that it knows. While
-//! replicas of several versions live, all of them write the format that the oldest of them reads.
+//! A newer format only adds fields, so that an older program still reads the fields that it knows.
 
 use std::io;
 
@@ -17,12 +16,8 @@ pub const FORMAT: u32 = 4;
 /// are those of [`WITH_LOG`].
 pub const SEALS_CALLERS: u32 = 4;
 
-/// The format of replicas that notify other replicas of everything that those wait for: of each entry of a log, and
-/// of the end of a session. Records are those of [`WITH_LOG`], so that the version before reads them.
-pub const TELLS_ALL: u32 = 3;
-
 /// The format of a call with a log: replicas that do not know such calls leave the record alone.
-pub const WITH_LOG: u32 = 2;
+const WITH_LOG: u32 = 2;
 
 /// The format of every other task, which an earlier version can change, too.
 const WITHOUT_LOG: u32 = 1;
@@ -35,17 +30,12 @@ pub struct Decoded {
     pub newer: bool,
 }
 
-/// The format to write. `oldest` is the newest format that the oldest living replica reads.
-pub fn writable(oldest: Option<u32>) -> u32 {
-    oldest.unwrap_or(FORMAT).clamp(OLDEST, FORMAT)
-}
-
-/// `format` comes from [`writable`]. A record has no newer format than its fields need, and none that is older.
-pub fn encode(task: &Task, format: u32) -> Result<Bytes, StoreError> {
+/// Encodes a record in the oldest format that has its fields, so that replicas of an earlier version can read it.
+pub fn encode(task: &Task) -> Result<Bytes, StoreError> {
     let format = if task.log.is_some() {
         WITH_LOG
     } else {
-        format.min(WITHOUT_LOG)
+        WITHOUT_LOG
     };
     let mut out = Record(Vec::with_capacity(512));
     out.0.extend_from_slice(format.to_string().as_bytes());
@@ -84,7 +74,7 @@ pub fn decode(record: &[u8]) -> Result<Decoded, StoreError> {
     let format = std::str::from_utf8(format)
         .ok()
         .and_then(|text| text.parse::<u32>().ok())
-        .filter(|format| *format >= OLDEST)
+        .filter(|format| *format >= WITHOUT_LOG)
         .ok_or(UNREADABLE)?;
     let newer = format > FORMAT;
     // Once for all strings of the record.
@@ -96,9 +86,6 @@ pub fn decode(record: &[u8]) -> Result<Decoded, StoreError> {
 }
 
 const UNREADABLE: StoreError = StoreError::Corrupt("task record");
-
-/// The oldest format that this program still writes for older replicas.
-const OLDEST: u32 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -129,13 +116,13 @@ mod tests {
         for progress in numbers {
             let total = Some(progress);
             task.progress = Some(Progress { progress, total });
-            let read = decode(&encode(&task, FORMAT).unwrap()).unwrap().task;
+            let read = decode(&encode(&task).unwrap()).unwrap().task;
             assert_eq!(read.progress, task.progress);
         }
         for number in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
             for (progress, total) in [(number, None), (1.0, Some(number))] {
                 task.progress = Some(Progress { progress, total });
-                let error = encode(&task, FORMAT).unwrap_err();
+                let error = encode(&task).unwrap_err();
                 assert!(matches!(error, StoreError::Corrupt(_)));
             }
         }
@@ -147,9 +134,7 @@ mod tests {
         let task = decode(format!("2 {}", TASK.replacen('{', log, 1)).as_bytes());
         let task = task.unwrap().task;
         assert_eq!(task.log.as_ref().unwrap().id.get(), "7");
-        for format in [OLDEST, FORMAT] {
-            assert!(encode(&task, format).unwrap().starts_with(b"2 "));
-        }
+        assert!(encode(&task).unwrap().starts_with(b"2 "));
     }
 
     #[test]
@@ -159,7 +144,7 @@ mod tests {
         let task = decode(format!("1 {text}").as_bytes()).unwrap().task;
         let kept = task.trace.as_deref().unwrap();
         assert_eq!(kept.to_server().span.to_string(), "a7ad6b7169203331");
-        let written = encode(&task, FORMAT).unwrap();
+        let written = encode(&task).unwrap();
         assert!(written.starts_with(b"1 "));
         assert_eq!(decode(&written).unwrap().task.trace, task.trace);
     }
@@ -178,12 +163,5 @@ mod tests {
         let text = TASK.replacen('{', r#"{"progress":{"progress":2.0,"total":null},"#, 1);
         let read = decode(format!("1 {text}").as_bytes()).unwrap().task;
         assert_eq!(read.progress.unwrap().total, None);
-    }
-
-    #[test]
-    fn everybody_writes_what_the_oldest_reads() {
-        assert_eq!(writable(None), FORMAT);
-        assert_eq!(writable(Some(FORMAT + 1)), FORMAT);
-        assert_eq!(writable(Some(1)), 1);
     }
 }

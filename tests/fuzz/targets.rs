@@ -162,11 +162,11 @@ pub(crate) fn stored_record(bytes: &[u8]) {
     let Ok(read) = record::decode(bytes) else {
         return;
     };
-    let Ok(written) = record::encode(&read.task, record::FORMAT) else {
+    let Ok(written) = record::encode(&read.task) else {
         return;
     };
     let again = record::decode(&written).expect("what was written is read");
-    let twice = record::encode(&again.task, record::FORMAT).unwrap();
+    let twice = record::encode(&again.task).unwrap();
     assert_eq!(written, twice);
     let _ = (
         read.task.status(),

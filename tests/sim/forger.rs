@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use raincheck::store::record::{FORMAT, encode};
+use raincheck::store::record::encode;
 use raincheck::store::seal::Sealer;
 use raincheck::store::sealed::{Clear, Sealed};
 use raincheck::store::{Commit, Nonce, Store, Write};
@@ -101,7 +101,7 @@ impl Forger {
             r#"{{"method":"tools/call","params":"{{\\"name\\":\\"t\\",\\"arguments\\":{{\\"key\\":\\"{key}\\"}}}}","capabilities":"{{}}","name":"t"}}"#
         );
         self.calls.lock().unwrap().push(key);
-        let record = encode(&task, FORMAT).unwrap();
+        let record = encode(&task).unwrap();
         self.create(&task, record, Some(request.into())).await;
     }
 
@@ -139,7 +139,7 @@ impl Forger {
         self.replaced.lock().unwrap().insert(task.id);
         let write = Write {
             expected: Some(stored.version),
-            ..self.write(&forged, encode(&forged, FORMAT).unwrap())
+            ..self.write(&forged, encode(&forged).unwrap())
         };
         self.below.commit(&write).await.unwrap();
     }

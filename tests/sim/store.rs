@@ -218,7 +218,7 @@ impl LinkedStore {
                         fence: before.fence,
                         ..task
                     };
-                    write.record = encode(&same, 1)?;
+                    write.record = encode(&same)?;
                 }
             }
             Some(Planted::Forgets) => {

@@ -273,13 +273,12 @@ async fn replicas_that_seal_and_replicas_that_do_not_share_a_store() {
 }
 
 /// The kinds of values and logs that are sealed.
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 13] = [
     Kind::Session,
     Kind::Claim,
     Kind::IdenticalCall,
     Kind::Answer,
     Kind::Events,
-    Kind::Hold,
     Kind::Token,
     Kind::Cancel,
     Kind::QuestionStream,

@@ -45,8 +45,6 @@ pub struct EventLog {
     carried: Arc<CarriedTasks>,
     incarnation: Incarnation,
     entries: Name,
-    /// The value that an earlier version wrote beside the log, in place of a record.
-    earlier: Name,
     session: Digest,
     caller: Caller,
     call: TaskId,
@@ -58,14 +56,12 @@ impl EventLog {
     pub fn of(runner: &Runner, caller: Caller, session: &str, call: TaskId) -> Self {
         let of_caller = uuid::Uuid::from_bytes(*caller.as_bytes()).to_string();
         let text = call.to_string();
-        let name = |kind| Name::of(kind, &[&of_caller, session, &*text]);
         Self {
             ledger: runner.ledger.waiting(STORE_PATIENCE),
             watches: Arc::clone(&runner.watches),
             carried: Arc::clone(&runner.carried),
             incarnation: runner.incarnation.clone(),
-            entries: name(Kind::Events),
-            earlier: name(Kind::Hold),
+            entries: Name::of(Kind::Events, &[&of_caller, session, &*text]),
             session: Digest::of(&[session]),
             caller,
             call,
@@ -129,8 +125,7 @@ impl EventLog {
     /// caller on this session.
     pub async fn standing(&self) -> Result<Option<CallStanding>, StoreError> {
         let Some(loaded) = self.ledger.load(self.call).await? else {
-            let note = self.ledger.store().find(self.earlier).await?;
-            return Ok(note.and_then(|note| CallStanding::of_earlier(&note)));
+            return Ok(None);
         };
         let belongs = loaded.task.belongs_to(&self.caller);
         let standing = CallStanding::of(loaded).filter(|_| belongs);
@@ -253,19 +248,10 @@ impl EventLog {
             carried: Arc::default(),
             incarnation: Incarnation::new("a"),
             entries: Name::of(Kind::Events, &["log"]),
-            earlier: Name::of(Kind::Hold, &["log"]),
             session: Digest::of(&["s"]),
             caller,
             call,
             seal: PointSeal::of_none(caller, call),
-        }
-    }
-
-    /// The same log at a replica that shows that it reads this record format.
-    pub(super) fn reading(&self, format: u32) -> Self {
-        Self {
-            incarnation: Incarnation::new("a").reading(format),
-            ..self.clone()
         }
     }
 

@@ -29,10 +29,8 @@ impl EventLog {
         seen: u64,
         recent: watch::Sender<RecentEvents>,
     ) -> Result<Option<TakenOver>, StoreError> {
-        let Some(loaded) = stands.loaded else {
-            return Ok(None);
-        };
-        let Some(mut record) = OwnedRecord::claimed(self.clone(), loaded).await? else {
+        let claimed = OwnedRecord::claimed(self.clone(), stands.loaded).await?;
+        let Some(mut record) = claimed else {
             return Ok(None);
         };
         // Read after the claim, so that the last entries of the previous owner count.

@@ -297,7 +297,6 @@ impl LogWriter {
 mod tests {
     use super::super::takeover::TakenOver;
     use super::*;
-    use crate::store::record::TELLS_ALL;
 
     fn writer(log: &EventLog) -> (LogWriter, watch::Receiver<RecentEvents>) {
         let (recent, shown) = watch::channel(RecentEvents::default());
@@ -327,17 +326,6 @@ mod tests {
         let stands = log.standing().await.unwrap().unwrap();
         let owner = stands.owner.unwrap();
         (owner.replica().to_owned(), stands.is_over)
-    }
-
-    #[tokio::test]
-    async fn an_owner_of_an_earlier_version_is_not_relied_on_to_tell() {
-        for (format, tells) in [(TELLS_ALL, true), (TELLS_ALL - 1, false)] {
-            let log = EventLog::in_memory().reading(format);
-            let (mut writer, _shown) = writer(&log);
-            writer.begin().await;
-            let stands = log.standing().await.unwrap().unwrap();
-            assert_eq!(stands.owner_that_tells().is_some(), tells, "{format}");
-        }
     }
 
     /// In the very moment in which ownership counts as certain.
@@ -396,7 +384,7 @@ mod tests {
         let log = EventLog::in_memory();
         let (mut writer, _shown) = writer(&log);
         writer.begin().await;
-        let stands = log.standing().await.unwrap().unwrap().loaded.unwrap();
+        let stands = log.standing().await.unwrap().unwrap().loaded;
         let fence = stands.task.fence;
         let orphaned = crate::task::machine::TaskEvent::Orphaned { fence };
         log.ledger().apply(&stands, orphaned).await.unwrap();

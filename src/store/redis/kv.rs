@@ -223,7 +223,6 @@ impl Redis {
         match kind {
             Kind::Session
             | Kind::Claim
-            | Kind::Hold
             | Kind::Token
             | Kind::Cancel
             | Kind::QuestionStream

@@ -205,7 +205,7 @@ impl RemoteLog {
         if let Some(stands) = &stands
             && !self.is_left(proxy, stands)
         {
-            self.owner = stands.owner_that_tells().cloned();
+            self.owner.clone_from(&stands.owner);
             return Ok(None);
         }
         // The owner may have written the last entries between the two reads.
@@ -223,7 +223,7 @@ impl RemoteLog {
             let id = stands.terms.id.get();
             return Ok(Some(FoundEvents::Lost(envelope::error(id, error.get()))));
         }
-        if self.tries < TRIES && stands.can_be_taken_over() {
+        if self.tries < TRIES && !stands.is_over {
             // A takeover takes a moment, here or on the replica of another client of the call.
             self.tries += 1;
             self.missed = None;

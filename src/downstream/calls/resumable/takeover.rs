@@ -19,7 +19,6 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::runner::call_log::log::EventLog;
 use crate::runner::call_log::recent::RecentEvents;
-use crate::runner::call_log::standing::CallStanding;
 use crate::runner::call_log::takeover::TakenOver;
 use crate::store::StoreError;
 use crate::task::log_terms::LogTerms;
@@ -58,7 +57,7 @@ impl Takeover {
 
     async fn carry_on(self, log: EventLog, seen: u64) -> Result<(), StoreError> {
         let stands = log.standing().await?;
-        let Some(stands) = stands.filter(CallStanding::can_be_taken_over) else {
+        let Some(stands) = stands.filter(|stands| !stands.is_over) else {
             return Ok(());
         };
         let (recent, shown) = watch::channel(RecentEvents::default());

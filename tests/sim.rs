@@ -20,6 +20,8 @@ mod away;
 mod conflicting;
 #[path = "sim/dice.rs"]
 mod dice;
+#[path = "sim/doubted.rs"]
+mod doubted;
 #[path = "sim/forger.rs"]
 mod forger;
 #[path = "sim/joined.rs"]

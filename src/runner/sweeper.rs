@@ -15,7 +15,7 @@ use super::indexed::IndexedRecord;
 use super::state::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
-use crate::task::id::{Fence, Incarnation};
+use crate::task::id::Incarnation;
 use crate::task::machine::TaskEvent;
 use crate::telemetry::metrics::METRICS;
 
@@ -163,7 +163,7 @@ impl Runner {
                 && !self.carried.contains(id)
             {
                 let event = TaskEvent::Abandoned {
-                    fence: Fence(1),
+                    fence: loaded.task.fence,
                     failure: not_sent(Reason::StoreLost),
                 };
                 self.settle(&loaded, event).await;

@@ -39,6 +39,8 @@ struct State {
     server: Cut,
     /// Of a hundred commands so many get lost, or their answers.
     loss: u64,
+    /// Every command of the store arrives, and no answer does.
+    store_is_mute: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -84,6 +86,11 @@ impl Link {
         };
     }
 
+    /// From now on the store gets every command and answers none.
+    pub(crate) fn mute_store(&self) {
+        self.state.lock().unwrap().store_is_mute = true;
+    }
+
     /// From now on nothing is lost.
     pub(crate) fn heal(&self) {
         let mut state = self.state.lock().unwrap();
@@ -102,10 +109,14 @@ impl Link {
         };
         tokio::time::sleep(delay).await;
         self.alive().await;
-        let (cut, loss) = {
+        let (cut, loss, is_mute) = {
             let mut state = self.state.lock().unwrap();
-            (*state.cut(end), state.loss)
+            let is_mute = end == End::Store && state.store_is_mute;
+            (*state.cut(end), state.loss, is_mute)
         };
+        if is_mute {
+            return Fate::AnswerLost;
+        }
         if let Some(until) = cut.until.filter(|until| *until > Instant::now()) {
             if cut.hangs {
                 tokio::time::sleep_until(until).await;

@@ -87,9 +87,13 @@ impl Carrier {
 
     /// The effect of a call whose last leg had the effect `leg`. An earlier leg or another run may have had
     /// an effect, even if the last leg had none.
-    fn effect_of(&self, leg: SideEffect) -> SideEffect {
+    pub(super) fn effect_of(&self, leg: SideEffect) -> SideEffect {
         let is_adopted = self.dispatch.origin() == Some(LegOrigin::Adopted);
-        if is_adopted || self.had_leg() {
+        let may_run_elsewhere = match &self.stage {
+            CallStage::Plain(plain) => plain.may_run_elsewhere,
+            CallStage::Recorded(_) => false,
+        };
+        if is_adopted || may_run_elsewhere || self.had_leg() {
             SideEffect::Unknown
         } else {
             leg

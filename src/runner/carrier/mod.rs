@@ -234,7 +234,7 @@ impl Carrier {
             // The record comes first: if its client never hears of the task, nothing runs at the server.
             let recorded = self.record(Vec::new(), RecordTerms::of_call(true)).await;
             if let Err(why) = recorded {
-                self.answer(not_created(&why, SideEffect::None));
+                self.answer(not_created(&why, self.effect_of(SideEffect::None)));
                 return Flow::Done;
             }
         }

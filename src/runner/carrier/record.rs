@@ -74,6 +74,9 @@ impl Carrier {
             }
             Err(CreateError::Store(why)) => {
                 self.not_recorded();
+                if let CallStage::Plain(plain) = &mut self.stage {
+                    plain.may_run_elsewhere |= may_repeat;
+                }
                 drop(custody);
                 runner.doubt(terms.id);
                 return Err(why.into());

@@ -35,6 +35,9 @@ pub(super) struct PlainCall {
     pub(super) rounds: usize,
     /// The store did not take the task at the end of the grace window.
     pub(super) window_failed: bool,
+    /// A record in doubt, from which another replica would send the call, should this one die before it settles the
+    /// doubt.
+    pub(super) may_run_elsewhere: bool,
 }
 
 /// A call with a record.
@@ -89,6 +92,7 @@ impl PlainCall {
             round: None,
             rounds: 0,
             window_failed: false,
+            may_run_elsewhere: false,
         }
     }
 

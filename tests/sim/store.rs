@@ -34,8 +34,10 @@ pub(crate) enum Planted {
 #[derive(Debug, Default)]
 pub(crate) struct CommitWatch {
     tasks: Mutex<HashMap<TaskId, Task>>,
-    /// The logs of calls, as they are in the store, and who appended to each of them under which fence last.
-    logs: Mutex<HashMap<Name, (EventLog, Option<(Fence, Incarnation)>)>>,
+    /// The logs of calls, as they are in the store.
+    logs: Mutex<HashMap<Name, EventLog>>,
+    /// Who appended to each log last, and under which fence.
+    writers: Mutex<HashMap<Name, (Fence, Incarnation)>>,
     wrongs: Mutex<Vec<String>>,
     /// The tasks whose commits wait for their answers.
     under_way: Mutex<Vec<TaskId>>,
@@ -101,13 +103,13 @@ impl CommitWatch {
     }
 
     pub(crate) fn watch_log(&self, log: EventLog) {
-        self.logs.lock().unwrap().insert(log.name(), (log, None));
+        self.logs.lock().unwrap().insert(log.name(), log);
     }
 
     /// The entry of this number in a log that is watched.
     async fn stands(&self, name: Name, number: u64) -> Option<LogEntry> {
         let watched = self.logs.lock().unwrap().get(&name).cloned();
-        let entries = watched?.0.behind(number - 1).await.unwrap();
+        let entries = watched?.behind(number - 1).await.unwrap();
         let stands = entries.into_iter().find(|(at, _)| *at == number);
         stands.map(|(_, entry)| entry)
     }
@@ -121,12 +123,9 @@ impl CommitWatch {
         before: Option<&LogEntry>,
         entry: &LogEntry,
     ) {
-        let mut logs = self.logs.lock().unwrap();
-        let Some((_, last)) = logs.get_mut(&name) else {
-            return;
-        };
-        let last = last.replace((fence, by.clone()));
-        drop(logs);
+        let mut writers = self.writers.lock().unwrap();
+        let last = writers.insert(name, (fence, by.clone()));
+        drop(writers);
         if let Some((last, of)) = last
             && (fence < last || (fence == last && of != *by))
         {

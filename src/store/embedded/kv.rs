@@ -109,7 +109,9 @@ impl KvStore for Embedded {
 }
 
 fn value(database: &Database, name: Name, now_ms: u64) -> Result<Option<Bytes>, redb::Error> {
-    let found = database.begin_read()?.open_table(VALUES)?.get(&key(name))?;
+    // The row does not keep its page from being freed; the transaction does.
+    let transaction = database.begin_read()?;
+    let found = transaction.open_table(VALUES)?.get(&key(name))?;
     Ok(found.and_then(|row| match row.value() {
         (until_ms, Some(value)) if until_ms > now_ms => Some(Bytes::copy_from_slice(value)),
         _ => None,

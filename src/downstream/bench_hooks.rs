@@ -55,6 +55,7 @@ impl MeasuredRequest {
                     speaks_http: true,
                     tools: KnownTools::NotAsked,
                 },
+                given_up: None,
             },
             had_stand_in: false,
             is_no_task_here: false,

@@ -41,6 +41,7 @@ use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
 use crate::room::SMALL;
 use crate::runner::CallTerms;
+use crate::runner::claim::CallClaim;
 use crate::shares::Share;
 use crate::task::clients::ClientTerms;
 use crate::telemetry::traces::{self, SpanGuard};
@@ -272,7 +273,12 @@ async fn modern(
     }
     let PostBody { read: body, traced } = body;
     if !modern.meta.names_tasks {
-        let routed = routed(proxy, by, &modern);
+        let given_up = if proxy.runner.may_have_given_up() {
+            Box::pin(tools::given_up(proxy, by, &modern.request)).await
+        } else {
+            None
+        };
+        let routed = routed(proxy, by, &modern, given_up);
         if matches!(routed.1, Route::Pass) {
             drop((routed, modern));
             let body = traced.unwrap_or_else(|| body.clone());
@@ -297,7 +303,8 @@ async fn modern(
         && let Ok(ModernMessage::Request(modern)) = Inbound::read(&body).modern(&parts.headers)
     {
         by.related = related;
-        let routed = routed(proxy, by, &modern);
+        let given_up = tools::given_up(proxy, by, &modern.request).await;
+        let routed = routed(proxy, by, &modern, given_up);
         return Box::pin(answer(proxy, by, &parts, &body, &modern, routed)).await;
     }
     let error = RpcError::internal("The request cannot be passed on");
@@ -392,8 +399,10 @@ fn routed<'k>(
     proxy: &'k Arc<Proxy>,
     by: &'k Requester,
     modern: &Modern<'_>,
+    given_up: Option<CallClaim>,
 ) -> (RequestFacts<'k>, Route<'k>) {
-    let facts = facts(proxy, by, &modern.request);
+    let mut facts = facts(proxy, by, &modern.request);
+    facts.calls.given_up = given_up;
     let route = route(modern, by, &facts);
     (facts, route)
 }

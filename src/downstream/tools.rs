@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::inbound::idempotency::given_up_claim;
 use super::inbound::requester::Requester;
 use super::inbound::route::call::CallFacts;
 use super::inbound::route::{KnownServer, KnownTools, MissingFact};
 use super::proxy::Proxy;
+use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
+use crate::runner::claim::CallClaim;
 use crate::upstream::wrapped::DiscoverError;
 
 /// The time that a call waits for the server's list of tools.
@@ -54,7 +57,23 @@ pub(super) fn facts_of_calls<'k>(
         requires_task: Some(false),
         is_late: false,
         server: known(proxy),
+        given_up: None,
     }
+}
+
+/// Returns the claim by which this request collects the same `tools/call`, if its client gave that up. While no client gave a
+/// call up, this costs one comparison.
+pub(super) async fn given_up(
+    proxy: &Proxy,
+    by: &Requester,
+    request: &Request<'_>,
+) -> Option<CallClaim> {
+    if request.method != "tools/call" || !proxy.runner.may_have_given_up() {
+        return None;
+    }
+    let claim = given_up_claim(request, by)?;
+    let was_given_up = proxy.runner.was_given_up(&claim).await;
+    was_given_up.then_some(claim)
 }
 
 /// Asks the server, and adds the answer to what is known.

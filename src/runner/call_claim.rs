@@ -1,5 +1,7 @@
 //! The name under which several requests are one call, and the time for which it stands for that call. Pure.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::mcp::error::says_not_run;
@@ -29,6 +31,8 @@ enum ClaimTerms {
     Key,
     /// The call itself is the name, while it runs and for a window after that.
     Call { window_ms: u64 },
+    /// The call itself is the name, from when its client's clock ended until the same call comes again.
+    GivenUp { window_ms: u64 },
 }
 
 impl CallClaim {
@@ -51,10 +55,30 @@ impl CallClaim {
         }
     }
 
+    /// The claim by which the client that is known as `whose` collects a call that it gave up.
+    pub fn of_given_up(whose: &[u8; 16], digest: Digest, window_ms: u64) -> Self {
+        let (whose, call) = (hex::encode(whose), hex::encode(digest.as_bytes()));
+        Self {
+            name: Name::of(Kind::GivenUp, &["call", &whose, &call]),
+            digest,
+            terms: ClaimTerms::GivenUp { window_ms },
+        }
+    }
+
+    /// The time that a given-up call runs on. `None`: the claim is of another kind.
+    pub(super) fn give_up_window(&self) -> Option<Duration> {
+        match self.terms {
+            ClaimTerms::GivenUp { window_ms } => Some(Duration::from_millis(window_ms)),
+            ClaimTerms::Key | ClaimTerms::Call { .. } => None,
+        }
+    }
+
     pub(super) fn lifetime_ms(&self, rule: &Rule) -> u64 {
         match self.terms {
             ClaimTerms::Key => KEY_LIFETIME_MS.max(rule.max_duration_ms),
-            ClaimTerms::Call { window_ms } => rule.max_duration_ms.saturating_add(window_ms),
+            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
+                rule.max_duration_ms.saturating_add(window_ms)
+            }
         }
     }
 
@@ -70,7 +94,9 @@ impl CallClaim {
     pub(super) fn on_disconnect(&self) -> OnDisconnect {
         match self.terms {
             ClaimTerms::Key => OnDisconnect::Keep,
-            ClaimTerms::Call { window_ms } => OnDisconnect::KeepFor(window_ms),
+            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
+                OnDisconnect::KeepFor(window_ms)
+            }
         }
     }
 
@@ -84,7 +110,7 @@ impl CallClaim {
         };
         match self.terms {
             ClaimTerms::Key => false,
-            ClaimTerms::Call { window_ms } => {
+            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
                 matches!(ended, Outcome::Cancelled)
                     || now_ms >= task.updated_ms.saturating_add(window_ms)
             }

@@ -10,6 +10,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use super::call::Announce;
+use super::call_claim::CallClaim;
 use super::presence::presence_pause;
 use super::report::tool_of_task;
 use super::responder::{CallAnswer, CallSubscriber};
@@ -38,6 +39,11 @@ pub(super) enum FollowReason {
     Call(oneshot::Receiver<UpstreamError>),
     /// It sent the same call again, with these capabilities.
     SameCall(Arc<str>),
+    /// It collects a call that its client gave up before, with these capabilities.
+    GivenUp {
+        claim: CallClaim,
+        declared: Arc<str>,
+    },
     /// It came back with answers.
     Retry,
 }
@@ -74,9 +80,14 @@ impl Runner {
         let now = Instant::now();
         let announce_at = terms.when.map(|when| now + when.latest());
         let pause = presence_pause(&loaded.task);
+        let mut given_up = None;
         let (unauthorized, declared) = match came_by {
             FollowReason::Call(unauthorized) => (Some(unauthorized), None),
             FollowReason::SameCall(declared) => (None, Some(declared)),
+            FollowReason::GivenUp { claim, declared } => {
+                given_up = Some(claim);
+                (None, Some(declared))
+            }
             FollowReason::Retry => (None, None),
         };
         // While the client that made the call is connected, no replica looks for its presence.
@@ -117,7 +128,13 @@ impl Runner {
                     return;
                 }
             }
-            follower.runner.client_left(&follower.loaded).await;
+            let (runner, loaded) = (&follower.runner, &follower.loaded);
+            match given_up {
+                Some(claim) if client.gave_up() => runner.left_again(&claim, &loaded.task).await,
+                // Not kept for its window: the client was there, and left for another reason.
+                Some(_) => drop(runner.cancel_for_disconnect(loaded).await),
+                None => drop(runner.client_left(loaded).await),
+            }
         });
         subscriber
     }

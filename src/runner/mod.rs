@@ -34,6 +34,7 @@ mod due;
 mod elsewhere;
 mod finish;
 mod follower;
+mod given_up;
 mod heartbeat;
 mod indexed;
 pub mod learned;
@@ -137,6 +138,7 @@ impl Runner {
     fn keep_living(self: &Arc<Self>) {
         let (heart, sweeper) = (Arc::clone(self), Arc::clone(self));
         self.services.spawn(Arc::clone(self).share_learned());
+        self.services.spawn(Arc::clone(self).watch_given_up());
         self.services
             .spawn(async move { heart.beat_until_halted().await });
         self.services

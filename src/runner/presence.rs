@@ -82,7 +82,10 @@ impl Runner {
     }
 
     /// Returns the record as it stands now; `None`: it is gone.
-    async fn cancel_for_disconnect(&self, loaded: &Loaded) -> Result<Option<Loaded>, StoreError> {
+    pub(super) async fn cancel_for_disconnect(
+        &self,
+        loaded: &Loaded,
+    ) -> Result<Option<Loaded>, StoreError> {
         let event = TaskEvent::Cancel {
             reason: Some(CancelReason::Disconnect),
         };

@@ -57,12 +57,28 @@ struct Cell {
     state: AtomicU8,
     /// `true` if the subscriber receives events on a stream from now on.
     streams: AtomicBool,
+    /// How the client left, as a [`Leaving`].
+    leaving: AtomicU8,
     gone: Notify,
+}
+
+/// How a client left that went away before it had its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaving {
+    /// Its connection closed.
+    Disconnected,
+    /// It cancelled the call.
+    Cancelled,
+    /// It cancelled the call because its clock ended.
+    GaveUp,
 }
 
 const ANNOUNCING: u8 = 0;
 const ANNOUNCED: u8 = 1;
 const GONE: u8 = 2;
+
+const CANCELLED: u8 = 1;
+const GAVE_UP: u8 = 2;
 
 /// Makes the two sides.
 pub(super) fn pair() -> (Responder, CallSubscriber) {
@@ -123,6 +139,15 @@ impl Responder {
     /// Resolves when it is decided whether the client received the answer: `true` if it did.
     pub(super) async fn settled(&self) -> bool {
         Presence(&self.cell).settled().await
+    }
+
+    /// How the client left, once it has.
+    pub(super) fn leaving(&self) -> Leaving {
+        match self.cell.leaving.load(Ordering::Relaxed) {
+            CANCELLED => Leaving::Cancelled,
+            GAVE_UP => Leaving::GaveUp,
+            _ => Leaving::Disconnected,
+        }
     }
 
     /// Returns `true` if the answer would be an event on a stream by now.
@@ -229,9 +254,29 @@ impl CallSubscriber {
         self.cell.0.streams.store(true, Ordering::Relaxed);
     }
 
+    /// Returns the place where it is noted how the client leaves, before this subscriber is dropped.
+    pub fn leaving(&self) -> LeavingNote {
+        LeavingNote(Arc::clone(&self.cell.0))
+    }
+
     /// Takes the guard, for a response body to hold until it was polled to its end.
     pub fn into_guard(self) -> DeliveryGuard {
         self.cell
+    }
+}
+
+/// The place where it is noted how a client leaves. Without a note its connection closed.
+#[derive(Debug)]
+pub struct LeavingNote(Arc<Cell>);
+
+impl LeavingNote {
+    pub fn set(&self, how: Leaving) {
+        let how = match how {
+            Leaving::Disconnected => 0,
+            Leaving::Cancelled => CANCELLED,
+            Leaving::GaveUp => GAVE_UP,
+        };
+        self.0.leaving.store(how, Ordering::Relaxed);
     }
 }
 

@@ -54,7 +54,7 @@ impl ValueWatch {
     }
 
     /// Asks until the store answers.
-    async fn read(&self) -> Option<Bytes> {
+    pub(super) async fn read(&self) -> Option<Bytes> {
         loop {
             match self.runner.kv.find(self.name).await {
                 Ok(found) => return found,

@@ -28,6 +28,9 @@ pub enum Kind {
     /// A client's answer to a question, or the fact that the server has the answer, for the replica that
     /// waits for it.
     Answer,
+    /// The call that runs on after its client's clock ended, for the same call to find it. The name follows from the
+    /// arguments.
+    GivenUp,
     /// The log of a resumable call's events.
     Events,
     /// The progress token that a task was created with.
@@ -63,6 +66,7 @@ impl Kind {
             Self::QuestionStream => 'q',
             Self::SealKey => 'f',
             Self::IdenticalCall => 'i',
+            Self::GivenUp => 'g',
             Self::DigestKey => 'd',
             Self::LogReader => 'r',
             Self::Durations => 'p',
@@ -83,6 +87,7 @@ impl Kind {
             Self::QuestionStream => "question stream",
             Self::SealKey => "seal key",
             Self::IdenticalCall => "identical call",
+            Self::GivenUp => "given up",
             Self::DigestKey => "digest key",
             Self::LogReader => "log reader",
             Self::Durations => "durations",

@@ -6,6 +6,7 @@ pub mod clients;
 pub mod digest;
 pub mod durations;
 pub mod events;
+pub mod gave_up;
 pub mod glob;
 pub mod id;
 pub mod input_rule;

@@ -135,6 +135,9 @@ pub struct Rule {
     /// The time after the end of this call, or after its client went away, in which an identical call of the same
     /// caller joins it. `None`: no call joins another.
     pub attach_window_ms: Option<u64>,
+    /// The time that a call runs on, with its result kept, after its client's clock ended: the same call collects it.
+    /// `None`: the call is cancelled.
+    pub give_up_window_ms: Option<u64>,
     /// The scopes that a client's credential must have, for a call and for its task.
     pub scopes: Arc<[Box<str>]>,
 }
@@ -176,6 +179,7 @@ impl Default for Rule {
             concurrency: None,
             heartbeat: None,
             attach_window_ms: None,
+            give_up_window_ms: Some(120_000),
             scopes: [].into(),
         }
     }

@@ -11,8 +11,10 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::registry::{CallEntry, Cancelled};
+use crate::downstream::inbound::request::CancelMessage;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
+use crate::runner::responder::Leaving;
 use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, OverQuota, Quotas};
 use crate::task::id::Caller;
@@ -40,18 +42,23 @@ pub(in crate::downstream) fn cancel(
     proxy: &Arc<Proxy>,
     caller: Caller,
     session: SessionKey,
-    id: &RawValue,
+    cancel: &CancelMessage<'_>,
 ) -> Cancelled {
-    let cancelled = proxy.calls.cancel(session, id.get());
+    let cancelled = proxy.calls.cancel(session, cancel.id.get(), cancel.how);
     if cancelled == Cancelled::Nothing {
-        tell_others(proxy, caller, session, id);
+        tell_others(proxy, caller, session, cancel);
     }
     cancelled
 }
 
 /// Writes the cancel into the store, unless the caller has cancelled too many calls that do not run here: this
 /// replica cannot find out which of them run elsewhere. The client does not wait for that.
-fn tell_others(proxy: &Arc<Proxy>, caller: Caller, session: SessionKey, id: &RawValue) {
+fn tell_others(
+    proxy: &Arc<Proxy>,
+    caller: Caller,
+    session: SessionKey,
+    cancel: &CancelMessage<'_>,
+) {
     if proxy.runner.is_alone() {
         return;
     }
@@ -61,13 +68,14 @@ fn tell_others(proxy: &Arc<Proxy>, caller: Caller, session: SessionKey, id: &Raw
         tracing::debug!("a caller cancels too many calls that do not run here");
         return;
     }
-    let (proxy, name) = (Arc::clone(proxy), name(session, id));
+    let (proxy, name) = (Arc::clone(proxy), name(session, cancel.id));
+    let value = value(now_ms, cancel.how);
     let passing = proxy.passing.clone();
     passing.spawn(async move {
         let kv = &proxy.kv;
         let written = async {
             let lifetime = Duration::from_millis(LIFETIME_MS);
-            kv.put(name, now_ms.to_string().into(), lifetime).await?;
+            kv.put(name, value.into(), lifetime).await?;
             kv.tell(name).await
         };
         if let Err(error) = written.await {
@@ -87,25 +95,40 @@ pub(in crate::downstream) fn cancelled_elsewhere(
     session: SessionKey,
     id: &RawValue,
     began_ms: u64,
-) -> impl Future<Output = ()> + Send + use<> {
+) -> impl Future<Output = Leaving> + Send + use<> {
     let (proxy, name) = (Arc::clone(proxy), name(session, id));
     async move {
         // Most calls are answered before, and cost nothing.
         tokio::time::sleep(LOOK).await;
         let watch = proxy.runner.watch_value(name);
         let mut found = watch.now().await;
-        while !found.is_some_and(|found| is_for_call(&found, began_ms)) {
+        loop {
+            if let Some(how) = found.and_then(|found| how_for_call(&found, began_ms)) {
+                return how;
+            }
             found = watch.told().await;
         }
     }
 }
 
-/// Returns `true` if the cancel was written for the call that began then, and not for an earlier one with the same
-/// id.
-fn is_for_call(cancel: &[u8], began_ms: u64) -> bool {
-    let text = std::str::from_utf8(cancel).ok();
-    let told_ms = text.and_then(|text| text.parse::<u64>().ok());
-    told_ms.is_some_and(|told_ms| told_ms.saturating_add(CLOCKS_MS) >= began_ms)
+/// Follows the time of the cancel of a client whose clock ended.
+const GAVE_UP: &str = " gave up";
+
+fn value(now_ms: u64, how: Leaving) -> String {
+    let suffix = if how == Leaving::GaveUp { GAVE_UP } else { "" };
+    format!("{now_ms}{suffix}")
+}
+
+/// Returns how the client left. `None`: the cancel was written for an earlier call with the same id, and not for the call
+/// that began then.
+fn how_for_call(cancel: &[u8], began_ms: u64) -> Option<Leaving> {
+    let text = std::str::from_utf8(cancel).ok()?;
+    let (told_ms, how) = match text.strip_suffix(GAVE_UP) {
+        Some(told_ms) => (told_ms, Leaving::GaveUp),
+        None => (text, Leaving::Cancelled),
+    };
+    let told_ms = told_ms.parse::<u64>().ok()?;
+    (told_ms.saturating_add(CLOCKS_MS) >= began_ms).then_some(how)
 }
 
 /// Resolves when the client cancels this call, which begins now, on any replica. Cancel safe.
@@ -116,17 +139,17 @@ pub(in crate::downstream) async fn cancelled(
     call: &CallEntry,
     session: Option<SessionKey>,
     id: &RawValue,
-) {
+) -> Leaving {
     let elsewhere = async {
         let Some(session) = session else {
             return std::future::pending().await;
         };
         let began_ms = proxy.runner.ledger().now_ms();
-        cancelled_elsewhere(proxy, session, id, began_ms).await;
+        cancelled_elsewhere(proxy, session, id, began_ms).await
     };
     tokio::select! {
-        () = call.cancelled() => {}
-        () = elsewhere => {}
+        how = call.cancelled() => how,
+        how = elsewhere => how,
     }
 }
 
@@ -136,16 +159,19 @@ mod tests {
 
     #[test]
     fn a_cancel_is_for_no_later_call_with_the_same_id() {
+        let (cancelled, gave_up) = (Some(Leaving::Cancelled), Some(Leaving::GaveUp));
         for (cancel, began_ms, expected) in [
-            ("5000", 4_000, true),
-            ("5000", 5_000, true),
-            ("5000", 5_000 + CLOCKS_MS, true),
-            ("5000", 5_001 + CLOCKS_MS, false),
-            ("", 0, false),
-            ("x", 0, false),
+            (value(5_000, Leaving::Cancelled), 4_000, cancelled),
+            (value(5_000, Leaving::GaveUp), 4_000, gave_up),
+            ("5000".into(), 5_000, cancelled),
+            ("5000".into(), 5_000 + CLOCKS_MS, cancelled),
+            ("5000".into(), 5_001 + CLOCKS_MS, None),
+            ("5000 gave up".into(), 5_001 + CLOCKS_MS, None),
+            (String::new(), 0, None),
+            ("x".into(), 0, None),
         ] {
             assert_eq!(
-                is_for_call(cancel.as_bytes(), began_ms),
+                how_for_call(cancel.as_bytes(), began_ms),
                 expected,
                 "{cancel} {began_ms}"
             );

@@ -3,6 +3,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use crate::downstream::outbound::response::Rpc;
 use crate::lock::Mutex;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{quote, string};
-use crate::runner::responder::RelayedAnswer;
+use crate::runner::responder::{Leaving, RelayedAnswer};
 
 /// Calls of all sessions together, those among them that wait for their client. Resumable calls have a bound of
 /// their own.
@@ -117,6 +118,8 @@ struct Call {
     id: Box<str>,
     kind: CallKind,
     cancelled: CancellationToken,
+    /// Set before `cancelled`: the client's clock ended.
+    gave_up: Arc<AtomicBool>,
     /// The questions that the client was asked, by their ids as JSON; bounded by the questions that one
     /// call may ask.
     questions: HashMap<Box<str>, AnswerPath>,
@@ -129,6 +132,7 @@ pub(in crate::downstream) struct CallEntry {
     session: SessionKey,
     number: u64,
     cancelled: CancellationToken,
+    gave_up: Arc<AtomicBool>,
 }
 
 impl Default for CallRegistry {
@@ -169,10 +173,12 @@ impl CallRegistry {
         }
         calls.last += 1;
         let (number, cancelled) = (calls.last, CancellationToken::new());
+        let gave_up = Arc::<AtomicBool>::default();
         let call = Call {
             id: id.into(),
             kind,
             cancelled: cancelled.clone(),
+            gave_up: Arc::clone(&gave_up),
             questions: HashMap::new(),
         };
         let of_session = calls.of_sessions.entry(session).or_default();
@@ -182,16 +188,26 @@ impl CallRegistry {
             session,
             number,
             cancelled,
+            gave_up,
         })
     }
 
-    /// Cancels every call of the session with that id.
-    pub(in crate::downstream) fn cancel(&self, session: SessionKey, id: &str) -> Cancelled {
+    /// Cancels every call of the session with that id. `how`: by the cancel's reason.
+    pub(in crate::downstream) fn cancel(
+        &self,
+        session: SessionKey,
+        id: &str,
+        how: Leaving,
+    ) -> Cancelled {
         let calls = self.calls();
         let of_id = calls.of_session(session).filter(|call| *call.id == *id);
         let cancelled = of_id.map(|call| {
+            call.gave_up
+                .store(how == Leaving::GaveUp, Ordering::Relaxed);
             call.cancelled.cancel();
             match call.kind {
+                // The job of the call decides what the server gets.
+                CallKind::Resumable if how == Leaving::GaveUp => Cancelled::Carried,
                 CallKind::Resumable => Cancelled::AtServer,
                 CallKind::Carried
                 | CallKind::Joined
@@ -289,8 +305,13 @@ impl CallEntry {
     }
 
     /// Resolves when the client cancels the call. Cancel safe.
-    pub(in crate::downstream) async fn cancelled(&self) {
+    pub(in crate::downstream) async fn cancelled(&self) -> Leaving {
         self.cancelled.cancelled().await;
+        if self.gave_up.load(Ordering::Relaxed) {
+            Leaving::GaveUp
+        } else {
+            Leaving::Cancelled
+        }
     }
 
     #[cfg(test)]
@@ -342,10 +363,19 @@ mod tests {
         let _resumable = enter(CallKind::Resumable, "b").unwrap();
         drop(one);
         let three = enter(CallKind::Carried, "b").unwrap();
-        assert_eq!(calls.cancel(session("b"), "1"), Cancelled::Carried);
+        assert_eq!(
+            calls.cancel(session("b"), "1", Leaving::Cancelled),
+            Cancelled::Carried
+        );
         drop(three);
-        assert_eq!(calls.cancel(session("b"), "1"), Cancelled::AtServer);
-        assert_eq!(calls.cancel(session("b"), "\"1\""), Cancelled::Nothing);
+        assert_eq!(
+            calls.cancel(session("b"), "1", Leaving::Cancelled),
+            Cancelled::AtServer
+        );
+        assert_eq!(
+            calls.cancel(session("b"), "\"1\"", Leaving::Cancelled),
+            Cancelled::Nothing
+        );
     }
 
     #[test]
@@ -370,9 +400,15 @@ mod tests {
         let enter = || calls.enter(CallKind::Joined, session("a"), "1").unwrap();
         let (one, two, three) = (enter(), enter(), enter());
         drop(two);
-        assert_eq!(calls.cancel(session("b"), "1"), Cancelled::Nothing);
+        assert_eq!(
+            calls.cancel(session("b"), "1", Leaving::Cancelled),
+            Cancelled::Nothing
+        );
         assert!(!one.is_cancelled());
-        assert_eq!(calls.cancel(session("a"), "1"), Cancelled::Carried);
+        assert_eq!(
+            calls.cancel(session("a"), "1", Leaving::Cancelled),
+            Cancelled::Carried
+        );
         assert!(one.is_cancelled() && three.is_cancelled());
     }
 
@@ -381,7 +417,10 @@ mod tests {
         let calls = CallRegistry::default();
         let enter = || calls.enter(CallKind::AtModernServer, session("a"), "1");
         let older = enter().unwrap();
-        assert_eq!(calls.cancel(session("a"), "1"), Cancelled::Carried);
+        assert_eq!(
+            calls.cancel(session("a"), "1", Leaving::Cancelled),
+            Cancelled::Carried
+        );
         let newer = enter().unwrap();
         drop(older);
         assert_eq!(enter().unwrap_err(), EnterError::SameId);

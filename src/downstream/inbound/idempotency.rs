@@ -8,7 +8,6 @@ use crate::mcp::error::RpcError;
 use crate::mcp::json::string;
 use crate::mcp::meta::IDEMPOTENCY_KEY;
 use crate::mcp::request::Request;
-use crate::mcp::version::Era;
 use crate::runner::claim::CallClaim;
 use crate::task::digest::Digest;
 use crate::task::policy::Rule;
@@ -30,17 +29,28 @@ pub(in crate::downstream) fn claim_of(
     let Some(window_ms) = rule.attach_window_ms else {
         return Ok(None);
     };
-    // A retry brings answers, and so is another call than the one that asked.
-    let is_retry =
-        request.params.contains("requestState") || request.params.contains("inputResponses");
-    // All clients without credentials are one caller, and must not see each other's calls.
-    let whose = match (&by.session, by.era) {
-        _ if by.has_credentials => Some(by.caller.as_bytes()),
-        (Some(session), Era::Legacy) => Some(session.as_bytes()),
-        (Some(_), Era::Modern) | (None, _) => None,
-    };
-    let whose = whose.filter(|_| !is_retry);
-    Ok(whose.map(|whose| CallClaim::of_call(whose, digest(request), window_ms)))
+    let whose = by.repeats_as().filter(|_| !is_retry(request));
+    Ok(whose.map(|whose| CallClaim::of_call(&whose, digest(request), window_ms)))
+}
+
+/// The claim of a `tools/call` by which its client collects the call, if it gave the same call up before. `None`: no such
+/// call is kept.
+pub(in crate::downstream) fn given_up_claim(
+    request: &Request<'_>,
+    by: &Requester,
+) -> Option<CallClaim> {
+    let rule = by.rules.for_tool(&request.params.get_str("name")?).0;
+    let window_ms = rule.give_up_window_ms?;
+    if is_retry(request) {
+        return None;
+    }
+    let whose = by.repeats_as()?;
+    Some(CallClaim::of_given_up(&whose, digest(request), window_ms))
+}
+
+/// A retry brings answers, and so is another call than the one that asked.
+fn is_retry(request: &Request<'_>) -> bool {
+    request.params.contains("requestState") || request.params.contains("inputResponses")
 }
 
 /// Returns `true` if the client gave the call a key, valid or not.

@@ -12,6 +12,8 @@ use crate::mcp::meta::{META, Meta, PROTOCOL_VERSION};
 use crate::mcp::request::{ClientMessage, Envelope, Refused, Request, check_on_session, no_object};
 use crate::mcp::scan::{Fault, scan};
 use crate::mcp::version::Era;
+use crate::runner::responder::Leaving;
+use crate::task::gave_up::says_clock_ended;
 
 /// A client's message, before the era is known by whose rules it is read.
 pub(in crate::downstream) struct Inbound<'a> {
@@ -216,12 +218,34 @@ pub(in crate::downstream) enum Unclear {
     Kind,
 }
 
+/// A client's `notifications/cancelled`.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::downstream) struct CancelMessage<'a> {
+    /// The id of the request that the client no longer waits for.
+    pub(in crate::downstream) id: &'a RawValue,
+    /// By the reason.
+    pub(in crate::downstream) how: Leaving,
+}
+
+impl<'a> CancelMessage<'a> {
+    fn of(params: &Object<'a>) -> Option<Self> {
+        let reason = params.get_str("reason").unwrap_or_default();
+        let how = if says_clock_ended(&reason) {
+            Leaving::GaveUp
+        } else {
+            Leaving::Cancelled
+        };
+        let id = params.get("requestId")?;
+        Some(Self { id, how })
+    }
+}
+
 impl<'a> LegacyMessage<'a> {
-    /// The id of the request that this message cancels.
-    pub(in crate::downstream) fn cancels(&self) -> Option<&'a RawValue> {
+    /// The request that this message cancels.
+    pub(in crate::downstream) fn cancels(&self) -> Option<CancelMessage<'a>> {
         match self {
             Self::Notification(method, params) if method == "notifications/cancelled" => {
-                params.get("requestId")
+                CancelMessage::of(params)
             }
             Self::Request(_) | Self::Notification(..) | Self::Answer(..) | Self::Unclear(_) => None,
         }
@@ -351,7 +375,10 @@ mod tests {
     #[test]
     fn a_cancel_names_its_request() {
         let cancel = r#"{"method":"notifications/cancelled","params":{"requestId":"a"}}"#;
-        assert_eq!(legacy(cancel).cancels().map(RawValue::get), Some(r#""a""#));
+        assert_eq!(
+            legacy(cancel).cancels().map(|it| it.id.get()),
+            Some(r#""a""#)
+        );
         for other in [
             r#"{"method":"notifications/cancelled"}"#,
             r#"{"method":"notifications/progress","params":{"requestId":"a"}}"#,

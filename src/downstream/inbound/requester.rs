@@ -171,8 +171,19 @@ impl Requester {
             era: self.era,
             list_key: self.list_key,
             session: session.map(|session| *session.as_bytes()),
+            repeats_as: self.repeats_as(),
             related: self.related.clone(),
             span: self.span.clone(),
+        }
+    }
+
+    /// The name under which the client may make the same call again. `None`: raincheck cannot distinguish the client from
+    /// other clients, which must not see its calls.
+    pub(in crate::downstream) fn repeats_as(&self) -> Option<[u8; 16]> {
+        match (&self.session, self.era) {
+            _ if self.has_credentials => Some(*self.caller.as_bytes()),
+            (Some(session), Era::Legacy) => Some(*session.as_bytes()),
+            (Some(_), Era::Modern) | (None, _) => None,
         }
     }
 

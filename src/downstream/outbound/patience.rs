@@ -12,8 +12,8 @@ use crate::downstream::inbound::requester::Requester;
 pub(in crate::downstream) const MODERN: Duration = Duration::from_secs(15);
 
 /// For a legacy client over HTTP: long enough for a challenge to ride its own status, and short enough for the
-/// early stream by which a call survives its connection.
-pub(in crate::downstream) const LEGACY: Duration = Duration::from_secs(3);
+/// early stream by which a call survives its connection and its client's clock.
+pub(in crate::downstream) const LEGACY: Duration = Duration::from_secs(2);
 
 /// For a legacy client in front of a server over a line, which has no HTTP status to wait for.
 pub(in crate::downstream) const LINE: Duration = Duration::from_secs(1);

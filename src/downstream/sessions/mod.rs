@@ -137,10 +137,10 @@ async fn on_servers_session(
             let read = Box::pin(large_results::read(proxy, by, request)).await;
             return read.on_session().into_response();
         }
-        SessionRoute::Cancel(id) => {
+        SessionRoute::Cancel(message) => {
             let cancelled = by
                 .session
-                .map(|session| cancel(proxy, by.caller, session, id));
+                .map(|session| cancel(proxy, by.caller, session, &message));
             if cancelled == Some(Cancelled::Carried) {
                 return response::empty(StatusCode::ACCEPTED);
             }

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -94,8 +95,8 @@ pub(super) async fn post(
                 Err(unfound) => return unfound.into_response(),
             };
             let told = session.tell(text.to_owned()).await;
-            if let Some(id) = message.cancels() {
-                session.cancelled(id);
+            if let Some(cancel) = message.cancels() {
+                session.cancelled(cancel.id);
             }
             return if told {
                 response::empty(StatusCode::ACCEPTED)
@@ -302,11 +303,23 @@ fn waiting(
     let (method, params) = (&request.method, &request.params);
     let waiting = resumable::Waiting::of(by, headers, request.id, method, params);
     let id = request.id.to_owned();
-    waiting.stopped_by(|text| async move {
-        session.tell(text).await;
-        // Many servers never answer what was cancelled.
-        session.cancelled(&id);
-    })
+    let id: Arc<RawValue> = id.into();
+    waiting.at(resumable::ServerOfCall::new(move |text: String| {
+        let (session, id) = (Arc::clone(&session), Arc::clone(&id));
+        async move {
+            let cancels = is_cancel(&text);
+            session.tell(text).await;
+            if cancels {
+                // Many servers never answer what was cancelled.
+                session.cancelled(&id);
+            }
+        }
+    }))
+}
+
+fn is_cancel(text: &str) -> bool {
+    let message = Object::parse(text).unwrap_or_default();
+    message.get_str("method").as_deref() == Some("notifications/cancelled")
 }
 
 /// The messages of a server over a line about one request.

@@ -22,6 +22,7 @@ use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;
+use crate::runner::responder::Leaving;
 
 mod answer;
 mod client;
@@ -191,7 +192,7 @@ impl Client {
             // Dropping the request cancels it at a modern server. Many legacy servers never answer a cancelled
             // request.
             if let Some(id) = cancels {
-                self.proxy.calls.cancel(self.key, &id);
+                self.proxy.calls.cancel(self.key, &id, Leaving::Cancelled);
             }
             return;
         };
@@ -211,7 +212,7 @@ impl Client {
             // Dropping the request is to the call as if its client had hung up.
             tokio::select! {
                 () = asked => {}
-                () = entry.cancelled() => {}
+                _ = entry.cancelled() => {}
                 () = this.gone.cancelled() => {}
             }
         });

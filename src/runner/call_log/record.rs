@@ -87,6 +87,10 @@ impl OwnedRecord {
         }))
     }
 
+    pub(super) fn tool(&self) -> &str {
+        &self.first.name
+    }
+
     pub(super) fn terms(&self) -> &LogTerms {
         &self.terms
     }

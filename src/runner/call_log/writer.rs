@@ -107,6 +107,11 @@ impl LogWriter {
         &self.log
     }
 
+    /// The tool that was called.
+    pub fn tool(&self) -> &str {
+        self.record.tool()
+    }
+
     pub fn terms(&self) -> &LogTerms {
         self.record.terms()
     }

@@ -56,11 +56,12 @@ impl From<Admittance> for Dispatch {
 }
 
 impl Dispatch {
-    pub(super) fn adopted(exchange: Exchange) -> Self {
+    /// A leg that is open already, and that no limit counts in this carrier.
+    pub(super) fn under_way(exchange: Exchange, origin: LegOrigin) -> Self {
         Self::Open(OpenLeg {
             exchange,
             permits: Permits::default(),
-            origin: LegOrigin::Adopted,
+            origin,
         })
     }
 

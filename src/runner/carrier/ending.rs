@@ -34,6 +34,9 @@ impl Carrier {
 
     /// Handles a client that went away before it received an answer.
     pub(super) async fn on_gone(&mut self) -> Flow {
+        if let Some(claim) = self.given_up_claim() {
+            return self.keep(&claim).await;
+        }
         self.cancel_upstream().await;
         self.commit_left().await;
         self.commit_told().await;
@@ -79,7 +82,8 @@ impl Carrier {
 
     /// Ends the call with a failure of raincheck's own.
     pub(super) async fn give_up(&mut self, reason: Reason) -> Flow {
-        let may_have_run = self.dispatch.exchange().is_some() || self.had_leg();
+        let is_unknown = self.effect_of(SideEffect::None) == SideEffect::Unknown;
+        let may_have_run = self.dispatch.exchange().is_some() || is_unknown;
         self.cancel_upstream().await;
         let last = self.take_last_news();
         match &self.stage {

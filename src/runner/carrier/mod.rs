@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::admission::Admittance;
 use super::call::{CallSpec, ServerCall};
+use super::call_claim::CallClaim;
 use super::custody::Custody;
 use super::leg;
 use super::outcome;
@@ -31,6 +32,7 @@ mod claimed;
 mod dispatch;
 mod ending;
 mod events;
+mod given_up;
 mod handover;
 mod large_results;
 mod open_round;
@@ -120,7 +122,8 @@ impl Carrier {
         client: WaitingClient,
         admittance: Admittance,
     ) -> Box<Self> {
-        Self::for_call(runner, call, Audience::Client(Box::new(client)), admittance)
+        let audience = Audience::Client(Box::new(client));
+        Self::for_call(runner, call, audience, admittance.into())
     }
 
     /// A new call whose record comes first. All its clients follow the record, including the client that made
@@ -130,14 +133,20 @@ impl Carrier {
         call: CallSpec,
         admittance: Admittance,
     ) -> Box<Self> {
-        Self::for_call(runner, call, Audience::RecordReaders, admittance)
+        Self::for_call(runner, call, Audience::RecordReaders, admittance.into())
+    }
+
+    /// A call that passed until its client gave it up. It gets a record now.
+    pub(super) fn for_passed(runner: Arc<Runner>, call: CallSpec, exchange: Exchange) -> Box<Self> {
+        let dispatch = Dispatch::under_way(exchange, LegOrigin::Sent);
+        Self::for_call(runner, call, Audience::RecordReaders, dispatch)
     }
 
     fn for_call(
         runner: Arc<Runner>,
         call: CallSpec,
         audience: Audience,
-        admittance: Admittance,
+        dispatch: Dispatch,
     ) -> Box<Self> {
         let now = Instant::now();
         let when = audience.client().and_then(|client| client.terms.when);
@@ -151,7 +160,7 @@ impl Carrier {
             server,
             audience,
             stage: CallStage::Plain(Box::new(PlainCall::new(origin))),
-            dispatch: admittance.into(),
+            dispatch,
             timers,
             progress: PendingProgress::default(),
             pauses: PAUSES,
@@ -188,7 +197,7 @@ impl Carrier {
     ) -> Box<Self> {
         let outgoing = UpstreamRequest::adopted(*loaded.task.caller.as_bytes(), "{}".into());
         let recorded = RecordedCall::new(loaded, custody, None);
-        let dispatch = Dispatch::adopted(exchange);
+        let dispatch = Dispatch::under_way(exchange, LegOrigin::Adopted);
         Self::for_record(runner, recorded, Era::Legacy, outgoing, dispatch)
     }
 
@@ -223,7 +232,17 @@ impl Carrier {
     }
 
     pub(super) async fn run(mut self: Box<Self>) {
-        let mut flow = Box::pin(self.begin()).await;
+        let begun = Box::pin(self.begin()).await;
+        self.run_from(begun).await;
+    }
+
+    /// Keeps the call for the same call to collect it, and carries it to its end.
+    pub(super) async fn run_kept(mut self: Box<Self>, claim: CallClaim) {
+        let begun = Box::pin(self.keep(&claim)).await;
+        self.run_from(begun).await;
+    }
+
+    async fn run_from(mut self: Box<Self>, mut flow: Flow) {
         while let Flow::Continue = flow {
             flow = self.step().await;
         }

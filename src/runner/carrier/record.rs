@@ -207,7 +207,7 @@ impl Carrier {
 }
 
 /// Returns the digest of the parts that a retry of the call must repeat, if the call is parked with a question.
-fn digest(call: &UpstreamRequest) -> Digest {
+pub(super) fn digest(call: &UpstreamRequest) -> Digest {
     let params = Object::parse(&call.params).unwrap_or_default();
     Digest::of_call(&call.method, call.name.as_deref(), params.get("arguments"))
 }

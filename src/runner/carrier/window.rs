@@ -38,14 +38,7 @@ impl Carrier {
         // A question that was relayed and not answered yet is asked in the task from here on.
         let events = self.record_questions().await;
         let Err(why) = self.record(events, RecordTerms::of_call(true)).await else {
-            let recorded = self.stage.recorded();
-            let is_parked = recorded.is_some_and(|it| matches!(it.leg, Leg::Parked(_)));
-            // The next leg belongs to the replica that takes the last answer.
-            return if is_parked {
-                self.on_round_in_task().await
-            } else {
-                Flow::Continue
-            };
+            return self.on_recorded().await;
         };
         // The call runs already: its client waits on this connection.
         if let CallStage::Plain(plain) = &mut self.stage
@@ -55,6 +48,18 @@ impl Carrier {
         }
         self.window_again();
         Flow::Continue
+    }
+
+    /// Goes on with a call that has just got its record.
+    pub(super) async fn on_recorded(&mut self) -> Flow {
+        let recorded = self.stage.recorded();
+        let is_parked = recorded.is_some_and(|it| matches!(it.leg, Leg::Parked(_)));
+        // The next leg belongs to the replica that takes the last answer.
+        if is_parked {
+            self.on_round_in_task().await
+        } else {
+            Flow::Continue
+        }
     }
 
     /// Returns `true` if the client is notified of a task now that the call asks, and not of the questions alone.

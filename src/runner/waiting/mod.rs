@@ -12,11 +12,13 @@ use tokio::time::Instant;
 use super::call::Announce;
 use super::report;
 use super::request_state::input_required;
-use super::responder::{self, CallAnswer, CallSubscriber, Responder};
+use super::responder::{self, CallAnswer, CallSubscriber, Leaving, Responder};
 use super::state::Runner;
 use crate::mcp::envelope;
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::set;
+use crate::mcp::version::Era;
+use crate::task::gave_up::is_time_of_clock;
 use crate::task::state::Task;
 use crate::telemetry::calls::Fate;
 
@@ -76,6 +78,16 @@ impl WaitingClient {
             has_joined,
         };
         (client, subscriber)
+    }
+
+    /// Returns `true` if the client, which went away before it had its answer, shows that its clock ended. A legacy client
+    /// that only closes its connection may come back.
+    pub(super) fn gave_up(&self) -> bool {
+        match (self.responder.leaving(), self.terms.era) {
+            (Leaving::GaveUp, _) | (Leaving::Disconnected, Era::Legacy) => true,
+            (Leaving::Cancelled, _) => false,
+            (Leaving::Disconnected, Era::Modern) => is_time_of_clock(self.began.elapsed()),
+        }
     }
 
     /// Returns the kind of answer that the client receives, given the known state of its call.

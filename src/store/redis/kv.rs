@@ -228,6 +228,7 @@ impl Redis {
             | Kind::QuestionStream
             | Kind::SealKey
             | Kind::IdenticalCall
+            | Kind::GivenUp
             | Kind::LogReader
             | Kind::Client
             | Kind::DigestKey => &self.link,

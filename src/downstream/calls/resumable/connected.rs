@@ -17,7 +17,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::http_answer::{ReadState, Relaying, ServerAnswer};
 use super::item::StreamItem;
-use super::over_http::{needs_log, passed, tell, untouched};
+use super::over_http::{needs_log, passed, server_of, untouched};
 use super::respond::without_ids;
 use super::resumable_call::cancel_of;
 use crate::downstream::body::Body;
@@ -62,7 +62,8 @@ pub(in crate::downstream) async fn post_connected(
     let id = call.id;
     let (call, heartbeat) = call.begin(proxy, by);
     // The end of a connection cancels nothing in the legacy protocol.
-    let stop = tell(proxy, &sent.0)(cancel_of(id));
+    let (server, cancel) = (server_of(proxy, &sent.0), cancel_of(id));
+    let stop = async move { server.tell(cancel).await }.boxed();
     let call = call.stopped_by(proxy.passing.clone(), stop);
     let (answer, mut relaying) = relay(proxy, by, sent, id);
     let patience = Instant::now() + by.head_patience(patience::LEGACY);

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream::{BoxStream, StreamExt as _};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::item::StreamItem;
+use super::kept;
 use super::registry::Registration;
-use super::resumable_call::{ResumableCall, Stop};
+use super::resumable_call::{KeptAs, ResumableCall, ServerOfCall, cancel_of};
 use crate::clock::at;
 use crate::downstream::calls::cancel::cancelled_elsewhere;
 use crate::downstream::calls::registry::CallKind;
@@ -25,6 +26,7 @@ use crate::runner::call_log::entry::EntryKind;
 use crate::runner::call_log::log::EventLog;
 use crate::runner::call_log::recent::RecentEvents;
 use crate::runner::call_log::writer::{LogWriter, RETRY};
+use crate::runner::responder::Leaving;
 use crate::task::log_terms::LogTerms;
 
 /// The longest time for a timer: later ends overflow the clock.
@@ -82,7 +84,8 @@ pub(super) fn begin(
         point: None,
     };
     let writer = LogWriter::new(log, &call.tool, terms, recent);
-    let job = CallJob::new(proxy, writer, registration, session, call.stop);
+    let way = (call.server, call.kept_as);
+    let job = CallJob::new(proxy, writer, registration, session, way);
     proxy.runner.spawn_tracked(job.run(source));
     Ok((
         shown,
@@ -94,12 +97,15 @@ pub(super) struct CallJob {
     proxy: Arc<Proxy>,
     writer: LogWriter,
     registration: Registration,
-    stop: Option<Stop>,
+    server: ServerOfCall,
+    kept_as: Option<Box<KeptAs>>,
     deadline: Instant,
     /// Resolves when the client cancels the call at another replica. Kept while events come, so that no cancel is
     /// missed.
-    cancelled_elsewhere: BoxFuture<'static, ()>,
+    cancelled_elsewhere: BoxFuture<'static, Leaving>,
     is_cancelled: bool,
+    /// The client's clock ended.
+    gave_up: bool,
 }
 
 impl CallJob {
@@ -108,7 +114,7 @@ impl CallJob {
         writer: LogWriter,
         registration: Registration,
         session: SessionKey,
-        stop: Stop,
+        (server, kept_as): (ServerOfCall, Option<Box<KeptAs>>),
     ) -> Self {
         let LogTerms {
             id,
@@ -122,10 +128,12 @@ impl CallJob {
             proxy: Arc::clone(proxy),
             writer,
             registration,
-            stop: Some(stop),
+            server,
+            kept_as,
             deadline: Instant::now() + Duration::from_millis(left_ms).min(LASTS_MAX),
             cancelled_elsewhere,
             is_cancelled: false,
+            gave_up: false,
         }
     }
 
@@ -151,6 +159,22 @@ impl CallJob {
                 Some(StreamItem::End) => break (EntryKind::End, String::new()),
                 None => {}
             }
+            if self.gave_up {
+                if let Some(kept_as) = self.kept_as.take() {
+                    let (server, id) = (self.server.clone(), self.writer.terms().id.clone());
+                    kept::hand_over(
+                        &self.proxy,
+                        *kept_as,
+                        self.writer.tool(),
+                        (server, id),
+                        source,
+                    );
+                    source = stream::empty().boxed();
+                } else {
+                    self.stop().await;
+                }
+                break (EntryKind::End, String::new());
+            }
         };
         drop(source);
         let gave_up = Instant::now() >= self.deadline || self.proxy.runner.halt().is_cancelled();
@@ -165,8 +189,8 @@ impl CallJob {
         if self.writer.is_lost() {
             return;
         }
-        if let Some(stop) = self.stop.take().filter(|_| must_tell) {
-            let _ = tokio::time::timeout(STOP_PATIENCE, stop).await;
+        if must_tell {
+            self.stop().await;
         }
         if !self.writer.is_written_down() {
             let halt = self.proxy.runner.halt().clone();
@@ -201,19 +225,28 @@ impl CallJob {
                     }
                     return Some(failed(&self.writer.terms().id, Reason::Deadline));
                 }
-                () = self.registration.entry.cancelled(), if !self.is_cancelled => self.cancel(),
-                () = &mut self.cancelled_elsewhere, if !self.is_cancelled => self.cancel(),
+                how = self.registration.entry.cancelled(), if !self.is_cancelled => self.cancel(how),
+                how = &mut self.cancelled_elsewhere, if !self.is_cancelled => self.cancel(how),
                 () = retry => self.writer.write_down().await,
                 () = self.writer.changed() => self.writer.look().await,
             }
-            if self.writer.is_lost() {
+            if self.writer.is_lost() || self.gave_up {
                 return None;
             }
         }
     }
 
+    /// Notifies the server that no client waits.
+    fn stop(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (server, cancel) = (self.server.clone(), cancel_of(&self.writer.terms().id));
+        async move {
+            let _ = tokio::time::timeout(STOP_PATIENCE, server.tell(cancel)).await;
+        }
+    }
+
     /// No client waits for the answer any more.
-    fn cancel(&mut self) {
+    fn cancel(&mut self, how: Leaving) {
+        self.gave_up = how == Leaving::GaveUp;
         self.is_cancelled = true;
         self.registration.entry.cancel();
         self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);

@@ -29,6 +29,7 @@ mod event_source;
 mod http_answer;
 mod item;
 mod job;
+mod kept;
 mod large_answers;
 mod over_http;
 mod reader;
@@ -43,7 +44,7 @@ pub(in crate::downstream) use over_http::post;
 use reader::LogReader;
 pub(in crate::downstream) use respond::respond;
 use resumable_call::{CallerSession, primes};
-pub(in crate::downstream) use resumable_call::{ResumableCall, Waiting};
+pub(in crate::downstream) use resumable_call::{ResumableCall, ServerOfCall, Waiting};
 use takeover::Takeover;
 
 /// The time that a client that comes back waits for a store that is away.

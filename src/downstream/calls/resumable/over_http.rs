@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use hyper::Response;
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
@@ -18,7 +17,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::http_answer::{ReadState, Relaying, ServerAnswer, is_answer};
 use super::reader::RETRY_MS;
 use super::respond::hold;
-use super::resumable_call::ResumableCall;
+use super::resumable_call::{ResumableCall, ServerOfCall};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
@@ -40,7 +39,7 @@ pub(in crate::downstream) async fn post(
     call: ResumableCall,
 ) -> Response<Body> {
     let patience = call.head_patience(by, patience::LEGACY);
-    let call = call.stopped_by(tell(proxy, &parts));
+    let call = call.at(server_of(proxy, &parts));
     let upstream = Arc::clone(&proxy.upstream);
     let bytes_max = call.bytes_max();
     let (server, state) = (&proxy.upstream, ReadState::Answered);
@@ -83,21 +82,17 @@ pub(super) fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrac
     }
 }
 
-/// Sends the server a message, with the head of a request of the client's.
-pub(super) fn tell(
-    proxy: &Proxy,
-    parts: &Parts,
-) -> impl FnOnce(String) -> BoxFuture<'static, ()> + use<> {
-    let (upstream, parts) = (Arc::clone(&proxy.upstream), parts.clone());
-    |text| {
-        let telling = async move {
-            let told = upstream.tell_as(parts, text).await;
-            if told.is_err() {
-                tracing::debug!("a server could not be told that no client waits");
+/// Sends the server messages with the head of a request of the client's.
+pub(super) fn server_of(proxy: &Proxy, parts: &Parts) -> ServerOfCall {
+    let (upstream, parts) = (Arc::clone(&proxy.upstream), Arc::new(parts.clone()));
+    ServerOfCall::new(move |text| {
+        let (upstream, parts) = (Arc::clone(&upstream), Parts::clone(&parts));
+        async move {
+            if upstream.tell_as(parts, text).await.is_err() {
+                tracing::debug!("the server did not take a message about a call");
             }
-        };
-        telling.boxed()
-    }
+        }
+    })
 }
 
 /// The server's own stream, with a `retry` of at least a second: clients come back only a few times, and would

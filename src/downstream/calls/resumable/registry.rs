@@ -102,6 +102,7 @@ mod tests {
     use super::*;
     use crate::downstream::calls::registry::{CallKind, CallRegistry, Cancelled};
     use crate::downstream::inbound::session_key::SessionKey;
+    use crate::runner::responder::Leaving;
 
     #[test]
     fn a_log_has_one_call_and_its_place_is_free_again() {
@@ -115,11 +116,17 @@ mod tests {
         assert!(calls.find(name).is_some() && calls.find_begun(name).is_none());
         let (_tail, receiver) = watch::channel(RecentEvents::default());
         assert!(calls.begin(name, enter(), receiver).is_none());
-        assert_eq!(registry.cancel(session, "1"), Cancelled::AtServer);
+        assert_eq!(
+            registry.cancel(session, "1", Leaving::Cancelled),
+            Cancelled::AtServer
+        );
         assert!(registered.entry.is_cancelled());
         drop(registered);
         assert!(calls.find(name).is_none());
-        assert_eq!(registry.cancel(session, "1"), Cancelled::Nothing);
+        assert_eq!(
+            registry.cancel(session, "1", Leaving::Cancelled),
+            Cancelled::Nothing
+        );
         assert_eq!(calls.room.available_permits(), CALLS_MAX);
     }
 }

@@ -1,5 +1,7 @@
 //! A call that can be resumed: the session that made it, and the notification to the server that no client waits.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -18,7 +20,10 @@ use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::version::FIRST_WITH_PRIMING;
+use crate::runner::CallClient;
 use crate::runner::call_log::log::EventLog;
+use crate::runner::claim::CallClaim;
+use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
 
@@ -58,7 +63,16 @@ pub(in crate::downstream) struct ResumableCall {
     /// The progress token of a client that is sent progress while the server is silent.
     pub(super) heartbeat: Option<Box<RawValue>>,
     pub(super) primes: bool,
-    pub(super) stop: Stop,
+    pub(super) server: ServerOfCall,
+    /// The call in the form that the runner needs, should its client give it up. `None`: then it is cancelled.
+    pub(super) kept_as: Option<Box<KeptAs>>,
+}
+
+/// The parts of a call that the runner needs if its client gives the call up.
+#[derive(Debug)]
+pub(super) struct KeptAs {
+    pub(super) client: CallClient,
+    pub(super) claim: CallClaim,
 }
 
 /// The way the client of a call waits for it.
@@ -93,20 +107,44 @@ impl Waiting {
         matches!(self, Self::Resumable(_))
     }
 
-    /// See [`ResumableCall::stopped_by`].
-    pub(in crate::downstream) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+    /// See [`ResumableCall::at`].
+    pub(in crate::downstream) fn at(self, server: ServerOfCall) -> Self {
         match self {
-            Self::Resumable(call) => Self::Resumable(Box::new(call.stopped_by(tell))),
+            Self::Resumable(call) => Self::Resumable(Box::new(call.at(server))),
             Self::Connected(_) => self,
         }
     }
 }
 
-/// A future that notifies the server that no client waits. Polled only when that is so.
-pub(super) type Stop = BoxFuture<'static, ()>;
+/// Sends the server a message on the session of a call, in the client's name.
+#[derive(Clone)]
+pub(in crate::downstream) struct ServerOfCall(
+    Arc<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>,
+);
+
+impl ServerOfCall {
+    pub(in crate::downstream) fn new<F>(tell: impl Fn(String) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Self(Arc::new(move |text| tell(text).boxed()))
+    }
+
+    /// A server that needs no message.
+    fn silent() -> Self {
+        Self::new(|_| std::future::ready(()))
+    }
+
+    pub(super) async fn tell(&self, text: String) {
+        self.0(text).await;
+    }
+}
+
+impl fmt::Debug for ServerOfCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerOfCall")
+    }
+}
 
 impl ResumableCall {
     /// `None`: the request is no call on a session, its client reads no event streams, or the call becomes a
@@ -132,8 +170,9 @@ impl ResumableCall {
             id: id.to_owned(),
             began: Instant::now(),
             heartbeat: heartbeat(by, &rule, params).map(ToOwned::to_owned),
+            server: ServerOfCall::silent(),
+            kept_as: kept_as(by, &rule, method, params),
             rule,
-            stop: std::future::ready(()).boxed(),
             primes: primes(headers),
             tool: tool.as_ref().into(),
         })
@@ -153,15 +192,21 @@ impl ResumableCall {
         by.head_patience(usual)
     }
 
-    /// Sets the way to notify the server that no client waits: `tell` sends a `notifications/cancelled` on the
-    /// client's session.
-    pub(in crate::downstream) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let stop = tell(cancel_of(&self.id)).boxed();
-        Self { stop, ..self }
+    /// Sets the way to send the server a message on the client's session.
+    pub(in crate::downstream) fn at(self, server: ServerOfCall) -> Self {
+        Self { server, ..self }
     }
+}
+
+/// `None`: the rule keeps no call that its client gave up.
+fn kept_as(by: &Requester, rule: &Rule, method: &str, params: &Object<'_>) -> Option<Box<KeptAs>> {
+    let (whose, window_ms) = (by.repeats_as()?, rule.give_up_window_ms?);
+    let (name, arguments) = (params.get_str("name"), params.get("arguments"));
+    let digest = Digest::of_call(method, name.as_deref(), arguments);
+    Some(Box::new(KeptAs {
+        client: by.client_of_call(by.session),
+        claim: CallClaim::of_given_up(&whose, digest, window_ms),
+    }))
 }
 
 /// The progress token of a client that is sent progress while the server is silent.

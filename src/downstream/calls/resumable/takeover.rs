@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
 use tokio::sync::watch;
@@ -11,7 +10,8 @@ use tokio::sync::watch;
 use super::http_answer::{ReadState, ServerAnswer};
 use super::item::StreamItem;
 use super::job::CallJob;
-use super::resumable_call::{CallerSession, cancel_of};
+use super::over_http::server_of;
+use super::resumable_call::CallerSession;
 use crate::downstream::calls::registry::CallKind;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
@@ -78,8 +78,8 @@ impl Takeover {
             return Ok(());
         };
         let items = self.rest(writer.terms(), event_id);
-        let stop = self.stop(writer.terms()).boxed();
-        let job = CallJob::new(&self.proxy, writer, registration, key, stop);
+        let server = server_of(&self.proxy, &self.parts);
+        let job = CallJob::new(&self.proxy, writer, registration, key, (server, None));
         job.run(items).await;
         Ok(())
     }
@@ -99,17 +99,5 @@ impl Takeover {
         let state = ReadState::Cut { point, lost };
         let upstream = &self.proxy.upstream;
         ServerAnswer::new(upstream, &self.parts, &terms.id, terms.bytes_max, state).items()
-    }
-
-    /// Notifies the server that no client waits, in the client's name.
-    fn stop(&self, terms: &LogTerms) -> impl Future<Output = ()> + Send + 'static {
-        let (upstream, parts) = (Arc::clone(&self.proxy.upstream), self.parts.clone());
-        let text = cancel_of(&terms.id);
-        async move {
-            let told = upstream.tell_as(parts, text).await;
-            if told.is_err() {
-                tracing::debug!("a server could not be told that no client waits");
-            }
-        }
     }
 }

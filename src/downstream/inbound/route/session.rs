@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 
 use super::{TaskOp, names_our_result};
-use crate::downstream::inbound::request::LegacyMessage;
+use crate::downstream::inbound::request::{CancelMessage, LegacyMessage};
 use crate::downstream::inbound::requester::Requester;
 use crate::mcp::json::{Object, string};
 use crate::mcp::request::Request;
@@ -25,7 +25,7 @@ pub(in crate::downstream) enum SessionRoute<'m, 'a> {
     /// `resources/read` of a result that raincheck keeps.
     Result(&'m Request<'a>),
     /// The client no longer waits for the request with this id.
-    Cancel(&'a RawValue),
+    Cancel(CancelMessage<'a>),
     /// The answer to a question of a task.
     TaskAnswer(TaskQuestion, &'m Object<'a>),
     /// The answer to a question with this id, which a call may have asked that raincheck carries.

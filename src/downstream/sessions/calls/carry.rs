@@ -25,7 +25,7 @@ use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 use crate::runner::CallSpec;
 use crate::runner::claim::ClaimError;
-use crate::runner::responder::{CallAnswer, CallSubscriber, RelayedAnswer, Reply};
+use crate::runner::responder::{CallAnswer, CallSubscriber, Leaving, RelayedAnswer, Reply};
 use crate::task::policy::Rule;
 
 /// Messages that wait for a slow client. The answer has a place of its own.
@@ -142,14 +142,14 @@ async fn begin<S: CallSession>(
     let answer = client.answer.take();
     let unwanted = async {
         tokio::select! {
-            () = cancelled(&proxy, &entry, client.session.key(), &client.id) => {}
-            () = client.session.ended(&proxy) => {}
+            how = cancelled(&proxy, &entry, client.session.key(), &client.id) => how,
+            () = client.session.ended(&proxy) => Leaving::Cancelled,
         }
     };
     tokio::pin!(unwanted);
     let call = tokio::select! {
         biased;
-        () = &mut unwanted => {
+        _ = &mut unwanted => {
             // The response ends without an answer.
             let _ = begun.send(Ok(()));
             return;
@@ -174,11 +174,17 @@ async fn begin<S: CallSession>(
         reads_events: client.reads_events,
         patience,
     };
-    // Dropping the subscriber shows the carrier that the client is gone, and the carrier cancels the call.
+    let leaving = subscriber.leaving();
+    let following = client.follow(&asked, subscriber);
+    tokio::pin!(following);
     let ended = tokio::select! {
         biased;
-        () = unwanted => None,
-        ended = client.follow(&asked, subscriber) => ended,
+        how = unwanted => {
+            // Before the subscriber is dropped, which shows the carrier that the client is gone.
+            leaving.set(how);
+            None
+        }
+        ended = &mut following => ended,
     };
     if let Some((answered, subscriber)) = ended {
         let id = client.id.get();

@@ -145,8 +145,8 @@ pub(super) async fn post(
                 Ok(session) => session,
                 Err(no_session) => return no_session.into_response(None),
             };
-            if let Some(id) = message.cancels() {
-                cancel(proxy, by.caller, session.key, id);
+            if let Some(message) = message.cancels() {
+                cancel(proxy, by.caller, session.key, &message);
             }
             response::empty(StatusCode::ACCEPTED)
         }
@@ -187,6 +187,7 @@ async fn answer(
         speaks_of_tasks: session.has_tasks(),
         is_no_task_here: false,
     };
+    facts.calls.given_up = tools::given_up(proxy, by, request).await;
     loop {
         // Sessions are hosted only in front of a modern server.
         facts.calls.server.era = Some(Era::Modern);

@@ -27,7 +27,7 @@ pub(super) async fn get(
         Some(entry) => tokio::select! {
             found = proxy.poll(by, task) => found?,
             // No client reads this answer.
-            () = entry.cancelled() => return Err(TaskError::Busy.into()),
+            _ = entry.cancelled() => return Err(TaskError::Busy.into()),
         },
         None => proxy.poll(by, task).await?,
     };

@@ -16,6 +16,7 @@ use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::tools::{OwnTask, Tool as ServerTool};
 use crate::mcp::version::Era;
+use crate::runner::claim::CallClaim;
 use crate::runner::{Announce, CallTerms};
 use crate::task::plan::{Plan, plan, with_companion};
 use crate::task::policy::{InputWhen, Mode, Rule, Rules};
@@ -108,6 +109,8 @@ pub(in crate::downstream) struct CallFacts<'k> {
     /// The server has not answered in the time after which the call becomes a task.
     pub(in crate::downstream) is_late: bool,
     pub(in crate::downstream) server: KnownServer,
+    /// The client gave the same call up, and this one collects it.
+    pub(in crate::downstream) given_up: Option<CallClaim>,
 }
 
 #[cfg(test)]
@@ -123,6 +126,7 @@ impl<'k> CallFacts<'k> {
             requires_task: Some(false),
             is_late: false,
             server: KnownServer::default(),
+            given_up: None,
         }
     }
 }
@@ -249,7 +253,7 @@ fn call(
     if on_session && !request.has_id() {
         return Ok(CallDecision::Pass);
     }
-    let claim = claim_of(request, intent.key, by, rule)?;
+    let claim = claim_of(request, intent.key, by, rule)?.or(facts.given_up);
     let Some(is_native) = is_native(name, by, facts) else {
         return Ok(CallDecision::Ask(MissingFact::Tools, None));
     };

@@ -1,0 +1,60 @@
+//! A call whose client gave up before it had its answer.
+
+use super::super::call_claim::CallClaim;
+use super::super::report::tool_of;
+use super::record::digest;
+use super::{Audience, CallStage, Carrier, Flow, RecordTerms};
+use crate::task::id::TaskId;
+
+impl Carrier {
+    /// Returns the claim by which the same call collects this one, if its client's clock ended. `None`: the client
+    /// cancelled the call, or nobody can collect it.
+    pub(super) fn given_up_claim(&self) -> Option<CallClaim> {
+        let (CallStage::Plain(plain), Audience::Client(client)) = (&self.stage, &self.audience)
+        else {
+            return None;
+        };
+        let tool = tool_of(&self.server.outgoing)?;
+        let whose = plain.origin.client.repeats_as?;
+        let window_ms = self.server.rule.give_up_window_ms?;
+        if !client.gave_up() {
+            return None;
+        }
+        let usual_ms = self.runner.learned.tool(tool).map_or(0, |tool| tool.p90_ms);
+        let digest = digest(&self.server.outgoing);
+        Some(CallClaim::of_given_up(
+            &whose,
+            digest,
+            window_ms.max(usual_ms),
+        ))
+    }
+
+    /// Makes a record of the call, for the same call to collect. If the store does not take it, the call is cancelled.
+    pub(super) async fn keep(&mut self, claim: &CallClaim) -> Flow {
+        // Nobody reads what the client would have got.
+        self.audience = Audience::RecordReaders;
+        let runner = std::sync::Arc::clone(&self.runner);
+        let writing = runner.begin_to_keep(claim);
+        self.forget_passed().await;
+        let events = self.record_questions().await;
+        let terms = RecordTerms {
+            id: TaskId::random(),
+            ttl_ms: 0,
+            on_disconnect: claim.on_disconnect(),
+            announced: false,
+        };
+        if self.record(events, terms).await.is_err() {
+            return self.on_stopped().await;
+        }
+        let kept = match self.stage.recorded() {
+            Some(recorded) => runner.keep_given_up(claim, recorded.task()).await.is_ok(),
+            None => false,
+        };
+        drop(writing);
+        if kept {
+            self.on_recorded().await
+        } else {
+            self.on_stopped().await
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Calls whose client gave up: they run on for a while, and the same call collects them.
+//!
+//! A client's clock often ends before a slow tool does, and then its program or its model makes the same call again. The
+//! first call gets a record and a claim that names it; the next same call takes the claim and follows the record, on any
+//! replica. So the tool runs once.
+//!
+//! While no client gave up, a call costs one comparison here. A value in the store, which every replica watches, says
+//! until when claims may stand.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::call::{CallClient, CallSpec, CallTerms};
+use super::call_claim::CallClaim;
+use super::carrier::Carrier;
+use super::claim::ClaimError;
+use super::follower::FollowReason;
+use super::responder::CallSubscriber;
+use super::state::Runner;
+use super::waiting::WaitTerms;
+use crate::mcp::error::says_not_run;
+use crate::store::StoreError;
+use crate::store::kv::{Kind, Name};
+use crate::task::id::TaskId;
+use crate::task::on_disconnect::OnDisconnect;
+use crate::task::policy::{OnOwnerLost, Rule};
+use crate::task::state::{Outcome, Task};
+use crate::upstream::{Exchange, UpstreamRequest};
+
+/// A mark that ends so much later than needed spares the next ones.
+const MARK_SPARE_MS: u64 = 10_000;
+
+/// The calls that clients gave up, as far as this process needs to know.
+#[derive(Debug, Default)]
+pub(super) struct GivenUp {
+    /// Until this time there may be a claim in the store, or there will soon be one.
+    until_ms: AtomicU64,
+    /// The claims that this process is writing.
+    writing: watch::Sender<HashSet<Name>>,
+}
+
+/// A claim that is being written. Dropped, it is written, or never will be.
+#[derive(Debug)]
+pub(super) struct ClaimInWriting<'r> {
+    given_up: &'r GivenUp,
+    name: Name,
+}
+
+impl Drop for ClaimInWriting<'_> {
+    fn drop(&mut self) {
+        self.given_up.writing.send_modify(|names| {
+            names.remove(&self.name);
+        });
+    }
+}
+
+impl Runner {
+    /// Returns `true` if a client may have given a call up, here or on another replica.
+    pub fn may_have_given_up(&self) -> bool {
+        let until_ms = self.given_up.until_ms.load(Ordering::Relaxed);
+        until_ms != 0
+            && (self.ledger.now_ms() < until_ms || !self.given_up.writing.borrow().is_empty())
+    }
+
+    /// Begins to keep a call whose client's clock has just ended. A program makes the same call again within
+    /// milliseconds: it waits from now on until the claim is written.
+    pub(super) fn begin_to_keep(&self, claim: &CallClaim) -> ClaimInWriting<'_> {
+        let (given_up, name) = (&self.given_up, claim.name);
+        given_up.writing.send_modify(|names| {
+            names.insert(name);
+        });
+        let until_ms = self.ledger.now_ms().saturating_add(1);
+        given_up.until_ms.fetch_max(until_ms, Ordering::Relaxed);
+        ClaimInWriting { given_up, name }
+    }
+
+    /// Returns `true` if the call that this claim names was given up, and can be collected. If the store does not answer,
+    /// it cannot.
+    pub async fn was_given_up(&self, claim: &CallClaim) -> bool {
+        let mut writing = self.given_up.writing.subscribe();
+        // The sender lives as long as `self`.
+        let _ = writing.wait_for(|names| !names.contains(&claim.name)).await;
+        if !*self.store_answers.borrow() {
+            return false;
+        }
+        let found = self.kv.find(claim.name).await;
+        found.is_ok_and(|found| found.is_some_and(|found| claim.read(&found).is_ok()))
+    }
+
+    /// Keeps a call with a record running after its client's clock ended: for the window of the claim, or until the same
+    /// call comes again.
+    pub(super) async fn keep_given_up(
+        self: &Arc<Self>,
+        claim: &CallClaim,
+        task: &Task,
+    ) -> Result<(), StoreError> {
+        let window = claim.give_up_window().unwrap_or_default();
+        // The result of a call that ends when the window is nearly over can be collected for a while, too.
+        let lifetime = window * 2;
+        let value = claim.value(task.id);
+        self.kv.put(claim.name, value, lifetime).await?;
+        self.mark_given_up(lifetime).await?;
+        info!(
+            tool = &*task.name,
+            "the client's clock ended; its call runs on for the same call to collect it"
+        );
+        self.cancel_if_abandoned(task.id, OnDisconnect::KeepFor(millis(window)));
+        Ok(())
+    }
+
+    /// Keeps a call of this tool that passed until its client's clock ended. `exchange`: the rest of it.
+    pub fn keep_passed(
+        self: &Arc<Self>,
+        client: CallClient,
+        claim: CallClaim,
+        tool: &str,
+        exchange: Exchange,
+    ) {
+        let Ok(permit) = self.permit() else {
+            self.services
+                .spawn(async move { exchange.control.cancel().await });
+            return;
+        };
+        let rule = Rule {
+            // The request is not known any more.
+            on_owner_lost: OnOwnerLost::Fail,
+            ..self.rules().for_tool(tool).0.clone()
+        };
+        let outgoing = UpstreamRequest::new(*client.caller.as_bytes(), "tools/call", "{}")
+            .described_by(Some(tool.into()), [].into());
+        let call = CallSpec::of(client, CallTerms::held(None, &rule), outgoing, None);
+        let carrier = Carrier::for_passed(Arc::clone(self), call, exchange);
+        self.spawn(carrier.task_id(), carrier.run_kept(claim), permit);
+    }
+
+    /// Makes every replica look for claims for this time.
+    async fn mark_given_up(&self, lifetime: Duration) -> Result<(), StoreError> {
+        let until_ms = self.ledger.now_ms().saturating_add(millis(lifetime));
+        if self.given_up.until_ms.load(Ordering::Relaxed) >= until_ms {
+            return Ok(());
+        }
+        let until_ms = until_ms.saturating_add(MARK_SPARE_MS);
+        // Here first: this replica needs no notification.
+        self.given_up
+            .until_ms
+            .fetch_max(until_ms, Ordering::Relaxed);
+        let lifetime = lifetime + Duration::from_millis(MARK_SPARE_MS);
+        let value = Bytes::from(until_ms.to_string());
+        self.kv.put(mark(), value, lifetime).await?;
+        self.kv.tell(mark()).await
+    }
+
+    /// Learns of the calls that clients gave up at other replicas, and before this process began.
+    pub(super) async fn watch_given_up(self: Arc<Self>) {
+        let watch = self.watch_value(mark());
+        let watching = async {
+            // This also finds what an earlier process left in a store that is this process's alone.
+            let mut found = watch.read().await;
+            loop {
+                let until_ms =
+                    found.and_then(|found| std::str::from_utf8(&found).ok()?.parse().ok());
+                self.given_up
+                    .until_ms
+                    .fetch_max(until_ms.unwrap_or(0), Ordering::Relaxed);
+                found = watch.told().await;
+            }
+        };
+        self.halt.run_until_cancelled(watching).await;
+    }
+
+    /// Collects the call that the claim names, or begins this one, if another request has collected it before.
+    pub(super) async fn collect(
+        self: &Arc<Self>,
+        claim: CallClaim,
+        call: CallSpec,
+    ) -> Result<CallSubscriber, ClaimError> {
+        let Some(id) = self.take_given_up(&claim).await? else {
+            return Ok(self.call(call)?);
+        };
+        // The watch begins before the record is read: no change is missed.
+        let watch = self.watches.watch(vec![id]);
+        match self.ledger.load(id).await? {
+            Some(loaded) if can_be_collected(&loaded.task) => {
+                let terms = WaitTerms::of(&call, self.upstream.start_allowance());
+                let reason = FollowReason::GivenUp {
+                    claim,
+                    declared: Arc::clone(&call.outgoing.capabilities),
+                };
+                Ok(self.follow(loaded, watch, terms, reason))
+            }
+            Some(_) | None => Ok(self.call(call)?),
+        }
+    }
+
+    /// Takes the claim. Of several requests one gets it: the others are calls of their own, which a client makes at the
+    /// same time because it wants both.
+    async fn take_given_up(&self, claim: &CallClaim) -> Result<Option<TaskId>, StoreError> {
+        let Some(found) = self.kv.find(claim.name).await? else {
+            return Ok(None);
+        };
+        let Ok(Some(id)) = claim.read(&found) else {
+            return Ok(None);
+        };
+        // No claim can be read from this value.
+        let taken = Bytes::from(TaskId::random().to_string());
+        let lifetime = claim.give_up_window().unwrap_or_default() * 2;
+        let is_taken = self.kv.replace(claim.name, found, taken, lifetime).await?;
+        Ok(is_taken.then_some(id))
+    }
+
+    /// Handles a client that leaves a call which it collected: the call may be collected once more, or ends.
+    pub(super) async fn left_again(self: &Arc<Self>, claim: &CallClaim, task: &Task) {
+        if let Err(error) = self.keep_given_up(claim, task).await {
+            // The call ends at its deadline, and its result is lost.
+            warn!(%error, "a call that its client gave up again cannot be collected");
+        }
+    }
+}
+
+/// A call that was cancelled, or that did not run, is begun anew.
+fn can_be_collected(task: &Task) -> bool {
+    match &task.outcome {
+        None | Some(Outcome::Completed(_)) => true,
+        Some(Outcome::Failed(error)) => !says_not_run(error),
+        Some(Outcome::Cancelled) => false,
+    }
+}
+
+/// The name of the value that says until when claims may stand.
+fn mark() -> Name {
+    Name::of(Kind::GivenUp, &["until"])
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

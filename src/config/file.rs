@@ -212,6 +212,8 @@ pub(super) struct Terms {
     pub(super) attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
     pub(super) attach_window: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) give_up_window: Option<Duration>,
     #[serde(deserialize_with = "optional_list")]
     pub(super) scopes: Option<Vec<String>>,
     /// Read before all other settings, and a setting that no [`ToolRule`] has.
@@ -271,6 +273,8 @@ pub(super) struct ToolRule {
     attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
     attach_window: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    give_up_window: Option<Duration>,
     #[serde(deserialize_with = "optional_list")]
     scopes: Option<Vec<String>>,
 }
@@ -313,6 +317,7 @@ impl ToolRule {
             heartbeat: self.heartbeat,
             attach: self.attach,
             attach_window: self.attach_window,
+            give_up_window: self.give_up_window,
             scopes: self.scopes,
             rules_file: None,
             rules: None,

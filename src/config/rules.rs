@@ -108,6 +108,9 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             }),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
         heartbeat: terms.heartbeat.map_or(base.heartbeat, OrAuto::said),
+        give_up_window_ms: (terms.give_up_window).map_or(base.give_up_window_ms, |window| {
+            Some(millis(window)).filter(|ms| *ms > 0)
+        }),
         ..base.clone()
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));

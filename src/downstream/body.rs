@@ -11,8 +11,8 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::outbound::passed_heartbeat::PassedHeartbeat;
+use super::passed_body::PassedBody;
 use crate::runner::responder::DeliveryGuard;
-use crate::upstream::http::ResponseBody;
 
 /// The body of a response to a client.
 pub(super) enum Body {
@@ -30,7 +30,7 @@ pub(super) enum Body {
     Passed {
         /// The bytes that raincheck has read.
         begun: Option<Bytes>,
-        body: ResponseBody,
+        body: PassedBody,
         /// Progress of raincheck's own between the server's events.
         heartbeat: Option<Box<PassedHeartbeat>>,
         /// A drain waits for the answer.
@@ -125,7 +125,7 @@ impl HttpBody for Body {
             Self::Passed {
                 body, heartbeat, ..
             } => {
-                let polled = Pin::new(body).poll_frame(context);
+                let polled = body.poll_frame(context);
                 match heartbeat {
                     Some(heartbeat) => heartbeat.poll_beside(polled, context),
                     None => polled,

@@ -23,6 +23,7 @@ use super::inbound::requester::Requester;
 use super::inbound::route::modern::{RequestFacts, Route, route};
 use super::modern_call::{self, ModernCall};
 use super::outbound::response::{self, Rpc, undecided};
+use super::passed_body::PassingCall;
 use super::proxy::Proxy;
 use super::related::{RedactedBody, forget_length};
 use super::request_body::{ReadBody, read};
@@ -280,8 +281,12 @@ async fn modern(
         };
         let routed = routed(proxy, by, &modern, given_up);
         if matches!(routed.1, Route::Pass) {
+            let is_call = modern.request.method == "tools/call";
             drop((routed, modern));
             let body = traced.unwrap_or_else(|| body.clone());
+            if is_call && let Some(call) = PassingCall::of(proxy, by, &body) {
+                return passthrough::call(proxy, parts, body, call).await;
+            }
             return passthrough::bytes(proxy, parts, body).await;
         }
         if traced.is_none() {

@@ -17,6 +17,7 @@ use super::companion;
 use super::inbound::requester::Requester;
 use super::outbound::keepalive::comments;
 use super::outbound::response::Rpc;
+use super::passed_body::PassedBody;
 use super::passthrough;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
@@ -154,7 +155,7 @@ impl AnswerEdit {
             Ok(Relayed::Passed(response)) => {
                 return response.map(|body| Body::Passed {
                     begun: None,
-                    body,
+                    body: PassedBody::plain(body),
                     heartbeat: None,
                     _answer: Some(token),
                 });

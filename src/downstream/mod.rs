@@ -25,6 +25,7 @@ mod metadata;
 mod modern_call;
 mod open_requests;
 mod outbound;
+mod passed_body;
 mod passthrough;
 mod plaintext;
 mod proxy;

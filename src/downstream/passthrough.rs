@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use serde_json::value::RawValue;
@@ -10,6 +11,7 @@ use serde_json::value::RawValue;
 use super::body::Body;
 use super::inbound::request::Inbound;
 use super::outbound::response;
+use super::passed_body::{PassedBody, PassingCall, PassingRequest};
 use super::proxy::Proxy;
 use crate::mcp::error::{Failure, RpcError};
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -42,17 +44,38 @@ async fn pass(
     let passed = proxy.upstream.pass(parts, body).await?;
     Ok(passed.map(|body| Body::Passed {
         begun: None,
-        body,
+        body: PassedBody::plain(body),
         heartbeat: None,
         _answer: answer,
     }))
+}
+
+/// Passes a `tools/call`. If its client's clock ends before the answer has passed, the call runs on.
+pub(super) async fn call(
+    proxy: &Arc<Proxy>,
+    parts: Box<Parts>,
+    body: Bytes,
+    call: PassingCall,
+) -> Response<Body> {
+    let (upstream, sent) = (Arc::clone(&proxy.upstream), body.clone());
+    let answer = proxy.passing.token();
+    let response = async move { upstream.pass(parts, RequestBody::Ready(body)).await };
+    match PassingRequest::new(call, response.boxed()).passed().await {
+        Ok(passed) => passed.map(|body| Body::Passed {
+            begun: None,
+            body,
+            heartbeat: None,
+            _answer: Some(answer),
+        }),
+        Err(failure) => unreachable_upstream(&failure, Inbound::read(&sent).request_id()),
+    }
 }
 
 /// The server's answer to a request that is no POST.
 pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
     response.map(|body| Body::Passed {
         begun: None,
-        body,
+        body: PassedBody::plain(body),
         heartbeat: None,
         _answer: None,
     })

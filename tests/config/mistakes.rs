@@ -16,7 +16,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
              [tasks]: mode, grace_window, companion_tools, companion_prefix, fallback_after, \
              require_tasks, input, retention, max_duration, poll_interval, poll_hold, \
              input_reminder, input_timeout, on_input_timeout, result_bytes_max, result_inline, \
-             max_result_size_chars, on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, scopes, rules_file, rules",
+             max_result_size_chars, on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, give_up_window, scopes, rules_file, rules",
     ),
     (
         "[[tools]]\nname = 'a'\nmax_result_size_chars = 0",
@@ -41,7 +41,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
              name, mode, grace_window, fallback_after, require_tasks, input, retention, \
              max_duration, poll_interval, poll_hold, input_reminder, input_timeout, \
              on_input_timeout, result_bytes_max, result_inline, \
-             max_result_size_chars, on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, scopes",
+             max_result_size_chars, on_owner_lost, concurrency, queue, heartbeat, attach, attach_window, give_up_window, scopes",
     ),
     (
         "[[tools]]\nname = 'a'\nmode = 'sometimes'",

@@ -93,6 +93,7 @@ mod field_watched_server;
 mod floods;
 mod framing;
 mod get_stream;
+mod given_up;
 mod headers;
 mod heartbeat;
 mod held;

@@ -5,12 +5,12 @@ use serde_json::value::RawValue;
 
 use super::requester::{KeyHeader, Requester};
 use crate::mcp::error::RpcError;
-use crate::mcp::json::string;
+use crate::mcp::json::{Object, string};
 use crate::mcp::meta::IDEMPOTENCY_KEY;
 use crate::mcp::request::Request;
 use crate::runner::claim::CallClaim;
 use crate::task::digest::Digest;
-use crate::task::policy::Rule;
+use crate::task::policy::{Rule, Rules};
 
 /// The longest key. A longer one is refused.
 const KEY_BYTES_MAX: usize = 255;
@@ -29,7 +29,7 @@ pub(in crate::downstream) fn claim_of(
     let Some(window_ms) = rule.attach_window_ms else {
         return Ok(None);
     };
-    let whose = by.repeats_as().filter(|_| !is_retry(request));
+    let whose = by.repeats_as().filter(|_| !is_retry(&request.params));
     Ok(whose.map(|whose| CallClaim::of_call(&whose, digest(request), window_ms)))
 }
 
@@ -39,18 +39,27 @@ pub(in crate::downstream) fn given_up_claim(
     request: &Request<'_>,
     by: &Requester,
 ) -> Option<CallClaim> {
-    let rule = by.rules.for_tool(&request.params.get_str("name")?).0;
-    let window_ms = rule.give_up_window_ms?;
-    if is_retry(request) {
+    given_up_claim_of(&request.params, &by.repeats_as()?, &by.rules)
+}
+
+/// The same for a `tools/call` with these params, of a client that is known as `whose`.
+pub(in crate::downstream) fn given_up_claim_of(
+    params: &Object<'_>,
+    whose: &[u8; 16],
+    rules: &Rules,
+) -> Option<CallClaim> {
+    let name = params.get_str("name")?;
+    let window_ms = rules.for_tool(&name).0.give_up_window_ms?;
+    if is_retry(params) {
         return None;
     }
-    let whose = by.repeats_as()?;
-    Some(CallClaim::of_given_up(&whose, digest(request), window_ms))
+    let digest = Digest::of_call("tools/call", Some(&name), params.get("arguments"));
+    Some(CallClaim::of_given_up(whose, digest, window_ms))
 }
 
 /// A retry brings answers, and so is another call than the one that asked.
-fn is_retry(request: &Request<'_>) -> bool {
-    request.params.contains("requestState") || request.params.contains("inputResponses")
+fn is_retry(params: &Object<'_>) -> bool {
+    params.contains("requestState") || params.contains("inputResponses")
 }
 
 /// Returns `true` if the client gave the call a key, valid or not.

@@ -19,6 +19,7 @@ pub(super) mod borrowed_line;
 pub(super) mod line;
 pub(super) mod modern;
 pub(super) mod native_task;
+pub(super) mod passed;
 pub(super) mod session;
 
 /// How one request reaches the server, and what the server says about it there.

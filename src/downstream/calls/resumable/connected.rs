@@ -28,6 +28,7 @@ use crate::downstream::outbound::passed_heartbeat::PassedHeartbeat;
 use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::stream_of;
+use crate::downstream::passed_body::PassedBody;
 use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::runner::responder::CallAnswer;
@@ -155,7 +156,7 @@ fn beating(
     head.headers.remove(CONTENT_LENGTH);
     let body = Body::Passed {
         begun: None,
-        body,
+        body: PassedBody::plain(body),
         heartbeat: Some(Box::new(PassedHeartbeat::new(call, heartbeat))),
         _answer: Some(passing),
     };

@@ -21,6 +21,7 @@ use super::resumable_call::{ResumableCall, ServerOfCall};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
+use crate::downstream::passed_body::PassedBody;
 use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::SESSION_ID;
@@ -76,7 +77,7 @@ pub(in crate::downstream) async fn post(
 pub(super) fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrackerToken) -> Body {
     Body::Passed {
         begun: begun.filter(|begun| !begun.is_empty()),
-        body,
+        body: PassedBody::plain(body),
         heartbeat: None,
         _answer: Some(passing),
     }

@@ -1,0 +1,244 @@
+//! The body of a response that passes, and what becomes of a `tools/call` whose client closes its connection before the
+//! answer has passed: if the client's clock ended, the runner reads the rest.
+
+use std::fmt;
+use std::future::ready;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Response};
+use tokio::time::Instant;
+
+use super::inbound::idempotency::given_up_claim_of;
+use super::inbound::request::Inbound;
+use super::inbound::requester::Requester;
+use super::proxy::Proxy;
+use crate::mcp::answer::is_any_answer;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::Object;
+use crate::mcp::sse::Decoder;
+use crate::runner::CallClient;
+use crate::task::gave_up::is_time_of_clock;
+use crate::task::policy::Rules;
+use crate::upstream::PassedResponse;
+use crate::upstream::http::ResponseBody;
+
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// A `tools/call` that passes.
+pub(super) struct PassingCall {
+    proxy: Arc<Proxy>,
+    client: CallClient,
+    /// The name under which the client may make the same call again.
+    whose: [u8; 16],
+    rules: Arc<Rules>,
+    /// The request.
+    sent: Bytes,
+    began: Instant,
+}
+
+impl PassingCall {
+    /// `None`: raincheck cannot distinguish the client from others, so that nobody could collect the call.
+    pub(super) fn of(proxy: &Arc<Proxy>, by: &Requester, sent: &Bytes) -> Option<Self> {
+        let whose = by.repeats_as()?;
+        Some(Self {
+            proxy: Arc::clone(proxy),
+            client: by.client_of_call(None),
+            whose,
+            rules: Arc::clone(&by.rules),
+            sent: sent.clone(),
+            began: Instant::now(),
+        })
+    }
+
+    /// Gives the rest of the call to the runner, if its client's clock has just ended.
+    fn give_up(self, rest: impl FnOnce() -> Option<PassedResponse>) {
+        if !is_time_of_clock(self.began.elapsed()) {
+            return;
+        }
+        let message = Inbound::read(&self.sent);
+        let (Some(id), Some(params)) = (message.request_id(), message.params()) else {
+            return;
+        };
+        let Some(claim) = given_up_claim_of(params, &self.whose, &self.rules) else {
+            return;
+        };
+        let tool = params.get_str("name").unwrap_or_default();
+        let upstream = &self.proxy.upstream;
+        if let Some(exchange) = rest().and_then(|rest| upstream.passed(rest, id.get())) {
+            self.proxy
+                .runner
+                .keep_passed(self.client, claim, &tool, exchange);
+        }
+    }
+}
+
+/// The request of a call that passes, until the head of its response is there.
+pub(super) struct PassingRequest {
+    call: Option<PassingCall>,
+    response: Option<PassedResponse>,
+}
+
+impl PassingRequest {
+    pub(super) fn new(call: PassingCall, response: PassedResponse) -> Self {
+        Self {
+            call: Some(call),
+            response: Some(response),
+        }
+    }
+
+    /// Waits for the head. If this is dropped before it resolves, the client has closed its connection.
+    pub(super) async fn passed(mut self) -> Result<Response<PassedBody>, Failure> {
+        let response = match &mut self.response {
+            Some(response) => response.await,
+            None => return Err(Failure::new(Reason::UpstreamReset, SideEffect::Unknown)),
+        };
+        self.response = None;
+        let call = self.call.take();
+        response.map(|response| PassedBody::of_call(response, call))
+    }
+}
+
+impl Drop for PassingRequest {
+    fn drop(&mut self) {
+        if let (Some(call), Some(response)) = (self.call.take(), self.response.take()) {
+            call.give_up(|| Some(response));
+        }
+    }
+}
+
+/// The server's own body, frame by frame.
+pub(super) struct PassedBody {
+    /// `None` once the runner reads it.
+    body: Option<ResponseBody>,
+    stream: Option<Box<PassingStream>>,
+}
+
+/// The events of a call that pass.
+struct PassingStream {
+    call: PassingCall,
+    /// The last frame that passed.
+    last: Bytes,
+}
+
+impl PassedBody {
+    /// A body that nobody reads if the client does not.
+    pub(super) fn plain(body: ResponseBody) -> Self {
+        let (body, stream) = (Some(body), None);
+        Self { body, stream }
+    }
+
+    /// The rest of a body that is no event stream, or is coded, is of no use without its beginning.
+    fn of_call(response: Response<ResponseBody>, call: Option<PassingCall>) -> Response<Self> {
+        let is_readable = is_event_stream(response.headers());
+        let stream = call.filter(|_| is_readable).map(|call| {
+            let last = Bytes::new();
+            Box::new(PassingStream { call, last })
+        });
+        response.map(|body| Self {
+            body: Some(body),
+            stream,
+        })
+    }
+
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, <ResponseBody as HttpBody>::Error>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        if let Some(stream) = &mut self.stream {
+            match &polled {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Some(data) = frame.data_ref() {
+                        stream.last.clone_from(data);
+                    }
+                }
+                Poll::Ready(Some(Err(_)) | None) => self.stream = None,
+                Poll::Pending => {}
+            }
+        }
+        polled
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let hint = self.body.as_ref().map(HttpBody::size_hint);
+        hint.unwrap_or_else(|| SizeHint::with_exact(0))
+    }
+}
+
+impl Drop for PassedBody {
+    fn drop(&mut self) {
+        let (Some(body), Some(stream)) = (self.body.take(), self.stream.take()) else {
+            return;
+        };
+        let PassingStream { call, last } = *stream;
+        if body.is_end_stream() || !ends_before_answer(&last) {
+            return;
+        }
+        call.give_up(|| {
+            let mut rest = Response::new(body);
+            rest.headers_mut().insert(CONTENT_TYPE, EVENT_STREAM);
+            Some(ready(Ok(rest)).boxed())
+        });
+    }
+}
+
+impl fmt::Debug for PassedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PassedBody")
+    }
+}
+
+fn is_event_stream(head: &HeaderMap) -> bool {
+    let kind = head
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], HeaderValue::as_bytes);
+    kind.starts_with(b"text/event-stream") && !head.contains_key(CONTENT_ENCODING)
+}
+
+/// Returns `true` if whole events have passed up to this frame, and none in it is the answer.
+fn ends_before_answer(last: &[u8]) -> bool {
+    let is_whole = last.is_empty() || last.ends_with(b"\n\n") || last.ends_with(b"\r\n\r\n");
+    let mut is_answered = false;
+    let read = Decoder::new(last.len()).feed(last, |event| {
+        let message = Object::parse(&event.data).unwrap_or_default();
+        is_answered |= is_any_answer(&message);
+    });
+    is_whole && read.is_ok() && !is_answered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_read_on_between_two_events_before_the_answer() {
+        let progress = "data: {\"method\":\"notifications/progress\",\"params\":{}}\n\n";
+        let answer = "data: {\"id\":1,\"result\":{}}\n\n";
+        for (last, expected) in [
+            (String::new(), true),
+            (": ping\r\n\r\n".into(), true),
+            (progress.into(), true),
+            (progress.replace('\n', "\r\n"), true),
+            ([progress, answer].concat(), false),
+            (answer.into(), false),
+            ("data: {\"id\":1,\"error\":{}}\n\n".into(), false),
+            ("data: {\"method\"".into(), false),
+            ("data: {\"method\":\"x\"}\n".into(), false),
+        ] {
+            assert_eq!(ends_before_answer(last.as_bytes()), expected, "{last}");
+        }
+    }
+}

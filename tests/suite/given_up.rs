@@ -1,0 +1,268 @@
+//! A client whose clock ends before the tool does: the same call again collects the first one, and the tool runs once.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::held::{Session, primed, rest};
+use crate::support::client::{Client, Request};
+use crate::support::pair::Pair;
+use crate::support::stream::Stream;
+use crate::support::upstream::Tally;
+use crate::support::{Config, Era, Rig, Upstream, in_both_eras};
+
+in_both_eras!(
+    the_next_try_of_a_session_gets_the_result,
+    the_next_try_gets_what_has_ended_meanwhile,
+    a_third_try_gets_the_result_of_the_first,
+    a_cancel_for_another_reason_is_passed_on_at_once,
+    a_call_that_is_not_tried_again_is_cancelled,
+    nothing_is_kept_where_the_operator_says_so,
+    a_client_that_hangs_up_after_whole_seconds_gets_the_result,
+    a_client_that_hangs_up_at_another_time_cancels,
+    two_tries_at_once_are_two_calls,
+    no_other_client_and_no_other_call_collects_it,
+    the_next_try_may_be_at_another_replica,
+    what_has_ended_is_collected_after_a_restart,
+    the_next_try_is_told_that_the_replica_of_the_first_died,
+);
+
+const TIMED_OUT: &str = "McpError: MCP error -32001: Request timed out";
+
+fn cancel(id: u64, reason: &str) -> Value {
+    let params = json!({"requestId": id, "reason": reason});
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+}
+
+fn held(session: &Session, id: u64) -> Request {
+    let call = session.calling("held", json!({"nonce": "a"}));
+    call.edit(|message| message["id"] = json!(id))
+}
+
+/// The first try of a session, whose client gives up with this reason.
+async fn gives_up(session: &Session, id: u64, reason: &str) -> Stream {
+    let mut stream = held(session, id).stream().await;
+    primed(&mut stream).await;
+    let cancelled = session.post(&cancel(id, reason)).send().await;
+    assert_eq!(cancelled.status, 202);
+    stream
+}
+
+/// A try that waits, and its client.
+async fn tries(session: &Session, id: u64) -> Stream {
+    let mut stream = held(session, id).stream().await;
+    primed(&mut stream).await;
+    stream
+}
+
+async fn text(stream: &mut Stream) -> (Value, String) {
+    let answer = rest(stream).await.pop().unwrap().message;
+    let text = answer["result"]["content"][0]["text"].as_str();
+    (answer["id"].clone(), text.unwrap_or_default().to_owned())
+}
+
+async fn session(rig: &Rig) -> Session {
+    Session::open(rig.client()).await
+}
+
+/// The server runs one call of this nonce, which was started so many times.
+fn assert_runs(upstream: &Upstream, nonce: &str, started: u32) {
+    let tally = upstream.tally(nonce);
+    assert_eq!((tally.started, tally.cancelled), (started, 0));
+}
+
+async fn the_next_try_of_a_session_gets_the_result(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let session = session(&rig).await;
+    let mut first = gives_up(&session, 10, TIMED_OUT).await;
+    // Nothing more comes on the stream of the first try.
+    assert!(rest(&mut first).await.is_empty());
+    let mut second = tries(&session, 11).await;
+    rig.upstream.release("a");
+    assert_eq!(text(&mut second).await, (json!(11), "released".into()));
+    assert_runs(&rig.upstream, "a", 1);
+    // The next one is a call of its own.
+    let third = tokio::spawn(held(&session, 12).send());
+    let again = |tally: Tally| tally.started == 2;
+    rig.upstream.until("a", "started again", again).await;
+    rig.upstream.release("a");
+    assert_eq!(third.await.unwrap().status, 200);
+}
+
+async fn the_next_try_gets_what_has_ended_meanwhile(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let session = session(&rig).await;
+    gives_up(&session, 10, TIMED_OUT).await;
+    rig.upstream.release("a");
+    let finished = |tally: Tally| tally.finished == 1;
+    rig.upstream.until("a", "finished", finished).await;
+    let second = held(&session, 11).send().await.json();
+    assert_eq!(second["id"], 11);
+    assert_eq!(second["result"]["content"][0]["text"], "released");
+    assert_runs(&rig.upstream, "a", 1);
+}
+
+async fn a_third_try_gets_the_result_of_the_first(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let session = session(&rig).await;
+    for id in 10..13 {
+        gives_up(&session, id, TIMED_OUT).await;
+    }
+    let mut last = tries(&session, 13).await;
+    rig.upstream.release("a");
+    assert_eq!(text(&mut last).await, (json!(13), "released".into()));
+    assert_runs(&rig.upstream, "a", 1);
+}
+
+async fn a_cancel_for_another_reason_is_passed_on_at_once(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let session = session(&rig).await;
+    let cancelled = |tally: Tally| tally.cancelled == 1;
+    let _first = gives_up(&session, 10, "the user pressed escape").await;
+    rig.upstream.until("a", "cancelled", cancelled).await;
+    // So it is after a try that was given up.
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let session = self::session(&rig).await;
+    gives_up(&session, 10, TIMED_OUT).await;
+    let _second = gives_up(&session, 11, "the user pressed escape").await;
+    rig.upstream.until("a", "cancelled", cancelled).await;
+    assert_eq!(rig.upstream.tally("a").started, 1);
+}
+
+async fn a_call_that_is_not_tried_again_is_cancelled(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s").terms("give_up_window = \"300ms\"")).await;
+    let session = session(&rig).await;
+    gives_up(&session, 10, TIMED_OUT).await;
+    let cancelled = |tally: Tally| tally.cancelled == 1;
+    rig.upstream.until("a", "cancelled", cancelled).await;
+}
+
+async fn nothing_is_kept_where_the_operator_says_so(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s").terms("give_up_window = \"0s\"")).await;
+    let session = session(&rig).await;
+    let _first = gives_up(&session, 10, TIMED_OUT).await;
+    let cancelled = |tally: Tally| tally.cancelled == 1;
+    rig.upstream.until("a", "cancelled", cancelled).await;
+}
+
+/// A client of 2026 without Tasks.
+fn ann(client: &Client) -> Client {
+    client.clone().without_tasks().named("Bearer ann")
+}
+
+/// A modern client hangs up after this time. Returns `true` if its call runs on.
+async fn hangs_up(rig: &Rig, nonce: &str, after: Duration) -> bool {
+    let call = ann(&rig.client()).calling("held", json!({"nonce": nonce}));
+    let first = tokio::time::timeout(after, call.send());
+    assert!(first.await.is_err());
+    // The server hears of a cancelled call at once, and a call that was released ends otherwise.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    rig.upstream.tally(nonce).cancelled == 0
+}
+
+async fn a_client_that_hangs_up_after_whole_seconds_gets_the_result(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    rig.client().call("slow", json!({})).await.into_text();
+    // On a busy machine the client may be late.
+    for number in 0..10 {
+        let nonce = number.to_string();
+        if !hangs_up(&rig, &nonce, Duration::from_secs(1)).await {
+            continue;
+        }
+        let again = ann(&rig.client()).calling("held", json!({"nonce": nonce}));
+        let again = tokio::spawn(again.send());
+        rig.upstream.release(&nonce);
+        assert_eq!(again.await.unwrap().into_text(), "released");
+        assert_runs(&rig.upstream, &nonce, 1);
+        return;
+    }
+    panic!("no call was kept");
+}
+
+async fn a_client_that_hangs_up_at_another_time_cancels(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    rig.client().call("slow", json!({})).await.into_text();
+    assert!(!hangs_up(&rig, "a", Duration::from_millis(500)).await);
+}
+
+async fn two_tries_at_once_are_two_calls(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let session = session(&rig).await;
+    gives_up(&session, 10, TIMED_OUT).await;
+    let tries = [11, 12].map(|id| tokio::spawn(held(&session, id).send()));
+    let again = |tally: Tally| tally.started == 2;
+    rig.upstream.until("a", "started again", again).await;
+    rig.upstream.release("a");
+    for answer in tries {
+        assert_eq!(answer.await.unwrap().status, 200);
+    }
+    assert_runs(&rig.upstream, "a", 2);
+}
+
+async fn no_other_client_and_no_other_call_collects_it(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let mine = session(&rig).await;
+    gives_up(&mine, 10, TIMED_OUT).await;
+    let theirs = session(&rig).await;
+    let other = |session: &Session, arguments: Value| {
+        tokio::spawn(session.calling("held", arguments).send())
+    };
+    let calls = [
+        other(&theirs, json!({"nonce": "a"})),
+        other(&mine, json!({"nonce": "a", "other": true})),
+    ];
+    let all = |tally: Tally| tally.started == 3;
+    rig.upstream.until("a", "started", all).await;
+    rig.upstream.release("a");
+    for answer in calls {
+        assert_eq!(answer.await.unwrap().status, 200);
+    }
+}
+
+async fn the_next_try_may_be_at_another_replica(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let pair = Pair::of(upstream, Config::auto("2s")).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
+    gives_up(&at_a, 10, TIMED_OUT).await;
+    // The cancel may come to another replica than the call, too.
+    let mut second = held(&at_b, 11).stream().await;
+    primed(&mut second).await;
+    assert_eq!(at_a.post(&cancel(11, TIMED_OUT)).send().await.status, 202);
+    assert!(rest(&mut second).await.is_empty());
+    let mut third = tries(&at_a, 12).await;
+    pair.upstream.release("a");
+    assert_eq!(text(&mut third).await, (json!(12), "released".into()));
+    assert_runs(&pair.upstream, "a", 1);
+}
+
+async fn what_has_ended_is_collected_after_a_restart(era: Era) {
+    let mut rig = Rig::start(era, Config::auto("2s").embedded()).await;
+    let before = session(&rig).await;
+    gives_up(&before, 10, TIMED_OUT).await;
+    rig.upstream.release("a");
+    let finished = |tally: Tally| tally.finished == 1;
+    rig.upstream.until("a", "finished", finished).await;
+    rig.proxy.stop().await;
+    rig.proxy.restart().await;
+    let after = before.over(rig.client().at(rig.proxy.address()));
+    let second = held(&after, 11).send().await.json();
+    assert_eq!(
+        second["result"]["content"][0]["text"], "released",
+        "{second}"
+    );
+    assert_runs(&rig.upstream, "a", 1);
+}
+
+async fn the_next_try_is_told_that_the_replica_of_the_first_died(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let mut pair = Pair::of(upstream, Config::auto("2s")).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
+    gives_up(&at_a, 10, TIMED_OUT).await;
+    pair.a.kill();
+    let second = rest(&mut held(&at_b, 11).stream().await).await;
+    let error = &second.last().unwrap().message["error"];
+    assert_eq!(error["data"]["reason"], "owner_lost", "{error}");
+    assert_eq!(pair.upstream.tally("a").started, 1);
+}

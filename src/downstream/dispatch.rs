@@ -79,6 +79,7 @@ async fn to_endpoint(
                 admitted = bounds;
                 let end = admitted.end;
                 let request = &mut admitted.request;
+                // Only a whole request keeps its connection from giving way: one that comes byte by byte must not.
                 let whole = || *request = Some(connection.is_asked());
                 let answering = pin!(mcp(&proxy, parts, body, client, whole));
                 until(end, answering, &proxy).await
@@ -87,6 +88,7 @@ async fn to_endpoint(
         },
         Err(refusal) => (*refusal, None),
     };
+    // Answers of every part come by here, and any of them may carry a challenge of the server's.
     proxy.rewrite_challenges(response.headers_mut());
     ((response, asked), admitted)
 }
@@ -128,6 +130,7 @@ async fn identify(
             }
             let share = match &proxy.fair {
                 Some(fair) => {
+                    // Shares go by proven callers: by headers that nobody checks, one client would have many.
                     let taken = fair.requests.take(identity.caller, 1);
                     Some(taken.ok_or_else(|| Box::new(response::too_many_requests()))?)
                 }
@@ -153,6 +156,7 @@ async fn mcp(
     whole: impl FnOnce(),
 ) -> Answered {
     if parts.method != Method::POST {
+        // There is no body, so the request is whole.
         whole();
         // Only legacy clients have sessions.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
@@ -166,6 +170,7 @@ async fn mcp(
         ReadBody::Refused(refusal) => return (refusal, None),
     };
     whole();
+    // The body is in memory until the answer begins, and counts among the caller's bytes until then.
     let Ok(_share) = share_of_body(proxy, client.as_deref(), body.len()) else {
         return (response::too_many_bytes(), None);
     };
@@ -184,6 +189,7 @@ fn share_of_body(
     bytes: usize,
 ) -> Result<Option<Share>, OverShare> {
     match (&proxy.fair, client) {
+        // Small bodies have a part of the memory of their own, in which no caller is counted.
         (Some(fair), Some(client)) if bytes > SMALL => {
             let taken = fair.bytes.take(client.caller, bytes);
             taken.map(Some).ok_or(OverShare)
@@ -211,6 +217,8 @@ pub(super) async fn post(
     let kept;
     let (body, message) = match (edited, era) {
         (Some(edited), Era::Legacy) => {
+            // A legacy message passes from these bytes, so those with the trace replace them. A modern message is read
+            // anew only where it does not just pass, which costs less.
             drop(message);
             kept = edited;
             (PostBody::of(&kept), Inbound::read(&kept))
@@ -262,9 +270,11 @@ async fn modern(
         Ok(ModernMessage::Notification) => return response::empty(StatusCode::ACCEPTED),
         Err(refused) => return unread(&refused),
     };
+    // Only these methods depend on which client it is, and the lookup costs as much as reading `_meta`.
     if matches!(&*modern.request.method, "tools/call" | "tools/list") {
         by.client = ClientTerms::of(modern.meta.client_info.and_then(known_client::of));
     }
+    // Checked before the route is chosen, so that no way to a tool or to its task leads past it.
     if by.rules.wants_scopes()
         && let Some(refusal) = Box::pin(proxy.scope_refusal(by, &modern.request)).await
     {
@@ -274,6 +284,7 @@ async fn modern(
     if !modern.meta.names_tasks {
         let routed = routed(proxy, by, &modern);
         if matches!(routed.1, Route::Pass) {
+            // Dropped before the wait, so that the future of a request that passes does not keep them.
             drop((routed, modern));
             let body = traced.unwrap_or_else(|| body.clone());
             return passthrough::bytes(proxy, parts, body).await;
@@ -300,6 +311,7 @@ async fn modern(
         let routed = routed(proxy, by, &modern);
         return Box::pin(answer(proxy, by, &parts, &body, &modern, routed)).await;
     }
+    // Unedited, the body could show the server the ids of raincheck's tasks.
     let error = RpcError::internal("The request cannot be passed on");
     Rpc::error(id.get(), &error).into_response()
 }

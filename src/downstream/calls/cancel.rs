@@ -52,6 +52,7 @@ pub(in crate::downstream) fn cancel(
 /// Writes the cancel into the store, unless the caller has cancelled too many calls that do not run here: this
 /// replica cannot find out which of them run elsewhere. The client does not wait for that.
 fn tell_others(proxy: &Arc<Proxy>, caller: Caller, session: SessionKey, id: &RawValue) {
+    // No other replica uses the store, so no other can run the call.
     if proxy.runner.is_alone() {
         return;
     }
@@ -63,10 +64,12 @@ fn tell_others(proxy: &Arc<Proxy>, caller: Caller, session: SessionKey, id: &Raw
     }
     let (proxy, name) = (Arc::clone(proxy), name(session, id));
     let passing = proxy.passing.clone();
+    // A tracked job, so that a drain waits until the cancel is written.
     passing.spawn(async move {
         let kv = &proxy.kv;
         let written = async {
             let lifetime = Duration::from_millis(LIFETIME_MS);
+            // The value comes before the notification, because the other replica reads it at once.
             kv.put(name, now_ms.to_string().into(), lifetime).await?;
             kv.tell(name).await
         };
@@ -92,6 +95,7 @@ pub(in crate::downstream) fn cancelled_elsewhere(
     async move {
         // Most calls are answered before, and cost nothing.
         tokio::time::sleep(LOOK).await;
+        // The watch begins before the first read, so that no cancel falls in between.
         let watch = proxy.runner.watch_value(name);
         let mut found = watch.now().await;
         while !found.is_some_and(|found| is_for_call(&found, began_ms)) {

@@ -28,6 +28,7 @@ impl Backoff {
     /// Returns the pause before the next attempt.
     pub fn pause(&mut self) -> Duration {
         let pause = self.next.min(self.longest);
+        // `beginning_with` may set a pause of zero, which would stay zero when it is doubled.
         self.next = (pause * 2).clamp(self.first, self.longest);
         pause
     }
@@ -54,6 +55,7 @@ impl Backoff {
 
 /// Returns the pause after so many failures in a row, in milliseconds. After none, it is the first.
 pub fn after_ms(failures: u32, first_ms: u64, longest_ms: u64) -> u64 {
+    // An unbounded shift would overflow after 64 failures.
     let doublings = failures.saturating_sub(1).min(16);
     first_ms.saturating_mul(1 << doublings).min(longest_ms)
 }

@@ -16,6 +16,7 @@ pub struct Panicked;
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     let before = IS_CAUGHT.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
+    // The value before is restored, and not `false`, because caught work may run within other caught work.
     IS_CAUGHT.set(before);
     result.map_err(|_| Panicked)
 }

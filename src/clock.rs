@@ -64,6 +64,8 @@ impl Anchored {
 
 impl Clock for Anchored {
     fn now_ms(&self) -> u64 {
+        // One lock covers both values: the time of one heartbeat with the instant of another would be off by the time
+        // between them.
         let (told, at) = *self.anchor.lock();
         told.saturating_add(millis(Instant::now().saturating_duration_since(at)))
     }

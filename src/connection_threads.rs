@@ -90,6 +90,7 @@ impl ConnectionThreads {
             tracker.spawn(async move { serve(stream).await });
             return;
         };
+        // Counted before the job runs, so that connections that come at the same moment go to different threads.
         let counted = Counted::new(&thread.connections);
         // It belongs to the runtime that accepted it.
         let stream = stream.into_std();
@@ -109,16 +110,19 @@ impl ConnectionThreads {
     fn fewest(&self) -> Option<&ConnectionThread> {
         let begin = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1);
         let (before, after) = self.threads.split_at_checked(begin)?;
+        // The runtime of a thread that has ended drops what is spawned on it, and the connection with it.
         let living = after
             .iter()
             .chain(before)
             .filter(|thread| !thread.running.is_closed());
+        // The counts only spread connections and guard no data, so relaxed loads suffice.
         living.min_by_key(|thread| thread.connections.load(Ordering::Relaxed))
     }
 }
 
 impl Drop for ConnectionThreads {
     fn drop(&mut self) {
+        // This drops the senders, which ends the threads. The field itself is dropped only after this function.
         self.threads.clear();
         if let Some(ended) = self.ended.take() {
             // Nothing is ever sent: an error at once says that all senders are gone.
@@ -144,6 +148,7 @@ impl ConnectionThread {
         let thread = thread::Builder::new().name(format!("connections-{number}"));
         thread.spawn(move || {
             NUMBER.set(Some(number));
+            // The end comes as an error: the sender never sends, and is dropped.
             let _ = runtime.block_on(end);
             // Drops what still runs, and does not wait for work that blocks.
             runtime.shutdown_background();

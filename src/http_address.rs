@@ -95,6 +95,7 @@ impl HttpAddress {
     /// `tls` is for https. `None`: nothing can be asked there.
     pub fn new(url: &Uri, tls: Option<Arc<Kept<ClientConfig>>>) -> Option<Self> {
         let authority = url.authority()?;
+        // The resolver and TLS take an IPv6 address without the brackets that it has in a URL.
         let host = authority
             .host()
             .trim_start_matches('[')
@@ -164,6 +165,7 @@ impl HttpAddress {
     /// Connects to the first of the name's addresses that is allowed and answers. The name is resolved once, so that the
     /// address that is checked is the address that is used.
     async fn connect(&self) -> Result<TcpStream, BoxError> {
+        // This error remains if the name has no address at all, because then no attempt gives one.
         let mut failure = BoxError::from(io::Error::from(io::ErrorKind::NotFound));
         for address in lookup_host((&*self.host, self.port)).await? {
             let is_allowed = match self.allowed {
@@ -172,6 +174,7 @@ impl HttpAddress {
                 AllowedAddresses::Private => !is_public(address.ip()),
             };
             if !is_allowed {
+                // The next address of the name may be an allowed one, so this is not the end.
                 failure = DeniedAddress(address.ip()).into();
                 continue;
             }
@@ -193,6 +196,7 @@ impl HttpAddress {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX);
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+        // hyper adds no `Host` to a request on a bare connection, and HTTP/1.1 demands one (RFC 9112).
         request.headers_mut().insert(HOST, self.authority.parse()?);
         let asking = async {
             let (head, body) = sender.send_request(request).await?.into_parts();
@@ -202,6 +206,8 @@ impl HttpAddress {
                 }
                 AnswerPart::Body(_) => Bytes::new(),
                 AnswerPart::Head => {
+                    // Read so that the other side can finish its write. A failure changes nothing, because only the
+                    // head counts.
                     let rest = Limited::new(body, UNREAD_BYTES_MAX).collect();
                     let _ = timeout(UNREAD_PATIENCE, rest).await;
                     Bytes::new()

@@ -13,6 +13,7 @@ pub fn io_reason(error: &(impl Display + ?Sized)) -> String {
     let mut from = 0;
     while let Some((begins, ends)) = number(&text, from) {
         text.replace_range(begins..ends, "");
+        // The rest of the text has moved to the left, so the next number cannot begin before this place.
         from = begins;
     }
     text

@@ -36,6 +36,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 }
 
 fn replaced(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    // The bytes are looked at first, because that needs no decoding of characters.
     if !may_have_others(text) {
         return Cow::Borrowed(text);
     }
@@ -48,6 +49,7 @@ fn replaced(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// Returns the beginning of the text as [`printable`] does.
 pub fn short(text: &str) -> Cow<'_, str> {
+    // So few bytes have no more characters, so nothing needs to be counted.
     if text.len() <= SHORT_MAX {
         return printable(text);
     }

@@ -52,8 +52,11 @@ impl ResizableSemaphore {
 
     /// Changes the number of permits. If more are out than there should be, the surplus disappears as it comes back.
     pub fn resize(&self, size: usize) {
+        // The lock is held to the end: two changes at the same time would both count from the old size.
         let mut now = self.size.lock();
         if let more @ 1.. = size.saturating_sub(*now) {
+            // A permit that is owed and still out is let off first. It comes back as a usable one, so none is added for
+            // it.
             let forgiven = self.pay(more);
             self.semaphore.add_permits(more - forgiven);
         }
@@ -61,6 +64,8 @@ impl ResizableSemaphore {
             // Owed first: a permit that comes back meanwhile must not be given out again.
             self.owed.fetch_add(fewer, Ordering::AcqRel);
             let free = self.semaphore.forget_permits(fewer);
+            // A permit that came back meanwhile has paid a part. The permits that were forgotten beyond the rest go
+            // back.
             let paid = self.pay(free);
             self.semaphore.add_permits(free - paid);
         }
@@ -71,6 +76,7 @@ impl ResizableSemaphore {
     fn pay(&self, at_most: usize) -> usize {
         let mut paid = 0;
         let lower = |owed: usize| {
+            // A lost race runs this again, so that `paid` is the result of the last attempt.
             paid = owed.min(at_most);
             (paid > 0).then(|| owed - paid)
         };
@@ -92,6 +98,7 @@ impl ResizablePermit {
 
 impl Drop for ResizablePermit {
     fn drop(&mut self) {
+        // If nothing is owed, the permit drops here and goes back to the semaphore.
         if let Some(permit) = self.permit.take()
             && self.of.pay(1) == 1
         {

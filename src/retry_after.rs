@@ -29,6 +29,7 @@ pub fn asked(headers: &HeaderMap) -> Option<Duration> {
     if let Ok(seconds) = said.parse() {
         return Some(Duration::from_secs(seconds));
     }
+    // Both dates are of the clock of the sender, which may differ from the one of this machine.
     let then = httpdate::parse_http_date(said).ok()?;
     let now = httpdate::parse_http_date(text(DATE)?).ok()?;
     Some(then.duration_since(now).unwrap_or_default())

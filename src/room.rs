@@ -49,11 +49,13 @@ impl BudgetPart {
     fn try_take(&self, bytes: usize, max: usize) -> bool {
         let take = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= max);
         let taken = &self.taken;
+        // The counter guards no other data, so relaxed order suffices.
         let updated = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         updated.is_ok()
     }
 
     fn give_back(&self, bytes: usize) {
+        // A small body has no large part, and need not touch the counter that all threads share.
         if bytes > 0 {
             self.taken.fetch_sub(bytes, Ordering::Relaxed);
         }

@@ -70,6 +70,7 @@ impl Drop for Share {
         if let Entry::Occupied(mut taken) = all.entry(self.account) {
             let left = taken.get().saturating_sub(self.amount);
             if left == 0 {
+                // An entry of zero would stay for every caller that ever came.
                 taken.remove();
             } else {
                 taken.insert(left);

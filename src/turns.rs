@@ -54,6 +54,7 @@ impl Turns {
     /// Waits until the caller may begin. `None`: no turn became free in time.
     pub async fn take(&self, caller: Caller, patience: Duration) -> Option<Turn> {
         let turn = async {
+            // The caller's own turn comes first: a caller without a free turn takes no place from others meanwhile.
             let of_caller = self.callers_turn(caller).await;
             Some(Turn {
                 _in_all: Arc::clone(&self.in_all).take().await.ok()?,

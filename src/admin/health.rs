@@ -99,6 +99,7 @@ impl Health {
     /// Records the state of the store: `None` if it answers and is in order.
     pub fn store_is(&self, degraded: Option<Degraded>) {
         self.change(|facts| {
+            // A part that was reached once counts as there. A later outage is a degraded state.
             facts.store |= degraded.is_none();
             for cause in STORE_CAUSES {
                 facts.degraded.set(cause, degraded == Some(cause));
@@ -185,9 +186,11 @@ impl Health {
         loop {
             // Another one may have taken its place, when the store came.
             let upstream = self.program.lock().upgrade();
+            // A program is not asked, because `can_run` has its state.
             let Some(upstream) = upstream.filter(|it| it.has_address()) else {
                 return;
             };
+            // A server that is away is asked sooner, so that its return shows soon.
             let pause = if is_up { ASK_AGAIN } else { PAUSE_MAX };
             if timeout(pause, upstream.suspected()).await.is_ok() {
                 self.look_until_found(&upstream, describe).await;
@@ -221,6 +224,7 @@ impl Health {
             } else {
                 String::new()
             };
+            // One line for each new reason, and not for each attempt.
             if told.as_ref() != Some(&why) {
                 if is_no_mcp {
                     warn!(

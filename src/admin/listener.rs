@@ -80,6 +80,7 @@ impl Listener {
         let accepting = async {
             let mut silent = VecDeque::new();
             loop {
+                // The permit comes before the accept, so that further connections stay in the queue of the kernel.
                 let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
                     return;
                 };
@@ -116,6 +117,7 @@ struct Visitor {
 
 /// Adds a new connection, and closes the oldest silent one if there are too many.
 fn make_room(silent: &mut VecDeque<Weak<Visitor>>, new: &Arc<Visitor>) {
+    // A connection that has ended has left only a weak reference, which goes here, too.
     silent.retain(|visitor| {
         let visitor = visitor.upgrade();
         visitor.is_some_and(|visitor| !visitor.has_asked.load(Ordering::Relaxed))
@@ -153,6 +155,7 @@ async fn speak(answers: &dyn Answers, stream: TcpStream, peer: SocketAddr, visit
 }
 
 pub(super) fn json(status: StatusCode, text: String) -> Response<AdminBody> {
+    // Texts of clients and servers may be in it, and an operator may read it in a terminal.
     let changed = match printable_json(&text) {
         Cow::Owned(changed) => Some(changed),
         Cow::Borrowed(_) => None,

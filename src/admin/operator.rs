@@ -150,6 +150,7 @@ impl Operator {
                 Err(why) => error(StatusCode::BAD_REQUEST, why),
             },
             AdminRequest::Reload => {
+                // Logged before the reload, which writes a line for each change.
                 info!(%peer, action = "reload", "an operator acted");
                 match self.reload.reload().await {
                     Ok(read) => found(&read),
@@ -250,11 +251,13 @@ fn admit(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Box<Response<
 /// the page cannot read.
 fn is_of_our_page(headers: &HeaderMap) -> bool {
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    // `none` stands for a request that a person began, such as a bookmark.
     if sites.any(|site| site != "same-origin" && site != "none") {
         return false;
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     headers.get_all(ORIGIN).iter().all(|origin| {
+        // The origin `null` has no host, so it is refused.
         let origin = origin.to_str().ok().and_then(|it| it.split_once("://"));
         origin.is_some_and(|(_, origin)| Some(origin) == host)
     })
@@ -263,6 +266,7 @@ fn is_of_our_page(headers: &HeaderMap) -> bool {
 /// The token of the one `Authorization` header.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
+    // `Authorization` is no list (RFC 9110), so a request with two of them has none that counts.
     let (Some(value), None) = (all.next(), all.next()) else {
         return None;
     };
@@ -275,6 +279,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 fn names_loopback(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let Some(host) = host else { return false };
+    // `[::1]` has colons, too, so only digits after the last one are a port.
     let without_port = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         Some(_) | None => host,

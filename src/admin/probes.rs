@@ -59,6 +59,7 @@ impl Answers for Probes {
             ProbeRequest::Drain => {
                 info!("asked to drain");
                 self.drain.ask();
+                // A preStop hook takes the answer as the end of the drain, so it must not come earlier.
                 self.drain.done().await;
                 json(StatusCode::OK, r#"{"drained":true}"#.into())
             }
@@ -73,6 +74,7 @@ impl Probes {
         let asked = match path {
             "/livez" => ProbeRequest::Live,
             "/readyz" => ProbeRequest::Ready,
+            // A wrong token falls through to the answer for unknown paths, which does not reveal that there is a drain.
             path if self.is_drain(path) => ProbeRequest::Drain,
             _ => return ProbeRequest::Nothing,
         };

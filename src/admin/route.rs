@@ -38,6 +38,7 @@ pub(super) enum Routed {
 }
 
 pub(super) fn route(method: &Method, path: &str) -> Routed {
+    // The path begins with a slash, so the first part is empty.
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let (get, post) = match parts.as_slice() {
         ["" | "board"] => (Some(AdminRequest::Board(BoardFile::page())), None),

@@ -67,6 +67,7 @@ impl Admin {
             listeners.probes = Some(bound.map_err(not_bound("admin.probes", address))?);
         }
         if let Some(address) = config.admin.listen {
+            // Durations can be read at this listener only, and their measurement costs each request.
             operations::measure();
             let token = config.admin.token.as_ref().map(token);
             let settings = OperatorSettings {
@@ -100,6 +101,7 @@ impl Admin {
     ) -> impl Future<Output = ()> + use<> {
         let config = config.clone();
         let health = Arc::clone(&self.health);
+        // Without a listener nothing reads the health, so the server need not be asked again and again.
         let is_asked = self.listeners.probes.is_some() || self.listeners.operators.is_some();
         let server = async move {
             let describe =
@@ -148,6 +150,7 @@ impl Admin {
         let health = Arc::clone(&self.health);
         async move {
             loop {
+                // Marked as seen before the health is read: a change after that ends the pause below at once.
                 let away = !*answers.borrow_and_update();
                 health.store_is(match (away, ledger.store().health()) {
                     (true, _) => Some(Degraded::StoreAway),
@@ -160,6 +163,8 @@ impl Admin {
                     // A write that succeeds shows that there is room again, if no client makes one.
                     let name = Name::of(Kind::Claim, &["room"]);
                     let expires_ms = ledger.now_ms() + 1000;
+                    // The value is large, because a small one finds room also in a full store. A failure leaves the
+                    // state as it is.
                     let _ = ledger
                         .store()
                         .put(name, vec![0; ROOM_BYTES].into(), expires_ms)

@@ -26,6 +26,7 @@ pub(super) fn authenticator(
     if is_piped || !config.auth.asks() {
         return Ok(None);
     }
+    // Without an issuer the metadata names no place to get a token, so the challenge does not point there.
     let metadata = metadata(config).filter(|metadata| !metadata.issuers.is_empty());
     let challenge = Challenge {
         resource_metadata: metadata.map(|metadata| metadata.public.metadata),
@@ -54,6 +55,7 @@ pub(super) async fn keep_keys(auth: Option<Arc<Authenticator>>, health: Arc<Heal
         auth.ready().await;
         health.keys_fetched();
     };
+    // `ready` resolves when the other job has fetched the keys, so both must run together.
     tokio::join!(auth.keep_keys(), first);
 }
 
@@ -100,6 +102,7 @@ fn settings(jwt: &JwtSettings) -> Result<IssuerSettings, String> {
 /// listener.
 pub async fn check(config: &Config) -> Vec<Result<String, String>> {
     let mut findings = Vec::new();
+    // Any key serves here: it only makes the callers of the tokens, and no caller is used.
     match tokens(config, &Callers::new(&[0; 32])) {
         Ok(Some(tokens)) if tokens.len() == 1 => {
             findings.push(Ok("one client, by its token".to_owned()));

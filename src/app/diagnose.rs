@@ -33,6 +33,7 @@ pub fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config)
     let server = &config.upstream.server;
     let message = failure.sentence();
     match (seen, failure.reason) {
+        // A program that did not start or has ended is the cause, whatever the reason of the failure is.
         (Some(Obstacle::NotStarted(why)), _) => not_started(why, server),
         (
             Some(Obstacle::Ended {
@@ -42,6 +43,7 @@ pub fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config)
             }),
             _,
         ) => ended(*status, *lived, words, server),
+        // The obstacle may be older than the failure, so it counts only where the reason of the failure fits.
         (Some(Obstacle::NoConnection(why)), Reason::UpstreamUnreachable) => {
             format!("{message}: {}", short(why))
         }
@@ -171,14 +173,17 @@ fn path(server: &Wrapped) -> Option<&str> {
 
 /// The `Location` as a full address, if that is clear.
 fn absolute(location: &str, server: &Wrapped) -> String {
+    // A query may carry a token, and this text is printed.
     let location = without_query(location);
     if let Some((scheme, rest)) = location.split_once("://") {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // The part before `@` may be a password.
         let host = authority
             .rsplit_once('@')
             .map_or(authority, |(_, host)| host);
         return format!("{scheme}://{host}{path}");
     }
+    // `//host/path` names a host of its own, so it is no path of this server.
     let is_path = location.starts_with('/') && !location.starts_with("//");
     match server {
         Wrapped::Url(url) if is_path => {
@@ -238,6 +243,7 @@ fn not_run(status: ExitStatus, words: &str, command: &WrappedCommand) -> Option<
     let start = format!("raincheck: {} cannot be run: ", command.program);
     let why = without_number(words.strip_prefix(&start)?);
     let advice = match status.code()? {
+        // The kernel reports the missing interpreter of a script in the same way as a missing program.
         127 if command.program.contains('/') && Path::new(&command.program).exists() => {
             "; it is there, but not what its first line (#!) names; does that line end as on Windows?"
         }

@@ -34,6 +34,7 @@ impl ListenerKind {
             Self::Http(server) => server.serve(served, close, stop, grace).await,
             Self::Stdio(lines) => {
                 let proxy = Arc::clone(&served.borrow().proxy);
+                // Boxed, so that the future that serves HTTP has no room for it.
                 Box::pin(lines.serve(proxy, close, stop, grace)).await;
             }
         }

@@ -24,6 +24,7 @@ impl LiveParts {
     /// Gives the parts their settings. Calls that run keep the rules that they began with. Returns the changes beyond what
     /// was made room for at the start.
     pub(super) fn apply(&self, config: &Config) -> Option<ChangedSetting> {
+        // The parts may have ended already. Then no setting has an effect any more.
         let proxy = self.proxy.upgrade()?;
         let limits = &config.limits;
         let live = &proxy.live;
@@ -49,6 +50,7 @@ impl LiveParts {
         runner.change_limits(limits.calls, limits.calls_per_caller);
         runner.change_rules(Arc::new(config.rules.clone()));
         let largest = config.rules.result_bytes_max();
+        // The connections were made for the largest result at the start, and refuse a larger message until a restart.
         (largest > self.result_bytes_max).then(|| ChangedSetting {
             setting: "result_bytes_max (beyond the largest one at the start)".to_owned(),
             before: json!(self.result_bytes_max),

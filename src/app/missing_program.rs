@@ -11,6 +11,7 @@ pub(super) fn refuse_missing_program(server: &Wrapped) -> Result<(), AppError> {
         return Ok(());
     };
     let program = &command.program;
+    // Like `execvp`, the start does not search the PATH for a name with a slash.
     let why = if program.contains('/') {
         let directory = command
             .directory
@@ -31,6 +32,7 @@ fn is_on_path(command: &WrappedCommand) -> bool {
     let mut variables = command.environment.iter();
     let path = variables.find(|(name, _)| name == "PATH");
     path.is_none_or(|(_, path)| {
+        // A relative or empty part of the PATH counts from the directory in which the program starts.
         let directory = command
             .directory
             .as_deref()

@@ -119,15 +119,18 @@ impl App {
         config: Config,
         open_files: Option<u64>,
     ) -> Result<Self, AppError> {
+        // Refused before anything is opened, so that a start that cannot succeed leaves no files behind.
         missing_program::refuse_missing_program(&config.upstream.server)?;
         let stop = CancellationToken::new();
         let traces = TraceExport::begin(&config)?;
+        // Parts that are built later share the budget and the jobs with the first ones.
         let around = Surroundings {
             open_files,
             is_piped: lines.is_some(),
             room: BufferBudget::new(config.limits.buffer_bytes_max),
             services: TaskTracker::new(),
         };
+        // The listener is bound after this, so that no client connects to a process whose store refuses it.
         let (parts, missing) = first_parts(&config, &around, &stop).await?;
         let mut threads = Arc::default();
         let (listener, reloaded) = if let Some(lines) = lines {
@@ -144,6 +147,7 @@ impl App {
         let (embedded, proxy) = (parts.embedded, parts.proxy);
         let served = watch::Sender::new(Served {
             proxy: Arc::clone(&proxy),
+            // A child, because parts over a store that comes later replace these alone, and a drain ends all of them.
             stop: stop_serving.child_token(),
         });
         let jobs = admin.watch_server(Arc::clone(&proxy.upstream), &config);
@@ -217,6 +221,7 @@ impl App {
             end.cancel();
             served
         };
+        // Probes are answered during the drain, too, so both run together.
         let (served, ()) = tokio::join!(serving, answering);
         info!("stopped");
         served
@@ -300,6 +305,7 @@ impl Process {
     /// that is under way, and their calls go on. Returns only if the store refuses raincheck.
     async fn replace_when_open(&self, early: &mut Option<Arc<Proxy>>) -> AppError {
         let Some(waiting) = &self.waiting else {
+            // The store was there at the start, so this branch of the caller's select must never win.
             return pending().await;
         };
         let parts = match waiting.parts(&self.reload, &self.around, &self.stop).await {
@@ -316,16 +322,22 @@ impl Process {
             stop: self.stop_serving.child_token(),
         });
         info!("the store is there; calls become tasks");
+        // `keep` has started the same jobs for the new parts.
         waiting.early.cancel();
+        // From here on, a drain that drops this future must end these parts, too.
         *early = Some(Arc::clone(&before.proxy));
+        // Calls are refused before the streams end, so that a client that comes back on an open connection begins none
+        // here.
         before.proxy.runner.refuse();
         before.proxy.closing.cancel();
         before.stop.cancel();
         // Each call ends by itself, because its rule bounds how long it may take.
         end_calls(&before.proxy, Duration::MAX).await;
+        // The program of these parts stops after their calls, because the answers come from it.
         before.proxy.upstream.stop().await;
         *early = None;
         drop(before);
+        // A return would mean that the store refuses raincheck, and would begin the drain.
         pending().await
     }
 }
@@ -353,6 +365,7 @@ async fn first_parts(
             let parts = Parts::new(config, opened, &key, around, stop)?;
             parts.start_early(config, around, stop);
             if may_wait {
+                // The store may have gone away again since it was opened, and that must not end this process.
                 parts.proxy.runner.start_without_store().await;
             } else {
                 parts.proxy.runner.start().await.map_err(line)?;
@@ -372,11 +385,13 @@ async fn first_parts(
 
 /// Waits for the calls and the answers of these parts, and ends those that take longer than `patience`.
 async fn end_calls(proxy: &Proxy, patience: Duration) {
+    // A tracker counts as empty only after it was closed.
     proxy.passing.close();
     let passed = async {
         let last = last_words(patience);
         let in_time = timeout(patience.saturating_sub(last), proxy.passing.wait());
         if in_time.await.is_err() {
+            // The calls that pass end with an error of raincheck now, in place of a stream that breaks off.
             proxy.passing_ends.cancel();
             let _ = timeout(last, proxy.passing.wait()).await;
         }

@@ -249,13 +249,16 @@ fn wrap(
     callers: &Callers,
 ) -> Result<(Arc<Upstream>, Option<UpstreamTlsConfig>), AppError> {
     let mut settings = upstream_settings(config).map_err(AppError)?;
+    // The file is not sealed, and it has the instructions and the name that the server gave.
     if config.store.seal == Seal::Off {
         settings.known_file.clone_from(&config.upstream.known_file);
     }
+    // A client that proves nothing can have any number of callers, so a bound for each of them would bound nothing.
     if config.auth.asks() {
         settings.children_of_each_caller = Some(config::half(config.upstream.children_max));
         settings.sessions_of_each_caller = Some(config::half(config.upstream.sessions_max));
     }
+    // The file of facts is for callers without credentials, so their caller is part of the settings.
     settings.anonymous = *callers.anonymous().as_bytes();
     if let Some(program) = &mut settings.command {
         program.open_files = around.open_files;

@@ -85,6 +85,7 @@ impl Reload {
         &self,
         build: impl FnOnce(&Config) -> Result<(T, Reloaded), AppError>,
     ) -> Result<T, AppError> {
+        // A reload in between would reach only the parts that are about to be replaced.
         let _turn = self.0.turn.acquire().await.map_err(line)?;
         let (built, reloaded) = build(&self.running())?;
         *self.0.reloaded.lock() = Arc::new(reloaded);
@@ -105,13 +106,16 @@ impl Reload {
 
 impl Reloadable {
     fn reload(&self) -> Result<Value, String> {
+        // The locks are not held while files are read, because `turn` keeps other reloads out.
         let running = Arc::clone(&self.running.lock());
         let reloaded = Arc::clone(&self.reloaded.lock());
         let next = reloaded.prepare(&running)?;
         let changes = running.changes(&next.config);
         let (live, mut after_restart): (Vec<ChangedSetting>, Vec<ChangedSetting>) =
             changes.into_iter().partition(ChangedSetting::is_live);
+        // A level that was set by `POST /level` stays as long as the written level does not change.
         let new_level = live.iter().any(|change| change.setting == LEVEL);
+        // Of all changes only this one can fail, so it comes first: all or nothing.
         if new_level {
             log::set_filter(&next.config.telemetry.log)?;
         }
@@ -123,6 +127,7 @@ impl Reloadable {
             auth.replace_tokens(tokens);
         }
         warnings::log(&next.config);
+        // Settings that need a restart stay as they run, so that the next reload reports them again.
         *self.running.lock() = Arc::new(running.with_live(next.config));
         tell(&live, &after_restart, &files);
         let live: Vec<Value> = live

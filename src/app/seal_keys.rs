@@ -29,6 +29,7 @@ pub(super) async fn tell_if_unequal(kv: KeyValue, settings: StoreSettings) {
     let name = Name::of(Kind::SealKey, &[]);
     loop {
         match kv.find(name).await {
+            // During a rotation some replicas still have the previous key, and this one can read what they seal.
             Ok(Some(found)) if found != own && Some(&found) != previous.as_ref() => warn!(
                 "another replica has another store.seal_key: neither can carry on the calls of the other one"
             ),

@@ -55,6 +55,7 @@ fn open_slot(
                 info!(file = %slot.display(), "tasks live in a file");
                 return Ok(embedded(store, sealer, Arc::clone(clock)));
             }
+            // Another process may have this file, so the next one is tried.
             Err(why) => last = Some(line(why)),
         }
     }

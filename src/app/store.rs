@@ -70,6 +70,7 @@ pub(super) async fn open(
 ) -> Result<(Opened, [u8; 32]), StoreOpenError> {
     let opened = open_clear(config, services, stop).await?;
     let opened = sealed(config, opened).await?;
+    // Read after the seal is set up: with a seal, the key is derived from the seal key and is not stored in the clear.
     let key = opened.store.caller_key().await?;
     Ok((opened, key))
 }
@@ -99,6 +100,7 @@ async fn sealed(config: &Config, opened: Opened) -> Result<Opened, StoreOpenErro
         (seal @ (Seal::Mixed | Seal::Payloads), Some(sealer)) => {
             Sealed::sealing(store, sealer, clear(seal), opened.clock.now_ms()).await?
         }
+        // With the seal off, what other replicas have sealed can still be read.
         (Seal::Off | Seal::Mixed | Seal::Payloads, sealer) => Sealed::reading(store, sealer),
     };
     Ok(Opened {
@@ -124,6 +126,7 @@ async fn open_clear(
         Location::Memory => Ok(in_memory(system)),
         Location::Embedded(path) => {
             let store = Embedded::open(path, Arc::clone(&system)).map_err(line)?;
+            // Only the process that has the store file open may make the key beside it.
             let key = seal_key(path).map_err(|error| {
                 let why = io_reason(&error);
                 AppError(format!("the seal key beside {}: {why}", path.display()))
@@ -141,6 +144,7 @@ async fn open_clear(
             let options = options(config, url, namespace)?;
             let sealed_for = options.namespace.to_string();
             let store = Redis::open(&options, services, stop).await?;
+            // A beat without an incarnation takes no lease. It only returns the time of Redis.
             let now_ms = store.beat(None, config.replica.lease).await?.now_ms;
             let clock = Arc::new(Anchored::at(now_ms));
             Ok(Opened {
@@ -209,6 +213,7 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
             Location::Memory | Location::Slots(_) => Ok(alone(FileState::Free)),
             Location::Embedded(path) => {
                 let path = path.clone();
+                // A disk that hangs would block this thread, and the timeout below could not end that.
                 let looking = tokio::task::spawn_blocking(move || Embedded::file_state(&path));
                 let found = looking.await.map_err(line)?.map_err(line);
                 found.map(alone)
@@ -220,6 +225,7 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
                 let wanted = [&seal_key[..], &names].concat();
                 let found = Redis::dry_run(&options, &wanted).await.map_err(line)?;
                 let mut found = found.into_iter();
+                // The values come in the order of their names, and the seal key is the first of them.
                 let theirs = found.next().flatten();
                 let sealer = configured_sealer(config, &options.namespace.to_string());
                 let clear = clear(config.store.seal);

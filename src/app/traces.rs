@@ -37,6 +37,7 @@ impl TraceExport {
                     .spawn(traces::export(collector, queue, stop, LAST_SPANS));
             }
         }
+        // `finish` waits on this tracker, and an open one is never done, also without a collector.
         begun.jobs.close();
         Ok(begun)
     }
@@ -44,6 +45,7 @@ impl TraceExport {
     /// Exports what still waits. Call it when nothing makes spans any more.
     pub(super) async fn finish(&self) {
         self.stop.cancel();
+        // The exporter ends by itself after `LAST_SPANS`. The rest is for counting the spans that it drops.
         let _ = timeout(LAST_SPANS + Duration::from_millis(100), self.jobs.wait()).await;
     }
 }
@@ -65,7 +67,9 @@ fn collector(settings: &TraceSettings) -> Result<Collector, String> {
         .ok_or("telemetry.traces.endpoint: nothing can be sent there")?;
     let mut headers = HeaderMap::new();
     for header in &settings.headers {
+        // The values were checked when the settings were read, so none is left out here.
         if let Ok(mut value) = HeaderValue::from_str(header.value.expose()) {
+            // Debug output leaves out a sensitive value.
             value.set_sensitive(true);
             headers.insert(header.name.clone(), value);
         }

@@ -22,6 +22,7 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
             }
         }
         Wrapped::Unix(socket) => {
+            // HTTP needs a host, and a socket has none.
             told.url = format!("http://localhost{}", socket.path);
             told.socket = Some(socket.file.clone());
         }
@@ -33,6 +34,7 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
         .iter()
         .filter_map(|header| {
             let mut value: hyper::header::HeaderValue = header.value.expose().parse().ok()?;
+            // Debug output leaves out a sensitive value, and HTTP/2 keeps it in no table.
             value.set_sensitive(true);
             Some((header.name.clone(), value))
         })

@@ -46,6 +46,7 @@ impl WaitingForStore {
             Ok((parts, reloaded))
         });
         let parts = parts.await?;
+        // The store may be away again. Then the outage begins with the parts, and they serve all the same.
         parts.proxy.runner.start_without_store().await;
         Ok(parts)
     }
@@ -62,6 +63,7 @@ impl WaitingForStore {
         let why = &self.missing;
         warn!(%why, "the store is not there yet; no call becomes a task until it is, and it is tried again");
         loop {
+            // The first attempt was made at the start, so the pause comes first.
             tokio::time::sleep(pauses.spread_pause()).await;
             let config = reload.running();
             let why = match open(&config, &around.services, stop).await {

@@ -116,6 +116,7 @@ impl Authenticator {
         let judged = Box::pin(self.verify(sent.token()?, now_ms)).await;
         let verified = judged.inspect_err(|denied| debug!(?denied, "a token was refused"))?;
         let identity = Arc::clone(&verified.identity);
+        // Good tokens only: made-up ones would push them out of the bounded map.
         self.verified.here().put(hash, verified);
         Ok(identity)
     }
@@ -134,6 +135,7 @@ impl Authenticator {
             return Err(unknown);
         }
         let token = Unverified::read(token).map_err(|TokenFault(why)| Denied::Invalid(why))?;
+        // The name is not verified yet. It only selects the keys that judge the token.
         let mut issuers = self.issuers.iter().enumerate();
         let found = issuers.find(|(_, issuer)| issuer.name() == token.issuer);
         let (place, issuer) = found.ok_or(Denied::Invalid(

@@ -19,6 +19,7 @@ const MALFORMED: Denied = Denied::Malformed("Authorization is not \"Bearer\" and
 pub(super) fn sent(headers: &HeaderMap) -> Result<Sent<'_>, Denied> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(Denied::Missing)?.as_bytes();
+    // The server may get these headers, too, and could read the other one.
     if values.next().is_some() {
         return Err(Denied::Malformed(
             "there is more than one Authorization header",

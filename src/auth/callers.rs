@@ -94,6 +94,7 @@ impl Callers {
             }
             None => {
                 let mut context = hmac::Context::with_key(&self.key);
+                // No header value has the byte of a purpose, so two values never hash like one.
                 for value in headers.get_all(AUTHORIZATION) {
                     context.update(&[purpose::CREDENTIAL]);
                     context.update(value.as_bytes());

@@ -93,6 +93,7 @@ impl Challenge {
             parameters.push(format!("error_description=\"{why}\""));
         }
         let text = format!("Bearer {}", parameters.join(", "));
+        // Without parameters only the scheme is left, so the space behind it has to go.
         HeaderValue::from_str(text.trim_end()).unwrap_or(BEARER)
     }
 }

@@ -56,6 +56,7 @@ pub fn name_of(words: &[&str]) -> HeaderValue {
             }
         }
     }
+    // Every byte above is visible ASCII, so the fallback is never taken.
     HeaderValue::try_from(name).unwrap_or(HeaderValue::from_static(""))
 }
 

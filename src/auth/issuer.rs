@@ -97,6 +97,7 @@ impl Issuer {
                 let verified = verified.map_err(|TokenFault(why)| Denied::Invalid(why))?;
                 return Ok((verified, generation));
             }
+            // A token without a key id gives no sign that a key is missing, so it causes no fetch.
             if is_last || token.key_id.is_none() || !self.fetch_for_stranger(now_ms).await {
                 break;
             }
@@ -113,6 +114,7 @@ impl Issuer {
     }
 
     fn keys(&self, now_ms: u64) -> Option<(Arc<KeySet>, u64)> {
+        // Keys and generation change under this lock, so the two that are read here belong together.
         let state = self.state.lock();
         let generation = self.generation(now_ms)?;
         Some((Arc::clone(state.keys.as_ref()?), generation))
@@ -124,6 +126,7 @@ impl Issuer {
         let mut attempts = self.attempts.subscribe();
         {
             let mut state = self.state.lock();
+            // Under the lock, so that an attempt that ended before does not count as the one asked for here.
             attempts.mark_unchanged();
             if !state.is_asked {
                 if !state.budget.take(now_ms) {
@@ -139,6 +142,7 @@ impl Issuer {
 
     /// Resolves once keys were fetched for the first time.
     pub(super) async fn ready(&self) {
+        // Before the first look, so that a fetch that ends in between is not missed.
         let mut attempts = self.attempts.subscribe();
         while self.fetched_ms.load(Ordering::Acquire) == 0 {
             if attempts.changed().await.is_err() {
@@ -160,6 +164,7 @@ impl Issuer {
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     let failure = with_causes(&error);
+                    // Each failure is logged once, because an issuer that is away must not fill the log.
                     if failure != told {
                         let issuer = self.name();
                         warn!(issuer, %failure, "the keys of an issuer cannot be fetched; the last ones count for a day");
@@ -183,10 +188,12 @@ impl Issuer {
         });
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
+        // Also after a failure, so that the next unknown key can ask again, within the budget.
         state.is_asked = false;
         let outcome = fetched.map(|keys| {
             let is_first = self.fetched_ms.swap(now_ms.max(1), Ordering::AcqRel) == 0;
             let before = state.keys.as_ref().map(|keys| keys.digest);
+            // Equal keys keep their generation: otherwise each refresh would verify all tokens again.
             if before != Some(keys.digest) {
                 self.generation.fetch_add(1, Ordering::AcqRel);
                 let issuer = self.name();
@@ -199,6 +206,7 @@ impl Issuer {
             }
             state.keys = Some(Arc::new(keys));
         });
+        // Released first, because the requests that wake up take this lock at once.
         drop(state);
         self.attempts
             .send_modify(|attempts| *attempts = attempts.wrapping_add(1));

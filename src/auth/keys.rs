@@ -38,6 +38,7 @@ impl KeySet {
         let set = Object::parse(text).ok()?;
         let listed: Vec<Object<'_>> = serde_json::from_str(set.get("keys")?.get()).ok()?;
         let keys = listed.iter().take(KEYS_MAX);
+        // A key of another type or use does not make the others useless (RFC 7517, section 5).
         let keys: Vec<Key> = keys.filter_map(|key| read(key, allowed)).collect();
         let hash = digest(&SHA256, text.as_bytes());
         (!keys.is_empty()).then(|| Self {
@@ -97,6 +98,7 @@ fn read(jwk: &Object<'_>, allowed: &[Algorithm]) -> Option<Key> {
     } else if algorithm == Algorithm::EdDsa {
         algorithm.key(&part("x")?)
     } else {
+        // The byte 4 begins an uncompressed point (SEC 1), the form that the verifier reads.
         let point = [&[4_u8][..], &part("x")?, &part("y")?].concat();
         algorithm.key(&point)
     };

@@ -89,6 +89,7 @@ fn replace_parameter(text: &str, name: &str, value: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + value.len());
     let (mut rest, mut is_found) = (text, false);
     while let Some(first) = rest.chars().next() {
+        // Inside of quotes the name is a part of another parameter's value.
         if first == '"' {
             let (quoted, after) = rest.split_at(end_of_quoted(rest));
             out.push_str(quoted);

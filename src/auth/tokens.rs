@@ -119,6 +119,7 @@ fn parse(text: &str, callers: &Callers) -> Result<KnownTokens, String> {
             return Err(format!("line {at} {wrong}"));
         }
         let identity = Identity {
+            // Of the name only: a client whose token is replaced keeps its tasks.
             caller: callers.of_client("token", &[name]),
             name: name_of(&[name]),
             label: Some(label_of(name)),

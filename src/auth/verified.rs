@@ -38,6 +38,7 @@ impl VerifiedTokens {
             return Some(found.clone());
         }
         let found = halves.older.remove(token)?;
+        // Back into the recent half, so that a token in use outlives the next time that the older half is dropped.
         halves.put(*token, found.clone());
         Some(found)
     }

@@ -31,6 +31,7 @@ pub(super) fn exec_program(line: &ChildArgs) -> CommandFailure {
     let Some((program, arguments)) = line.command.split_first() else {
         return CommandFailure::usage("no command");
     };
+    // The tie comes before everything else: after the end of the parent no program may start.
     if let Err(error) = tie_to(line.parent) {
         return CommandFailure::runtime(format!("not started: {}", io_reason(&error)));
     }
@@ -64,6 +65,8 @@ fn limit_files(soft: u64) -> io::Result<()> {
 fn tie_to(parent: i32) -> io::Result<()> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
+    // The signal is set before the parent is compared, so that a parent that ends in between is noticed in one of both
+    // ways.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let is_there = getppid().is_some_and(|now| now.as_raw_pid() == parent);
     if is_there {

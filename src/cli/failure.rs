@@ -41,6 +41,7 @@ impl From<ConfigError> for CommandFailure {
 pub(super) fn complain(text: &str) {
     if !logging::say_last(text) {
         let line = logging::plain(text);
+        // There is no other place to report that stderr does not take the line.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 }

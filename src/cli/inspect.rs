@@ -70,6 +70,7 @@ async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
     let discovered = upstream.discover(NOBODY, None, "{}").await?;
     let started_in = (!upstream.has_address()).then(|| from.elapsed());
     let capabilities = names(discovered.capabilities.get());
+    // A server without the capability need not have `tools/list`.
     let tools = if capabilities.iter().any(|name| name == "tools") {
         upstream.tools(NOBODY, None, Arc::from("{}")).await?
     } else {

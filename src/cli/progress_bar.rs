@@ -7,6 +7,7 @@ const BAR_CELLS: u64 = 30;
 
 /// A bar of thirty cells.
 pub(super) fn bar(done: u64, total: u64) -> String {
+    // A total of zero would be a division by zero.
     let total = total.max(1);
     let full = done.min(total).saturating_mul(BAR_CELLS) / total;
     (0..BAR_CELLS)

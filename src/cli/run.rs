@@ -26,6 +26,7 @@ pub(super) struct ServerProcess {
 impl ServerProcess {
     pub(super) fn new() -> Result<Self, CommandFailure> {
         let runtime = runtime()?;
+        // A handler of a signal registers with the runtime that is entered.
         let entered = runtime.enter();
         let signals = StopSignals::new().and_then(|stop| Ok((stop, Sighup::new()?)));
         drop(entered);
@@ -73,6 +74,7 @@ pub(super) fn run(process: ServerProcess, config: Config) -> Result<ExitCode, Co
         tokio::pin!(serving);
         let hung_up = sighup.handle(&reload);
         let signal = tokio::select! {
+            // Without a signal, the app ends after a drain that a request asked for, or if the store refuses raincheck.
             served = &mut serving => {
                 served.map_err(|e| CommandFailure::runtime(e.to_string()))?;
                 info!("drained");
@@ -102,6 +104,7 @@ pub(super) fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     let before = limit.current;
     limit.current = limit.maximum;
+    // A low limit only bounds the number of calls, so the start goes on.
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         warn!(error = %io_reason(&error), "the limit of open files stays as it is");
     }

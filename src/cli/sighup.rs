@@ -23,6 +23,8 @@ impl Sighup {
     /// Reloads at each signal. Returns when the signal came because the terminal has closed.
     pub(super) async fn handle(&mut self, reload: &Reload) -> &'static str {
         while self.signal.recv().await.is_some() {
+            // A terminal that has closed is none any more. After `kill -HUP` it still is one, and the signal means a
+            // reload.
             if self.on_terminal && !io::stdin().is_terminal() {
                 return "SIGHUP";
             }

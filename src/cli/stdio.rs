@@ -21,6 +21,7 @@ pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {
     let open_files = raise_file_limit();
     // No load balancer must hear of the drain first, and no other client waits.
     config.drain.delay = Duration::ZERO;
+    // Calls keep the whole grace period after the client has closed its side. Only the drain itself must be short.
     let patience = config.drain.grace;
     config.drain.grace = patience.min(GRACE);
     let runtime = runtime()?;
@@ -42,6 +43,8 @@ pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {
         }
         shutdown.cancel();
         tokio::select! {
+            // `raincheck stdio` never starts without its store, so the error of a store that comes late cannot occur
+            // here.
             _served = &mut serving => {}
             signal = stop.asked() => info!(signal, "not drained"),
         }

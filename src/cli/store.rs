@@ -23,6 +23,7 @@ pub(super) fn move_to(
         sentence,
         is_done,
     } = told(config, &moved);
+    // A script that asked for JSON gets it on standard output also then, and the exit code shows the failure.
     if !is_done && !as_json {
         return Err(CommandFailure::runtime(sentence));
     }

@@ -17,6 +17,7 @@ pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0_usize; N];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
+            // Letters beyond ASCII have several bytes, and most of them take one cell.
             *width = (*width).max(cell.chars().count());
         }
     }

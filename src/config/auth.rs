@@ -71,6 +71,7 @@ fn issuer_of_tokens(
     })?;
     let jwks = keys_url(&jwks).map_err(|text| refused("jwks", text))?;
     let mut audience = written.audience;
+    // Clients ask for tokens for this resource (RFC 8707), so it is the audience of their tokens.
     if let Some(public) = listen.public_url.as_ref().filter(|_| audience.is_empty()) {
         audience.push(public.resource.as_ref().to_owned());
     }
@@ -124,6 +125,7 @@ fn keys_url(text: &str) -> Result<Uri, String> {
     });
     let host = url.as_ref().and_then(Uri::host).unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
+    // An IPv4 address that is written as IPv6 is loopback, too.
     let address = host.parse::<IpAddr>().map(|ip| ip.to_canonical());
     let is_local =
         host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback());

@@ -53,6 +53,7 @@ impl Config {
             .collect();
         let contents = self.changed_contents(next).into_iter();
         for (section, setting) in contents {
+            // A changed setting of the section is the cause that is reported.
             if !changes.iter().any(|it| it.setting.starts_with(section)) {
                 changes.push(ChangedSetting {
                     setting: setting.to_owned(),
@@ -67,6 +68,7 @@ impl Config {
     /// Sections whose settings are written as before, and that mean something else because a file with a secret has changed.
     fn changed_contents(&self, next: &Self) -> Vec<(&'static str, &'static str)> {
         let mut upstream = next.upstream.clone();
+        // This setting is live and has an entry of its own, so it is not compared here.
         upstream.concurrency = self.upstream.concurrency;
         let sections = [
             (
@@ -117,6 +119,7 @@ impl Config {
             };
             change.is_live()
         };
+        // The fingerprints of settings that need a restart stay, so that a later reload reports them again.
         let mut fingerprints = self.fingerprints.as_ref().clone();
         fingerprints.retain(|name, _| !is_live(name));
         let live = next.fingerprints.iter().filter(|(name, _)| is_live(name));
@@ -155,6 +158,7 @@ fn live_shown(before: &Value, next: &Value) -> Value {
     take("upstream", Some("queue"));
     take("telemetry", Some("log"));
     take("telemetry", Some("access_log"));
+    // The section was taken as a whole, and these two settings need a restart.
     if let Some(tasks) = shown.get_mut("tasks").and_then(Value::as_object_mut) {
         for key in ["companion_tools", "companion_prefix"] {
             put(tasks, key, before.get("tasks").and_then(|it| it.get(key)));

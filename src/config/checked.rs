@@ -34,6 +34,7 @@ impl Config {
         environment: &[(String, String)],
         for_one_client: bool,
     ) -> Result<Self, Problem> {
+        // Read before the sections are moved out of the file.
         let mut unused = unused::settings(&file);
         let for_traces = unused::of_traces(&file.telemetry.traces);
         let listen = ListenSettings::try_from(file.listen)?;
@@ -55,6 +56,7 @@ impl Config {
         let replica = replica(file.replica, host)?;
         credentials::fit(&auth, &upstream, !for_one_client)?;
         let telemetry = telemetry::telemetry(file.telemetry, environment, &replica)?;
+        // The variables of OpenTelemetry may name a collector, and then these settings have an effect.
         unused.extend(for_traces.filter(|_| telemetry.traces.is_none()));
         unused.extend(events::unused(&file.events, for_one_client));
         let events = events::events(&file.events, &auth, &admin, for_one_client)?;
@@ -134,6 +136,7 @@ impl TryFrom<file::Listen> for ListenSettings {
         if let Some(written) = &file.public_url {
             let (address, host) = public::address(written)?;
             public_url = Some(address);
+            // Clients write this host, so it need not be named twice.
             if !allowed_hosts.contains(&host) {
                 allowed_hosts.push(host);
             }
@@ -212,6 +215,7 @@ fn state_file(text: &str, host: &Host) -> Option<PathBuf> {
 fn known_file(upstream: &UpstreamSettings, host: &Host) -> Option<PathBuf> {
     let mut text = upstream.server.identity();
     let mut add = |word: &str| {
+        // No word holds a zero byte, so two lists of words never give one text.
         text.push('\0');
         text.push_str(word);
     };
@@ -250,6 +254,7 @@ fn replica(file: file::Replica, host: &Host) -> Result<ReplicaSettings, Problem>
         .id
         .or_else(|| host.name.clone())
         .unwrap_or_else(|| "raincheck".into());
+    // A slash would end the name within an incarnation.
     if id.is_empty() || id.len() > 253 || id.contains(|c: char| c == '/' || !c.is_ascii_graphic()) {
         return Err(Problem::new(
             "replica.id",
@@ -276,6 +281,8 @@ fn admin(file: file::Admin, listen: &ListenSettings) -> Result<AdminSettings, Pr
     ];
     for (at, (setting, address, example)) in ports.iter().enumerate().skip(1) {
         let same = |other: &&(&str, Option<SocketAddr>, &str)| {
+            // Only ports are compared, because 0.0.0.0 takes a port at every address. For port 0 the system chooses a
+            // free one.
             let both = other.1.zip(*address);
             both.is_some_and(|(one, two)| one.port() != 0 && one.port() == two.port())
         };

@@ -55,6 +55,7 @@ pub(super) fn of_entry(
             let limit = limit(at_once, queue, key)?;
             Ok(Some(Concurrency::Together(limit)))
         }
+        // The entry inherits only the limit, which stays one for each tool.
         (None, Some(Concurrency::EachTool(each) | Concurrency::Together(each))) => {
             let limit = limit(each.at_once, queue, key)?;
             Ok(Some(Concurrency::EachTool(limit)))

@@ -21,6 +21,7 @@ pub(super) fn headers(written: &[String]) -> Result<Vec<HeaderName>, Problem> {
         }
         name_of(name).map_err(|text| Problem::new("auth.credential_headers", text))
     });
+    // A set, so that a name that is written twice is one header.
     let named: BTreeSet<_> = named
         .map(|named| named.map(|name| name.as_str().to_owned()))
         .collect::<Result<_, Problem>>()?;
@@ -34,6 +35,7 @@ fn name_of(name: &str) -> Result<HeaderName, String> {
             "{name:?} is not the name of a header; write \"x-api-key\""
         ));
     };
+    // The parser makes names lower case, so another spelling would look like a second header.
     if parsed.as_str() != name {
         return Err(format!(
             "{name:?} must be in lower case: {:?}",
@@ -61,6 +63,7 @@ pub(super) fn of_upstream(
     let has_own = headers.iter().any(|header| header.name == AUTHORIZATION);
     let is_one = file.same_resource || server.is_local();
     let used = match file.credentials {
+        // Credentials of the operator replace those of every client, so they decide first.
         None if has_own => CredentialUse::Static,
         None if is_one => CredentialUse::Forward,
         None => CredentialUse::Strip,
@@ -150,6 +153,7 @@ fn one_spelling(auth: &AuthSettings, upstream: &UpstreamSettings) -> Result<(), 
     let mut first_by_reading = BTreeMap::new();
     for (setting, name) in named {
         let name = name.as_str();
+        // One name may be in two sections here. Only two spellings of it are a mistake.
         let first = first_by_reading.entry(reading(name)).or_insert(name);
         if *first != name {
             let text = format!(

@@ -28,6 +28,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// A duration as it is written in the file.
 pub fn duration_text(ms: u64) -> String {
+    // Only a unit that divides without a rest gives back the same duration.
     for (unit, factor) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
         if ms >= factor && ms.is_multiple_of(factor) {
             return format!("{}{unit}", ms / factor);
@@ -48,6 +49,7 @@ const SIZES: [(&str, u64); 4] = [
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let refused =
         || format!(r#"{text:?} is not a size; write "8MiB", "512KiB" or a number of bytes"#);
+    // The sum below takes no number without a unit.
     if let Ok(bytes) = text.trim().parse() {
         return Ok(bytes);
     }

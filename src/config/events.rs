@@ -30,6 +30,7 @@ pub(super) fn events(
         WrittenWebhooks::Off => None,
         WrittenWebhooks::To(reach) => Some(reach),
     };
+    // The one client of a pipe has no credentials, so it can own no subscription.
     let webhooks = webhooks.filter(|_| !for_one_client);
     if webhooks.is_some() && written.enabled && !auth.asks() {
         let text = "set, but nobody is asked who it is, and only a client that has proved who it is may subscribe: set \

@@ -115,6 +115,7 @@ fn header(section: &str, name: &str, value: &Secret) -> Result<Header, Problem> 
         let text = format!("write it in lower case: {:?}", parsed.as_str());
         return Err(refused(&text));
     }
+    // Servers that make one character of all signs would read the name as one of these headers.
     let read = reading(name);
     if RESERVED.contains(&&*read) || read.starts_with("mcp-") {
         return Err(refused(

@@ -39,6 +39,7 @@ pub(super) fn variables(environment: &[(String, String)]) -> Vec<(String, String
         .filter_map(|(name, _)| {
             let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
                 let capitals = name.to_ascii_uppercase();
+                // Only capitals are read, because the names of variables are case-sensitive.
                 let meant = if capitals.starts_with(ENVIRONMENT_PREFIX) {
                     Some(capitals)
                 } else {

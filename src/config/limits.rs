@@ -36,6 +36,8 @@ impl TryFrom<file::Limits> for LimitSettings {
             return Err(Problem::new("limits", text));
         }
         let buffer_bytes_max = usize::try_from(file.buffer_bytes_max.0).unwrap_or(usize::MAX);
+        // Where clients are asked who they are, one caller has half of the buffer, and its largest body must fit into
+        // that.
         if buffer_bytes_max / 2 < body_bytes_max {
             let text = "must be at least twice limits.body_bytes_max: the largest request would \
                         never have room";

@@ -128,6 +128,7 @@ pub fn admin_access(
         config: file.map(Path::to_owned),
         ..Flags::default()
     };
+    // The file of rules plays no part here, and need not be readable for an operator.
     let figment = merged(layers(&flags, environment)?);
     let mut file = read(&figment)?;
     secret_files::admin_token(&mut file).map_err(|problem| problem.located(&figment))?;
@@ -149,6 +150,7 @@ pub fn public_address(
         config: file.map(Path::to_owned),
         ..Flags::default()
     };
+    // The file of rules plays no part here, and need not be readable for the person who calls.
     let figment = merged(layers(&flags, environment)?);
     let file = read(&figment)?;
     let listen = file.listen;
@@ -232,6 +234,7 @@ fn environment_layer(environment: &[(String, String)]) -> Result<Layer, ConfigEr
         };
         let path = header_name(setting(key));
         if path.len() > 1 && path.iter().all(|part| !part.is_empty()) {
+            // `environment` puts this character in place of what is not UTF-8.
             if value.contains(char::REPLACEMENT_CHARACTER) {
                 return Err(ConfigError::new(format!("{name}: is not UTF-8")));
             }
@@ -303,6 +306,7 @@ fn insert(settings: &mut Dict, path: &[String], value: &Value) {
     let section = settings
         .entry(first.clone())
         .or_insert_with(|| Value::from(Dict::new()));
+    // One variable may use a name as a setting and another as a section. The later one counts.
     if !matches!(section, Value::Dict(..)) {
         *section = Value::from(Dict::new());
     }

@@ -36,6 +36,7 @@ pub(super) fn receivers(written: Vec<Notify>) -> Result<Vec<NotifySettings>, Pro
     for (place, receiver) in written.into_iter().enumerate() {
         let key = format!("notify.{place}");
         let receiver = one(receiver, &key)?;
+        // The address identifies a receiver in the records of tasks, so two entries with it would be one there.
         if checked.iter().any(|other| other.url == receiver.url) {
             let text = "is the address of another [[notify]]; write each receiver once";
             return Err(Problem::new(format!("{key}.url"), text));

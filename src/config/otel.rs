@@ -48,12 +48,15 @@ impl<'e> Variables<'e> {
     pub(super) fn endpoint(&self) -> Option<Uri> {
         let exporter = self.get("OTEL_TRACES_EXPORTER");
         let is_ours = exporter.is_none_or(|names| names.split(',').any(|it| it.trim() == "otlp"));
+        // A collector that expects gRPC takes no spans over HTTP.
         if !is_ours || self.of_traces("PROTOCOL") == Some("grpc") {
             return None;
         }
+        // This variable is a whole URL. The one for all signals is a base, to which the path is added (OTLP).
         if let Some(whole) = self.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
             return uri(whole);
         }
+        // An exporter that is named without an endpoint uses the default one of OTLP.
         let usual = exporter.map(|_| USUAL);
         let base = self.get("OTEL_EXPORTER_OTLP_ENDPOINT").or(usual)?;
         uri(&format!("{}{PATH}", base.trim_end_matches('/')))
@@ -63,6 +66,7 @@ impl<'e> Variables<'e> {
         let written = pairs(self.of_traces("HEADERS").unwrap_or_default());
         let headers = written.into_iter().filter_map(|(name, value)| {
             let name: HeaderName = name.to_lowercase().parse().ok()?;
+            // A value that cannot be sent is left out here and reported by `ignored`.
             HeaderValue::from_str(&value).ok()?;
             let value = Secret::new(value);
             Some(Header { name, value })

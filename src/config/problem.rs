@@ -64,6 +64,7 @@ impl Problem {
 /// The name of the source that the value of this key comes from. Figment cannot look into the list of rules. A key that no
 /// source has gets the source of its section.
 fn source_of<'f>(path: &[String], figment: &'f Figment) -> Option<&'f str> {
+    // The longest part of the key that a source has is the nearest one to the value.
     let written = (1..=path.len()).rev().find_map(|length| {
         let key = path.get(..length)?.join(".");
         figment.find_metadata(&key)
@@ -225,6 +226,7 @@ fn noun(actual: &Actual) -> &'static str {
 
 /// Levenshtein's distance: how many keystrokes away a known spelling is.
 pub(super) fn distance(a: &str, b: &str) -> usize {
+    // One row is enough, because of the row before only the value in `diagonal` is still needed.
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
         let mut diagonal = i;

@@ -46,6 +46,7 @@ pub(super) fn address(written: &str) -> Result<(PublicAddress, String), Problem>
         }
         _ => return Err(malformed()),
     }
+    // Scheme and host ignore case, and the path does not.
     let origin = format!("{scheme}://{authority}").to_ascii_lowercase();
     Ok((PublicAddress::new(&origin, path), host.to_ascii_lowercase()))
 }

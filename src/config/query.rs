@@ -16,6 +16,7 @@ pub(super) fn forwarded(written: &[String], server: &Wrapped) -> Result<Vec<Stri
         Wrapped::Unix(socket) => socket.path.query(),
         Wrapped::Command(_) => None,
     };
+    // Some servers separate parameters by ";", too.
     let own = own.unwrap_or_default().split(';');
     let own: Vec<_> = own
         .flat_map(|part| form_urlencoded::parse(part.as_bytes()))

@@ -18,6 +18,7 @@ pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::ToolRule>) -> Result<R
         scopes: scopes(&Rule::default(), tasks, "tasks")?,
         ..Rule::default()
     };
+    // An entry that attaches uses the window of `[tasks]`, which then has an effect.
     let attaches_somewhere = tools.iter().any(file::ToolRule::attaches);
     if !attaches_somewhere && base.attach_window_ms.is_none() {
         no_window(tasks, "tasks")?;
@@ -53,6 +54,7 @@ fn attach_window(terms: &file::Terms, tasks: &file::Terms) -> Option<u64> {
 /// Refuses an attach window where no call attaches.
 fn no_window(terms: &file::Terms, key: &str) -> Result<(), Problem> {
     let usual = Duration::from_millis(ATTACH_WINDOW_MS);
+    // The example file writes the default, which must not be refused.
     if terms.attach_window.is_none_or(|window| window == usual) {
         return Ok(());
     }
@@ -264,6 +266,7 @@ pub(super) fn scopes_can_be_had(rules: &Rules, auth: &AuthSettings) -> Result<()
     let mut keys = entries
         .filter(|(_, rule)| !rule.scopes.is_empty())
         .map(|(place, _)| {
+            // The first rule is the one of `[tasks]`, which has no place in the list.
             let place = place.checked_sub(1);
             place.map_or_else(
                 || "tasks.scopes".to_owned(),

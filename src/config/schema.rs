@@ -48,6 +48,7 @@ impl<'de> Deserializer<'de> for Recorder<'_> {
         let (schema, sample) = of_kind(&expected)
             .ok_or_else(|| Error::custom(format!("no schema is known of {expected}")))?;
         *self.0 = schema;
+        // The value is thrown away. It must be valid, so that the reader goes on to the next setting.
         visitor.visit_str(&sample)
     }
 
@@ -81,6 +82,7 @@ impl<'de> Deserializer<'de> for Recorder<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        // A map has names of the user's choice, so one made-up name stands for all of them.
         let mut members = SchemaMembers {
             names: ["x"].iter(),
             name: "",

@@ -119,6 +119,7 @@ fn shown(path: &str) -> &str {
 fn secret(key: &str, path: &str) -> Result<Secret, Problem> {
     let refused = |text: String| Problem::new(key, format!("{} {text}", shown(path)));
     let mut text = String::new();
+    // One byte beyond the bound shows that the file is larger.
     let read = std::fs::File::open(path)
         .and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
     read.map_err(|error| refused(format!("cannot be read: {}", io_reason(&error))))?;

@@ -40,6 +40,7 @@ impl Wrapped {
             Self::Command(command) => {
                 let mut text = command.program.clone();
                 for argument in &command.arguments {
+                    // No word holds a zero byte, so two commands never give one text.
                     text.push('\0');
                     text.push_str(argument.expose());
                 }

@@ -103,9 +103,11 @@ impl Config {
         } else {
             host.parse::<IpAddr>().is_ok_and(|ip| {
                 let (ip, own) = (ip.to_canonical(), listens.ip().to_canonical());
+                // A connection to 0.0.0.0 leads to this machine, and a listener there takes those to loopback, too.
                 ip == own || ip.is_unspecified() || (own.is_unspecified() && ip.is_loopback())
             })
         };
+        // With port 0 the system chooses the port, which no URL can name.
         if listens.port() == 0 || url.port_u16().unwrap_or(usual) != listens.port() || !is_us {
             return Ok(());
         }

@@ -19,6 +19,7 @@ pub(super) fn without_secrets(settings: Value) -> Value {
 
 fn hide(path: &str, value: &mut Value) {
     match (path, &mut *value) {
+        // Arguments may hold keys, so only the program is shown.
         ("upstream.command", Value::Array(words)) => words.truncate(1),
         (
             "upstream.env" | "upstream.headers" | "telemetry.traces.headers",
@@ -75,6 +76,7 @@ fn without_credentials(url: &str) -> String {
         None => (url, ""),
     };
     let shown = match url.split_once("://") {
+        // A password that is not encoded may hold an `@`, so the last one counts.
         Some((scheme, rest)) => match rest.rsplit_once('@') {
             Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}"),
             None => url.to_owned(),

@@ -43,6 +43,7 @@ pub(super) fn store(
     }
     positive("store.wait_timeout", wait.timeout)?;
     let key = seal_key("store.seal_key", file.seal_key)?;
+    // A file has a key of its own beside it, and memory needs none.
     needs_key(file.seal, is_redis && key.is_none())?;
     Ok(StoreSettings {
         location,

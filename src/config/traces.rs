@@ -51,6 +51,7 @@ pub(super) fn traces(
         ("service.version", env!("CARGO_PKG_VERSION")),
         ("service.instance.id", replica),
     ] {
+        // The variables of OpenTelemetry may have set these already, and their values count.
         if !resource.iter().any(|(known, _)| known == name) {
             resource.push((name.to_owned(), text.to_owned()));
         }
@@ -59,6 +60,7 @@ pub(super) fn traces(
     Ok(Some(TraceSettings {
         endpoint,
         headers: own,
+        // A file of the environment may be meant for another program, so it is no mistake without TLS.
         roots: roots.or_else(|| variables.roots().filter(|_| is_https)),
         ratio: written
             .ratio

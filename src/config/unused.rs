@@ -15,6 +15,7 @@ pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
         .chain([
             (
                 "admin.ready_needs_store",
+                // Both listeners report the readiness, so either of them gives the setting an effect.
                 file.admin.ready_needs_store
                     && file.admin.probes.is_none()
                     && file.admin.listen.is_none(),

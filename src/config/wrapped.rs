@@ -218,6 +218,7 @@ fn command(
         .command
         .split_first()
         .map_or(("", &[][..]), |(p, a)| (p, a));
+    // A path may have spaces, so only a bare name with spaces is taken for a whole command line.
     let is_line = arguments.is_empty() && program.contains(' ') && !program.contains('/');
     if program.is_empty() || is_line {
         return Err(refused(
@@ -226,6 +227,7 @@ fn command(
              [\"npx\", \"-y\", \"some-server\"]",
         ));
     }
+    // A zero byte would end the word for the kernel.
     if file.command.iter().any(|word| word.contains('\0')) {
         return Err(refused("command", "holds a zero byte"));
     }

@@ -45,6 +45,7 @@ impl<'m> Accessed<'m> {
         headers: &HeaderMap,
         message: &Inbound<'m>,
     ) -> Option<Self> {
+        // The level of the log may leave these lines out. Then no text of the message is looked at.
         if !proxy.live.has_access_log() || !are_requests_logged() {
             return None;
         }
@@ -55,6 +56,7 @@ impl<'m> Accessed<'m> {
         let told = || Some(ToldTrace::of(message.meta(), headers).context?.trace);
         Some(Self {
             caller: by.caller,
+            // Where raincheck records no span, the client's own trace id still joins this line to the client's traces.
             trace: recorded.or_else(told),
             task: task.and_then(|id| TaskId::parse(&id)),
             method: method.unwrap_or_default(),
@@ -69,6 +71,7 @@ impl<'m> Accessed<'m> {
     pub(super) fn end(mut self, response: &Response<Body>) {
         self.status = response.status().as_u16();
         if self.method == "tools/call" {
+            // MCP has no `taskId` in the params of a call, so one that a client puts there must not stay in the line.
             self.task = created(response.body());
         }
     }

@@ -93,6 +93,7 @@ impl HttpBody for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
+        // raincheck has answered in this stream. An answer of the server behind it would be a second one.
         if this.was_answered_here() {
             return Poll::Ready(None);
         }
@@ -125,6 +126,7 @@ impl HttpBody for Body {
             Self::Passed {
                 body, heartbeat, ..
             } => {
+                // The server's body is polled first: only while it is silent, progress of raincheck's own may be due.
                 let polled = body.poll_frame(context);
                 match heartbeat {
                     Some(heartbeat) => heartbeat.poll_beside(polled, context),
@@ -137,6 +139,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
+            // A connection that stops polling drops the guard, and then the client of a sent answer counts as gone.
             Self::Ready { bytes, guard, .. } => bytes.is_none() && guard.is_none(),
             Self::Events(_) => false,
             // An error may follow a stream that broke.
@@ -151,10 +154,12 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
+            // The connection writes this as the length of the body, so the probe must count.
             Self::Ready { bytes, probe, .. } => {
                 let pieces = bytes.iter().chain(probe);
                 SizeHint::with_exact(pieces.map(Bytes::len).sum::<usize>() as u64)
             }
+            // Events are added on the way, so a length of the server's would be wrong.
             Self::Events(_)
             | Self::Passed {
                 heartbeat: Some(_), ..

@@ -26,6 +26,7 @@ pub(super) async fn begin(
 pub(super) fn refused(id: &RawValue, why: &ClaimError) -> Rpc {
     match why {
         ClaimError::OtherCall => Rpc::error(id.get(), &other_call()),
+        // This request sends nothing before its claim and its record are stored.
         ClaimError::StoreUnavailable => Rpc::store_lost(id.get(), SideEffect::None),
         ClaimError::AdmitError(why) => Rpc::not_begun(id.get(), why.reason()),
     }

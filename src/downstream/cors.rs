@@ -54,6 +54,7 @@ pub(super) fn preflight(
     method: &Method,
     asked: &HeaderMap,
 ) -> Option<Response<Body>> {
+    // A page that may not read gets no such answer, and then its browser does not send the request.
     let origin = asked.get(ORIGIN).filter(|origin| names.may_read(origin))?;
     let is_preflight =
         *method == Method::OPTIONS && asked.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
@@ -73,6 +74,7 @@ fn allowed(
     vary: HeaderValue,
 ) -> Response<Body> {
     let mut response = response::empty(StatusCode::NO_CONTENT);
+    // `settle` receives this answer, too, and would replace its headers.
     response.extensions_mut().insert(Settled);
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -103,8 +105,10 @@ pub(super) fn settle<B>(names: &Names, page: HeaderValue, response: &mut Respons
         return;
     }
     let headers = response.headers_mut();
+    // The server's own list of exposed headers is read before it is removed below.
     let exposed = exposed(headers);
     remove_where(headers, |name| name.as_str().starts_with("access-control-"));
+    // The answer depends on the origin also where it is refused: a cache must not give it to another page.
     if !varies_by_origin(headers) {
         headers.append(VARY, HeaderValue::from_static("Origin"));
     }

@@ -58,6 +58,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Request
         (false, true) => PATIENCE,
     };
     let asked = upstream.discover(caller, by.credentials.clone(), capabilities);
+    // The timeout drops the future, but the question goes on, so that a later request finds its answer.
     match tokio::time::timeout(patience, asked).await {
         Ok(Ok(discovered)) => {
             let era = proxy.upstream.known_era();
@@ -69,9 +70,11 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Request
             Rpc::answer(id, CallAnswer::Error(error))
         }
         Ok(Err(DiscoverError::Failed(_))) | Err(_) => {
+            // Only an answer that the server gave to this caller counts: one to another caller may hold a secret.
             let known = upstream.last_discovered(caller);
             let known = known.map(|known| result(&known, upstream.known_era(), has_events));
             let text = known.unwrap_or_else(|| {
+                // Noted so that a list of a feature that the server lacks is empty for this caller, and no error.
                 proxy.stand_ins.note(by.caller);
                 stand_in(has_events)
             });
@@ -85,6 +88,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Request
 /// the official client does over a pipe, never gets the instructions. The program is not asked again.
 pub(super) async fn learn(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Requester) {
     let upstream = &proxy.upstream;
+    // `swap` lets one of several requests ask, and none after it.
     let learns = upstream.known_era() == Some(Era::Legacy)
         && !proxy.stand_ins.has_learnt.swap(true, Ordering::Relaxed);
     if learns {
@@ -129,6 +133,7 @@ async fn maybe_empty(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Bod
         CallAnswer::Error(error)
             if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
         {
+            // The stand-in promised this feature to the client, so its absence must not be an error.
             empty(method).map_or(CallAnswer::Error(error), CallAnswer::Result)
         }
         CallAnswer::Result(_)
@@ -164,6 +169,7 @@ fn result(discovered: &Discovered, era: Option<Era>, has_events: bool) -> String
     if let Some(instructions) = &discovered.instructions {
         out.raw("instructions", instructions.get());
     }
+    // A server may answer each caller differently, so no shared cache may keep this.
     out.number("ttlMs", 0).str("cacheScope", "private");
     if let Some(info) = &discovered.server_info {
         let mut meta = Writer::object();

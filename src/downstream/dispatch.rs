@@ -81,6 +81,7 @@ async fn to_endpoint(
                 admitted = bounds;
                 let end = admitted.end;
                 let request = &mut admitted.request;
+                // Only a whole request keeps its connection from giving way: one that comes byte by byte must not.
                 let whole = || *request = Some(connection.is_asked());
                 let answering = pin!(mcp(&proxy, parts, body, client, whole));
                 until(end, answering, &proxy).await
@@ -89,6 +90,7 @@ async fn to_endpoint(
         },
         Err(refusal) => (*refusal, None),
     };
+    // Answers of every part come by here, and any of them may carry a challenge of the server's.
     proxy.rewrite_challenges(response.headers_mut());
     ((response, asked), admitted)
 }
@@ -130,6 +132,7 @@ async fn identify(
             }
             let share = match &proxy.fair {
                 Some(fair) => {
+                    // Shares go by proven callers: by headers that nobody checks, one client would have many.
                     let taken = fair.requests.take(identity.caller, 1);
                     Some(taken.ok_or_else(|| Box::new(response::too_many_requests()))?)
                 }
@@ -155,6 +158,7 @@ async fn mcp(
     whole: impl FnOnce(),
 ) -> Answered {
     if parts.method != Method::POST {
+        // There is no body, so the request is whole.
         whole();
         // Only legacy clients have sessions.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
@@ -168,6 +172,7 @@ async fn mcp(
         ReadBody::Refused(refusal) => return (refusal, None),
     };
     whole();
+    // The body is in memory until the answer begins, and counts among the caller's bytes until then.
     let Ok(_share) = share_of_body(proxy, client.as_deref(), body.len()) else {
         return (response::too_many_bytes(), None);
     };
@@ -186,6 +191,7 @@ fn share_of_body(
     bytes: usize,
 ) -> Result<Option<Share>, OverShare> {
     match (&proxy.fair, client) {
+        // Small bodies have a part of the memory of their own, in which no caller is counted.
         (Some(fair), Some(client)) if bytes > SMALL => {
             let taken = fair.bytes.take(client.caller, bytes);
             taken.map(Some).ok_or(OverShare)
@@ -213,6 +219,8 @@ pub(super) async fn post(
     let kept;
     let (body, message) = match (edited, era) {
         (Some(edited), Era::Legacy) => {
+            // A legacy message passes from these bytes, so those with the trace replace them. A modern message is read
+            // anew only where it does not just pass, which costs less.
             drop(message);
             kept = edited;
             (PostBody::of(&kept), Inbound::read(&kept))
@@ -264,9 +272,11 @@ async fn modern(
         Ok(ModernMessage::Notification) => return response::empty(StatusCode::ACCEPTED),
         Err(refused) => return unread(&refused),
     };
+    // Only these methods depend on which client it is, and the lookup costs as much as reading `_meta`.
     if matches!(&*modern.request.method, "tools/call" | "tools/list") {
         by.client = ClientTerms::of(modern.meta.client_info.and_then(known_client::of));
     }
+    // Checked before the route is chosen, so that no way to a tool or to its task leads past it.
     if by.rules.wants_scopes()
         && let Some(refusal) = Box::pin(proxy.scope_refusal(by, &modern.request)).await
     {
@@ -282,6 +292,7 @@ async fn modern(
         let routed = routed(proxy, by, &modern, given_up);
         if matches!(routed.1, Route::Pass) {
             let is_call = modern.request.method == "tools/call";
+            // Dropped before the wait, so that the future of a request that passes does not keep them.
             drop((routed, modern));
             let body = traced.unwrap_or_else(|| body.clone());
             if is_call && let Some(call) = PassingCall::of(proxy, by, &body) {
@@ -312,6 +323,7 @@ async fn modern(
         let routed = routed(proxy, by, &modern, given_up);
         return Box::pin(answer(proxy, by, &parts, &body, &modern, routed)).await;
     }
+    // Unedited, the body could show the server the ids of raincheck's tasks.
     let error = RpcError::internal("The request cannot be passed on");
     Rpc::error(id.get(), &error).into_response()
 }

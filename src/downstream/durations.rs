@@ -48,6 +48,7 @@ impl Asked {
         era: Era,
         span: Option<SpanGuard>,
     ) -> Option<Self> {
+        // Without a reader of the durations the texts of the message are not looked at.
         let operation = if operations::are_measured() {
             operation(parts, message, era)
         } else {
@@ -177,10 +178,12 @@ impl MeasuredAnswer {
 
     fn ending(&self) -> OperationEnding {
         match self.ending {
+            // An error status decides also where the body looks like a good answer or was not read.
             Some(OperationEnding::Good) | None if self.status.as_u16() >= 400 => {
                 OperationEnding::Status(self.status.as_u16())
             }
             Some(ending) => ending,
+            // raincheck's own streams end with an answer, so the client left. A server's answer may pass unread.
             None if self.is_stream && self.source == AnswerSource::Ours => {
                 OperationEnding::Cancelled
             }
@@ -195,6 +198,7 @@ impl Drop for MeasuredAnswer {
         if let Some(operation) = &self.operation {
             let is_proof = self.source == AnswerSource::Proof;
             if is_proof && self.ending == Some(OperationEnding::Good) {
+                // Before the count, so that this call is already counted under its tool.
                 operation.prove();
             }
             operation.end(ending);

@@ -130,6 +130,7 @@ impl AnswerEdit {
 
     /// Remembers the version that a session agreed on, and its client.
     async fn note(&self, head: &HeaderMap, message: &str) {
+        // An error rides on HTTP 200, too, and agrees on nothing.
         if self.is_initialize && self.result_in(message).is_some() {
             let (proxy, by) = (&self.proxy, &self.by);
             proxy.agreed.note(&by.caller, head, message);
@@ -146,6 +147,7 @@ impl AnswerEdit {
 
     /// Passes the request on over HTTP.
     pub(super) async fn pass(self, parts: Parts, body: Bytes) -> Response<Body> {
+        // Taken before the request is sent: a drain that begins meanwhile waits for the answer.
         let token = self.proxy.passing.token();
         let bytes_max = self.by.rules.result_bytes_max();
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
@@ -163,6 +165,7 @@ impl AnswerEdit {
             Err(failure) => return passthrough::unreachable_upstream(&failure, Some(&self.id)),
         };
         let mut head = answering.head.clone();
+        // The edit changes the length of the body.
         head.headers.remove(CONTENT_LENGTH);
         if answering.is_stream() {
             let stream = EditedStream {
@@ -180,10 +183,12 @@ impl AnswerEdit {
         }
         match answering.next().await {
             Ok(Some(said)) => {
+                // Stored before the client has the answer: its next request may come at once, and without the version.
                 self.note(&head.headers, &said.text).await;
                 Response::from_parts(head, Body::ready(self.apply(said.text).await))
             }
             Ok(None) => {
+                // The request was sent, so the server may have acted on it before it ended its answer.
                 let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
                 self.failed(failure).into_response()
             }
@@ -205,6 +210,7 @@ struct EditedStream {
 impl EditedStream {
     /// `None` at the end. A stream that broke ends, as it would without raincheck.
     async fn next(&mut self) -> Option<Bytes> {
+        // Reading a stream is cancel safe, so a comment in between loses no part of an event.
         let said = tokio::select! {
             said = self.answering.next() => said.ok()??,
             _ = self.beat.tick() => return Some(sse::COMMENT),
@@ -215,6 +221,7 @@ impl EditedStream {
             is_named,
             other,
         } = said;
+        // An event of another name is no message: read as one, it makes an official client fail the call.
         if let Some(mut other) = other {
             other.id = event_id;
             return Some(sse::encode(&other));
@@ -223,6 +230,7 @@ impl EditedStream {
             return Some(sse::unread(text, is_named, event_id));
         }
         self.edit.note(&self.head, &text).await;
+        // An event without data carries the id by which the client comes back, so it must reach the client.
         let event = if text.is_empty() {
             Bytes::from_static(b"data: \n\n")
         } else {

@@ -47,6 +47,7 @@ pub(super) fn open(
     // Before the path is looked at: a page that asks a wrong one can then read the refusal.
     if !is_own_metadata && let Some(allowed) = cors::preflight(names, &parts.method, &parts.headers)
     {
+        // The answer to a preflight leaves a body unread, so a request with a body is refused instead.
         framed(parts, body)?;
         return Err(Box::new(allowed));
     }
@@ -56,6 +57,7 @@ pub(super) fn open(
     let endpoint = endpoint.ok_or_else(|| not_here(&proxy.settings.names.path, parts))?;
     let is_preflight = is_own_metadata && parts.method == Method::OPTIONS;
     if !endpoint.takes(&parts.method) && !is_preflight {
+        // The body of a refused method is not read, so the connection cannot be used again.
         return Err(Box::new(response::closing(response::not_allowed(
             endpoint.methods(),
         ))));

@@ -26,12 +26,14 @@ impl ForwardedHeaders {
     /// Removes the headers that the client may not send, and adds those that the server is to have. Most requests
     /// have neither.
     pub(super) fn settle(&self, parts: &mut Parts, peer: SocketAddr) {
+        // A socket for both families shows IPv4 peers as mapped IPv6 addresses, which no IPv4 network contains.
         let peer = peer.ip().to_canonical();
         let is_trusted = self.trusted.iter().any(|net| net.contains(&peer));
         if !is_trusted {
             remove_where(&mut parts.headers, |name| is_of_the_way(name.as_str()));
         }
         for name in &self.said {
+            // A header that is left came through a trusted proxy, which is nearer to the client.
             if !parts.headers.contains_key(name)
                 && let Some(value) = self.say(name, parts, peer)
             {
@@ -49,6 +51,7 @@ impl ForwardedHeaders {
             "forwarded" => {
                 let peer = match peer {
                     IpAddr::V4(peer) => peer.to_string(),
+                    // An IPv6 address stands in brackets and quotes there (RFC 7239, section 6).
                     IpAddr::V6(peer) => format!("\"[{peer}]\""),
                 };
                 format!("for={peer};host=\"{}\";proto={proto}", host(parts)?)

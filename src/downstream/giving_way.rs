@@ -98,6 +98,7 @@ impl OpenConnections {
         });
         for number in which(idle, open.len().div_ceil(PART)) {
             if let Some(connection) = open.get(&number) {
+                // `notify_one` keeps a permit, so a connection that is just being polled does not miss it.
                 connection.gives_way.notify_one();
             }
         }
@@ -117,6 +118,7 @@ impl OpenConnection {
         loop {
             self.gives_way.notified().await;
             let is_idle = || self.under_way.load(Ordering::Relaxed) == 0;
+            // The permit may be older than a request that has come whole since.
             if !is_idle() {
                 continue;
             }

@@ -53,6 +53,7 @@ impl HeldPolls {
             None => None,
         };
         Some(Place {
+            // Taken last: a caller or a connection beyond its own bound uses up no place of the process.
             _of_process: self.places.try_take().ok()?,
             _held: Counted::held_poll(),
             _of_caller: of_caller,

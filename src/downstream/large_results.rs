@@ -37,6 +37,7 @@ pub(super) async fn read(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'
     let Some(named) = ResultUri::parse(&uri) else {
         return unknown();
     };
+    // The turn is kept until the part is made: until then the whole result is in memory.
     let (whole, _turn) = match result_of(proxy, by, &named).await {
         Ok(Some(found)) => found,
         Ok(None) | Err(TaskError::Unknown) => return unknown(),
@@ -87,6 +88,7 @@ async fn result_of(
         // The record of a call that runs on in its stream: what it holds is no result.
         Some(found) if found.task.log.is_some() => Ok(None),
         Some(found) => {
+            // The turn comes first, because the load below brings the whole result into memory.
             let turn = turn(&found.task).await?;
             Ok(Some((tasks.whole(found.task).await?, turn)))
         }

@@ -63,6 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lingering<S> {
             return Poll::Ready(());
         }
         let mut space = [0; DISCARDED];
+        // The runtime's budget makes reads pending at times, so a client that never pauses does not hold the thread.
         loop {
             let mut discarded = ReadBuf::new(&mut space);
             match Pin::new(&mut self.socket).poll_read(context, &mut discarded) {
@@ -111,6 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // The write side is shut down once. The connection polls again while the client's bytes are discarded.
         if this.until.is_none() {
             std::task::ready!(Pin::new(&mut this.socket).poll_shutdown(context))?;
             if !this.unread_body.is_set() {

@@ -63,6 +63,7 @@ async fn edited(public: &PublicAddress, response: Response<Body>) -> Response<Bo
         let error = RpcError::internal("The server's metadata cannot be read");
         return response::refusal(StatusCode::BAD_GATEWAY, &error);
     };
+    // Both describe the server's own bytes, which are changed now.
     for outdated in [CONTENT_LENGTH, ETAG] {
         head.headers.remove(outdated);
     }
@@ -84,9 +85,11 @@ impl Proxy {
             return;
         }
         let given: Vec<HeaderValue> = headers.get_all(WWW_AUTHENTICATE).iter().cloned().collect();
+        // A server may send several challenges: `insert` would keep only the last one.
         headers.remove(WWW_AUTHENTICATE);
         for value in given {
             let rewritten = metadata.public.rewritten_challenge(&value);
+            // A challenge that names no metadata leads nobody past raincheck, so it stays.
             headers.append(WWW_AUTHENTICATE, rewritten.unwrap_or(value));
         }
     }

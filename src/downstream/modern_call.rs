@@ -75,6 +75,7 @@ pub(super) async fn pass(
     sent: (Parts, Bytes),
     modern: &Modern<'_>,
 ) -> Response<Body> {
+    // Progress goes under the client's own token. Without one there is nothing to send, so the call just passes.
     let Some(token) = modern.meta.progress_token else {
         let (parts, body) = sent;
         return passthrough::bytes(proxy, Box::new(parts), body).await;
@@ -102,6 +103,7 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
     let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
     let caller = *asked.by.caller.as_bytes();
     let name = request.name().as_deref().map(Arc::from);
+    // A task shows the progress of its server, so progress is asked for also where the client sent no token.
     let mut outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
         .declaring(meta.capabilities.get())
         .forwarding(forwarded(asked))
@@ -138,6 +140,7 @@ enum Returned {
 
 fn returned(asked: &ModernCall<'_>) -> Returned {
     let request = &asked.modern.request;
+    // A modern server has request states of its own. One without raincheck's form goes to that server.
     let is_the_servers = asked.terms.era == Some(Era::Modern) && !has_state_of_ours(request);
     if !request.params.contains("requestState") || is_the_servers {
         return Returned::Not;
@@ -153,6 +156,7 @@ fn returned(asked: &ModernCall<'_>) -> Returned {
     Returned::To(Box::new(ClientRetry {
         id,
         caller: asked.by.caller,
+        // A state belongs to one call: a retry with other arguments finds none.
         digest: digest(request),
         answers,
         from: forwarded(asked),
@@ -225,6 +229,7 @@ impl ResponseSource for CallEvents {
         Some(match self.client.next().await {
             Some(Reply::Relay(message)) => ResponseEvent::Message(message),
             Some(Reply::Answer(answer)) => ResponseEvent::Answer((self.to_rpc)(id, answer)),
+            // Only a panic of the carrier closes the channel without an answer.
             None => ResponseEvent::Answer(Rpc::abandoned(id)),
         })
     }

@@ -18,6 +18,7 @@ pub(super) struct OneOpen(OpenRequests);
 
 impl OpenRequests {
     pub(super) fn begin(&self) -> OneOpen {
+        // `send` would fail and change nothing while nobody is subscribed.
         self.0.send_modify(|open| *open += 1);
         OneOpen(self.clone())
     }

@@ -26,6 +26,7 @@ pub(super) async fn bare(proxy: &Arc<Proxy>, parts: Box<Parts>) -> Response<Body
 
 /// Passes a request whose body was read.
 pub(super) async fn bytes(proxy: &Arc<Proxy>, parts: Box<Parts>, body: Bytes) -> Response<Body> {
+    // The copy shares its memory. It is read only after a failure, for the id of the request.
     let sent = body.clone();
     let passed = pass(proxy, parts, RequestBody::Ready(body)).await;
     passed.unwrap_or_else(|failure| {

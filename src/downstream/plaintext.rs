@@ -26,6 +26,7 @@ const HEAD_MAX: usize = 8 * 1024;
 pub(super) async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0];
     let peeked = stream.peek(&mut first).await?;
+    // The methods of HTTP begin with capital letters. A client that closed the connection sent no byte.
     Ok(peeked == 1 && first[0].is_ascii_uppercase())
 }
 

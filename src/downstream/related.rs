@@ -63,6 +63,7 @@ impl Proxy {
         request: &Request<'_>,
     ) -> Option<RedactedBody> {
         let mut ids = related_task_ids(&request.params)?;
+        // A task that is named many times must not take the places of the others.
         let mut seen = HashSet::new();
         ids.retain(|id| seen.insert(id.clone()));
         ids.truncate(IDS_MAX);
@@ -74,6 +75,7 @@ impl Proxy {
             for id in &ids {
                 looks.push(self.named(id, &by.caller));
             }
+            // All at once: a store that is away delays the request by one patience, and not by one for each id.
             let found = join_all(looks).await;
             for (text, named) in ids.into_iter().zip(found) {
                 match named {
@@ -126,6 +128,7 @@ impl Proxy {
             {
                 Named::OfCaller(id)
             }
+            // A store that does not answer leaves open whose the id is, so the server must not see it.
             Ok(Ok(Some(_)) | Err(_)) | Err(_) => Named::OfOther,
         }
     }

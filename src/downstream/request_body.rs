@@ -30,6 +30,7 @@ pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
     let announced = body.size_hint().exact().unwrap_or_default();
     let announced = usize::try_from(announced).unwrap_or(usize::MAX);
     let mut reader = BodyReader {
+        // An announced length beyond the bound reserves no more than the largest body.
         announced: announced.min(bytes_max),
         bytes_max,
         place: proxy.room.enter(),
@@ -112,6 +113,7 @@ impl BodyReader {
         } else if sum <= self.pieces.capacity() {
             self.pieces.capacity()
         } else {
+            // Doubling keeps the number of buffers small. Beyond the largest body, only what has come is counted.
             sum.max((2 * sum).min(self.bytes_max))
         };
         if !self.place.grow_to(wanted) {
@@ -123,6 +125,7 @@ impl BodyReader {
 
     fn end(self) -> Bytes {
         let bytes = self.pieces.join();
+        // A small body counts only while it arrives: its share is given back here.
         if bytes.len() <= SMALL {
             bytes
         } else {

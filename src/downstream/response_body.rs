@@ -94,6 +94,7 @@ impl SentBody {
         let asked = response.extensions_mut().remove::<RequestSize>();
         let is_stream = response.body().size_hint().exact().is_none();
         let end = admitted.end.filter(|_| is_stream);
+        // After the check for memory, whose refusal may have replaced the answer that is measured.
         let answering = measured.and_then(|asked| asked.answered(&response));
         response.map(|body| Self {
             body,
@@ -112,6 +113,7 @@ impl SentBody {
     /// Ends the body with an error, after a pause in which the connection writes what it has.
     fn breaks(&mut self, error: BodyError, context: &Context<'_>) -> Polled {
         self.broke = Some(error);
+        // Nothing else wakes this body again.
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -171,12 +173,14 @@ impl HttpBody for SentBody {
             Err(other) => return Poll::Ready(Some(Ok(other))),
         };
         if let Some(answering) = &mut this.answering {
+            // An error that raincheck wrote into the server's stream counts even where that stream is not read.
             if this.body.was_answered_here() {
                 answering.saw_own(&data);
             } else {
                 answering.saw(&data);
             }
         }
+        // A ready body was counted in `of`. Events are counted one by one, as they are made.
         let is_event = matches!(this.body, Body::Events(_));
         let data = if is_event {
             match this.room.count_answer(data) {
@@ -190,6 +194,7 @@ impl HttpBody for SentBody {
     }
 
     fn is_end_stream(&self) -> bool {
+        // A body that broke must be polled once more, or its error is lost.
         self.broke.is_none() && self.rest.is_empty() && self.body.is_end_stream()
     }
 

@@ -45,6 +45,7 @@ impl Proxy {
                 let challenge = self.auth.as_ref()?.challenge().needs(wanted);
                 Some(Rpc::insufficient_scope(id, wanted, challenge).into_response())
             }
+            // Without its record the tool of a task is uncertain, and so are the scopes: the request does not pass.
             Err(_) => Some(Rpc::store_unavailable(id).into_response()),
         }
     }
@@ -102,6 +103,7 @@ impl Proxy {
             let arguments = params.get_object("arguments");
             let arguments = arguments.filter(|_| self.companion.is_some());
             let ticket = arguments.as_ref().and_then(|it| it.get_str("ticket"));
+            // Trimmed as the companion tools do it: otherwise a space would lead past this check.
             ticket.and_then(|ticket| TaskId::parse(ticket.trim()))
         } else if method.starts_with("tasks/") {
             let id = params.get_str("taskId");
@@ -112,6 +114,7 @@ impl Proxy {
                 return Ok(None);
             };
             let tasks = self.tasks_of(&by.caller);
+            // The record of a call whose client waited is not announced, and its result has a name all the same.
             let found = tasks.find_unannounced(named.task).await?;
             return Ok(Self::lacking_for_task(by, found.as_ref()));
         } else {

@@ -167,6 +167,7 @@ impl BoundListener {
                                 debug!("a connection without a whole request gave way to another one");
                             }
                         }
+                        // They live as long as the connection: dropped here, they give its place to the next one.
                         drop((registered, permit));
                     };
                     self.threads.spawn(&self.connections, stream, serving);
@@ -178,6 +179,7 @@ impl BoundListener {
                 }
             }
         }
+        // Closed before the wait, so that further clients are refused at once and do not sit in the kernel's queue.
         drop(self.listener);
         stop.cancelled().await;
         self.connections.close();
@@ -197,6 +199,7 @@ async fn permit(
         return Ok(permit);
     }
     limits::refused(LimitHit::Connections);
+    // The same future in each round: a new one would go to the end of the queue.
     let mut taking = pin!(Arc::clone(permits).take());
     loop {
         open.make_room();
@@ -253,6 +256,7 @@ impl Connection {
             return;
         }
         // What the kernel takes for a client that does not read counts nowhere.
+        // Where the option cannot be set, the kernel only takes more.
         #[cfg(target_os = "linux")]
         let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
         if let Some(tls) = self.settings.tls.clone() {
@@ -264,6 +268,7 @@ impl Connection {
 
     async fn serve_tls(self, stream: TcpStream, tls: &Kept<rustls::ServerConfig>) {
         let header_timeout = self.settings.limits.header_timeout();
+        // One deadline for the first byte and the handshake: a silent client must not have the time twice.
         let deadline = Instant::now() + header_timeout;
         let is_plain = match timeout_at(deadline, plaintext::speaks_http(&stream)).await {
             Ok(Ok(is_plain)) => is_plain,
@@ -274,6 +279,7 @@ impl Connection {
         };
         let (stream, unread_body) = self.unhurried(stream);
         if is_plain {
+            // The refused request may have a body, which is not read.
             unread_body.set();
             return plaintext::refuse(stream, header_timeout).await;
         }
@@ -341,6 +347,7 @@ impl Connection {
         let service = service_fn(move |mut request| {
             identified(&mut request, client.as_ref());
             request.extensions_mut().insert(polls.clone());
+            // Counted before the future is polled: until then the connection would look idle.
             let (proxy, request_open) = (Arc::clone(&proxy), counted.begin());
             let (unread_body, connection) = (unread_body.clone(), Arc::clone(&connection));
             async move {
@@ -421,6 +428,7 @@ where
     let served = tokio::select! {
         served = connection.as_mut() => served,
         () = stop.cancelled() => {
+            // The response under way is still sent. `BoundListener::serve` bounds this by its grace period.
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -52,7 +52,9 @@ impl Stuck {
         let look = self
             .look
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK)));
+        // A timer that has fired has no waker any more, so it is polled again after `reset`.
         while look.as_mut().poll(context).is_ready() {
+            // Looked up each time, because memory may become short while the client is stuck.
             let patience = if self.room.is_short() {
                 PATIENCE_WHEN_SHORT
             } else {
@@ -132,6 +134,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Flushing a TCP socket does nothing, so only writes can be stuck.
         Pin::new(&mut self.get_mut().socket).poll_flush(context)
     }
 
@@ -147,6 +150,7 @@ tokio::task_local! {
 
 /// Notes that the connection has a piece of a body. Only HTTP/2 streams count.
 pub(super) fn given() {
+    // Over HTTP/1.1 there is no such value: there the socket itself is watched.
     let _ = GIVEN.try_with(|since| since.set(Some(Instant::now())));
 }
 
@@ -175,6 +179,7 @@ where
 {
     fn execute(&self, stream: F) {
         let mut stuck = Stuck::new(Arc::clone(&self.room));
+        // The body of the stream is polled in this job, so `given` and `taken` reach the value of their own stream.
         self.tasks.spawn(GIVEN.scope(Cell::new(None), async move {
             let mut stream = Box::pin(stream);
             // Dropping the stream resets it.
@@ -182,6 +187,7 @@ where
                 if stream.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());
                 }
+                // The connection has sent every piece, so a silent stream is no matter of a slow client.
                 let Some(since) = GIVEN.with(Cell::get) else {
                     stuck.moved();
                     return Poll::Pending;

@@ -24,6 +24,7 @@ impl StandIns {
     pub(super) fn note(&self, caller: Caller) {
         let mut callers = self.callers.lock();
         if callers.len() >= CALLERS_MAX {
+            // A forgotten caller only gets the server's error for a feature that the server lacks.
             callers.clear();
         }
         callers.insert(*caller.as_bytes());

@@ -50,6 +50,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), RpcError> {
     let mut kinds = headers.get_all(CONTENT_TYPE).iter();
     let kind = kinds.next();
     let is_plain = kind.is_none_or(|kind| kind.to_str().is_ok_and(is_utf8));
+    // Of two values, the server may take the one that was not checked.
     if !is_plain || kinds.next().is_some() {
         return Err(RpcError::invalid_request(
             "Invalid request: Content-Type must be application/json in UTF-8",
@@ -60,8 +61,10 @@ fn check_headers(headers: &HeaderMap) -> Result<(), RpcError> {
 
 /// Returns `true` if no parameter of the content type names another character set.
 fn is_utf8(kind: &str) -> bool {
+    // Quotes are not honoured: a reader that ignores them, too, could find a character set inside.
     kind.split([';', ',']).skip(1).all(|parameter| {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        // The name may stand with a space or a suffix, as in `charset =` or `charset*`.
         if !name.to_ascii_lowercase().contains("charset") {
             return true;
         }

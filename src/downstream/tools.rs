@@ -28,6 +28,7 @@ pub(super) async fn listed(
     let listing = proxy
         .upstream
         .tools(caller, by.credentials.clone(), capabilities.into());
+    // The reading goes on after the timeout if the server was asked already, and a later call finds the list.
     let listed = tokio::time::timeout(PATIENCE, listing).await;
     listed.ok().and_then(Result::ok)
 }
@@ -86,6 +87,7 @@ pub(super) async fn ask(
 ) -> Result<(), DiscoverError> {
     let learnt = match question {
         MissingFact::Era => {
+            // The process that is asked for its era then serves this call, so it needs the client's capabilities.
             proxy.upstream.expect(capabilities);
             let era = proxy.upstream.era(by.credentials.clone()).await?;
             KnownServer {
@@ -99,6 +101,7 @@ pub(super) async fn ask(
                 Some(tools) => KnownTools::Listed(tools),
                 None => KnownTools::Unavailable,
             },
+            // Listing the tools may have shown the era and the transport as well.
             ..known(proxy)
         },
     };

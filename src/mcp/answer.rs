@@ -33,10 +33,13 @@ pub fn is_same_id(one: &str, other: &str) -> bool {
     if one == other {
         return true;
     }
+    // Nearly all servers send an id back as they got it, and that comparison needs no parser.
     let read = |id: &str| serde_json::from_str::<Value>(id).ok();
     match (read(one), read(other)) {
         (Some(Value::String(one)), Some(Value::String(other))) => one == other,
         (Some(Value::Number(one)), Some(Value::Number(other))) => {
+            // Two large whole ids that differ could be equal as floats, so floats are compared only if one id is
+            // written as a float.
             let is_fraction = one.is_f64() || other.is_f64();
             one == other || (is_fraction && one.as_f64() == other.as_f64())
         }
@@ -54,10 +57,12 @@ pub fn whole_number(id: &str) -> Option<u64> {
     match serde_json::from_str(id).ok()? {
         Value::Number(number) => {
             let number = number.as_f64()?;
+            // The text of a whole float has no fraction, so 7.0 becomes 7. The parser refuses 7.5 and -7.
             format!("{number}").parse().ok()
         }
         Value::String(text) => {
             let number: u64 = text.parse().ok()?;
+            // The parser also reads "+7" and "007", which are other ids.
             (text == number.to_string()).then_some(number)
         }
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,

@@ -41,6 +41,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
             out.push(u8::try_from((group >> bits) & 0xff).ok()?);
         }
     }
+    // Bits of the last letter that belong to no byte are lost above. Only the encoding of the result shows them.
     let mut canonical = String::with_capacity(text.len());
     encode(&out, &mut canonical);
     (canonical == text).then_some(out)

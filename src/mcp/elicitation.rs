@@ -6,6 +6,7 @@ use serde_json::Value;
 /// Returns `true` if a client could accept the elicitation of these `params` with this content. A visit to a page
 /// cannot be answered with content.
 pub fn accepts(params: &Value, content: &Value) -> bool {
+    // A question without a mode is a form: only revision 2025-11-25 and later have modes.
     if params.get("mode").is_some_and(|mode| mode != "form") {
         return false;
     }
@@ -51,6 +52,7 @@ pub fn wrong_name(params: &Value, content: &Value) -> Option<String> {
 /// Returns `true` if the value is one of this property. The protocol has texts, numbers, yes or no, one choice and
 /// several.
 fn fits(property: &Value, value: &Value) -> bool {
+    // The answer must equal one of the listed values, so its type needs no check.
     if let Some(choices) = choices(property) {
         return choices.contains(&value);
     }
@@ -61,6 +63,7 @@ fn fits(property: &Value, value: &Value) -> bool {
     };
     match (property.get("type").and_then(Value::as_str), value) {
         (Some("string"), Value::String(text)) => {
+            // JSON Schema counts the characters of a text, not its bytes.
             let length = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
             is_between(f64::from(length), ["minLength", "maxLength"])
         }

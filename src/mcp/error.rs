@@ -149,6 +149,7 @@ impl RpcError {
     }
 
     pub fn to_raw(&self) -> Box<RawValue> {
+        // The text is JSON, because its parts are. The null only takes the place of a panic.
         RawValue::from_string(self.to_json()).unwrap_or_else(|_| RawValue::NULL.to_owned())
     }
 }
@@ -347,6 +348,7 @@ impl Reason {
 /// The reason and the effect, in their words, of an error object that is a failure of raincheck's own making.
 pub fn own_failure(error: &RawValue) -> Option<(&'static str, &'static str)> {
     let data = Object::parse(error.get()).ok()?.get_object("data")?;
+    // An error of the server may have these members, too. Only words of the list get into metrics and logs.
     let reason = data.get_str(REASON)?;
     let reason = Reason::ALL
         .into_iter()

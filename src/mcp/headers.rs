@@ -34,6 +34,7 @@ pub fn decode(value: &str) -> Option<Cow<'_, str>> {
 /// Removes the headers for which `goes` is true. One pass over the headers costs less than looking up each
 /// name of a list, because most requests have none of those names.
 pub fn remove_where(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) {
+    // The names are copied, because a header cannot be removed while the map is read.
     let gone: Vec<HeaderName> = headers.keys().filter(|name| goes(name)).cloned().collect();
     for name in gone {
         headers.remove(name);
@@ -45,7 +46,9 @@ pub fn encode(value: &str) -> Cow<'_, str> {
     let is_plain = value
         .bytes()
         .all(|byte| matches!(byte, 0x20..=0x7e | b'\t'))
+        // Receivers remove white space around a value (RFC 9110, 5.5).
         && value.trim_matches([' ', '\t']) == value
+        // The receiver would decode a plain value that looks like an encoded one.
         && !(value.starts_with(PREFIX) && value.ends_with(SUFFIX));
     if is_plain {
         return Cow::Borrowed(value);

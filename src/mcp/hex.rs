@@ -11,6 +11,7 @@ pub fn encode(bytes: &[u8]) -> String {
 
 /// `None`: the text is not exactly two digits for each of so many bytes.
 pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
+    // The parser of numbers also takes a sign in place of the first digit.
     if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

@@ -79,6 +79,7 @@ pub fn request_of_legacy(method: &str, params: Option<&RawValue>) -> Result<Box<
             return Err(Fault::Syntax);
         }
         let object = Object::parse(params.get())?;
+        // The params keep their bytes if nothing is removed.
         if object.contains("_meta") {
             out.raw("params", &object.render_filtered(|key| key != "_meta"));
         } else {
@@ -111,6 +112,7 @@ pub fn requests_of(result: &RawValue) -> Result<Requests, Fault> {
     if keys.len() != requests.len() || requests.len() > QUESTIONS_MAX {
         return Err(Fault::Syntax);
     }
+    // Without questions and without a state there is nothing to send with the next leg.
     if requests.is_empty() && request_state.is_none() {
         return Err(Fault::Syntax);
     }
@@ -174,6 +176,7 @@ pub fn refusal(error: &RawValue) -> Box<RawValue> {
 /// The client's error, if the stored answer is a refusal.
 pub fn refused(answer: &RawValue) -> Option<&RawValue> {
     let answer = Object::parse(answer.get()).ok()?;
+    // A client may have a member of this name in its answer. A stored refusal has no member beside it.
     answer.get(REFUSED).filter(|_| answer.len() == 1)
 }
 

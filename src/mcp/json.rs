@@ -24,6 +24,7 @@ impl<'a> Object<'a> {
     pub fn parse(text: &'a str) -> Result<Self, Fault> {
         match Self::read_plain(text, []) {
             Some((object, [])) => Ok(object),
+            // The quick pass gives up where a name has an escape, and where JSON is nested deeply: both are valid here.
             None => serde_json::from_str(text).map_err(|_| Fault::Syntax),
         }
     }
@@ -87,6 +88,7 @@ impl<'a> Object<'a> {
                 }
                 continue;
             };
+            // No list of reserved names has more than 64. The mask only keeps the shift from a panic.
             let bit = 1_u64 << (at & 63);
             if seen & bit != 0 {
                 return true;
@@ -237,6 +239,7 @@ fn escape_into(out: &mut String, text: &str) {
         return;
     }
     let mut plain_from = 0;
+    // Only ASCII is escaped, so no cut lies inside a character.
     for (at, byte) in text.bytes().enumerate() {
         if !is_escaped(byte) {
             continue;
@@ -312,6 +315,7 @@ impl Writer {
 /// The object with a member put first; everything else keeps its bytes. The caller makes sure that the name
 /// is absent.
 pub fn prepend(object: &str, key: &str, json: &str) -> String {
+    // A text that is no object counts as an empty one, so that the result is an object in any case.
     let inside = object.trim_start().strip_prefix('{').unwrap_or("}");
     let mut out = String::with_capacity(object.len() + key.len() + json.len() + 5);
     out.push('{');
@@ -335,6 +339,7 @@ pub fn set_in(object: &str, members: &Object<'_>, key: &str, json: &str) -> Resu
     let Some(old) = members.get(key) else {
         return Ok(prepend(object, key, json));
     };
+    // The value is found by its address: a search could find an equal value in another member.
     let place = place_of(object, old).ok_or(Fault::Syntax)?;
     match (object.get(..place.start), object.get(place.end..)) {
         (Some(before), Some(after)) => Ok([before, json, after].concat()),

@@ -70,6 +70,7 @@ impl<'a> Reader<'a> {
             self.skip_space();
             let value = match (path, &mut *inner) {
                 ([wanted, path @ ..], [found, inner @ ..])
+                    // Only the first member of a name is followed, because `Object::get` returns the first, too.
                     if name == *wanted
                         && self.rest.first() == Some(&b'{')
                         && members.iter().all(|(earlier, _)| earlier != name) =>
@@ -117,6 +118,7 @@ impl<'a> Reader<'a> {
                 }
                 _ if is_name => return None,
                 open @ (b'{' | b'[') => {
+                    // The bound also keeps the depth within the bits of `containers`.
                     if depth == DEPTH_MAX {
                         return None;
                     }
@@ -184,6 +186,7 @@ impl<'a> Reader<'a> {
     fn end_of_plain(&mut self) -> Option<u8> {
         while let Some((word, rest)) = self.rest.split_first_chunk() {
             let ends = ends_of_plain(u64::from_le_bytes(*word));
+            // The first byte of the text is the lowest of the word, so the lowest bit that is set is right.
             if ends != 0 {
                 self.rest = self.rest.get(ends.trailing_zeros() as usize / 8..)?;
                 break;

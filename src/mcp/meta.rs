@@ -104,6 +104,7 @@ pub fn related_task_ids(params: &Object<'_>) -> Option<Vec<String>> {
     let [(_, meta)] = &*metas else {
         return Some(Vec::new());
     };
+    // The only `_meta` may be written in another case, and not every reader takes that for it.
     let is_certain = params.contains(META) && !meta.is_ambiguous(&[RELATED_TASK_IDS]);
     let ids = meta.get(RELATED_TASK_IDS).filter(|_| is_certain);
     let ids = ids.and_then(|ids| serde_json::from_str(ids.get()).ok());
@@ -144,6 +145,7 @@ fn is_related(key: &str) -> bool {
 /// Returns `true` if some reader may find [`RELATED_TASK_IDS`] in a text that raincheck cannot read for certain: JSON
 /// may escape each letter, readers may ignore case, and UTF-16 has a zero byte beside each letter.
 pub fn may_name_tasks(text: &[u8]) -> bool {
+    // The body may be in another encoding. Bytes that are no UTF-8 must not keep the name in it from being found.
     let text = String::from_utf8_lossy(text);
     let mut seen = String::with_capacity(text.len());
     let mut left = &*text;

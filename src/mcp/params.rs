@@ -26,6 +26,7 @@ fn check_one(
     let says = |what: &str| Err(format!("Header mismatch: {name} {what}"));
     let mut values = headers.get_all(name).iter();
     let header = values.next();
+    // Of two headers with one name some servers read the first and some the last.
     if values.next().is_some() {
         return says("stands twice");
     }
@@ -42,6 +43,7 @@ fn check_one(
     let Ok(header) = header.to_str() else {
         return says("holds invalid characters");
     };
+    // White space around a value is no part of it (RFC 9110, 5.5).
     let Some(header) = headers::decode(header.trim_matches([' ', '\t'])) else {
         return says("is not valid base64");
     };
@@ -136,6 +138,7 @@ impl Decimal {
             None => (text, 0),
         };
         let (whole, fraction) = match mantissa.split_once('.') {
+            // JSON has at least one digit behind the point.
             Some((_, "")) => return None,
             Some((whole, fraction)) => (whole, fraction),
             None => (mantissa, ""),
@@ -150,6 +153,7 @@ impl Decimal {
         let zeros = i64::try_from(all.len() - digits.len()).ok()?;
         let exponent = exponent - i64::try_from(fraction.len()).ok()? + zeros;
         let digits = digits.trim_start_matches('0');
+        // Zero gets one form, so that 0, -0, 0.0 and 0e5 are the same number.
         if digits.is_empty() {
             return Some(Self {
                 is_negative: false,

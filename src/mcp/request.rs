@@ -83,6 +83,7 @@ impl<'a> ClientMessage<'a> {
             error: RpcError::invalid_request(message),
         };
         if envelope.is_ambiguous {
+            // Two readers may find different ids in such a message, so the error carries none.
             return Err(anonymous(RpcError::invalid_request(
                 "Invalid request: ambiguous members",
             )));
@@ -161,6 +162,7 @@ pub fn check_on_session(
         ));
     }
     if !object.contains("method") {
+        // An answer goes to a question of the server, and no rule is about answers.
         if object.contains("result") || object.contains("error") {
             return Ok(());
         }

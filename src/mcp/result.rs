@@ -51,9 +51,11 @@ pub fn is_tool_error(result: &RawValue) -> bool {
 pub fn without_type(result: Box<RawValue>) -> Box<RawValue> {
     let rest = Object::parse(result.get()).ok().and_then(|object| {
         let is_type = |key: &str| key == "resultType";
+        // All members of this name, because a reader may take the last of two.
         let types: Vec<_> = object.iter().filter(|(key, _)| is_type(key)).collect();
         let is_fit = match types.as_slice() {
             [] => true,
+            // The server wrote the one value that is right, so the result keeps its bytes.
             [(_, word)] => word.get() == "\"complete\"",
             _ => false,
         };
@@ -97,6 +99,7 @@ fn edited_for_task(result: &RawValue, object: &Object<'_>) -> Result<Option<Stri
         let rest = meta.render_filtered(|key| key != RELATED_TASK);
         text = set(&text, "_meta", &rest)?.into();
     }
+    // Put first, where `for_legacy` removes it without another change.
     if !has_type {
         text = prepend(&text, "resultType", "\"complete\"").into();
     }
@@ -130,6 +133,7 @@ pub fn from_legacy(
     if is_cacheable(method) {
         let object = Object::parse(&text)?;
         let (ttl, scope) = (object.contains("ttlMs"), object.contains("cacheScope"));
+        // A legacy server gives no hints. With these values no cache keeps the result or gives it to another user.
         if !scope {
             text = prepend(&text, "cacheScope", "\"private\"");
         }
@@ -148,6 +152,7 @@ pub fn with_server_info(result: &str, server_info: &RawValue) -> Result<String, 
     let meta = Object::parse(result)?
         .get("_meta")
         .map_or("{}", RawValue::get);
+    // A `_meta` that is no object has no place for a member, and stays as the server wrote it.
     if !meta.starts_with('{') || Object::parse(meta)?.contains(SERVER_INFO) {
         return Ok(result.to_owned());
     }

@@ -34,12 +34,14 @@ pub enum Fault {
 /// Checks what `serde_json` leaves unchecked in raw values: UTF-8, depth and surrogate pairs. Syntax is
 /// checked later, when the text is parsed. A [`Fault::Surrogate`] is the only fault of its text.
 pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
+    // Some parsers skip the mark and others refuse the text: RFC 8259 (8.1) allows both.
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return Err(Fault::ByteOrderMark);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| Fault::Utf8)?;
     let mut has_half = false;
     walk(bytes, DEPTH_MAX, &mut |_| {
+        // Noted and not returned at once: a fault of depth behind it goes first, so that a surrogate is the only fault.
         has_half = true;
         Ok(())
     })?;
@@ -55,6 +57,7 @@ pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
 pub fn mend(text: &str) -> Result<Cow<'_, str>, Fault> {
     let mut mended: Option<Vec<u8>> = None;
     walk(text.as_bytes(), SERVER_DEPTH_MAX, &mut |left| {
+        // Nearly no message has half of a pair, so the copy is made at the first one.
         let bytes = mended.get_or_insert_with(|| text.as_bytes().to_vec());
         let end = bytes.len().saturating_sub(left);
         let start = end.saturating_sub(REPLACEMENT.len());
@@ -95,6 +98,7 @@ pub fn with_finite(text: &str) -> Option<String> {
         if place != word {
             continue;
         }
+        // Spaces are valid behind a number, so the copy keeps its length.
         place.fill(b' ');
         *place.first_mut()? = b'0';
         found = true;
@@ -150,6 +154,7 @@ fn walk(
                     return Err(Fault::Depth);
                 }
             }
+            // Syntax is checked later, so a bracket too many is no fault here.
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'"' => walk_string(&mut rest, half)?,
             _ => {}

@@ -51,10 +51,12 @@ pub fn grep(text: &str, word: &str, offset: u64, limit: usize) -> Matches {
         next: None,
     };
     let word = word.to_ascii_lowercase();
+    // A client chooses the offset, which may lie inside a character.
     let mut at = slice(text, offset, 1).offset;
     for line in text.get(at..).unwrap_or_default().split_inclusive('\n') {
         let begins = at;
         at += line.len();
+        // Only ASCII letters change, so a place in the folded line is the same place in the line.
         let folded = line.to_ascii_lowercase();
         let line = line.trim_end_matches(['\n', '\r']);
         let mut from = 0;
@@ -72,9 +74,11 @@ pub fn grep(text: &str, word: &str, offset: u64, limit: usize) -> Matches {
             let more = if place.end < line.len() { " .." } else { "" };
             let _ = writeln!(found.lines, "{offset}: {before}{shown}{more}");
             found.number += 1;
+            // A short line is shown whole, with all its further matches.
             if !is_long {
                 break;
             }
+            // An empty word matches everywhere, so the search has to move on by itself.
             from = place.end.max(matched + word.len().max(1));
         }
     }

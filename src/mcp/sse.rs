@@ -73,6 +73,7 @@ impl Decoder {
         mut found: impl FnMut(SseEvent),
     ) -> Result<(), SseFault> {
         while let Some(first) = bytes.first() {
+            // A carriage return and its line feed are one line end, and may come in two chunks.
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
                 *bytes = bytes.get(1..).unwrap_or_default();
                 continue;
@@ -81,6 +82,7 @@ impl Decoder {
             let (part, rest) = bytes
                 .split_at_checked(end.unwrap_or(bytes.len()))
                 .unwrap_or((bytes, &[]));
+            // Counted before anything is copied, so that a chunk beyond the bound takes no memory.
             self.size += part.len();
             if self.size > self.bytes_max {
                 return Err(SseFault::TooLarge);
@@ -122,6 +124,7 @@ impl Decoder {
     /// last one.
     pub fn last(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
+        // Either the incomplete line or the empty line after it ends the event.
         let ended = self.end_line(&line).ok()?;
         ended.or_else(|| self.end_line(b"").ok()?)
     }
@@ -132,8 +135,10 @@ impl Decoder {
     }
 
     fn end_line(&mut self, line: &[u8]) -> Result<Option<SseEvent>, SseFault> {
+        // Lines are checked, and not chunks, because a chunk may end inside a character.
         let line = std::str::from_utf8(line).map_err(|_| SseFault::NotUtf8)?;
         let is_first = std::mem::take(&mut self.first_line);
+        // The standard removes one byte order mark from the beginning of a stream, and none later.
         let line = if is_first {
             line.strip_prefix('\u{feff}').unwrap_or(line)
         } else {
@@ -156,6 +161,7 @@ impl Decoder {
                 self.current.data.push_str(value);
                 self.current.data.push('\n');
             }
+            // The standard ignores an id with a null character.
             "id" if !value.contains('\0') => self.current.id = Some(value.to_owned()),
             "retry" => self.current.retry = value.parse().ok(),
             // A comment belongs to no event and does not count towards its size.
@@ -217,6 +223,7 @@ fn end_event(mut out: Vec<u8>, json: &str) -> Bytes {
     while !rest.is_empty() {
         let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
         let (line, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        // JSON has line breaks between its parts only, so nothing is lost with an empty line.
         if !line.is_empty() {
             out.extend_from_slice(b"data: ");
             out.extend_from_slice(line);

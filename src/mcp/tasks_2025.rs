@@ -47,6 +47,7 @@ impl Wish {
 
 /// A JSON number of milliseconds, which clients may write with a fraction. A negative number counts as zero.
 fn milliseconds(number: &str) -> Option<u64> {
+    // A float would round numbers beyond 2^53.
     if let Ok(whole) = number.parse() {
         return Some(whole);
     }
@@ -195,6 +196,7 @@ pub fn with_capabilities(
     keep_own: bool,
 ) -> Result<Option<String>, Fault> {
     let object = Object::parse(result)?;
+    // No other legacy revision has tasks.
     if object.get_str("protocolVersion").as_deref() != Some(LEGACY_NEWEST) {
         return Ok(None);
     }

@@ -79,6 +79,7 @@ impl Tools {
             .and_then(|raw| serde_json::from_str(raw.get()).ok())
             .ok_or(Fault::Syntax)?;
         for tool in tools {
+            // One tool that cannot be read does not hide the others.
             let Ok(tool) = Object::parse(tool.get()) else {
                 continue;
             };
@@ -133,6 +134,7 @@ fn collect(schema: &Object<'_>, path: &mut Vec<String>, found: &mut Vec<Mirrored
         };
         path.push(name.to_owned());
         let header = property.get("x-mcp-header").and_then(string);
+        // No client can send a header with such a name, so the argument is not mirrored.
         if let Some(header) = header.filter(|header| is_token(header)) {
             let header = format!("mcp-param-{}", header.to_ascii_lowercase());
             found.push(Mirrored {

@@ -77,6 +77,7 @@ impl TraceContext {
         let is_byte = |text: &str| text.len() == 2 && u8::from_str_radix(text, 16).is_ok();
         // A later version may have more parts.
         let has_rest = parts.next().is_some();
+        // The standard forbids version ff, and gives version 00 exactly four parts.
         if !is_byte(version) || !is_byte(flags) || version == "ff" || (has_rest && version == "00")
         {
             return None;
@@ -93,6 +94,7 @@ impl TraceContext {
             trace,
             span,
             is_sampled: flags & SAMPLED != 0,
+            // A state that cannot be read must not affect the parent (W3C Trace Context, tracestate).
             state: state.filter(is_plain).map(Into::into),
         })
     }
@@ -140,6 +142,7 @@ impl TraceContext {
             }
             _ => self.in_message(message).ok().map(String::into_bytes),
         };
+        // The old state belongs to the old parent, and this context may have no state to replace it.
         if told.in_headers {
             headers.remove(&TRACESTATE);
         }

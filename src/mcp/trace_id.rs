@@ -40,6 +40,7 @@ impl<const N: usize> HexId<N> {
     /// Writes the digits, two for each byte. Each request has two ids, so `{:02x}` is too slow here.
     #[inline]
     pub(super) fn write_to(&self, mut out: &mut [u8]) {
+        // The loop writes four bytes at a time, and would leave out a rest.
         const { assert!(N.is_multiple_of(4)) };
         let mut left = self.0.as_slice();
         while let Some((bytes, bytes_after)) = left.split_first_chunk()
@@ -63,6 +64,7 @@ fn eight_digits(bytes: [u8; 4]) -> [u8; 8] {
     ] {
         halves = (halves | halves << shift) & mask;
     }
+    // Six more carries into the upper half of the byte for ten and above, and only for these.
     let are_letters = ((halves + 0x0606_0606_0606_0606) >> 4) & 0x0101_0101_0101_0101;
     let to_letters = u64::from(b'a' - b'0' - 10);
     (halves + 0x3030_3030_3030_3030 + are_letters * to_letters).to_be_bytes()

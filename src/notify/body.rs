@@ -21,6 +21,7 @@ pub fn body(task: &Task, notice: &Notice) -> String {
         .str("tool", &task.name)
         .str("state", notice.state.word())
         .number("seconds", seconds);
+    // A notice of a question may go out behind the end of its task, and must not contain that end.
     let end = task.outcome.as_ref().filter(|_| notice.is_end());
     let (outcome, reason, effect) = end.map(words).unwrap_or_default();
     let replica = task.owner.as_ref().map_or("", |owner| owner.replica());

@@ -43,6 +43,7 @@ impl Callbacks {
         }
         let is_private = self.reach == CallbackReach::Anywhere;
         destination::check(&url, is_private).ok()?;
+        // A name may lead elsewhere at each attempt, so the address is checked again when it is resolved.
         let allowed = AllowedAddresses::of(is_private, url.scheme_str() == Some("https"));
         let address = HttpAddress::new(&url, Some(Arc::clone(&self.tls)))?;
         let secrets = subscription.secrets(now_ms).map(SecretText::expose);

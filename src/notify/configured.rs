@@ -70,6 +70,7 @@ impl Teller for ConfiguredReceiver {
         notice: &Notice,
         now_ms: u64,
     ) -> Option<Attempt> {
+        // Without an attempt: this result settles the notice, which would be tried again and again otherwise.
         if self.is_gone.load(Ordering::Relaxed) {
             return Some(Attempt::Gone);
         }

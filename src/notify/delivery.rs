@@ -48,6 +48,7 @@ pub(super) async fn tell<T: Teller>(
 ) {
     let told = stream::unfold(queue, |mut queue| async {
         let next = tokio::select! {
+            // Biased: after `stop`, claims that are in the queue are still tried while `LAST` runs.
             biased;
             next = queue.recv() => next,
             () = stop.cancelled() => None,
@@ -59,6 +60,7 @@ pub(super) async fn tell<T: Teller>(
     tokio::select! {
         () = &mut telling => {}
         () = stop.cancelled() => {
+            // A message that is cut off here is sent again by a sweep, under the same id.
             let _ = timeout(LAST, telling).await;
         }
     }
@@ -71,6 +73,7 @@ async fn tell_of<T: Teller>(teller: &T, ledger: &Ledger, claim: Claim) {
     if !is_in_time(claim.look_ms, ledger.now_ms()) {
         return;
     }
+    // A failed read needs no retry here: the claim runs out, and a sweep finds the notice again.
     let Ok(Some(mut loaded)) = ledger.load(claim.task).await else {
         return;
     };
@@ -87,16 +90,19 @@ async fn tell_of<T: Teller>(teller: &T, ledger: &Ledger, claim: Claim) {
         let event = TaskEvent::Notice(receiver, event);
         // If the commit fails, the claim runs out, and a sweep finds the notice again.
         let Ok((after, _)) = ledger.apply(&loaded, event).await else {
+            // The attempt was made, so it counts, although the record does not have it.
             count(delivery);
             return;
         };
         let first = |task: &Task| Some(task.notices_of(receiver)?.first()?.number);
+        // The machine decides when to give up, and shows it only by another first notice.
         let was_given_up = stays && first(&loaded.task) != first(&after.task);
         if was_given_up {
             given_up(&loaded.task, receiver, teller.host());
         } else {
             count(delivery);
         }
+        // The next notices of the task wait as well, because they have to arrive in order.
         if stays && !was_given_up {
             return;
         }

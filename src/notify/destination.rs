@@ -39,6 +39,7 @@ fn known_address(host: &str) -> Result<Option<IpAddr>, DestinationError> {
         return Ok(Some(address));
     }
     let host = host.trim_end_matches('.').to_ascii_lowercase();
+    // These names lead to this machine, whatever a resolver answers (RFC 6761).
     if host == "localhost" || host.ends_with(".localhost") {
         return Ok(Some(Ipv4Addr::LOCALHOST.into()));
     }

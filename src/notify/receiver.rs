@@ -98,6 +98,7 @@ impl Receiver {
         };
         let answer = match self.address.tell(request).await {
             Ok(answer) => answer,
+            // Counted apart from failures, because nothing was sent and the receiver is not the cause.
             Err(error) if error.is::<DeniedAddress>() => {
                 let why = error.to_string();
                 return Attempt::Refused { why };

@@ -70,6 +70,7 @@ impl Teller for SubscribedReceivers {
         notice: &Notice,
         now_ms: u64,
     ) -> Option<Attempt> {
+        // First the share of those that wait, so that one caller cannot fill the places of this queue.
         let Some(_waiting) = self.waiting.take(task.caller, 1) else {
             return Some(Attempt::Busy);
         };

@@ -25,6 +25,7 @@ impl Alarm {
     pub(super) fn fails(&mut self, cause: &str, now: Instant) -> bool {
         let since = |then: Instant| now.saturating_duration_since(then);
         if self.last.is_none_or(|last| since(last) >= QUIET) {
+            // A failure after such a pause begins anew, even if no success was noted in between.
             self.is_on = false;
         }
         self.last = Some(now);

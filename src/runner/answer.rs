@@ -59,6 +59,7 @@ impl Runner {
             .calls
             .spawn(async move { runner.take_answers(&loaded, answers, from).await });
         async {
+            // A job that panicked leaves the answers in doubt, as a store that does not answer does.
             let failed = |error: JoinError| StoreError::Unavailable(error.into());
             answering.await.map_err(failed)?
         }
@@ -93,7 +94,9 @@ impl Runner {
         let request = self.ledger.load_request(loaded.task.id).await?;
         let request = request.ok_or(StoreError::Corrupt("a task without its request"))?;
         let custody = Custody::of(self, &loaded.task);
+        // The call was admitted when it began, so a full queue must not refuse its next leg.
         let mut admittance = self.admission.queue(&loaded.task.name);
+        // A request that cannot be read fails again in `Carrier::dispatched`, which leads to the end of the task.
         if let Ok(outgoing) = leg::next(&request, &loaded.task, forwarded.clone()) {
             admittance = admittance.with_seat(&self.upstream, Some(Era::Modern), &outgoing);
         }
@@ -112,6 +115,7 @@ impl Runner {
             forwarded,
         ) {
             Ok(carrier) => self.spawn(carrier.task_id(), carrier.run(), permit),
+            // The commit named this replica as owner, so the task must not stay without a carrier.
             Err(_unreadable) => self.abandon_by_id(id, Reason::StoreLost).await,
         }
         Ok(())

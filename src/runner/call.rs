@@ -129,6 +129,7 @@ impl CallSpec {
 
     pub(super) fn split(self) -> (ServerCall, CallOrigin) {
         let outgoing = match &self.client.span {
+            // The spans of the server become children of raincheck's span, and so part of the client's trace.
             Some(span) => self.outgoing.traced(&span.to_server()),
             None => self.outgoing,
         };

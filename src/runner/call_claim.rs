@@ -75,6 +75,7 @@ impl CallClaim {
 
     pub(super) fn lifetime_ms(&self, rule: &Rule) -> u64 {
         match self.terms {
+            // The claim must outlive the call: once it has expired, the same key begins a second run.
             ClaimTerms::Key => KEY_LIFETIME_MS.max(rule.max_duration_ms),
             ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
                 rule.max_duration_ms.saturating_add(window_ms)
@@ -109,6 +110,7 @@ impl CallClaim {
             Some(ended) => ended,
         };
         match self.terms {
+            // A repeated key gets the outcome of its call as long as the claim exists, so nothing runs twice.
             ClaimTerms::Key => false,
             ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
                 matches!(ended, Outcome::Cancelled)

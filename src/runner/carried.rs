@@ -55,6 +55,7 @@ impl CarriedTasks {
     pub(super) fn stop(&self, id: TaskId, caller: &Caller) {
         for entry in self.entries().get(&id).into_iter().flatten() {
             if entry.caller == *caller {
+                // `notify_one` leaves a permit, so a stop that comes while the carrier handles an event is not lost.
                 entry.stop.notify_one();
             }
         }

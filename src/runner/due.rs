@@ -59,6 +59,7 @@ impl Runner {
         let named = self.ledger.store().due(now_ms, limit).await?;
         let looks = history.undelivered.split(named, now_ms);
         let mut notices = NoticesLeft::of_each(SWEPT_MAX);
+        // The first looks must not use up all notices, or tasks that wait only for receivers would get no turn.
         let kept = notices.take_for(looks.turns.kinds());
         let mut left = Budget { tasks, notices };
         for id in looks.first.into_iter().take(tasks + READ_MAX) {
@@ -91,6 +92,7 @@ impl Runner {
             && !self.is_overdue(&loaded.task)
         {
             let kinds = DueKinds::of(&loaded.task, self.ledger.now_ms());
+            // Read before the notices are used: without any left, the task keeps its place among those that wait.
             let has_turn = left.notices.has_some(kinds);
             if self.tell_receivers(loaded, &mut left.notices).await {
                 history.undelivered.forget(id);
@@ -119,6 +121,7 @@ impl Runner {
             IndexedRecord::OthersOnly => history.passed += 1,
             // At the head of the index the entry would keep others waiting.
             IndexedRecord::Gone | IndexedRecord::Unreadable => {
+                // Only the due index is cleaned, because without a record the owner is not known.
                 self.ledger.store().forget(id, None).await?;
             }
         }

@@ -48,6 +48,7 @@ impl Runner {
         mut end: CallEnd,
         last: LastNews,
     ) {
+        // Counted once and not in each attempt, because every call of `reserve` adds to the caller's bytes.
         if let Ok(result) = &end
             && result.get().len() > INLINE_BYTES_MAX
             && self
@@ -76,6 +77,7 @@ impl Runner {
             let gives_up = full_for.is_some_and(|full_for| full_for >= FULL_PATIENCE);
             if room.is_none() || gives_up {
                 error!(task = ?loaded.task.id, bytes = length(&end), "a result is dropped, because the store stayed full");
+                // Even a full store takes this end, because it is short.
                 end = Err(dropped(Reason::StoreLost));
             }
             if !attempts.wait_for_next().await {
@@ -169,11 +171,13 @@ impl Attempts<'_> {
     /// attempt.
     pub(super) async fn wait_for_next(&mut self) -> bool {
         let runner = self.runner;
+        // The turn goes to another call while this one pauses.
         self.turn = None;
         if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {
             return false;
         }
         let pause = self.pauses.pause();
+        // The pause comes before the turn, so that no call keeps a turn while it sleeps.
         let turn = async {
             tokio::time::sleep(pause).await;
             runner.unsaved.turn().await

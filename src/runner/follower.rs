@@ -124,6 +124,7 @@ impl Runner {
             };
             if let Some(heard) = heard {
                 client.answer(tool_of_task(&follower.loaded.task), heard);
+                // A client that a shutdown cut off has not left the call, so its call is not cancelled.
                 if halt.is_cancelled() || client.responder.settled().await {
                     return;
                 }
@@ -157,6 +158,7 @@ impl CallFollower {
                 }
                 _ = self.watch.changed() => {}
                 () = at(reload_at) => {}
+                // The record is unchanged, so the store need not be asked.
                 () = at(self.announce_at) => continue,
                 () = at(self.mark_present_at) => {
                     let pause = self.runner.mark_present(&self.loaded.task).await;
@@ -168,6 +170,7 @@ impl CallFollower {
             match self.runner.ledger.load(self.loaded.task.id).await {
                 Ok(Some(loaded)) => self.loaded = loaded,
                 Ok(None) => return self.store_lost(),
+                // Before its deadline the call may still be answered, so the client waits until the store is back.
                 Err(_) if self.is_due() => return self.store_unavailable().into(),
                 Err(_) => reload_at = Some(Instant::now() + RELOAD),
             }
@@ -245,6 +248,7 @@ impl CallFollower {
     async fn ended(&self, client: &WaitingClient) -> Option<Heard> {
         let task = &self.loaded.task;
         task.outcome.as_ref()?;
+        // A result that cannot be read now ends the wait as a store that is away does.
         let kept = self.runner.ledger.load_kept(task).await.ok().flatten();
         let answer = TaskEnd::of(task, kept.as_deref()).and_then(|end| self.end(client, &end));
         Some(answer.unwrap_or_else(|| self.store_unavailable()).into())
@@ -353,6 +357,7 @@ async fn unauthorized(receiver: &mut Option<oneshot::Receiver<UpstreamError>>) -
     if let Some(waiting) = receiver {
         match waiting.await {
             Ok(error) => return error,
+            // A closed channel resolves at once, and would wake the loop without end.
             Err(_ended) => *receiver = None,
         }
     }

@@ -122,6 +122,7 @@ impl Runner {
         // The answer of a slow command may be out of date.
         let held = now.saturating_duration_since(since) >= self.settings.lease
             && now.saturating_duration_since(began) <= BEAT;
+        // Sent even if nothing changed, because the sweeper starts with each of these.
         self.liveness.send_replace(self.liveness_of(beat, held));
         Ok(())
     }
@@ -132,6 +133,7 @@ impl Runner {
         if !can_tell {
             dead.clear();
         }
+        // This replica's own lease may have ended while it was cut off from the store.
         dead.retain(|dead| dead.incarnation != self.incarnation);
         Liveness {
             now_ms: beat.now_ms,

@@ -71,6 +71,8 @@ pub(super) fn next(
             .declaring(request.capabilities)
             .forwarding(from)
             .described_by(request.name, headers.collect())
+            // The progress goes into the record, which every poller reads, so it is wanted even if the client sent no
+            // token.
             .with_progress(true)
             .for_call(answer_patience, request.native_task);
     outgoing.retry = (task.round > 0).then(|| retry(task));

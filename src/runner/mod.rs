@@ -101,6 +101,7 @@ impl Runner {
     /// Starts the jobs that run for as long as the process: the follower of the change log, and the sweeper.
     /// Call it once, before the first call of a client.
     pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
+        // The change log is followed before the first record is read, so that no change falls in between.
         self.follow_changes();
         self.first_sweep().await?;
         self.keep_living();
@@ -136,6 +137,7 @@ impl Runner {
     }
 
     fn keep_living(self: &Arc<Self>) {
+        // The heartbeat is a job of its own, because a long sweep must not let the lease run out.
         let (heart, sweeper) = (Arc::clone(self), Arc::clone(self));
         self.services.spawn(Arc::clone(self).share_learned());
         self.services.spawn(Arc::clone(self).watch_given_up());
@@ -193,6 +195,7 @@ impl Runner {
     /// Waits for the calls under way, after [`Self::refuse`]. Shortly before `grace` is over, calls that
     /// another replica can carry on are left to that replica, and the other calls fail as `shutdown`.
     pub async fn drain(&self, grace: Duration) {
+        // Without this the `wait` below would never resolve. A closed tracker still takes new jobs.
         self.calls.close();
         self.draining.cancel();
         let last = last_words(grace);
@@ -203,6 +206,7 @@ impl Runner {
         let _ = tokio::time::timeout(last * 2 / 3, self.calls.wait()).await;
         self.services.close();
         let _ = tokio::time::timeout(last / 6, self.services.wait()).await;
+        // This comes last: other replicas take over the tasks that are left as soon as the lease has ended.
         let _ = tokio::time::timeout(last / 6, self.leave_living()).await;
     }
 
@@ -248,6 +252,7 @@ impl Runner {
             if AssertUnwindSafe(job).catch_unwind().await.is_err() {
                 error!("a call panicked; its task is ended as failed");
                 if let Some(id) = task_id.get() {
+                    // Boxed, because only a panic needs this future, and the job of every call would have room for it.
                     Box::pin(runner.abandon_by_id(*id, Reason::OwnerLost)).await;
                 }
             }
@@ -256,6 +261,7 @@ impl Runner {
     }
 
     async fn abandon_by_id(&self, id: TaskId, reason: Reason) {
+        // If the store does not answer, the reconcile finds the task later, because no carrier has it any more.
         if let Ok(Some(loaded)) = self.ledger.load(id).await
             && loaded.task.owner.as_ref() == Some(&self.incarnation)
         {

@@ -110,9 +110,11 @@ impl Runner {
                     all = false;
                     continue;
                 }
+                // This moves the task back in the due index, so that its receiver keeps no other task waiting.
                 Room::None | Room::Unknown => NoticeEvent::Postponed { number },
             };
             let event_of = TaskEvent::Notice(notices.receiver, event);
+            // Counted before the commit, because an attempt that fails costs the store as much.
             *left = fewer;
             let after = match self.ledger.try_apply(&loaded, event_of).await {
                 Ok(Tried::Done(after, _)) => after,

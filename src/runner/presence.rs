@@ -50,6 +50,7 @@ impl Runner {
                 }
             };
             let cancelling = Box::pin(cancelling);
+            // A drain must not wait for the window. The call then runs to its end or to its deadline.
             runner.draining.run_until_cancelled(cancelling).await;
             drop(watched);
         });

@@ -42,12 +42,14 @@ impl Runner {
     pub(super) async fn recover(self: &Arc<Self>, dead: &Dead) -> Result<(), StoreError> {
         let store = self.ledger.store();
         let left_behind = store.indexed(&dead.incarnation).await?;
+        // All tasks are tried before the first error is returned, so that one bad record does not stop the others.
         let recovered: Vec<Result<(), StoreError>> = stream::iter(left_behind)
             .map(|id| self.recover_task(id, dead))
             .buffer_unordered(TOGETHER)
             .collect()
             .await;
         recovered.into_iter().collect::<Result<(), StoreError>>()?;
+        // The index is read again, because the owner must stay listed as long as a task is left for a later sweep.
         if store.indexed(&dead.incarnation).await?.is_empty() {
             store.retire(&dead.incarnation).await?;
         }
@@ -69,6 +71,7 @@ impl Runner {
             }
         };
         let task = &loaded.task;
+        // Another finder may have claimed the task since the index was read.
         if task.owner.as_ref() != Some(&dead.incarnation) {
             return Ok(());
         }
@@ -86,6 +89,7 @@ impl Runner {
                 if let Some(exchange) = self.adopt(task, point) {
                     // A server that is slow to hear must not hold the sweep up.
                     let _ = timeout(TELL_PATIENCE, exchange.control.cancel()).await;
+                    // With this the drop of the exchange may close the session, which no other replica needs.
                     exchange.control.hold();
                 }
                 recovered("told");
@@ -161,6 +165,7 @@ impl Runner {
         let custody = Custody::of(self, &loaded.task);
         let limits = self.admission.queue(&loaded.task.name);
         let admittance = limits.with_seat(&self.upstream, Some(era), &outgoing);
+        // The claim itself must record that the leg waits, or after a crash the leg would count as sent.
         let takeover = if admittance.is_queued() {
             TakeoverMode::Queue
         } else {

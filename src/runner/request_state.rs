@@ -26,6 +26,7 @@ fn state_of(task: &Task) -> String {
 /// The id of the parked call that a request state names.
 pub fn read_state(state: &str) -> Option<TaskId> {
     let (id, asked) = state.split_once('.')?;
+    // The number only makes the states of two rounds differ. The record is found by the id alone.
     asked.parse::<u16>().ok()?;
     TaskId::parse(id)
 }

@@ -182,6 +182,7 @@ impl Responder {
         } else {
             until.map_or(now + SLOW_CLIENT, |until| until.min(now + SLOW_CLIENT))
         };
+        // A notification takes a place only if as many are left as questions may need at the same time.
         let places = self.replies.reserve_many(QUESTIONS_MAX + 1);
         let told = match tokio::time::timeout_at(until, places).await {
             Ok(Ok(mut places)) => {
@@ -224,6 +225,7 @@ impl Presence<'_> {
             match self.0.state.load(Ordering::Acquire) {
                 GONE => return false,
                 ANNOUNCED => return true,
+                // `notify_one` leaves a permit, so a decision between the check and the wait is not lost.
                 _ => self.0.gone.notified().await,
             }
         }

@@ -73,6 +73,7 @@ impl Runner {
             Err(_) => return RetryOutcome::StoreUnavailable,
         };
         let task = &loaded.task;
+        // A foreign call gets the same answer as an unknown one, so that a guessed state reveals nothing.
         if !task.belongs_to(&retry.caller) || task.digest != Some(retry.digest) {
             return RetryOutcome::Unknown;
         }
@@ -149,6 +150,7 @@ impl Runner {
             Err(AnswerError::Gone) => return Err(RetryOutcome::Unknown),
             Err(AnswerError::Store(_)) => return Err(RetryOutcome::StoreUnavailable),
         }
+        // The answers may have ended the call or begun its next leg, and `answer` returns no record.
         match self.ledger.load(id).await {
             Ok(loaded) => loaded.ok_or(RetryOutcome::Unknown),
             Err(_) => Err(RetryOutcome::StoreUnavailable),
@@ -158,6 +160,7 @@ impl Runner {
     async fn advance(&self, loaded: Loaded, event: TaskEvent) -> Result<Loaded, RetryOutcome> {
         match self.ledger.apply(&loaded, event).await {
             Ok((loaded, _)) => Ok(loaded),
+            // A repeated retry finds its change already made, which is no fault.
             Err(ApplyError::Rejected(_, latest)) => Ok(*latest),
             Err(ApplyError::Gone) => Err(RetryOutcome::Unknown),
             Err(ApplyError::Store(_)) => Err(RetryOutcome::StoreUnavailable),

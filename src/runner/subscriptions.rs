@@ -52,6 +52,8 @@ impl Runner {
         let wanted = self.wanted_by(all, &loaded.task);
         let event = TaskEvent::Subscribed(SubscribedNotices { wanted, replay });
         match self.ledger.apply(loaded, event).await {
+            // These errors count as success, because a further attempt ends in the same way: the task takes no change,
+            // is gone, or was written by a newer version.
             Ok(_)
             | Err(
                 ApplyError::Rejected(..) | ApplyError::Gone | ApplyError::Store(StoreError::Newer),

@@ -98,6 +98,7 @@ impl Runner {
         swept = swept.and(self.sweep_due(&mut history.due).await);
         let now = Instant::now();
         if now.saturating_duration_since(history.reconciled) >= self.settings.lease.max(RECONCILE) {
+            // Noted even if the reconcile fails, because the index may be too large to be read after every heartbeat.
             history.reconciled = now;
             swept = swept.and(self.reconcile().await);
         }
@@ -109,6 +110,7 @@ impl Runner {
         self: &Arc<Self>,
         known: &mut BTreeSet<Incarnation>,
     ) -> Result<(), StoreError> {
+        // Cloned, because the heartbeat cannot write its next view while a borrow of the old one is held.
         let dead = self.liveness().dead.clone();
         known.retain(|owner| dead.iter().any(|dead| dead.incarnation == *owner));
         for dead in &dead {
@@ -155,6 +157,7 @@ impl Runner {
     /// Ends creates whose caller was refused although the store may have taken them.
     async fn settle_doubts(&self) -> Result<(), StoreError> {
         loop {
+            // The id stays in the list until it is settled, so that an outage of the store does not lose it.
             let next = self.in_doubt.lock().front().copied();
             let Some(id) = next else { return Ok(()) };
             // Under a claimed id the record may belong to another call.
@@ -169,6 +172,7 @@ impl Runner {
                 self.settle(&loaded, event).await;
             }
             let mut in_doubt = self.in_doubt.lock();
+            // The list may have been full meanwhile, and then a newer doubt has pushed this one out.
             if in_doubt.front() == Some(&id) {
                 in_doubt.pop_front();
             }

@@ -76,6 +76,7 @@ impl UndeliveredTasks {
 
     /// Splits what the index names.
     pub(super) fn split(&mut self, named: Vec<TaskId>, now_ms: u64) -> Looks {
+        // A task whose own time has come is forgotten here, so that it counts among the first again.
         self.tasks.retain(|_, look| {
             now_ms < look.due_ms && now_ms < look.at_ms.saturating_add(FORGOTTEN_MS)
         });

@@ -73,6 +73,7 @@ impl Watches {
             match changes.next().await {
                 ChangeEvent::Changed(change) => {
                     self.mark(change.id);
+                    // Without a revision the id is that of a value or a log, and operators search for tasks only.
                     if change.revision > Revision(0) {
                         recent::changed(change.id);
                     }
@@ -103,6 +104,7 @@ impl Watches {
 
 impl Marks {
     fn mark(&self, id: TaskId) {
+        // The mark comes before the notification, so that a watch that wakes always finds it.
         self.dirty.lock().insert(id);
         self.notify.notify_one();
     }
@@ -138,6 +140,7 @@ impl Watch {
     /// Cancel safe: dropped before it resolves, no mark is lost.
     pub async fn changed(&self) -> TaskId {
         loop {
+            // The marks are checked before each wait, because any number of them leaves only one permit.
             let first = self.marks.dirty.lock().pop_first();
             if let Some(id) = first {
                 return id;

@@ -83,6 +83,7 @@ impl Store for Absent {
 
     /// Nothing changes.
     fn changes(&self) -> Changes {
+        // The channel has no sender, so each follower gets `Closed` at once and ends.
         Changes::new(broadcast::channel(1).1)
     }
 }

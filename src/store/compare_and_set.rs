@@ -22,6 +22,8 @@ pub(super) fn next_revision(found: Option<Version>, write: &Write) -> Result<Rev
     match (found, write.expected) {
         (None, None) => Ok(Revision(1)),
         (None, Some(_)) => Err(Unchanged::Gone),
+        // This arm stands before the versions are compared: a write that is repeated after it was done finds its own
+        // revision, and not the one that it expects.
         (Some(found), _) if found.nonce == write.nonce => Err(Unchanged::Repeated(found.revision)),
         (Some(found), Some(expected)) if found == expected => {
             Ok(Revision(found.revision.0.saturating_add(1)))

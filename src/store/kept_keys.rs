@@ -44,6 +44,7 @@ pub(super) async fn kept_keys(
         Some(copy) => copy.digests,
         None => derived("digests")?,
     };
+    // Written at each start: a new seal key has no copy yet, and the one that exists expires some day.
     if let Some(current) = sealer.key_ids().next() {
         let name = copy_for(current);
         let copy = seal(sealer, &of_value(&name), &[digests, callers].concat())?;
@@ -75,7 +76,9 @@ pub(super) async fn copy(
 
 /// Removes the key of callers that an earlier version left in the clear, once no replica of that version runs.
 pub(super) async fn forget_clear_caller_key(store: &dyn Store) -> Result<(), StoreError> {
+    // Without an incarnation the beat renews nothing: it only reads the live set.
     let living = store.beat(None, Duration::ZERO).await?.living;
+    // A replica whose name shows no format is of an earlier version, and `None` is less than any format.
     if living
         .iter()
         .all(|replica| replica.reads() >= Some(SEALS_CALLERS))

@@ -55,6 +55,7 @@ impl KeyValue {
         value: Bytes,
         lifetime: Duration,
     ) -> Result<Option<Bytes>, StoreError> {
+        // Once for all attempts, because the lifetime counts from the call.
         let expires_ms = self.expires_ms(lifetime);
         patiently(Instant::now() + self.patience.create, || {
             self.store.claim(name, value.clone(), expires_ms)

@@ -59,6 +59,7 @@ impl Leases {
                 });
             }
         }
+        // The map has no order, and the port names the longest dead first.
         beat.dead.sort_by_key(|dead| dead.since_ms);
         beat
     }

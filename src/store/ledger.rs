@@ -171,6 +171,7 @@ impl Ledger {
         write.request = request;
         let bytes = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
         let (caller, expires_ms) = (task.caller, write.expires_ms);
+        // Counted before the write, so that creates at the same time cannot exceed the quota together.
         let entered = self.quotas.enter(caller, bytes, expires_ms, self.now_ms());
         // A call with a log has been sent. It asked for room before that.
         if entered.is_err() && task.log.is_none() {
@@ -180,6 +181,7 @@ impl Ledger {
         hit(Point::CreateBefore);
         let committed = self.commit_patiently(&write, self.patience.create).await;
         if counts && !matches!(committed, Ok(Commit::Done(_))) {
+            // A create in doubt counts no more, although it may stand. The runner settles it when the store is back.
             let now_ms = self.now_ms();
             self.quotas.leave(&caller, bytes, expires_ms, now_ms);
         }
@@ -200,6 +202,7 @@ impl Ledger {
                 self.outbox.committed(None, &created);
                 Ok(created)
             }
+            // A repeated create is `Done` by its nonce, so this record belongs to another task.
             Commit::Conflict(_) => Err(CreateError::Taken),
             Commit::Gone => {
                 Err(StoreError::Corrupt("a create that found nothing to change").into())
@@ -215,6 +218,7 @@ impl Ledger {
             return Ok(None);
         };
         let loaded = self.decode(&stored)?;
+        // The store keeps a record longer than its `ttlMs`, because clocks differ. Clients see the exact end.
         Ok((!loaded.task.is_expired(self.now_ms())).then_some(loaded))
     }
 
@@ -273,6 +277,8 @@ impl Ledger {
     ) -> Result<(Loaded, Option<Effect>), ApplyError> {
         let mut latest: Option<Box<Loaded>> = None;
         loop {
+            // The machine decides anew on the record that came first. No bound is needed: after each conflict another
+            // write is done.
             let current = latest.as_deref().unwrap_or(loaded);
             let tried = self.try_apply_with(current, event.clone(), request.clone());
             match tried.await? {
@@ -302,10 +308,12 @@ impl Ledger {
             Err(why) => return Err(ApplyError::Rejected(why, Box::new(loaded.clone()))),
         };
         let mut write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        // A client relies on an answer that was accepted, so a failover must not lose it.
         write.durable |= answers;
         write.request = request;
         let committed = self.commit_patiently(&write, self.patience.read).await;
         if committed.is_err() {
+            // The end may stand in the store. A later read of the record then reports it.
             self.lost_ends.remember(&loaded.task, &decided.task);
         }
         match committed? {
@@ -314,6 +322,7 @@ impl Ledger {
                 telemetry::waiting::committed(&decided.task, revision, self.now_ms());
                 let ends_now = decided.task.is_ended() && !loaded.task.is_ended();
                 if ends_now {
+                    // An earlier commit of this end may have got no answer. The end is reported once.
                     self.lost_ends.forget(decided.task.id);
                 }
                 let ended = ends_now.then_some(&write.record);
@@ -375,6 +384,7 @@ impl Ledger {
 
     fn decode(&self, stored: &Stored) -> Result<Loaded, StoreError> {
         let record::Decoded { task, newer } = record::decode(&stored.record)?;
+        // No other process draws such a nonce, so the record is as a commit of this process left it.
         let is_ours = self.nonces.has_drawn(stored.version.nonce);
         self.lost_ends.found(&task, is_ours);
         Ok(Loaded {

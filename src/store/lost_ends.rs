@@ -64,6 +64,7 @@ impl LostEnds {
     }
 
     fn take(&self, id: TaskId) -> Option<Task> {
+        // Without the lock a count may be old: the next read of the task reports the end then.
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -76,6 +77,7 @@ impl LostEnds {
 
 impl Ends {
     fn insert(&mut self, before: Task) {
+        // Of several commits of one end the last counts, with a new age.
         self.remove(before.id);
         if self.by_task.len() == ENDS_MAX
             && let Some((_, oldest)) = self.by_age.pop_first()

@@ -44,6 +44,7 @@ impl Observed {
         let answer = timed(operation, command).await;
         match &answer {
             Err(StoreError::Full) => {
+                // Many writes are refused at once, and the swap lets one of them write the line.
                 if !self.is_full.swap(true, Ordering::Relaxed) {
                     warn!("the store is full: no new task is made until there is room");
                 }

@@ -86,6 +86,7 @@ impl Outbox {
 
     pub fn room(&self, receiver: ReceiverId) -> Room {
         match self.queue(receiver) {
+            // The job has ended, because this replica ends: another replica may notify the receiver.
             Some(queue) if queue.is_closed() => Room::Unknown,
             Some(queue) if WAITING_MAX - queue.capacity() < SWEPT_MAX => Room::Free,
             Some(_) => Room::None,
@@ -113,6 +114,7 @@ impl Outbox {
             let had_one = before
                 .and_then(|before| before.notices_of(receiver))
                 .is_some_and(|before| before.first().is_some());
+            // Notices go in their order: the job that settles the one before goes on to this one.
             if notices.first().is_some() && !had_one {
                 self.hand_over(&after.task, receiver);
             }

@@ -32,11 +32,14 @@ where
         let pause = pauses.pause();
         match tokio::time::timeout_at(until, ask()).await {
             Ok(Err(StoreError::Unavailable(why))) => {
+                // The next attempt would come too late, so the error is returned without that pause.
                 if Instant::now() + pause >= until {
                     return Err(StoreError::Unavailable(why));
                 }
             }
+            // Every other error is an answer of the store. Only a missing answer is worth a repetition.
             Ok(answered) => return answered,
+            // The call that is dropped here may still happen, as after any other missing answer.
             Err(elapsed) => return Err(StoreError::Unavailable(Box::new(elapsed))),
         }
         tokio::time::sleep(pause).await;

@@ -86,6 +86,7 @@ impl Usage {
     }
 
     fn take_back(&mut self, minute: u64, entries: u64, bytes: usize) {
+        // The entry has expired, and its sums went with those of its minute.
         let Some(of_minute) = self.by_minute.get_mut(&minute) else {
             return;
         };
@@ -118,6 +119,7 @@ impl Quotas {
     fn used(&self, now_ms: u64) -> MutexGuard<'_, Used> {
         let mut used = self.used.lock();
         let minute = minute(now_ms);
+        // Entries expire from the sums of all, too, minute by minute. So the callers are seldom looked through.
         if used.all.forget(minute) {
             used.callers.retain(|_, usage| {
                 usage.forget(minute);
@@ -149,6 +151,7 @@ impl Quotas {
             Some(usage) => usage.has(bytes, used.of_caller),
             None => Usage::default().has(bytes, used.of_caller),
         };
+        // Both bounds are looked at before anything is added, so that a refusal changes no sum.
         if !has_room || !used.all.has(bytes, used.in_all) {
             return Err(OverQuota);
         }
@@ -192,6 +195,7 @@ impl Quotas {
     pub fn grow(&self, caller: &Caller, bytes: usize, expires_ms: u64, now_ms: u64) {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
+        // Otherwise another replica counts the entries of this caller, or an earlier process did.
         if let Some(usage) = used.callers.get_mut(&caller.account()) {
             usage.add(minute, 0, bytes);
             used.all.add(minute, 0, bytes);
@@ -232,6 +236,7 @@ impl Quotas {
         let fits = |usage: &Usage, most: Allowance| {
             usage.sum.bytes.saturating_add(more as u64) <= most.bytes
         };
+        // An entry that does not grow is accepted even beyond a quota that was lowered.
         if more > 0 && !(fits(usage, *of_caller) && fits(all, *in_all)) {
             return false;
         }

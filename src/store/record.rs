@@ -40,6 +40,7 @@ pub fn encode(task: &Task) -> Result<Bytes, StoreError> {
     let mut out = Record(Vec::with_capacity(512));
     out.0.extend_from_slice(format.to_string().as_bytes());
     out.0.push(b' ');
+    // A number that JSON does not have fails here, because it would be read back as `null`.
     serde_json::to_writer(&mut out, task).map_err(|_| UNREADABLE)?;
     Ok(out.0.into())
 }
@@ -81,6 +82,7 @@ pub fn decode(record: &[u8]) -> Result<Decoded, StoreError> {
     let task = std::str::from_utf8(json)
         .ok()
         .and_then(|json| serde_json::from_str(json).ok())
+        // A newer record may have another shape, and is left to newer replicas. Any other one is damaged.
         .ok_or(if newer { StoreError::Newer } else { UNREADABLE })?;
     Ok(Decoded { task, newer })
 }

@@ -87,6 +87,7 @@ impl Sealer {
 
     /// Thirty-two bytes that only holders of the oldest key can compute.
     pub fn derived(&self, purpose: &str) -> Option<[u8; 32]> {
+        // A replica with a new key and the earlier one derives the same bytes as a replica with the earlier one alone.
         let oldest = self.earlier.last().unwrap_or(&self.current);
         let info = [b"raincheck derived".as_slice(), purpose.as_bytes()];
         let mut derived = [0; 32];
@@ -106,6 +107,7 @@ impl Sealer {
         out.reserve(OVERHEAD + clear.len());
         out.extend_from_slice(&self.current.id);
         out.extend_from_slice(&nonce);
+        // The output may have a beginning of the caller's, which stays in the clear.
         let begin = out.len();
         out.extend_from_slice(clear);
         let tag = out.get_mut(begin..).and_then(|text| {
@@ -179,6 +181,7 @@ impl SealingKey {
     fn of(&self, binding: &Binding<'_>) -> Option<LessSafeKey> {
         let info = [&binding.id[..]];
         let derived = self.master.expand(&info, &AES_256_GCM).ok()?;
+        // This kind of key takes the nonce with each value. Random nonces need that: replicas share no counter.
         Some(LessSafeKey::new(UnboundKey::from(derived)))
     }
 }

@@ -142,6 +142,7 @@ impl Sealed {
 impl Store for Sealed {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
         let id = write.id;
+        // Without a seal the write goes on as it is, without a copy.
         let committed = if self.sealing.is_some() {
             let request = write.request.clone();
             let request = request.map(|request| self.seal(&of_request(&id), request));
@@ -296,6 +297,8 @@ impl KvStore for Sealed {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
+        // The store can compare the bytes here. They differ if another replica sealed the value, which is opened and
+        // compared below.
         if self.sealing.is_none() {
             let replacing = self
                 .store
@@ -311,6 +314,7 @@ impl KvStore for Sealed {
                 return Ok(false);
             };
             let opened = self.open_value(&name, found.clone())?;
+            // An earlier sending of this call wrote the value.
             if opened == value {
                 return Ok(true);
             }

@@ -46,8 +46,11 @@ impl SubscriptionStore {
                 return Ok(decided);
             }
             let lives_ms = after.expires_ms().unwrap_or_default();
+            // An empty list is written for a second and not removed: a removal compares nothing, and could take a new
+            // subscription of another replica with it.
             let lifetime = Duration::from_millis(lives_ms.saturating_sub(now_ms).max(1_000));
             let value = written(&after)?;
+            // Of two replicas that write at the same time one wins, and the other decides again.
             let is_done = match found {
                 Some(found) => self.0.replace(name, found, value, lifetime).await?,
                 None => self.0.claim(name, value, lifetime).await?.is_none(),

@@ -55,6 +55,7 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
         }
         return found;
     };
+    // The end was reported by its own commit. Later ones are about receivers and the server, and change no outcome.
     if before.is_ended() {
         return found;
     }
@@ -64,6 +65,7 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
     if after.released && !before.released {
         found.push(TaskChange::Released);
     }
+    // The answers to a round raise the fence of a task without an owner: that takes nothing over.
     if after.fence > before.fence && before.owner.is_some() {
         found.push(TaskChange::TakenOver);
     }
@@ -75,6 +77,7 @@ pub fn changes(before: Option<&Task>, after: &Task) -> Vec<TaskChange> {
     if after.progress.is_some() && after.progress != before.progress {
         found.push(TaskChange::Progressed);
     }
+    // Each commit is one event, so none asks and answers at once.
     if asked(after) > asked(before) {
         found.push(TaskChange::Asked(asked(after) - asked(before)));
     } else if answered(after) > answered(before) {

@@ -65,6 +65,7 @@ impl Durations {
     /// Counts the calls that were counted elsewhere.
     pub fn merge(&mut self, other: &Self) {
         self.age_to(other.epoch);
+        // The line above makes this epoch the later one, so the difference is not negative.
         let younger_by = self.epoch - other.epoch;
         for (weight, more) in self.weights.iter_mut().zip(other.weights) {
             *weight = weight.saturating_add(halved(more, younger_by));
@@ -83,6 +84,7 @@ impl Durations {
     /// too few calls took longer than this one has taken already.
     pub fn remaining(&self, age_ms: u64, of_1000: u64) -> Option<u64> {
         let parts = || self.parts(age_ms);
+        // The sum of all is kept, so that the usual question adds nothing up.
         let left = match age_ms {
             0 => self.weight,
             _ => parts().map(|part| part.weight).sum(),
@@ -135,6 +137,7 @@ impl Durations {
         some.filter_map(move |(place, weight)| {
             let (start, end) = bounds(place);
             let from = start.max(age_ms);
+            // The calls of a bucket count as spread evenly over it, because nothing finer is kept.
             let weight = u64::from(*weight) * end.checked_sub(from)? / (end - start);
             (weight > 0).then_some(BucketPart {
                 weight,
@@ -160,6 +163,7 @@ impl Durations {
     }
 
     fn bound(&mut self) {
+        // Stored weights may have any size, so that one halving may not be enough.
         while self.weight > WEIGHT_MAX {
             for weight in &mut self.weights {
                 *weight /= 2;

@@ -89,6 +89,7 @@ fn covers(wide: &[GlobToken], narrow: &[GlobToken]) -> bool {
             let taken = place.checked_sub(1).and_then(|last| narrow.get(last));
             let was_reached = std::mem::replace(&mut before, *is_reached);
             next.push(match token {
+                // A star takes nothing, or one more token than before.
                 GlobToken::Any => *is_reached || next.last() == Some(&true),
                 GlobToken::Literal(_) | GlobToken::One | GlobToken::Class { .. } => {
                     was_reached && taken.is_some_and(|taken| token.takes(taken))
@@ -142,6 +143,7 @@ fn product(
     starts: &[Vec<GlobToken>],
     ends: &[Vec<GlobToken>],
 ) -> Result<Vec<Vec<GlobToken>>, GlobError> {
+    // Checked before the product is made: a short pattern of many groups could take all memory.
     if starts.len().saturating_mul(ends.len()) > ALTERNATIVES_MAX {
         return Err(GlobError::TooManyAlternatives);
     }
@@ -161,6 +163,7 @@ fn class(rest: &mut Peekable<Chars<'_>>) -> Result<GlobToken, GlobError> {
         if first == ']' && !ranges.is_empty() {
             return Ok(GlobToken::Class { negated, ranges });
         }
+        // A dash makes a range only between two characters, so both are looked at before any is taken.
         let mut ahead = rest.clone();
         let last = match (ahead.next(), ahead.next()) {
             (Some('-'), Some(last)) if last != ']' => {
@@ -180,9 +183,11 @@ impl GlobToken {
     /// Returns `true` if this token, which stands for one character, stands for all that the other token stands for.
     fn takes(&self, other: &Self) -> bool {
         match (self, other) {
+            // A star stands for any number of characters, and this token for one.
             (_, Self::Any) => false,
             (Self::One, _) => true,
             (one, Self::Literal(c)) => one.accepts(*c),
+            // Classes are not compared: a wrong no is allowed here, and a wrong yes is not.
             _ => false,
         }
     }

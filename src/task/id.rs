@@ -24,6 +24,7 @@ impl TaskId {
     /// Accepts only the spelling that [`fmt::Display`] writes: one task has one id.
     pub fn parse(text: &str) -> Option<Self> {
         let id = Self(Uuid::try_parse(text).ok()?);
+        // The parser also reads upper case, braces and URNs, and the store has each task under one spelling.
         (id.text(&mut Self::text_buffer()) == text).then_some(id)
     }
 

@@ -22,6 +22,7 @@ impl TaskMessage {
     pub fn new(at_ms: u64, text: &str) -> Self {
         let mut short: String = text.chars().take(TEXT_MAX).collect();
         if short.len() < text.len() {
+            // The mark takes the place of the last character, so that the bound holds.
             short.pop();
             short.push('…');
         }

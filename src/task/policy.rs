@@ -189,6 +189,7 @@ impl Default for Rule {
 /// age, up to 15 s. So clients poll long tasks less often. A base above 15 s stays as it is.
 pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
     let ceiling = base_ms.max(POLL_INTERVAL_CEILING_MS);
+    // Zero would not grow when it is doubled, and the loop would not end.
     let mut interval = base_ms.max(1);
     while interval < ceiling && interval.saturating_mul(2) <= age_ms {
         interval = interval.saturating_mul(2).min(ceiling);
@@ -213,6 +214,7 @@ impl Rules {
     pub fn new(defaults: Rule, tools: Vec<(Vec<Glob>, Rule)>) -> Self {
         let all = || std::iter::once(&defaults).chain(tools.iter().map(|(_, rule)| rule));
         let wants_scopes = all().any(|rule| !rule.scopes.is_empty());
+        // A limit refuses the calls that its queue has no room for.
         let refuses = |rule: &Rule| rule.require_tasks || rule.concurrency.is_some();
         Self {
             server: None,
@@ -315,6 +317,7 @@ impl Rules {
                 };
                 earlier.find(covers).map(|(by, _)| by)
             };
+            // One glob that no earlier entry covers keeps the entry in use.
             let hiding: Option<Vec<usize>> = globs.iter().map(by).collect();
             found.extend(hiding.and_then(|by| Some((place, *by.first()?))));
         }

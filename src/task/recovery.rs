@@ -54,6 +54,7 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
             (true, _) => RecoveryStep::Untellable,
         };
     }
+    // Such a call runs on its client's session, with credentials that no record has.
     if task.log.is_some() {
         return RecoveryStep::Orphan;
     }

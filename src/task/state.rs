@@ -374,6 +374,7 @@ impl Task {
     /// Returns `true` if this caller may see the task. Clients receive the same error for a foreign and for an
     /// unknown task.
     pub fn belongs_to(&self, caller: &Caller) -> bool {
+        // Compared in constant time, so that the time of an answer shows nothing of another caller.
         aws_lc_rs::constant_time::verify_slices_are_equal(self.caller.as_bytes(), caller.as_bytes())
             .is_ok()
     }

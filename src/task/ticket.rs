@@ -140,6 +140,7 @@ pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) 
     if let Some(json) = progress.and_then(|p| serde_json::to_string(p).ok()) {
         out.raw("progress", &json);
     }
+    // Added behind `message`: clients that show only the structured content have a member for them.
     if at.with_messages && !task.messages.is_empty() {
         text.push_str("\nThe last messages of the server, the newest last:");
         let told = task.messages.iter().map(|message| {

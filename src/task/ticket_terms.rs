@@ -50,6 +50,7 @@ impl TicketTerms {
 /// JSON without white space, cut off where it is long. Reads no further than the cut, however long the JSON is.
 fn short(json: &str) -> Box<str> {
     let (mut short, mut is_in_string, mut is_escaped) = (String::new(), false, false);
+    // Counted apart, because the length of a text is in bytes.
     let mut written = 0;
     for c in json.chars() {
         if !is_in_string && c.is_ascii_whitespace() {

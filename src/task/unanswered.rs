@@ -19,6 +19,7 @@ pub const REMINDER: &str = "The question still waits for an answer";
 /// The answers that the rule gives at this time, because their questions waited for too long. `None`: no question did,
 /// or the rule has no answer to one of them, so that the task fails.
 pub fn answers(task: &Task, now_ms: u64) -> Option<InputResponses> {
+    // At its deadline the task fails in any case, so an answer would be for nothing.
     if task.is_ended() || task.deadline_ms <= now_ms {
         return None;
     }

@@ -47,6 +47,7 @@ pub fn notification_params(
 /// Returns a number for the state of a task that clients see: a poll that would show the same number has no news.
 /// Changes that are none of the clients' business, such as another owner, do not change it.
 pub fn shown(task: &Task) -> u64 {
+    // The number stays in this process, so it need not be the same in another one.
     let mut hasher = DefaultHasher::new();
     task.status().word().hash(&mut hasher);
     task.status_message.hash(&mut hasher);

@@ -74,6 +74,7 @@ pub enum PlainEnd {
 
 /// Reports a plain answer.
 pub fn answered(tool: &str, end: PlainEnd, after: Duration) {
+    // Nothing was sent, so the call counts as refused and not as failed.
     if let PlainEnd::Failed(failure) = &end
         && failure.effect == SideEffect::None
         && is_of_a_limit(failure.reason)
@@ -86,6 +87,7 @@ pub fn answered(tool: &str, end: PlainEnd, after: Duration) {
         PlainEnd::ToolError => "tool_error",
         PlainEnd::Error | PlainEnd::Failed(_) => "failed",
     };
+    // A good answer makes the tool a label here, so that `became` counts under it, too.
     with_label_of(tool, end == PlainEnd::Completed, |tool| {
         let durations = &metrics.duration;
         durations

@@ -71,6 +71,7 @@ static COUNTERS: LazyLock<[IntCounter; 10]> = LazyLock::new(|| {
 /// Counts a request that the limit refused.
 pub fn refused(limit: LimitHit) {
     let place = LimitHit::ALL.iter().position(|known| *known == limit);
+    // The counters are in the order of `ALL`.
     if let Some(counter) = place.and_then(|place| COUNTERS.get(place)) {
         counter.inc();
     }

@@ -75,6 +75,7 @@ impl OperationSeries {
 
     /// Makes the tool a label, because the server answered a call of it.
     pub(super) fn prove(&self) {
+        // A series that is remembered has its label already. This spares the lock of all names.
         if self.good.get().is_none() && !self.tool.is_empty() {
             succeeded(&self.tool);
         }
@@ -138,6 +139,7 @@ pub(super) fn series(terms: OperationTerms<'_>) -> Arc<OperationSeries> {
         let series = Arc::new(OperationSeries::new(terms));
         // A method or a version that is not known would not be found again.
         if series.is_of(&terms) && terms.tool.len() <= TOOL_BYTES_MAX {
+            // Each operation searches this list, so it stays short.
             recent.truncate(RECENT_MAX - 1);
             recent.push_front(Arc::clone(&series));
         }

@@ -44,6 +44,7 @@ struct FirstSight {
 
 impl PollCounts {
     fn entry(&mut self, task: &Task) -> Option<&mut PolledTask> {
+        // A task that is followed already counts on, also where there is no room for others.
         if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&task.id) {
             return None;
         }
@@ -53,6 +54,7 @@ impl PollCounts {
     }
 
     fn ended(&mut self, task: &Task) {
+        // A poll saw this end in the store before. Entered now, the task would count as never collected.
         if self.seen.contains(&task.id) {
             return;
         }
@@ -69,6 +71,7 @@ impl PollCounts {
             }
             return None;
         }
+        // Removed, so that only the first poll after the end counts.
         let polled = self.tasks.remove(&task.id)?;
         self.seen.truncate(SEEN_MAX - 1);
         self.seen.push_front(task.id);

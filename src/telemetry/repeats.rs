@@ -117,6 +117,7 @@ impl<S: Subscriber> Filter<S> for Repeats {
 /// Writes what was left out, once a minute, for as long as the future is polled.
 pub async fn tell_what_was_left_out() {
     loop {
+        // More often than once a minute, so that no count comes more than ten seconds late.
         tokio::time::sleep(WINDOW / 6).await;
         for (metadata, left_out) in over() {
             // A name of several places says more than the first place of it.
@@ -133,6 +134,7 @@ pub async fn tell_what_was_left_out() {
 
 fn over() -> Vec<(&'static Metadata<'static>, u64)> {
     let now = Instant::now();
+    // Collected first and logged later: each warning takes this lock in the filter.
     let mut places = PLACES.lock();
     let all = places.iter_mut().flat_map(HashMap::values_mut);
     all.filter_map(|place| Some((place.metadata, place.over(now)?)))

@@ -94,6 +94,7 @@ fn ended(before: Option<&Task>, task: &Task) {
     traces::tasks::ended(before, task, [word, reason, effect]);
     // The metric counts the life of the task, which its clients poll; the line says how long the call took.
     let life = seconds(task.updated_ms.saturating_sub(task.created_ms));
+    // A task that was never sent was in the queue until its end.
     let sent_ms = task.sent_ms.unwrap_or(task.updated_ms);
     let queue_ms = sent_ms.saturating_sub(task.created_ms);
     // A record that no client heard of is a call that its client waited for.

@@ -46,6 +46,7 @@ impl ToolNames {
 
     fn list(&mut self, name: &str) {
         let name = cut(name);
+        // Beyond the bound, only a good answer proves a tool.
         if self.listed.len() < LISTED_MAX && !self.listed.contains(&*name) {
             self.listed.insert(name.into_owned());
         }
@@ -57,6 +58,7 @@ impl ToolNames {
             return true;
         }
         if (is_proved || self.listed.contains(name)) && self.proved.len() < PROVED_MAX {
+            // A proved name leaves its place among the others to another name.
             self.unproved.remove(name);
             self.proved.insert(name.to_owned());
             return true;
@@ -111,6 +113,7 @@ pub(super) fn with_label_of<T>(
     use_label: impl FnOnce(&str) -> T,
 ) -> T {
     let name = cut(name);
+    // The lock ends with this statement, because `use_label` takes the lock of a metric.
     let is_label = NAMES.lock().take(&name, is_proved);
     use_label(if is_label { &name } else { OTHER })
 }

@@ -69,9 +69,11 @@ impl WaitingTasks {
         life: Duration,
     ) {
         let known = self.0.get(&id);
+        // A task that is counted already is updated, also where there is no room for others.
         if known.is_none() && self.0.len() >= TASKS_MAX {
             return;
         }
+        // A wait may be longer than this machine runs, and then no instant stands for its beginning.
         let asked = now.checked_sub(waited).unwrap_or(now);
         let since = known.map_or(asked, |known| known.since.min(asked));
         let entry = Entry {
@@ -83,6 +85,7 @@ impl WaitingTasks {
     }
 
     fn leave(&mut self, id: TaskId, revision: Revision) {
+        // The change log has the commits of this replica, too. Their revision is the one that is noted already.
         if self
             .0
             .get(&id)
@@ -93,6 +96,7 @@ impl WaitingTasks {
     }
 
     fn count(&mut self, now: Instant) -> (usize, Duration) {
+        // A task that expires leaves without a commit, so no change shows its end.
         self.0.retain(|_, entry| entry.until > now);
         let waits = self.0.values();
         let oldest = waits.map(|entry| now.saturating_duration_since(entry.since));

@@ -118,6 +118,7 @@ async fn unwanted<T>(
         // Under the lock, no caller can begin to wait.
         if waiting.receiver_count() == 0 {
             let kept = by_caller.get(&caller);
+            // Another read may have taken the place meanwhile, and its callers still wait.
             if kept.is_some_and(|kept| kept.waiting.same_channel(&waiting)) {
                 by_caller.remove(&caller);
             }
@@ -128,6 +129,7 @@ async fn unwanted<T>(
 
 fn has_failed<T>(reading: &CacheReading<T>) -> bool {
     let said = reading.borrow();
+    // A read that ended without an outcome has dropped its sender, and counts as failed, too.
     said.as_ref()
         .map_or_else(|| reading.has_changed().is_err(), Result::is_err)
 }

@@ -80,6 +80,7 @@ impl CredentialRule {
     fn further(&self, headers: &HeaderMap) -> Option<Arc<[(HeaderName, HeaderValue)]>> {
         let own = self.further.iter().filter(|_| self.forwards);
         let mut names = own.chain(&self.caller_header).peekable();
+        // Without such headers in the configuration nothing is allocated for a request.
         names.peek()?;
         let found: Arc<[_]> = names
             .flat_map(|name| {

@@ -50,6 +50,7 @@ impl EnvelopeScan {
     /// The id as it is written.
     pub(super) fn id(&self) -> Option<&str> {
         let id = std::str::from_utf8(self.id.trim_ascii()).ok()?;
+        // An id of the full length may have been cut, and would name another request.
         (!id.is_empty() && self.id.len() < TOKEN_MAX).then_some(id)
     }
 
@@ -85,6 +86,7 @@ impl EnvelopeScan {
                 self.keep(byte);
             }
             (_, b'{' | b'[') => self.depth += 1,
+            // Depth zero was handled above, so this cannot go below it.
             (_, b'}' | b']') => self.depth -= 1,
             (1, b',') => {
                 self.place = JsonPlace::Name;

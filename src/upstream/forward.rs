@@ -145,6 +145,7 @@ impl Forward {
             return true;
         }
         self.further.contains(name)
+            // Some servers read other spellings as a header that was removed here, so such names do not pass.
             || ((self.is_local || text.starts_with("mcp-")) && has_one_reading(text))
     }
 
@@ -218,6 +219,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     if cookies.len() > 1
         && let Ok(mut joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {
+        // The joined value is a new one, without the marks of its parts.
         joined.set_sensitive(true);
         headers.insert(COOKIE, joined);
     }

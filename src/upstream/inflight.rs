@@ -74,6 +74,7 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
 
     /// Removes the only request under way. A server that could not read a request answers it with the id null.
     pub(super) fn remove_sole(&mut self) -> Option<(R, bool)> {
+        // With several requests under way, the id null could mean any of them.
         let is_sole = self.running.len() == 1;
         let sole = is_sole.then(|| self.running.drain().next()).flatten()?.1;
         Some((sole.request, sole.may_ask))
@@ -95,6 +96,7 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
     /// Remembers a request that was given up: it may go on and ask.
     pub(super) fn abandon(&mut self, key: K, now: Instant) {
         if self.abandoned.len() >= ABANDONED_MAX {
+            // The oldest of them is the first that is taken to have ended.
             self.abandoned.remove(0);
         }
         self.abandoned.push((key, now));

@@ -60,6 +60,7 @@ impl From<InitializeError> for SessionError {
             InitializeError::Failed(failure) => Self::Failed(failure),
             InitializeError::Error(error) => Self::Error(error),
             InitializeError::Refused { failure, .. } => {
+                // An `initialize` runs no tool, whatever the status of the refusal.
                 Self::Failed(failure.with_effect(SideEffect::None))
             }
             InitializeError::Later(later) => Self::Later(later),

@@ -59,6 +59,7 @@ pub(super) async fn read_json(
 ) -> Result<String, Failure> {
     let length = body.size_hint().exact().unwrap_or_default();
     let length = usize::try_from(length).map_err(|_| TOO_LARGE)?;
+    // A body that announces too much is refused before it takes any memory.
     if length > bytes_max {
         return Err(TOO_LARGE);
     }

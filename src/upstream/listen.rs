@@ -189,6 +189,7 @@ impl SessionStream {
                         self.reconnect.heard();
                         return SessionNews::Message(message);
                     }
+                    // A stream that ends before its first id does not change the place from which to resume.
                     self.last_event_id = messages
                         .last_event_id
                         .take()
@@ -239,6 +240,8 @@ impl HttpSubscription {
                 return Some(event);
             }
             if self.is_silent {
+                // The subscription stays open without changes, because a client whose subscription ends asks for
+                // another one.
                 std::future::pending::<()>().await;
             }
             let message = match &mut self.source {
@@ -369,6 +372,7 @@ impl HttpSubscription {
             params.str("uri", uri);
             let id = self.origin.next_id();
             let subscribe = translate::request(&id, "resources/subscribe", &params.end());
+            // A resource that the server refuses is left out of the acknowledgement, and the others are still served.
             if session.tell(subscribe).await.is_ok() {
                 taken.push(uri.clone());
             }

@@ -123,6 +123,7 @@ pub(super) fn question(
             method: method.into(),
             params,
         }),
+        // A ping is for the peer of the connection, which is raincheck and not the client.
         None if method == "ping" => Err(Answer::Result("{}".into())),
         _ => Err(refused(
             code::METHOD_NOT_FOUND,

@@ -72,6 +72,7 @@ impl Obstacles {
     }
 
     pub(super) fn last(&self) -> Option<Obstacle> {
+        // Without a connection the last answer is out of date, so the connection comes first.
         let connection = self.connection.lock().clone();
         connection.or_else(|| self.answer.lock().clone())
     }

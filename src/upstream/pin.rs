@@ -72,6 +72,7 @@ impl Pin {
             let pinned: &dyn Any = &**held;
             pinned.is::<T>() && !held.stays()
         };
+        // Dropped after the lock is free, because the end of a session runs code of the pool.
         let lost = self.0.lock().take_if(is_lost);
         drop(lost);
     }

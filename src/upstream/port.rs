@@ -189,6 +189,7 @@ impl UpstreamRequest {
         Self {
             method: method.into(),
             params: params.into(),
+            // `Mcp-Name` and `Mcp-Param-*` describe the params of the call, which are not those of this request.
             name: None,
             param_headers: [].into(),
             wants_progress: false,

@@ -64,6 +64,7 @@ impl<T: Send + 'static> ReaderQueue<T> {
             self.patience,
         );
         let waiting = async move {
+            // Only the wait matters: the reserved place goes back at once, and the next `put` takes it.
             if timeout(patience, sender.reserve()).await.is_err() {
                 is_slow.store(true, Ordering::Relaxed);
                 tracing::debug!("a slow reader misses messages from here on");

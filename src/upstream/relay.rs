@@ -117,6 +117,7 @@ impl Upstream {
         body: RequestBody,
         message_bytes_max: usize,
     ) -> Result<Relayed, Failure> {
+        // raincheck reads the messages of this answer, so it asks for no coding of the body.
         parts.headers.insert(ACCEPT_ENCODING, NO_CODING);
         let response = self.pass(Box::new(parts), body).await?;
         Ok(match Messages::try_of(response, message_bytes_max) {
@@ -157,6 +158,7 @@ impl Upstream {
         loop {
             tokio::time::sleep(reconnect.pause()).await;
             let again = Box::new(parts.clone());
+            // The server may be away for a moment only. The caller's deadline ends the attempts.
             let Ok(response) = self.pass(again, RequestBody::empty()).await else {
                 continue;
             };

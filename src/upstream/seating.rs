@@ -129,6 +129,7 @@ impl SeatWait {
                 },
                 SeatStage::Session(wait) => {
                     let slot = wait.slot().await.map_err(Event::Failed)?;
+                    // Only a legacy server has sessions over HTTP.
                     return Ok(Seat::new(Era::Legacy, SeatPlace::Session(slot)));
                 }
                 SeatStage::Line(era, wait) => {

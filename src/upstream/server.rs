@@ -265,6 +265,7 @@ impl HttpServer {
                 self.speaks_streamable();
                 return Ok(Era::Legacy);
             }
+            // Only an HTTP refusal can mean that the server speaks the old transport.
             Err(SessionError::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
                 return Err(Undecided::Failed(failure));
             }
@@ -279,6 +280,7 @@ impl HttpServer {
             return Err(Undecided::Failed(refused));
         };
         match Box::pin(dialer.dial(credentials)).await {
+            // This stream only had to name its endpoint. Each line opens a stream of its own.
             Ok(_) => {}
             Err(SessionError::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));

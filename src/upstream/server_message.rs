@@ -115,6 +115,7 @@ fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<ServerMessage,
         None => failure,
     };
     match id {
+        // A broken request or notification is no answer, although it may have an id.
         _ if object.contains("method") => Err(failure),
         Some(id) if has_answer || is_of_rpc => Ok(unreadable(id, failure)),
         None if has_answer && is_of_rpc => Ok(unreadable("null", failure)),

@@ -34,6 +34,7 @@ impl Default for SingleFlight {
 impl SingleFlight {
     /// Waits while another caller asks. `None`: another caller has asked meanwhile.
     pub(in crate::upstream) async fn take(&self) -> Option<Flight> {
+        // Read before the wait, so that a question that ends meanwhile is noticed.
         let before = self.over.load(Ordering::Acquire);
         let one = Arc::clone(&self.one).acquire_owned().await.ok()?;
         let was_asked = self.over.load(Ordering::Acquire) != before;

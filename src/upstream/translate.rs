@@ -24,6 +24,7 @@ pub(super) fn for_modern(request: &UpstreamRequest, token: &RequestId) -> Result
         .map_or("{}", |raw| raw.get());
     let token = request.wants_progress.then_some(token);
     let meta = meta_for_modern(meta, token, request.native_task)?;
+    // The answers of the retry take the place of those that the client sent with its own request.
     let is_left_out = |key: &str| {
         key == "task" || (retry.is_some() && matches!(key, "inputResponses" | "requestState"))
     };
@@ -41,6 +42,7 @@ pub(super) fn for_modern(request: &UpstreamRequest, token: &RequestId) -> Result
         request_state,
     }) = retry
     {
+        // Members of these names were left out above, so that none is there twice.
         text = prepend(&text, "inputResponses", input_responses);
         if let Some(state) = request_state {
             text = prepend(&text, "requestState", &quote(state));

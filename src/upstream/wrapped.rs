@@ -186,6 +186,7 @@ impl Upstream {
             return;
         };
         if is_asked && self.known_era().is_none() {
+            // After a failure the first request of a client asks again.
             let _ = self.era(None).await;
         } else {
             lines.start_early();
@@ -297,6 +298,7 @@ impl Upstream {
         let exchange = if outgoing.native_task && era == Era::Legacy {
             let (server, first) = (self.server.clone(), Mutex::new(Some(seat.place)));
             let begin = move |one| {
+                // A task of the server's own takes several requests, and only the first has the seat of the call.
                 let place = first.lock().take().unwrap_or(SeatPlace::Any);
                 server.begin_at(era, one, place)
             };
@@ -391,6 +393,7 @@ impl Upstream {
             && !response.status().is_success()
         {
             self.known.suspicion.notify_one();
+            // The client gets its refusal at once: the question about the era runs in a job of its own.
             if is_refusal(response.status()) {
                 self.known.doubt_beside(credentials);
             }

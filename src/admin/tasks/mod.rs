@@ -136,6 +136,7 @@ impl OperatorTasks {
         let loaded = self.find(id).await?;
         let task = &loaded.task;
         let (mut request, mut result) = (None, None);
+        // The payloads lie beside the record, so each of them costs a read of its own.
         if self.show_payloads {
             let runner = self.runner();
             let ledger = runner.ledger();
@@ -189,6 +190,7 @@ impl OperatorTasks {
             }
             Err(ApplyError::Gone) => Err(TaskActionError::Unknown),
             Err(ApplyError::Store(error)) => {
+                // The cancel cannot be recorded now. The call stops at least, if this replica carries it.
                 self.runner().stop(id, &caller);
                 Err(error.into())
             }
@@ -216,6 +218,7 @@ impl OperatorTasks {
             AnswerError::Gone => TaskActionError::Unknown,
             AnswerError::Store(error) => error.into(),
         })?;
+        // The answer, or another replica meanwhile, has changed the record, so it is read again.
         let now = self.runner().ledger().load(id).await?;
         let now = now.ok_or(TaskActionError::Unknown)?;
         Ok(Done {
@@ -243,6 +246,7 @@ impl OperatorTasks {
 
     /// The one known task whose id begins like this, as the log writes it.
     async fn complete(&self, text: &str) -> Result<TaskId, TaskActionError> {
+        // The log writes dots behind the beginning of an id, and operators copy it from there.
         let beginning = text.trim_end_matches('.');
         let is_hex = |c: char| c.is_ascii_hexdigit() || c == '-';
         if beginning.len() < PREFIX_MIN || !beginning.chars().all(is_hex) {
@@ -283,12 +287,14 @@ impl OperatorTasks {
             known.sort_unstable();
             known.dedup();
         }
+        // Several looks together may find more tasks than one list reads.
         known.truncate(TASKS_MAX);
         Ok((known, is_partial))
     }
 
     /// The records of all open tasks, and of the tasks that changed lately and may have ended.
     async fn read_all(&self, wants_ended: bool) -> Result<(Vec<Task>, bool), TaskActionError> {
+        // The semaphore is never closed. The permit is held until the list is made.
         let _place = self.lists.acquire().await;
         let (mut ids, is_partial) = self.open().await?;
         if wants_ended {
@@ -307,6 +313,7 @@ impl OperatorTasks {
                 Ok(found) => tasks.extend(found.map(|loaded| loaded.task)),
                 // One record that cannot be read does not hide the others.
                 Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {}
+                // A list without these tasks would look complete.
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => {
                     return Err(error.into());
                 }
@@ -347,6 +354,7 @@ fn check_answers(task: &Task, answers: &InputResponses) -> Result<(), TaskAction
             "{key} is no open question; open are {open}"
         )));
     }
+    // All answers are checked before one is taken, so that a mistake changes nothing.
     for (question, request) in task.open_questions() {
         if let Some(answer) = answers.get(&question.key)
             && !input::answers(request, answer)
@@ -372,6 +380,7 @@ fn check_answers(task: &Task, answers: &InputResponses) -> Result<(), TaskAction
 fn wrong_name(request: &RawValue, answer: &RawValue) -> Option<String> {
     let answer: Value = serde_json::from_str(answer.get()).ok()?;
     let request: Value = serde_json::from_str(request.get()).ok()?;
+    // Only an accepted answer has content that counts.
     let content = answer
         .get("content")
         .filter(|_| answer.get("action").is_some_and(|it| it == "accept"))?;

@@ -85,6 +85,7 @@ impl TaskQuery {
     }
 
     pub(super) fn limit(&self) -> usize {
+        // A larger page is cut and not refused, because `next_offset` leads to the rest.
         self.limit.unwrap_or(LIMIT).min(LIMIT_MAX)
     }
 

@@ -15,6 +15,7 @@ impl OperatorTasks {
     pub(super) async fn related_to(&self, task: &Task) -> Value {
         let mut named = Vec::new();
         for id in &task.related {
+            // One record that cannot be read must not hide the others.
             let found = self.runner().ledger().load(*id).await;
             named.extend(
                 found
@@ -43,6 +44,7 @@ impl OperatorTasks {
                 "more than {TREE_MAX} open tasks name it; nothing was cancelled: cancel some of those first"
             ))
         })?;
+        // The root comes first here and the order is reversed below, so the root ends last.
         tree.insert(0, root);
         let (mut cancelled, mut lines) = (Vec::new(), Vec::new());
         for id in tree.into_iter().rev() {
@@ -60,7 +62,9 @@ impl OperatorTasks {
                 // It ended by itself.
                 Err(TaskActionError::Conflict(_) | TaskActionError::Unknown)
                     if id != root || !cancelled.is_empty() => {}
+                // Nothing has changed yet, so the whole request may fail.
                 Err(why) if cancelled.is_empty() => return Err(why),
+                // Some tasks are cancelled already, and the operator must see which.
                 Err(_) => {
                     is_partial = true;
                     break;

@@ -72,12 +72,14 @@ pub(super) fn link(task: &Task) -> Value {
 fn describe(members: &mut Map<String, Value>, outcome: &Outcome) {
     let word = match outcome {
         Outcome::Completed(Payload::Inline(result)) if is_tool_error(result) => "tool_error",
+        // A large result is kept beside the record, so only this mark shows that it is an error.
         Outcome::Completed(Payload::Kept { is_error: true, .. }) => "tool_error",
         Outcome::Completed(_) => "completed",
         Outcome::Failed(_) => "failed",
         Outcome::Cancelled => "cancelled",
     };
     members.insert("outcome".into(), word.into());
+    // Only failures of raincheck's own have a reason and an effect. An error of the server has neither.
     if let Outcome::Failed(error) = outcome
         && let Some((reason, effect)) = own_failure(error)
     {
@@ -158,6 +160,7 @@ fn fields(request: &RawValue) -> Vec<String> {
 /// Returns the events of the task and their times, as far as the record contains them.
 fn timeline(task: &Task) -> Vec<Value> {
     let mut events = vec![(task.created_ms, "created")];
+    // Most calls begin with their record, and one line is enough for both.
     let before_its_task = task.began_ms.filter(|began_ms| *began_ms < task.created_ms);
     events.extend(before_its_task.map(|began_ms| (began_ms, "the call began")));
     events.extend(task.sent_ms.map(|sent_ms| (sent_ms, "sent to the server")));
@@ -191,6 +194,7 @@ fn timeline(task: &Task) -> Vec<Value> {
 fn arguments(request: Option<&str>) -> Value {
     let params = || {
         let stored: Value = serde_json::from_str(request?).ok()?;
+        // The stored request holds its params as a text, so they are parsed on their own.
         let mut params: Value = serde_json::from_str(stored.get("params")?.as_str()?).ok()?;
         params.get_mut("arguments").map(Value::take)
     };

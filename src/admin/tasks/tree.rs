@@ -33,6 +33,7 @@ pub(super) fn below(root: TaskId, tasks: &[Task]) -> Result<Vec<TaskId>, TooMany
         next += 1;
         let new = naming.remove(&id).unwrap_or_default();
         found.extend(new.into_iter().filter(|id| seen.insert(*id)));
+        // The root is among the tasks that were found.
         if found.len() > TREE_MAX + 1 {
             return Err(TooMany);
         }

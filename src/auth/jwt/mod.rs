@@ -68,15 +68,18 @@ impl<'t> Unverified<'t> {
     pub(super) fn read(token: &'t str) -> Result<Self, TokenFault> {
         let (message, signature) = token.rsplit_once('.').ok_or(NO_TOKEN)?;
         let (header, payload) = message.split_once('.').ok_or(NO_TOKEN)?;
+        // An encrypted token (JWE) has five parts.
         if payload.contains('.') {
             return Err(UNREADABLE);
         }
         let text = |part: &str| String::from_utf8(decode_url(part)?).ok();
         let (header, payload) = text(header).zip(text(payload)).ok_or(UNREADABLE)?;
         let header = Object::parse(&header).map_err(|_| UNREADABLE)?;
+        // Of two members of one name, the issuer may mean the one that is not read here.
         if header.is_ambiguous(&["alg", "crit", "kid", "typ"]) {
             return Err(UNREADABLE);
         }
+        // RFC 7515, section 4.1.11, requires this refusal, because no extension is implemented.
         if header.contains("crit") {
             return Err(CRITICAL);
         }
@@ -94,6 +97,7 @@ impl<'t> Unverified<'t> {
             None => None,
             Some(_) => Some(header.get_str("kid").ok_or(UNREADABLE)?.into_owned()),
         };
+        // Read before the signature is verified, because the issuer selects the keys.
         let claims = claims(&payload)?;
         let issuer = claims.get_str("iss").ok_or(UNREADABLE)?.into_owned();
         Ok(Self {
@@ -168,6 +172,7 @@ fn judge(
     let subject = claims.get_str("sub").filter(|subject| !subject.is_empty());
     let mut caller_claims = Vec::with_capacity(2 * expected.caller_claims.len());
     for name in expected.caller_claims {
+        // Without this claim, equal subjects of two tenants would be one caller.
         let value = claims.get(name).and_then(plain).ok_or(NO_SUBJECT)?;
         caller_claims.extend([name.as_ref().to_owned(), value]);
     }
@@ -206,6 +211,7 @@ fn plain(raw: &RawValue) -> Option<String> {
     if text.starts_with('"') {
         return serde_json::from_str(text).ok();
     }
+    // `n` begins `null`, which would be one value for all clients that lack the claim.
     let is_plain = !text.starts_with(['{', '[', 'n']);
     is_plain.then(|| text.to_owned())
 }

@@ -56,6 +56,7 @@ impl Dialogue<'_> {
     /// Calls the tool. With `detach`, a task is left alone once it is there.
     pub(super) async fn call(&mut self, mut request: UpstreamRequest, detach: bool) -> Ending {
         for _ in 0..ROUNDS_MAX {
+            // Cloned, because a round of questions sends the same request again, with the answers.
             let mut exchange = self.upstream.begin(self.era, request.clone());
             let result = match self.hear(&mut exchange).await {
                 Last::Result(result) => result,
@@ -68,6 +69,7 @@ impl Dialogue<'_> {
                     return Ending::Unanswered { why, task: None };
                 }
             };
+            // A result that is no object has no type, and is printed as it came.
             let kind = result_type(&result).unwrap_or(ResultType::Complete);
             match kind {
                 ResultType::InputRequired => match self.round(&result).await {
@@ -92,6 +94,7 @@ impl Dialogue<'_> {
         if let Some(ending) = ended(id, &state) {
             return ending;
         }
+        // `follow` begins with the result that made the task, which only the earlier command received.
         let mut created = Writer::object();
         created.str("resultType", "task").str("taskId", id);
         created.number("pollIntervalMs", FIRST_LOOK_MS);
@@ -127,11 +130,13 @@ impl Dialogue<'_> {
             Last::Interrupted => {
                 self.screen
                     .say("cancelling; Ctrl-C again leaves the task alone");
+                // The clone has seen the Ctrl-C that led here, so it resolves at the next one.
                 let mut interrupts = self.interrupts.clone();
                 tokio::select! {
                     () = exchange.control.cancel() => {}
                     () = interrupts.next() => return Ending::Interrupted("the task may run on".into()),
                 }
+                // The task may have ended before the cancel reached the server.
                 match self.state_of(&id).await {
                     Ok(state) => match ended(&id, &state) {
                         Some(Ending::Cancelled(_)) => Ending::Interrupted("cancelled".into()),
@@ -166,6 +171,7 @@ impl Dialogue<'_> {
         let mut seconds = interval(TICK);
         let mut asked = VecDeque::new();
         loop {
+            // Questions are put one at a time, because a person answers in one terminal. The others stay in the queue.
             if let Some(question) = asked.pop_front() {
                 if let Some(last) = self.put(&question, exchange, &mut asked).await {
                     return last;
@@ -217,6 +223,7 @@ impl Dialogue<'_> {
             Answer::Refused(RpcError::method_not_found().to_json().into())
         };
         let told = exchange.control.answer(&question.id, answer).await;
+        // A lost answer does not end the call: its events show what becomes of it.
         if told.is_err() {
             self.screen.say("the answer did not reach the server");
         }
@@ -238,6 +245,7 @@ impl Dialogue<'_> {
                 let method = request.get_str("method").unwrap_or_default();
                 return Err(Ending::Failed(format!("the server asks for {method}")));
             }
+            // Between two rounds nothing runs at the server, so Ctrl-C has nothing to cancel there.
             let answer = tokio::select! {
                 answer = self.person.answer(params, &self.screen) => answer,
                 () = self.interrupts.next() => return Err(Ending::Interrupted("cancelled".into())),
@@ -255,6 +263,7 @@ impl Dialogue<'_> {
     async fn cancel(&self, exchange: Exchange) -> Ending {
         let cancelling = timeout(CANCELLING, exchange.control.cancel());
         let mut interrupts = self.interrupts.clone();
+        // The command ends in any case, so a cancel that fails changes nothing.
         tokio::select! {
             _ = cancelling => {}
             () = interrupts.next() => {}

@@ -167,11 +167,13 @@ pub(super) fn id_of(created: &RawValue) -> String {
 fn shown(result: &Value) -> Vec<u8> {
     let content = result.get("content").and_then(Value::as_array);
     let content = content.map_or(&[][..], Vec::as_slice);
+    // Only a single block is written as bytes, because the bytes of several would run into each other.
     if let [block] = content
         && let Some(bytes) = binary(block)
     {
         return bytes;
     }
+    // Servers should repeat structured content as text (MCP), so it is printed only where there is none.
     if content.is_empty()
         && let Some(structured) = result.get("structuredContent")
     {

@@ -154,6 +154,7 @@ impl FieldKind {
         let count = |key| schema.get(key).and_then(Value::as_u64);
         let choices = choices(schema);
         match text(schema, "type") {
+            // A choice has a type as well, mostly "string", so choices come first.
             _ if !choices.is_empty() => Self::One(choices),
             Some("string") => Self::Text {
                 format: text(schema, "format").unwrap_or_default().to_owned(),
@@ -205,6 +206,7 @@ impl FieldKind {
                 length_min,
                 length_max,
             } => {
+                // JSON Schema counts characters, not bytes.
                 let length = line.chars().count() as u64;
                 if length < *length_min {
                     return Err(format!("write at least {length_min} characters"));
@@ -256,6 +258,7 @@ pub(super) fn accepted(content: &Map<String, Value>) -> Value {
 
 /// The choices of a schema: `enum` with `enumNames`, or constants with titles (`oneOf`, `anyOf`).
 fn choices(schema: &Value) -> Vec<FieldChoice> {
+    // `enumNames` gives titles in earlier revisions, and `oneOf` and `anyOf` do so in later ones.
     let names: Vec<&str> = list(schema, "enumNames")
         .filter_map(Value::as_str)
         .collect();
@@ -274,6 +277,7 @@ fn choices(schema: &Value) -> Vec<FieldChoice> {
 
 /// The choice that a line names: by its place, its value or its title.
 fn chosen(choices: &[FieldChoice], line: &str) -> Result<String, String> {
+    // A value or a title counts before a place, because a choice may be called "2".
     let named = choices
         .iter()
         .find(|one| one.value == line || one.title == line);

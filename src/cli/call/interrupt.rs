@@ -14,6 +14,7 @@ impl Interrupts {
     /// From now on Ctrl-C no longer ends the process.
     pub(super) fn new(jobs: &TaskTracker) -> io::Result<Self> {
         let mut signal = signal(SignalKind::interrupt())?;
+        // A watch keeps a press that comes while no receiver is polled.
         let (pressed, seen) = watch::channel(0);
         jobs.spawn(async move {
             while signal.recv().await.is_some() && !pressed.is_closed() {

@@ -211,6 +211,7 @@ struct Output {
 impl Output {
     fn open(path: &Path) -> Result<Self, CommandFailure> {
         let is_new = !path.exists();
+        // The old content stays until there is a new one.
         let file = File::options()
             .write(true)
             .create(true)
@@ -254,6 +255,7 @@ fn print(told: &Told, output: Option<Output>) -> Result<(), CommandFailure> {
     if !io::stdout().is_terminal() {
         return stdout::print_bytes(&told.out);
     }
+    // A terminal would act on bytes that are no text.
     let Ok(text) = std::str::from_utf8(&told.out) else {
         let bytes = told.out.len();
         return Err(CommandFailure::runtime(format!(

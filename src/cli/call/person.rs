@@ -66,6 +66,7 @@ impl Person {
             let Some(why) = &wrong else {
                 return Ok(prepared);
             };
+            // A person can answer in its place. Without a terminal, the error becomes part of the ending.
             if self.is_at_terminal {
                 screen.say(&cleaned(&format!("  --answer {why}")));
             }
@@ -120,6 +121,7 @@ impl Person {
 
     async fn line(&mut self, prompt: &str, screen: &Screen) -> Option<String> {
         screen.ask(prompt);
+        // The thread starts with the first question, so that a call without one leaves standard input alone.
         let lines = self.lines.get_or_insert_with(typed);
         let line = lines.recv().await;
         if line.is_none() {
@@ -168,8 +170,10 @@ fn prepared(text: &str) -> Result<Value, CommandFailure> {
 /// The lines of standard input. They are read by a thread of its own, because a read from a terminal cannot be
 /// cancelled: the thread may outlive the call, and ends with the process.
 fn typed() -> mpsc::Receiver<String> {
+    // The small bound leaves lines that are typed ahead in the terminal.
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
+        // The first error ends the loop, because `lines` may return the same error without end.
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             if sender.blocking_send(line).is_err() {
                 break;

@@ -125,6 +125,7 @@ async fn in_ranges(
             }
             read => read?,
         };
+        // The first range shows the size already, so that little of a result that is too large is in memory.
         if read.total > BYTES_MAX {
             return Err(ReadRestError::TooLarge);
         }

@@ -48,6 +48,7 @@ impl Screen {
     /// Shows the `params` of a `notifications/progress`.
     pub(super) fn progress(&mut self, params: &RawValue) {
         let state = progress(&serde_json::from_str(params.get()).unwrap_or_default());
+        // A server may repeat itself, and without a terminal each repetition would be a line.
         if state == self.state {
             return;
         }
@@ -103,11 +104,13 @@ fn progress(params: &Value) -> String {
 fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    // A terminal whose size was never set reports 0.
     if columns == 0 { WIDTH } else { columns }
 }
 
 fn write(text: &str) {
     let mut out = io::stderr().lock();
+    // A call does not fail because its progress cannot be shown.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

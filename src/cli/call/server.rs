@@ -60,6 +60,7 @@ impl CalledServer {
         };
         let flags = Flags {
             upstream: url,
+            // The settings demand a store, and this command opens none.
             store: Some("memory:".into()),
             command: target.command,
             ..Flags::default()
@@ -74,6 +75,7 @@ impl CalledServer {
             let all = ("RAINCHECK_UPSTREAM__ENV_ALLOW".to_owned(), names.join(","));
             others.push(all);
         }
+        // The settings name the flag of `raincheck run`, and this command has another one.
         let config = load(&flags, &others).map_err(|error| {
             CommandFailure::usage(error.to_string().replacen("--upstream", "--url", 1))
         })?;
@@ -108,12 +110,14 @@ impl CalledServer {
                 "{server} wants credentials (HTTP {}): --header 'Authorization: Bearer TOKEN', or --header @FILE",
                 error.status
             ),
+            // Servers also refuse a Host or an Origin with 403, so credentials may not be the cause.
             DiscoverError::Unauthorized(error) => format!(
                 "{server}: {}; if it wants credentials: --header 'Authorization: Bearer TOKEN', or --header @FILE",
                 forbidden(error)
             ),
             DiscoverError::Refused(_) | DiscoverError::Failed(_) => {
                 let why = diagnose(error, self.upstream.obstacle().as_ref(), &self.config);
+                // Here the program sees the environment, so this advice would be wrong.
                 let why = why.trim_end_matches(ENVIRONMENT);
                 let advice = if self.is_named {
                     ""
@@ -201,6 +205,7 @@ pub(super) fn arguments(text: &str) -> Result<Box<RawValue>, CommandFailure> {
             "the arguments are {why}; write the tool's arguments, such as '{{\"city\":\"Kyoto\"}}'"
         ))
     };
+    // Kept as raw text, so that numbers and the order of members reach the server unchanged.
     let parsed: Result<Box<RawValue>, _> = serde_json::from_str(text);
     let parsed = parsed.map_err(|error| refused(&format!("not JSON: {error}")))?;
     match serde_json::from_str(parsed.get()) {
@@ -243,6 +248,7 @@ fn headers(written: &[String]) -> Result<HeaderMap, CommandFailure> {
                     "--header: not a header; write 'Name: value', or @FILE with such lines",
                 )
             })?;
+            // Debug output leaves out a sensitive value.
             value.set_sensitive(true);
             headers.append(name, value);
         }

@@ -51,6 +51,7 @@ struct Gets {
 }
 
 fn split(wanted: &str) -> (&str, &str) {
+    // The name itself may have an `@`, so the last one counts.
     wanted.rsplit_once('@').unwrap_or((wanted, ""))
 }
 
@@ -61,8 +62,10 @@ pub(super) fn report(config: &Config, wanted: &str) -> ClientReport {
     let mut gets = Vec::new();
     let rules = std::iter::once(config.rules.defaults()).chain(config.rules.entries());
     for (place, rule) in rules.enumerate() {
+        // The first rule is the one of `[tasks]`, which has no place among the entries.
         let place = place.checked_sub(1);
         let (is_first, defaults) = (place.is_none(), config.rules.defaults());
+        // A value that an entry only inherits would repeat the line of `[tasks]`.
         if is_first || rule.heartbeat != defaults.heartbeat {
             let beats = terms.heartbeat(rule);
             gets.push(Gets {

@@ -29,6 +29,7 @@ use crate::tls;
 
 pub(super) fn check(config: &Config, as_json: bool) -> Result<ExitCode, CommandFailure> {
     let runtime = runtime()?;
+    // All looks run together, because each of them may take as long as its timeout.
     let (inspection, store, auth, traces) = runtime.block_on(async {
         tokio::join!(
             inspect(config),
@@ -190,6 +191,7 @@ fn of_store(
         .ok()
         .and_then(|found| learned(&found.learned));
     let settings = &config.store;
+    // A store without an answer shows no key of other replicas.
     let sealed = sealing(settings, others.unwrap_or(OtherReplicas::Keyless));
     let described = found.map(|found| describe_store(&settings.location, found.file));
     let sealed = sealed.map(|said| ("sealing", said));
@@ -272,6 +274,7 @@ fn describe_store(location: &Location, state: FileState) -> String {
 
 /// Returns the sentence about a call whose process dies.
 fn recovery(config: &Config) -> String {
+    // A program ends with this process, whatever the store is.
     if matches!(config.upstream.server, Wrapped::Command(_)) {
         return "a call whose process dies is lost with its child".to_owned();
     }

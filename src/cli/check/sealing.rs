@@ -14,6 +14,7 @@ pub(super) fn sealing(
         Location::Embedded(_) | Location::Slots(_) => Some("under the key beside the file"),
         Location::Redis { .. } => None,
     };
+    // Sessions with the server are sealed also where `store.seal` is off, so this comes before it.
     if others == OtherReplicas::Different {
         let text =
             "another replica has another store.seal_key: neither can read what the other one seals";

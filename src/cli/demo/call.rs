@@ -40,6 +40,7 @@ impl DemoCall {
         let id = Value::from(Uuid::new_v4().to_string());
         let (answered, answer) = oneshot::channel();
         let key = (self.session.clone(), id.to_string());
+        // Entered before the question is sent, because the answer may come at once.
         self.state.questions.lock().insert(key, answered);
         self.send(&json!({
             "jsonrpc": "2.0",

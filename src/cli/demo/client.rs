@@ -132,6 +132,7 @@ fn message(body: &[u8]) -> Option<Value> {
     if let Ok(message) = serde_json::from_slice(body) {
         return Some(message);
     }
+    // A question of the server on the same stream may have the id 1, too. Only an answer has no method.
     std::str::from_utf8(body)
         .ok()?
         .lines()

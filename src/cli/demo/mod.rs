@@ -194,6 +194,7 @@ impl Story {
         })?;
         self.terminal
             .say("-> tasks/cancel             <- cancelled");
+        // The notification goes out after the task was cancelled, so it may come a moment later.
         timeout(Duration::from_secs(2), self.server.told_to_cancel())
             .await
             .map_err(|_| "the server was not told of the cancel")?;
@@ -237,6 +238,7 @@ impl Story {
                 self.terminal.progress_done();
                 return Ok(seen);
             }
+            // A task that hangs must end the demo with an error.
             check(
                 Instant::now().saturating_duration_since(started) < PATIENCE,
                 || format!("the task does not go on: {seen}"),

@@ -90,6 +90,7 @@ async fn accept(listener: TcpListener, state: Arc<DemoState>) {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .serve_connection(TokioIo::new(socket), service);
+            // An idle connection would keep the tracker from ending.
             tokio::select! {
                 _ = connection => {}
                 () = state.stop.cancelled() => {}
@@ -121,6 +122,7 @@ async fn answer(state: &Arc<DemoState>, request: Request<Incoming>) -> Response<
             state.sessions.lock().remove(&session);
             plain(StatusCode::OK)
         }
+        // A server without a stream of its own answers a GET with 405 (MCP).
         _ => plain(StatusCode::METHOD_NOT_ALLOWED),
     }
 }
@@ -139,12 +141,14 @@ fn received(
     if method == "initialize" {
         return initialize(state, &id);
     }
+    // raincheck finds out the era with this request, when there is no session yet.
     if method == "server/discover" {
         return json_body(&error(&id, -32601, "Method not found"));
     }
     let Some(session) = session else {
         return plain(StatusCode::BAD_REQUEST);
     };
+    // MCP demands 404 for a session that has ended, so that its client begins a new one.
     if !state.sessions.lock().contains(&session) {
         return plain(StatusCode::NOT_FOUND);
     }
@@ -193,8 +197,10 @@ fn initialize(state: &DemoState, id: &Value) -> Response<DemoBody> {
 /// Starts the tool and answers with the stream of its events.
 fn call(state: &Arc<DemoState>, session: String, id: &Value, params: Value) -> Response<DemoBody> {
     let (events, queue) = mpsc::channel(EVENTS_MAX);
+    // A child of `stop`, so that a tool that never ends does not outlive the demo.
     let cancel = state.stop.child_token();
     let key = (session.clone(), id.to_string());
+    // Entered before the tool runs, so that a cancel that comes at once finds it.
     state.calls.lock().insert(key.clone(), cancel.clone());
     let call = DemoCall {
         state: Arc::clone(state),

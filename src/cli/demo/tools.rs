@@ -45,11 +45,13 @@ pub(super) async fn run(call: &DemoCall, params: &Value) -> Value {
 }
 
 async fn build_report(call: &DemoCall, arguments: &Value) -> Value {
+    // Zero steps would be a division by zero.
     let steps = at(arguments, "/steps")
         .as_u64()
         .unwrap_or(4)
         .clamp(1, 1_000);
     let seconds = at(arguments, "/seconds").as_f64().unwrap_or(4.0);
+    // `from_secs_f64` panics for a negative number.
     let whole = Duration::from_secs_f64(seconds.clamp(0.0, 3_600.0));
     let step = whole / u32::try_from(steps).unwrap_or(1);
     for done in 1..=steps {

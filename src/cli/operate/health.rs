@@ -26,6 +26,7 @@ pub(in crate::cli) struct HealthArgs {
 pub(in crate::cli) fn health(args: &HealthArgs) -> Result<ExitCode, CommandFailure> {
     let access = args.reach.access()?;
     let is_named = args.reach.admin.is_some();
+    // `--admin` names the admin listener, so it counts before the probe listener of the settings.
     let probes = access.probes.as_deref().filter(|_| !is_named);
     let address = probes.map_or_else(|| args.reach.address(&access), reachable);
     // The probe listener needs no token, and gets none.

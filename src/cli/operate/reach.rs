@@ -55,6 +55,7 @@ impl ReachArgs {
         let address = self.address(&access);
         let asked = runtime()?.block_on(ask(&address, access.token.as_ref(), method, path, body));
         let AdminAnswer { status, text } = asked.map_err(|why| not_reached(&address, &why))?;
+        // An answer that is no JSON has no `error` either, and is reported by its status below.
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
         if (200..300).contains(&status) {
             return Ok(value);

@@ -11,6 +11,7 @@ pub(super) fn listed(page: &Value) -> String {
     let head = ["id", "state", "tool", "age", "replica", "caller", "remarks"].map(str::to_owned);
     let mut rows = vec![head];
     rows.extend(tasks.iter().map(|task| {
+        // The commands find a task by the beginning of its id.
         let id: String = text(task, "id").chars().take(8).collect();
         [
             id,
@@ -60,6 +61,7 @@ fn remarks(task: &Value) -> String {
         Some(count) => remarks.push(format!("asks {count} questions")),
     }
     let progress = at(task, "progress");
+    // After the end the last progress is no news.
     if !progress.is_null() && at(task, "outcome").is_null() {
         let total = at(progress, "total");
         let of = if total.is_null() {
@@ -75,6 +77,7 @@ fn remarks(task: &Value) -> String {
     if at(task, "outcome") == "tool_error" {
         remarks.push("the tool says that it failed".to_owned());
     }
+    // A task that was not announced is a call whose client still has its request open.
     if at(task, "announced") == false {
         remarks.push("its client waits".to_owned());
     }

@@ -127,8 +127,10 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
             Ok(ExitCode::SUCCESS)
         }
         What::Answer(answer) => {
+            // Read first, because the answer must name the key of an open question.
             let task = reach.json(Method::GET, &path_of(&answer.id, ""), None)?;
             let body = answer.body(&task)?;
+            // The whole id is sent: the beginning that the user wrote may fit two tasks by now.
             let path = path_of(text(&task, "id"), "/answer");
             let task = reach.json(Method::POST, &path, Some(&body))?;
             printed(&said(args.json, &task, |task| {
@@ -175,6 +177,7 @@ impl AnswerArgs {
                     "the task asks nothing: {state}"
                 )));
             }
+            // The listener refuses a key that is not open, so it is not checked here.
             (Some(key), _) => key.as_str(),
             (None, [key]) => key,
             (None, _) => {
@@ -214,6 +217,7 @@ fn watch(reach: &ReachArgs, id: &str, as_json: bool) -> Result<ExitCode, Command
     let mut last = Value::Null;
     loop {
         let task = reach.json(Method::GET, &path_of(id, ""), None)?;
+        // The age changes with every look, so it is not compared.
         let now = json!([
             at(&task, "state"),
             at(&task, "progress"),

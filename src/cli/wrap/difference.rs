@@ -23,6 +23,7 @@ pub(super) fn difference(file: &SettingsFile, text: &str) -> Result<String, Stri
             }
         }
     }
+    // A carriage return would be shown as a replacement character at the end of each line.
     Ok(printable_lines(&out.replace('\r', "")).into_owned())
 }
 
@@ -50,6 +51,7 @@ struct Hunk {
 const CELLS_MAX: usize = 1 << 20;
 
 fn hunks(old: &[&str], new: &[&str]) -> Vec<Hunk> {
+    // Most lines at both ends are the same, which leaves a small table for the rest.
     let start = same(old.iter(), new.iter());
     let old = old.get(start..).unwrap_or_default();
     let new = new.get(start..).unwrap_or_default();

@@ -60,6 +60,7 @@ impl Document {
             format!("line {line} is not JSON: {}", e.kind())
         })?;
         let document = Self { root };
+        // An edit prints the whole tree. A tree that does not print as it was read would change the rest of the file.
         if document.text() == text {
             Ok(document)
         } else {
@@ -81,6 +82,7 @@ impl Document {
         let Some(project) = project else {
             return match (places(&root), member(&root, PROJECTS)) {
                 (Some(members), _) => Ok(read(&members)),
+                // A file that has only servers of single projects is in order.
                 (None, Some(_)) => Ok(Vec::new()),
                 (None, None) => {
                     Err("has no servers: neither \"mcpServers\" nor \"servers\"".to_owned())
@@ -171,6 +173,7 @@ fn read(members: &[CstObjectProp]) -> Vec<NamedServer> {
 
 /// Where a node begins in its document's text.
 fn start(node: &CstNode) -> usize {
+    // Nodes of this tree have no places, so the lengths of all texts before the node are added up.
     let before: usize = node
         .previous_siblings()
         .map(|sibling| sibling.to_string().len())

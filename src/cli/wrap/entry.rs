@@ -115,6 +115,7 @@ impl ServerEntry {
         .concat();
         match member(&self.0, "args").and_then(|args| args.array_value()) {
             Some(args) => {
+                // Inserted one by one, so that the arguments that are there keep their comments and line breaks.
                 for word in first.into_iter().rev() {
                     args.insert(0, word.into());
                 }
@@ -171,10 +172,12 @@ impl ServerEntry {
         if has_query {
             self.set_variable(URL, url);
         }
+        // Removed after the new members, which are put at its place.
         self.remove(address);
         for (name, value) in &headers {
             self.set_variable(&format!("{HEADERS}{}", variable(name)?), value);
         }
+        // The headers are variables of raincheck now, and a program has none.
         self.remove("headers");
         if member(&self.0, "type").is_some() {
             self.set("type", "stdio");
@@ -211,6 +214,7 @@ impl ServerEntry {
             command,
             ..Flags::default()
         };
+        // The client starts raincheck with the variables of the entry, and not with those of this process.
         load(&flags, &self.environment())
             .map(|_| ())
             .map_err(|e| e.to_string())
@@ -289,6 +293,7 @@ impl ServerEntry {
 
     /// Puts a member after the member `other`, and removes an existing member of the same name.
     pub(super) fn put_after(&self, other: &str, name: &str, value: CstInputValue) {
+        // Removed first, because that may move the place of the other member.
         self.remove(name);
         let at = member(&self.0, other).map_or(0, |prop| prop.property_index() + 1);
         self.0.insert(at, name, value);
@@ -334,6 +339,7 @@ pub(super) fn member(object: &CstObject, name: &str) -> Option<CstObjectProp> {
 /// The server in the arguments of `raincheck stdio`.
 fn behind(arguments: &[String]) -> Option<ServerSpec> {
     let ours = arguments.iter().position(|word| word == "--");
+    // Arguments behind `--` belong to the program, and may look like options of raincheck.
     let (ours, theirs) = arguments.split_at_checked(ours.unwrap_or(arguments.len()))?;
     if let Some((command, arguments)) = theirs.split_first().and_then(|it| it.1.split_first()) {
         let (command, arguments) = (command.clone(), arguments.to_vec());

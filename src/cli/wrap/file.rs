@@ -44,6 +44,7 @@ impl SettingsFile {
     /// Fails if the file changed since it was read, because its client writes to it, too.
     pub(super) fn replace(&self, text: &str) -> Result<PathBuf, String> {
         let backup = self.keep()?;
+        // In the same folder, because only within one file system a rename replaces the file at once.
         let new = self.beside(&format!(".raincheck-{}", std::process::id()));
         let written = self.create(&new, text).and_then(|()| {
             if self::text(&self.path).is_ok_and(|now| now == self.text) {
@@ -126,6 +127,7 @@ impl SettingsFile {
 
     /// Creates a file with the owner and mode of this file, and syncs it to the disk.
     fn create(&self, path: &Path, text: &str) -> io::Result<()> {
+        // Private until it has its owner and its mode, because the settings may hold secrets.
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -138,6 +140,7 @@ impl SettingsFile {
             fchown(&file, Some(uid), Some(gid))?;
         }
         file.set_permissions(Permissions::from_mode(self.metadata.mode() & 0o7777))?;
+        // Without this, a crash soon after the rename could leave an empty file.
         file.sync_all()
     }
 
@@ -165,6 +168,7 @@ fn text(path: &Path) -> Result<String, String> {
     let cannot = |e: io::Error| format!("cannot be read: {}", io_reason(&e));
     let file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
+    // One byte beyond the bound shows that the file is larger.
     let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
     if u64::try_from(read.map_err(cannot)?).is_ok_and(|read| read > BYTES_MAX) {
         return Err("too large for settings".to_owned());

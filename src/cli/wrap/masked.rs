@@ -149,11 +149,13 @@ fn short(option: &str) -> &str {
 
 /// An address with its host. The path is kept only if it is one of the usual paths.
 fn address(text: &str) -> String {
+    // Without a scheme nothing shows where the host ends.
     let Some((scheme, rest)) = text.split_once("://") else {
         return MASK.to_owned();
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end).unwrap_or_default();
+    // The part before `@` may be a password.
     let host = authority.rsplit('@').next().unwrap_or_default();
     let path = match path {
         "" | "/" | "/mcp" | "/mcp/" | "/sse" => path,

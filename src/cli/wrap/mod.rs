@@ -75,6 +75,7 @@ impl WrapArgs {
 
 pub(super) fn wrap(line: &WrapArgs) -> Result<ExitCode, CommandFailure> {
     let file = SettingsFile::read(&line.file).map_err(|why| located(&line.file, &why))?;
+    // Checked after the read, so that a file that is missing is reported as missing.
     if let Some(kind) = line.file.extension().filter(|kind| !is_json(kind)) {
         let kind = short(&kind.to_string_lossy().to_uppercase());
         let why = format!(
@@ -111,6 +112,7 @@ pub(super) fn wrap(line: &WrapArgs) -> Result<ExitCode, CommandFailure> {
 /// The absolute path of a folder, because clients name folders by their absolute paths.
 fn absolute(folder: &Path) -> String {
     let path = folder.canonicalize();
+    // A project may be in the file although its folder is gone.
     let path = path.as_deref().unwrap_or(folder);
     path.to_string_lossy().into_owned()
 }
@@ -157,6 +159,7 @@ fn wrapped(
     let notes = entry
         .wrap(&server, &launch)
         .and_then(|notes| {
+            // Checked after the edit, because raincheck reads its settings from the edited entry.
             entry.verify(&server, options)?;
             Ok(notes)
         })

@@ -15,6 +15,7 @@ pub(super) fn raincheck(environment: &[(String, String)]) -> Result<String, Stri
         .map_err(|e| format!("raincheck does not find its own program: {}", io_reason(&e)))?;
     let path = environment.iter().find(|(name, _)| name == "PATH");
     let folders = path.map(|(_, folders)| std::env::split_paths(folders));
+    // A relative folder depends on where the client starts, so only absolute ones count.
     let found = folders
         .into_iter()
         .flatten()

@@ -16,6 +16,7 @@ pub(super) fn change(file: &SettingsFile, wanted: WantedServer<'_>) -> Result<Fi
     };
     let backups = file.backups();
     let mut all = backups.iter().filter_map(|(_, text)| plain(text, wanted));
+    // A backup that becomes this very entry is exact, so it comes before any edit.
     let (text, notes) = if let Some(before) = all.find_map(|earlier| earlier.becomes(&entry)) {
         (document.with(&entry, &before), Vec::new())
     } else if let Some(server) = behind {

@@ -28,10 +28,12 @@ impl ServerEntry {
     /// Allows the wrapped program to see the variables of `env` that raincheck would keep from it. Returns
     /// whether there were any. Fails with one line if raincheck's settings cannot be read.
     pub(super) fn allow_variables(&self) -> Result<bool, String> {
+        // Only a program gets variables. A server with an address has none.
         if !self.arguments().iter().any(|word| word == "--") {
             return Ok(false);
         }
         let mut wanted = self.environment();
+        // Variables of raincheck's own settings are not for the program.
         wanted.retain(|(name, _)| !name.starts_with("RAINCHECK_"));
         if wanted.is_empty() {
             return Ok(false);
@@ -84,6 +86,7 @@ impl ServerEntry {
         if let Some(args) = member(self.object(), "args").and_then(|args| args.array_value())
             && let Some(ours) = ours
         {
+            // The words up to `--` are raincheck's own, and the one after it is the program, which `command` has now.
             for word in args.elements().into_iter().take(ours + 2) {
                 word.remove();
             }
@@ -96,11 +99,13 @@ impl ServerEntry {
 
     fn unwrap_address(&self, url: &str, before: Option<&Self>) -> Option<String> {
         let headers = self.headers_again(before);
+        // Without a backup the most usual name must do.
         let address = before.and_then(Self::address_member).unwrap_or("url");
         self.put_after("command", address, url.into());
         if !headers.is_empty() {
             self.put_after(address, "headers", CstInputValue::Object(headers));
         }
+        // Removed after the new members, which take its place in the order.
         self.remove("command");
         self.remove("args");
         self.take_variables(&[URL, HEADERS]);

@@ -59,6 +59,7 @@ fn tell_others(
     session: SessionKey,
     cancel: &CancelMessage<'_>,
 ) {
+    // No other replica uses the store, so no other can run the call.
     if proxy.runner.is_alone() {
         return;
     }
@@ -71,10 +72,12 @@ fn tell_others(
     let (proxy, name) = (Arc::clone(proxy), name(session, cancel.id));
     let value = value(now_ms, cancel.how);
     let passing = proxy.passing.clone();
+    // A tracked job, so that a drain waits until the cancel is written.
     passing.spawn(async move {
         let kv = &proxy.kv;
         let written = async {
             let lifetime = Duration::from_millis(LIFETIME_MS);
+            // The value comes before the notification, because the other replica reads it at once.
             kv.put(name, value.into(), lifetime).await?;
             kv.tell(name).await
         };
@@ -100,6 +103,7 @@ pub(in crate::downstream) fn cancelled_elsewhere(
     async move {
         // Most calls are answered before, and cost nothing.
         tokio::time::sleep(LOOK).await;
+        // The watch begins before the first read, so that no cancel falls in between.
         let watch = proxy.runner.watch_value(name);
         let mut found = watch.now().await;
         loop {

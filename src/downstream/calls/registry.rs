@@ -274,12 +274,14 @@ impl Calls {
     }
 
     fn leave(&mut self, session: SessionKey, number: u64) {
+        // Removed by its number: a newer call of the same id keeps its place. A second `leave` finds nothing.
         if let Entry::Occupied(mut of_session) = self.of_sessions.entry(session)
             && let Some(call) = of_session.get_mut().remove(&number)
         {
             if call.kind != CallKind::Resumable {
                 self.count -= 1;
             }
+            // Sessions come and go, so an empty one must not stay in the map.
             if of_session.get().is_empty() {
                 of_session.remove();
             }

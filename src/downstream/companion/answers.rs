@@ -45,6 +45,7 @@ pub(super) fn of(
         (Some(InputKind::Elicitation) | None, action, content) => {
             let mut out = Writer::object();
             out.str("action", action);
+            // In MCP an answer has content only where it is accepted.
             if let Some(content) = content.filter(|_| action == "accept") {
                 out.raw("content", content.get());
             }

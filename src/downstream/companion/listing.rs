@@ -21,6 +21,7 @@ pub(super) async fn list(
         return Ok(None);
     };
     let mut page = proxy.tasks_for(by).page_of(list, None).await?;
+    // The list is of the caller, and this credential of it may lack the scopes of a tool.
     page.tasks
         .retain(|task| Proxy::lacking_scopes(by, &task.name).is_none());
     let now_ms = proxy.runner.ledger().now_ms();

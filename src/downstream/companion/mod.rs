@@ -151,6 +151,7 @@ pub(super) async fn with_ours(
             Err(_) => None,
         }
     } else {
+        // The names of the server's tools on earlier pages count, too, so the whole list is asked for.
         CompanionTools::open(proxy, by, capabilities)
             .await
             .map(|companion_tools| companion_tools.names)

@@ -142,6 +142,7 @@ impl ToolCall {
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
         let text = match answered {
             Ok(answer) => return answer,
+            // Without such a list the model would only be refused a second time.
             Err(refused) if refused.is_lost_ticket() && self.by.list_key.is_some() => {
                 let status = self.names.of(CompanionTool::Status);
                 let text = refused.text();
@@ -183,6 +184,7 @@ impl ToolCall {
         };
         let at = Moment {
             now_ms: self.proxy.runner.ledger().now_ms(),
+            // Each answer names another round: some clients stop a model that receives the same answer twice.
             round: round_of(arguments).saturating_add(1),
             with_messages: tool == CompanionTool::Status,
         };
@@ -217,6 +219,7 @@ impl ToolCall {
             tokio::select! {
                 _ = watch.changed() => found = self.tasks().get(id).await?,
                 () = tokio::time::sleep_until(until) => break,
+                // A drain answers the wait with the present state, so that the connection can end.
                 () = self.proxy.closing.cancelled() => break,
             }
         }
@@ -278,6 +281,7 @@ impl ToolCall {
         let answers = BTreeMap::from([(key, answer)]);
         let from = self.from.clone();
         self.tasks().answer(found, answers, from).await?;
+        // Read again, because the answer may have ended the task or begun its next leg.
         Ok(self.tasks().get(id).await?.task)
     }
 }

@@ -61,11 +61,13 @@ pub(super) fn or_ticket(schema: &RawValue) -> Option<String> {
     match object.get("required") {
         None => Some(admitted),
         Some(required) => {
+            // Without this choice the server's required members would refuse every ticket.
             let mut theirs = Writer::object();
             theirs.raw("required", required.get());
             let either = format!("[{},{REQUIRED}]", theirs.end());
             let rest = Object::parse(&admitted).ok()?;
             let rest = rest.render_filtered(|key| key != "required");
+            // `anyOf` is not among the keywords that are let through, so the schema has none yet.
             Some(prepend(&rest, "anyOf", &either))
         }
     }
@@ -79,6 +81,7 @@ fn admitting(properties: &str, is_open: bool) -> Option<String> {
         let object = Object::parse(properties).ok()?;
         let theirs = object.get(name);
         let schema = match theirs.map(RawValue::get) {
+            // An open schema admits members that it does not name.
             None if is_open => continue,
             None => ours.to_owned(),
             // The tool's own schema admits any string, and so the ticket's.

@@ -76,6 +76,7 @@ impl Companion {
             unaware.remove(&whose);
             return;
         }
+        // A forgotten client counts as one with the tools, and may get a ticket that it cannot use.
         if unaware.len() >= UNAWARE_MAX {
             unaware.clear();
         }
@@ -92,6 +93,7 @@ impl Companion {
 pub(super) fn wait_max(by: &Requester) -> Duration {
     let patience = by.client.fallback_after_ms(by.rules.defaults()).value;
     let patience = Duration::from_millis(patience);
+    // Of a short patience this leaves half, because the spare would take most of it.
     patience.saturating_sub(WAIT_SPARE).max(patience / 2)
 }
 

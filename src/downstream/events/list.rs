@@ -49,6 +49,7 @@ pub(in crate::downstream) async fn answer(
     };
     let answer = match answer {
         CallAnswer::Result(page) => CallAnswer::Result(with_ours(&page, delivery).unwrap_or(page)),
+        // This error means that the server has no events, which must not hide raincheck's own.
         CallAnswer::Error(error)
             if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
         {
@@ -74,6 +75,7 @@ fn with_ours(page: &RawValue, delivery: &[&str]) -> Option<Box<RawValue>> {
         return None;
     }
     let events = Object::parse(page.get()).ok()?.get("events")?.get();
+    // Edited as text, so that the server's own events keep their bytes.
     let theirs = events.strip_prefix('[')?.strip_suffix(']')?;
     let comma = if theirs.trim_ascii().is_empty() {
         ""

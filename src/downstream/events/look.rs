@@ -96,6 +96,7 @@ impl EventLooker {
         places.retain(|(_, id)| {
             let is_settled = settled.contains(id);
             if is_settled {
+                // Kept only while the list has the task, so that the set never outgrows the list.
                 look.settled.insert(*id);
             }
             !is_settled
@@ -107,6 +108,7 @@ impl EventLooker {
                 look.add(&task, position, self.is_for_client(&task));
             }
         }
+        // The list is in the order of expiry, but a position can only move on in the order of events.
         look.news.sort_unstable_by_key(|news| news.mark);
         Ok(look)
     }
@@ -115,6 +117,7 @@ impl EventLooker {
     pub(super) async fn places(&self) -> Result<Vec<ListPlace>, StoreError> {
         match self.filter.tasks {
             WantedTasks::NoTask => Ok(Vec::new()),
+            // The task is read by its id, so any place will do.
             WantedTasks::One(id) => Ok(vec![(u64::MAX, id)]),
             WantedTasks::All => {
                 let store = self.proxy.runner.ledger().store();

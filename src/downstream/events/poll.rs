@@ -15,6 +15,7 @@ use crate::telemetry::repeats::OF_OUTAGE;
 const NEXT_POLL_MS: u64 = 5_000;
 
 pub(super) async fn answer(id: &str, looker: &EventLooker, asked: EventRequest) -> Rpc {
+    // Before the look: a commit that shows up during the look must stay news for the next poll.
     let at = looker.asked_at();
     let events_max = asked.events_max;
     let mut beginning = Beginning::of(asked.start, asked.age_ms_max, at, looker.kept_ms());
@@ -55,6 +56,7 @@ impl EventPage {
         for news in &news {
             position.note(news.mark);
         }
+        // Not past the first event that did not fit, because the cursor would skip it.
         position.advance(at.visible_ms, untold);
         Self {
             told: news,

@@ -209,6 +209,7 @@ impl EventFilter {
                         TaskId::parse(&text).map_or(WantedTasks::NoTask, WantedTasks::One);
                 }
                 "tool" if text.len() <= TOOL_BYTES_MAX => filter.tool = Some(text.into()),
+                // The input schema in `events/list` admits no other member.
                 _ => return Err(refusal()),
             }
         }

@@ -29,6 +29,7 @@ impl Beginning {
             EventStart::Now | EventStart::Unreadable => Self {
                 position: EventPosition::at(at.visible_ms),
                 truncated: start == EventStart::Unreadable,
+                // The position lies a little back, because commits show up late. This drops what is older than now.
                 since_ms: at.now_ms.saturating_add(1),
                 misses_earlier: false,
             },
@@ -44,6 +45,7 @@ impl Beginning {
     /// Takes the events that are too early for the client out of the result of the first look, and notes them as
     /// sent.
     pub(super) fn drop_earlier(&mut self, news: &mut Vec<EventNews>) {
+        // The look sorts its news by time, so those that are too early come first.
         let earlier = news.partition_point(|news| news.mark.at_ms < self.since_ms);
         for news in news.drain(..earlier) {
             self.truncated |= self.misses_earlier;

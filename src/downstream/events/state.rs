@@ -73,9 +73,11 @@ impl EventWebhooks {
     /// Waits until the caller may have this host challenged. `None`: no turn became free in time.
     pub(super) async fn challenge_turn(&self, caller: Caller, host: &str) -> Option<ChallengeTurn> {
         let turn = self.challenges.take(caller, TURN_PATIENCE).await?;
+        // Another spelling of the same host must not get further places.
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let host = Caller::from_bytes(*Digest::of(&["host", &host]).as_bytes());
         Some(ChallengeTurn {
+            // Not awaited: this challenge holds a place of its caller and of the process already.
             _of_host: self.of_host.take(host, 1)?,
             _turn: turn,
         })

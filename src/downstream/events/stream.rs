@@ -140,12 +140,14 @@ impl EventStream {
             if let Some(news) = self.waiting.pop_front() {
                 return Some(self.told(&news));
             }
+            // Only when nothing waits: a cursor that was sent before must leave the later events of this look as news.
             self.position.advance(self.told_until_ms, None);
             match self.wake().await {
                 StreamWoke::Closing => return Some(self.end()),
                 StreamWoke::Beat => return Some(self.heartbeat()),
                 StreamWoke::Due => self.look(),
                 StreamWoke::Looked(began_ms, look) => {
+                    // By the time at which the look began: a later commit may be missing in it.
                     self.told_until_ms = self.looker.events.visible_until(began_ms);
                     self.settled = Arc::new(look.settled);
                     self.waiting = look.news.into();
@@ -174,6 +176,7 @@ impl EventStream {
         let settled = Arc::clone(&self.settled);
         let looking = async move { looker.look(&position, &settled).await };
         let looking = self.looker.proxy.passing.spawn(looking);
+        // The handle aborts the look when the stream is dropped, so that its turn becomes free.
         self.next_look = NextLook::Running(AbortOnDropHandle::new(looking), began_ms);
     }
 

@@ -192,6 +192,7 @@ async fn verified(
     new: &Subscription,
     now_ms: u64,
 ) -> Result<(), RpcError> {
+    // Also for an address that was verified before: the settings may allow fewer addresses by now.
     let receiver = webhooks.callbacks.receiver(new, now_ms);
     let receiver = receiver.ok_or_else(not_a_callback)?;
     if before.has_verified(&new.key.url, now_ms) {
@@ -218,6 +219,7 @@ async fn put_on_tasks(
     let put = stream::iter(places).map(|(_, id): (u64, TaskId)| async move {
         let loaded = match runner.ledger().load(id).await {
             Ok(Some(loaded)) if loaded.task.belongs_to(&looker.by.caller) => loaded,
+            // A client may name the task of another caller, and one unreadable record must not hide the others.
             Ok(_) | Err(StoreError::Corrupt(_) | StoreError::Newer | StoreError::UnknownKey) => {
                 return Ok(());
             }
@@ -231,6 +233,7 @@ async fn put_on_tasks(
         let replay = Replay::To(Arc::clone(replay));
         match runner.subscribe(&loaded, all, replay).await {
             Err(ApplyError::Store(error)) => Err(error),
+            // The other errors mean that the task is gone, or has nothing to change.
             Ok(()) | Err(_) => Ok(()),
         }
     });
@@ -247,6 +250,7 @@ fn is_replayed(replay: &ReplayTo, task: &Task) -> bool {
 }
 
 async fn unsubscribed(looker: &EventLooker, params: &Object<'_>) -> Result<String, Refusal> {
+    // A client that may not subscribe has no subscription, and gets the answer for that.
     let webhooks = webhooks_of(&looker.events, &looker.by).ok_or_else(no_subscription)?;
     let now_ms = looker.asked_at().now_ms;
     let (filter, _) = EventRequest::read(params, now_ms)?;

@@ -37,6 +37,7 @@ impl SubscribeRequest {
             }
         }
         let secret = delivery.get_str("secret");
+        // Kept as text, because each message parses it again: the store has the text.
         let secret = secret.filter(|text| WebhookSecret::parse(text).is_some());
         let secret = secret.ok_or_else(|| {
             RpcError::invalid_params(

@@ -76,6 +76,7 @@ impl Names {
         let is_ours = |name: &str| host_of(name).is_some_and(|host| self.is_ours(host));
         let is_named = first.is_some() || authority.is_some();
         is_named
+            // Of two values, something behind raincheck could take the other one.
             && second.is_none()
             && first.is_none_or(|value| value.to_str().is_ok_and(is_ours))
             && authority.is_none_or(is_ours)

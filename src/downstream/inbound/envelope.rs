@@ -93,6 +93,7 @@ fn single<'a>(
     let Some(value) = values.next() else {
         return Ok(None);
     };
+    // Of two values, the server and raincheck could take different ones.
     if values.next().is_some() {
         return Err(malformed());
     }

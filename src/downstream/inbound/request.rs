@@ -33,6 +33,7 @@ impl<'a> Inbound<'a> {
     pub(in crate::downstream) fn read(body: &'a [u8]) -> Self {
         // No text is right where it is not UTF-8. The era of such a message still decides how it is refused.
         let text = std::str::from_utf8(body).unwrap_or_default();
+        // Nearly every message is read in this one pass. `None` is no verdict: the slower readers below decide.
         if let Some((members, [params, meta])) = Object::read_plain(text, ["params", META]) {
             return Self {
                 text,

@@ -130,6 +130,7 @@ impl Requester {
             reads_events: accepts_events(headers),
             takes_large_events: takes_large_events(headers),
             is_piped: parts.extensions.get::<Piped>().is_some(),
+            // Over HTTP/2 a browser sends all its requests on one connection, so the six are no limit.
             is_web_page: parts.version < Version::HTTP_2 && headers.contains_key(ORIGIN),
             connection_polls: parts.extensions.get().cloned(),
             idempotency_key: key_header(headers),
@@ -208,6 +209,7 @@ fn session_of(named: Option<SessionKey>, parts: &Parts, era: Era) -> Option<Sess
         return Some(*key);
     }
     let id = parts.headers.get(SESSION_ID)?;
+    // Only legacy clients have sessions: on a modern request the header could be anything.
     let is_known = era == Era::Legacy && id.len() >= SESSION_ID_MIN;
     named.filter(|_| is_known)
 }

@@ -16,6 +16,7 @@ pub(in crate::downstream) const COMMENT_PAUSE: Duration = Duration::from_secs(15
 /// Ticks when a comment is due.
 pub(in crate::downstream) fn comments() -> Interval {
     let mut due = interval_at(Instant::now() + COMMENT_PAUSE, COMMENT_PAUSE);
+    // A late comment is not followed by those that were missed.
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     due
 }
@@ -50,6 +51,7 @@ impl Keepalive {
     /// missed.
     pub(in crate::downstream) fn resumed(age: Duration, token: Box<RawValue>) -> Self {
         let now = Instant::now();
+        // An `Instant` may not reach back beyond the start of the machine.
         let began = now.checked_sub(age).unwrap_or(now);
         Self {
             due: now + SILENCE,
@@ -69,6 +71,7 @@ impl Keepalive {
         let Some(progress) = progress_of(message, &self.token) else {
             return false;
         };
+        // Progress must never fall for the client, also where the server's own does (2025-11-25, Progress).
         self.last = self.last.max(progress);
         self.due = at + SILENCE;
         true

@@ -98,6 +98,7 @@ impl PassedCall {
         calls::failed(&self.tool, &failure, Instant::now() - self.began);
         let gave_up = matches!(reason, Reason::Deadline | Reason::Shutdown);
         if let Some((jobs, stop)) = self.stop.take().filter(|_| gave_up) {
+            // In a job: the client's answer does not wait until the server has taken the notification.
             jobs.spawn(timeout(STOP_PATIENCE, stop));
         }
         envelope::error(self.id.get(), &failure.to_error().to_json())

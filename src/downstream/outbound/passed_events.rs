@@ -80,6 +80,7 @@ impl PassedEvents {
         }
         self.unread.extend_from_slice(bytes);
         let (now, end) = (Instant::now(), self.unread.len());
+        // Small pieces that come together share an entry, so that a stream of single bytes leaves little memory.
         match self.arrivals.last_mut() {
             Some((at, last)) if now.saturating_duration_since(*at) < TOGETHER => *last = end,
             _ => self.arrivals.push((now, end)),
@@ -90,6 +91,7 @@ impl PassedEvents {
     /// Reads what has passed of the call with that id, the newest message first. Of what came before the newest progress
     /// only an answer counts.
     pub(super) fn read(&mut self, id: &RawValue, keepalive: &mut Keepalive) {
+        // Without a decoder the stream counts as over. It is put back below unless the answer has passed.
         let Some(mut decoder) = self.decoder.take() else {
             return;
         };

@@ -88,6 +88,7 @@ impl PassedHeartbeat {
     /// The answer where the server's stream ended without one. A stream that ended within an event stays as it is,
     /// because another event would make the client read the broken one.
     fn error_of_broken_stream(&mut self) -> Option<Bytes> {
+        // The answer may be among the bytes that were copied and not read yet.
         self.read();
         let is_whole = self.events.position() == Position::BetweenEvents;
         // The server has answered, but not this request.
@@ -112,6 +113,7 @@ impl PassedHeartbeat {
             && let Poll::Ready(reason) = self.call.poll_must_end(context)
         {
             self.must_end = Some(reason);
+            // The timer is due at once, so that the loop below looks for a place between two events.
             self.timer.as_mut().reset(Instant::now());
         }
         loop {
@@ -119,8 +121,10 @@ impl PassedHeartbeat {
             self.read();
             let (now, due) = (Instant::now(), self.keepalive.due_at());
             match (self.events.position(), self.must_end) {
+                // From here on only the server's body wakes the connection.
                 (Position::Over, _) => return Poll::Pending,
                 (Position::BetweenEvents, Some(reason)) => return Poll::Ready(self.end(reason)),
+                // The read above may have found progress of the server's, which moves the time.
                 (_, None) if due > now => self.timer.as_mut().reset(due),
                 (Position::WithinEvent, _) => self.timer.as_mut().reset(now + PAUSE),
                 (Position::BetweenEvents, None) => {

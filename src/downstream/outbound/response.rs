@@ -96,6 +96,7 @@ impl Rpc {
     /// run because its session is lost is answered as by a server that has lost it, so that its client begins another one.
     pub(in crate::downstream) fn legacy_answer(id: &str, answer: CallAnswer) -> Self {
         match answer {
+            // A challenge keeps its status, because an OAuth client begins to sign in by it.
             CallAnswer::Error(error) if !matches!(error.status, 401 | 403) => {
                 Self::of(envelope::error(id, error.error.get()), StatusCode::OK)
             }
@@ -337,6 +338,7 @@ pub(in crate::downstream) fn too_many_requests() -> Response<Body> {
     let error = RpcError::internal(
         "Too many requests of this caller are under way (limits.requests_per_caller); try again later",
     );
+    // The request was refused before its body was read.
     closing(refusal_for_now(&error))
 }
 

@@ -35,5 +35,6 @@ pub(in crate::downstream) async fn notify(
         STUCK_CLIENT
     };
     let sending = events.send(ResponseEvent::Message(notification));
+    // A closed channel is no slow client: only an elapsed time counts.
     *is_slow = timeout(patience, sending).await.is_err();
 }

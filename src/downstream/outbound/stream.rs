@@ -190,6 +190,7 @@ impl<S: ResponseSource> Stage<S> {
             }
             ResponseEvent::Other(event) => (event, Self::Open(open)),
             ResponseEvent::Answer(answer) => {
+                // Dropped with its guard, the source would count the client as gone before the answer is sent.
                 let guard = open.source.into_guard();
                 (sse::event(&answer.json), Self::Answered(guard))
             }

@@ -22,6 +22,7 @@ impl AgreedVersions {
     /// Remembers the version in the server's answer to `initialize`. The head of the answer names the session.
     pub(in crate::downstream) fn note(&self, caller: &Caller, head: &HeaderMap, message: &str) {
         let version = || {
+            // Without a session id nothing ties later requests of the client to this version, so nothing is kept.
             let session = SessionKey::named(caller, head)?;
             let result = Object::parse(message).ok()?.get_object("result")?;
             let version = result.get_str("protocolVersion")?;

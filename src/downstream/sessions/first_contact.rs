@@ -34,6 +34,7 @@ pub(super) async fn post(
     message: &LegacyMessage<'_>,
     edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
+    // The first attempt consumes the edit, and the message may go out a second time, over a line.
     let again = edit.clone();
     let mut response = match held_call(by, &parts.headers, message) {
         // The session began at another replica, or before a restart.
@@ -57,6 +58,7 @@ pub(super) async fn post(
                 known.is_hosted = Some(serves);
             }
             AnswerRoute::Line => {
+                // The refusal shows that the server did not take the message on this path, so it is sent once more.
                 return over_line::post(proxy, by, &parts, body, message, again).await;
             }
             AnswerRoute::Hosted => return hosted::post(proxy, by, &parts, body, message).await,
@@ -93,6 +95,7 @@ fn known_of(response: &Response<Body>, begins: bool) -> FirstReplyFacts {
 /// Asks the server whether it is spoken to over a line.
 async fn is_line(proxy: &Arc<Proxy>, by: &Requester) -> bool {
     let era = proxy.upstream.era_soon(by.credentials.clone()).await;
+    // While the transport is open, a server with an address counts as HTTP. Only an era shows that it was asked.
     era.is_some() && !proxy.upstream.speaks_http()
 }
 

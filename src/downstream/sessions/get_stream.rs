@@ -47,6 +47,7 @@ pub(super) async fn answer(
     let headers = parts.headers.clone();
     let (head, source) = match session.hear(*parts).await {
         Ok(news) => (Some(news.head.clone()), EventOrigin::Web(news)),
+        // 405 means that the server has no such stream. The client still needs one, for raincheck's own messages.
         Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
             (None, EventOrigin::Silent)
         }
@@ -54,6 +55,7 @@ pub(super) async fn answer(
         Err(Unheard::Refused(refusal)) => return passthrough::response(*refusal),
         Err(Unheard::Failed(failure)) => return passthrough::unreachable_upstream(&failure, None),
     };
+    // This route requires the header, so only an id that is not ASCII text ends here.
     let Some(own_messages) = OwnMessages::of(proxy, by, &headers) else {
         return response::empty(StatusCode::BAD_REQUEST);
     };
@@ -106,6 +108,7 @@ impl OwnMessages {
             // A newer stream of the session gets the messages.
             self.pushed = None;
         }
+        // Pending, and not an end: the events of the server on this stream go on.
         std::future::pending().await
     }
 }
@@ -124,11 +127,13 @@ pub(super) fn read(
     let said = stream::unfold(reading, |reading| async {
         let (mut source, mut own_messages, mut beat, closing) = reading;
         let event = tokio::select! {
+            // Biased, so that a server that sends all the time delays neither a drain nor raincheck's own messages.
             biased;
             () = closing.cancelled() => return None,
             message = own_messages.next() => sse::event(&message),
             event = source.next() => event?,
             _ = beat.tick() => {
+                // Nothing announces the end of another stream of the session, so each beat looks for it.
                 own_messages.take_over();
                 sse::COMMENT
             }

@@ -47,13 +47,16 @@ async fn end(proxy: Arc<Proxy>, mut parts: Parts, session: ClientSession) {
         return;
     }
     session.end();
+    // On a line there is no DELETE: `end` has stopped the line, and the server sees that.
     if !proxy.upstream.speaks_http() {
         return;
     }
+    // This DELETE has no body, so the lengths that its client announced must not reach the server.
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING] {
         parts.headers.remove(name);
     }
     let ending = proxy.upstream.pass(Box::new(parts), RequestBody::empty());
+    // Only logged: the client received its 200 before the calls ended.
     if !matches!(tokio::time::timeout(END_PATIENCE, ending).await, Ok(Ok(_))) {
         tracing::debug!("a server could not be told that a session is over");
     }

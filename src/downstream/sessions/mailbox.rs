@@ -61,12 +61,14 @@ impl Mailboxes {
         let older = open.remove(&key);
         let replaces = older.is_some();
         if let Some(older) = &older {
+            // Wakes the older reader. It finds another number in the table and ends.
             older.reader.notify_one();
         }
         let reader = Arc::new(Notify::new());
         let unread = older.map(|older| older.unread).unwrap_or_default();
         let now = Mailbox {
             number,
+            // Only unread messages count as sent here: the others may never have arrived on the older stream.
             said: unread.iter().map(|message| digest(message)).collect(),
             unread,
             reader: Arc::clone(&reader),
@@ -90,6 +92,7 @@ impl Mailboxes {
         };
         let digest = digest(&message);
         if open.said.contains(&digest) {
+            // This counts as success, because callers try again after `false` and the stream has the message already.
             return true;
         }
         if open.unread.len() >= MESSAGES_MAX {
@@ -130,6 +133,7 @@ impl MailReader {
             {
                 let mut open = self.mailboxes.open_streams();
                 let open = open.get_mut(&self.key);
+                // A newer stream has another number. It has taken over all unread messages.
                 let open = open.filter(|open| open.number == self.number)?;
                 if let Some(message) = open.unread.pop_front() {
                     return Some(message);
@@ -143,6 +147,7 @@ impl MailReader {
 impl Drop for MailReader {
     fn drop(&mut self) {
         let mut open = self.mailboxes.open_streams();
+        // Without this check, the late end of an old connection would close the stream that replaced it.
         if open
             .get(&self.key)
             .is_some_and(|open| open.number == self.number)

@@ -70,6 +70,7 @@ pub(super) async fn post(
     };
     forget_length(&mut parts.headers);
     let (by, body) = (by.about(edited.related), edited.body);
+    // The first reading borrows from the body that still has the ids, so the edited one is read again.
     let message = Inbound::read(&body).legacy();
     Box::pin(on_session(proxy, &by, parts, &body, &message)).await
 }
@@ -88,6 +89,7 @@ async fn on_session(
         return Box::pin(hosted::post(proxy, by, &parts, body, message)).await;
     }
     let client = proxy.session_clients.of(&proxy.kv, by, message).await;
+    // An unknown client changes nothing, and without this branch each message would clone the requester.
     if client.client().is_none() {
         return on_servers_session(proxy, by, parts, body, message, known).await;
     }
@@ -185,6 +187,7 @@ pub(super) async fn other(
     let by = &proxy.requester(&parts, Era::Legacy, client);
     let mut parts = proxy.agreed.completed(by, parts);
     parts.extensions.insert(OfCaller(*by.caller.as_bytes()));
+    // First, because an event id of raincheck's names a log in the store, whatever the session of the request is.
     if let Some(last) = resumable::last_event(&parts) {
         return Box::pin(resumable::resume(proxy, by, &parts, last)).await;
     }
@@ -195,6 +198,7 @@ pub(super) async fn other(
         clients.end(&proxy.kv, &proxy.passing, now_ms, by);
     }
     let response = other_answer(proxy, by, parts).await;
+    // Behind the answer, which opens the mailbox of the stream: without a mailbox no job for notifications starts.
     if is_get && response.status().is_success() {
         v2025::stream_opened(proxy, by);
     }
@@ -210,6 +214,7 @@ async fn other_answer(proxy: &Arc<Proxy>, by: &Requester, parts: Box<Parts>) -> 
     };
     loop {
         let server = spoken(proxy);
+        // `Unknown` must not replace `StillUnknown`, or this loop would ask the server for ever.
         if server != TransportState::Unknown {
             known.server = server;
         }

@@ -26,6 +26,7 @@ impl<T> Default for NewestSessions<T> {
 
 impl<T: Clone> NewestSessions<T> {
     pub(super) fn remember(&mut self, session: SessionKey, fact: T) {
+        // Listed once for each session: with two entries, the older one would remove a fact that is still in use.
         if self.facts.insert(session, fact).is_none() {
             self.sessions.push_back(session);
         }
@@ -38,6 +39,7 @@ impl<T: Clone> NewestSessions<T> {
 
     pub(super) fn forget(&mut self, session: SessionKey) -> Option<T> {
         let fact = self.facts.remove(&session)?;
+        // Linear in a bounded list, and only when a client ends its session.
         self.sessions.retain(|known| *known != session);
         Some(fact)
     }

@@ -165,6 +165,7 @@ async fn initialize(
         Ok::<_, DiscoverError>((id, begun, session.goes_on, unknown))
     };
     let mut opened = open(LineChoice::Any).await;
+    // Not every server accepts `initialize` behind other messages. A refusal on a used line is tried on a new line.
     if let Ok((_, Handshake::Not | Handshake::Refused(_), true, _)) = opened {
         opened = open(LineChoice::New).await;
     }
@@ -196,6 +197,7 @@ async fn initialize(
         clients
             .note(&proxy.kv, now_ms, by, response.headers())
             .await;
+        // Last: a client that goes away during the await above gets no id, and its session must end.
         unknown.becomes_known();
     }
     (response, !agreed)
@@ -214,6 +216,7 @@ async fn begin(asked: &ClientRequest<'_>, session: &LineSession) -> Handshake {
     let answer = async {
         let mut said = session.ask(asked).await.ok()?;
         while let Some(said) = said.recv().await {
+            // Messages before the answer are dropped, because the response is one JSON body.
             if let SessionEvent::Answer(answer) = said {
                 return Some(answer);
             }
@@ -259,6 +262,7 @@ fn find(
     let id = id.to_str().unwrap_or_default();
     let session = proxy.upstream.session(id, caller);
     let session = session.ok_or(LineSessionError::Unknown)?;
+    // All requests of the session share the line, which uses the newest token that its caller has shown.
     session.renew(by.credentials.as_ref());
     Ok(session)
 }
@@ -348,6 +352,7 @@ impl ResponseSource for LineAnswer {
                 }
                 (Some(SessionEvent::Answer(answer)), Some(edit)) => {
                     let editing = async move { edit.apply(answer).await };
+                    // Kept in `self`: `next` must be cancel safe, and a dropped edit would lose the answer.
                     self.editing = Some(editing.boxed());
                 }
                 (Some(SessionEvent::Answer(answer)), None) => {

@@ -36,6 +36,7 @@ pub(super) async fn over_http(
     message: &LegacyMessage<'_>,
     edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
+    // Only requests have an answer that a cut connection could lose. Everything else passes.
     let LegacyMessage::Request(asked) = message else {
         return pass_on(proxy, parts, body.clone(), edit).await;
     };

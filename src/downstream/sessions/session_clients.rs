@@ -104,6 +104,7 @@ impl SessionClients {
             told_until_ms: None,
         };
         let fact = found.map_or_else(|| FoundClient::Not(Instant::now()), here);
+        // A store that did not answer counts as one without a value, so that it does not delay each request.
         self.newest.lock().remember(session, fact);
         found.unwrap_or_default()
     }
@@ -123,6 +124,7 @@ impl SessionClients {
         let expires_ms = now_ms.saturating_add(LIFETIME_MS);
         let told = by.client.client().filter(|_| {
             let enter = || self.told.enter(by.caller, 0, expires_ms, now_ms);
+            // The client of a pipe never comes to another replica, so it needs no value.
             !by.is_piped && enter().is_ok()
         });
         let fact = FoundClient::Here {
@@ -134,6 +136,7 @@ impl SessionClients {
         let value = Bytes::from(value_of(client));
         let lifetime = Duration::from_millis(LIFETIME_MS);
         let told = timeout(PATIENCE, kv.put(name(session), value, lifetime)).await;
+        // Not an error of the request: this replica has the client, and the others take it for an unknown one.
         if !matches!(told, Ok(Ok(()))) {
             tracing::debug!("replicas were not told which client has a session");
         }
@@ -142,6 +145,7 @@ impl SessionClients {
     /// Removes the value about a session that its client ended here. The client does not wait for that.
     pub(super) fn end(&self, kv: &KeyValue, passing: &TaskTracker, now_ms: u64, by: &Requester) {
         let Some(session) = by.session else { return };
+        // Only a process that wrote the value has counted it, so only that process removes it.
         if let Some(FoundClient::Here {
             told_until_ms: Some(expires_ms),
             ..

@@ -28,6 +28,7 @@ pub(super) async fn answer_to(response: Response<Body>, id: &str) -> Option<Stri
                 answer = Some(event.data);
             }
         });
+        // An answer that came whole before a fault still counts, so it is returned in both cases.
         if answer.is_some() || fed.is_err() {
             return answer;
         }

@@ -47,6 +47,7 @@ impl Client {
     }
 
     pub(super) async fn say(&self, message: String) {
+        // The writer ends when the client reads no more, and then no line can reach it.
         let _ = self.out.send(line(message)).await;
     }
 }

@@ -85,6 +85,7 @@ impl Lines {
             // A client that has died reads no answer. One that lives may still read.
             hung_up().await;
             gone.cancel();
+            // Never done: the select below would drop `serving`, which still has to end the session.
             std::future::pending::<()>().await;
         };
         let serving = async {
@@ -97,6 +98,7 @@ impl Lines {
             client.streams.close();
             let last = async { tokio::join!(client.requests.wait(), client.streams.wait()) };
             let _ = tokio::time::timeout(grace, last).await;
+            // Drops the requests that took longer than the grace period, so that the writer can end.
             client.gone.cancel();
             client.session.end(&client.proxy).await;
             // The writer ends when the last sender is dropped.
@@ -141,6 +143,7 @@ impl Client {
             while let Some(line) = lines.recv().await {
                 self.take(line).await;
             }
+            // Behind the last line, because it may answer one of these questions.
             for text in self.questions.end() {
                 self.refuse_question(text);
             }
@@ -168,6 +171,7 @@ impl Client {
                 }
                 Ok(Line::TooLong) => {
                     let error = RpcError::invalid_request("Invalid request: the line is too long");
+                    // The line was dropped unread, so its id is not at hand.
                     self.say(Rpc::error("null", &error).json).await;
                 }
                 Ok(Line::End) | Err(_) => return,
@@ -196,6 +200,7 @@ impl Client {
             }
             return;
         };
+        // Before the next line is taken, so that a cancel in that line finds this request.
         let entry = match self.register(&id) {
             Ok(entry) => entry,
             Err(error) => {
@@ -207,6 +212,7 @@ impl Client {
         let agreed = sent.is_handshake().then(CancellationToken::new);
         let agreeing = agreed.clone();
         self.requests.spawn(async move {
+            // A guard, so that a handshake that fails or is dropped never blocks the lines behind it.
             let _agreed = agreeing.clone().map(CancellationToken::drop_guard);
             let asked = Box::pin(this.ask(&sent, &id, &entry, agreeing.as_ref()));
             // Dropping the request is to the call as if its client had hung up.
@@ -242,6 +248,7 @@ impl Client {
         let opens = sent.method.as_deref() == Some("notifications/initialized");
         let (response, _) = self.session.post(&self.proxy, &sent).await;
         if opens {
+            // A session that is opened again needs this message, too.
             self.session.keep_initialized(sent.text);
             let this = Arc::clone(self);
             let hearing = async move { this.hear().await };
@@ -267,6 +274,7 @@ impl Client {
                 let parts = self.session.parts(headers);
                 let posted = post(&self.proxy, parts, None, &sent.text, message).await;
                 let response = session::answered(posted);
+                // Before the answer is written, because the client may use the id again at once.
                 let over = |_: &str| entry.leave();
                 (self.relay(response, Some(id), over).await, None)
             }
@@ -293,6 +301,7 @@ impl Client {
         {
             return;
         }
+        // Without an answer under its id, the client would wait for ever.
         let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);
         entry.leave();
         self.say(Rpc::failure(id, failure).json).await;
@@ -316,6 +325,7 @@ async fn next_line(input: &mut (impl AsyncBufRead + Unpin), bytes_max: usize) ->
     if read == 0 {
         return Ok(Line::End);
     }
+    // The last line of the input may come without a line end.
     if line.ends_with(b"\n") || line.len() < bytes_max {
         return Ok(Line::Whole(line));
     }

@@ -35,6 +35,7 @@ impl ServerRequests {
         let mut open = self.open.lock();
         let Some(open) = open.as_mut() else {
             return Some(match &*method {
+                // A ping asks nothing of the client, so it succeeds without one.
                 "ping" => envelope::result(id, "{}"),
                 _ => refusal(id),
             });
@@ -53,6 +54,7 @@ impl ServerRequests {
 
     /// The input has ended. Returns the answers to all open requests.
     pub(super) fn end(&self) -> Vec<String> {
+        // `None` from now on: `asked` refuses later requests at once, and none waits without a client.
         let open = self.open.lock().take();
         open.iter().flatten().map(|id| refusal(id)).collect()
     }

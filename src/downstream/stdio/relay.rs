@@ -93,6 +93,7 @@ impl Client {
             let Ok(data) = frame.into_data() else {
                 continue;
             };
+            // Collected first, because the decoder takes a closure, which cannot await.
             let mut said = Vec::new();
             let fed = decoder.feed(&data, |mut event| {
                 if let Some(id) = event
@@ -103,6 +104,7 @@ impl Client {
                     heard.last_event_id = Some(id);
                 }
                 heard.retry = event.retry.map(Duration::from_millis).or(heard.retry);
+                // An event without data only carries an id: servers prime their streams with one (2025-11-25).
                 if event.is_message() && !event.data.is_empty() {
                     said.push(event.data);
                 }
@@ -116,6 +118,7 @@ impl Client {
                 }
                 self.say(message).await;
             }
+            // Behind the messages, because those that came whole before the fault count.
             if fed.is_err() {
                 break;
             }

@@ -111,6 +111,7 @@ impl StdioSession {
         proxy: &Arc<Proxy>,
         sent: &StdioMessage,
     ) -> (Response<Body>, Option<HeaderValue>) {
+        // A handshake begins a session, so it must not name the one before.
         let headers = if sent.is_handshake() {
             plain_headers()
         } else {
@@ -127,6 +128,7 @@ impl StdioSession {
             None => false,
         };
         if is_lost && self.renew(proxy, sent_on.as_ref()).await {
+            // Safe to send again, because the refusal proves that the server ran nothing.
             let again = self.parts(self.headers());
             return (post(proxy, again, &sent.text).await, None);
         }
@@ -173,6 +175,7 @@ impl StdioSession {
             return false;
         };
         let before = self.agreed_now().clone();
+        // Another request opened a new session while this one waited for its turn.
         if before.id.as_ref() != lost {
             return true;
         }
@@ -187,11 +190,13 @@ impl StdioSession {
             id: Some(id),
             ..before
         };
+        // Before other requests use the session, because MCP begins normal operation with this notification.
         if let Some(initialized) = agreed.initialized.clone() {
             let told = post(proxy, parts(Method::POST, agreed.headers()), &initialized);
             drop(tokio::time::timeout(TELL, told).await);
         }
         *self.agreed_now() = agreed;
+        // Keeps a permit for a stream that begins to wait only later.
         self.renewed.notify_one();
         true
     }
@@ -204,6 +209,7 @@ impl StdioSession {
     pub(super) async fn end(&self, proxy: &Arc<Proxy>) {
         if self.agreed_now().id.is_some() {
             let ending = sessions::other(proxy, parts(Method::DELETE, self.headers()), None);
+            // A server that does not answer must not delay the end of the process.
             let _ = tokio::time::timeout(END_PATIENCE, ending).await;
         }
     }

@@ -138,6 +138,7 @@ impl ServerSubscription {
                     self.heard(event, Instant::now());
                 }
                 Err(_slow) => {
+                    // Changes before a late acknowledgement may be missed, so the client gets one of each then.
                     *has_gap = true;
                     break;
                 }
@@ -153,6 +154,7 @@ impl ServerSubscription {
                 return missed;
             }
             match &mut self.state {
+                // The stream of the client stays open without the server: it may be there for tasks.
                 State::Closed => std::future::pending().await,
                 State::Open { events, .. } => {
                     let event = events.next().await;
@@ -162,6 +164,7 @@ impl ServerSubscription {
                 }
                 State::Lost(again) => {
                     sleep_until(*again).await;
+                    // Changes while the subscription was lost reached nobody.
                     self.open(true);
                 }
             }

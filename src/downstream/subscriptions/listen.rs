@@ -64,6 +64,7 @@ pub(in crate::downstream) async fn answer(
     };
     // Any client can name many ids, so that only granted tasks stay watched.
     watch.keep_only(&granted);
+    // The stream keeps only these parts of the request, so only they count as long as it lasts.
     let kept = id.len() + filter.others.len();
     // This may be the first request to the server: the server's era decides how it is asked.
     let _ = proxy.upstream.era_soon(credentials.clone()).await;
@@ -234,6 +235,7 @@ impl Subscription {
             }
             match self.wake().await {
                 Woke::Closing => return Some(self.end()),
+                // The watch may have marked a task before it was cut to the granted ones.
                 Woke::Task(id) if self.granted.contains(&id) => self.pending.push(id),
                 Woke::Task(_) => {}
                 Woke::Server(Change { method, params }) => {
@@ -243,6 +245,7 @@ impl Subscription {
                 }
                 Woke::ReadAgain => {
                     self.read_again = None;
+                    // While the store is away, each read would only fail again.
                     if *self.proxy.runner.store_answers().borrow() {
                         self.pending.append(&mut self.owed);
                     } else {
@@ -257,6 +260,7 @@ impl Subscription {
     async fn wake(&mut self) -> Woke {
         let (watch, closing, beat) = (&self.watch, &self.closing, &mut self.beat);
         tokio::select! {
+            // The end comes first, or tasks that change all the time would keep the stream open in a drain.
             biased;
             () = closing.cancelled() => Woke::Closing,
             id = watch.changed() => Woke::Task(id),
@@ -280,6 +284,7 @@ impl Subscription {
         let Some(whole) = found else {
             return Ok(None);
         };
+        // A later poll may wait for a change, because the client has this state.
         self.proxy.runner.told_states().tell(&whole.task);
         let next_ms = self.proxy.runner.poll_interval_ms(&whole.task);
         let shown = whole.shown(&self.proxy.runner.rules());

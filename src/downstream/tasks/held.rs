@@ -55,6 +55,7 @@ impl Proxy {
                 None => return Ok(None),
             }
         }
+        // Noted although the answer may get lost: a client that repeats its poll then waits for `poll_hold` at most.
         runner.told_states().tell(&loaded.task);
         tasks.polled(&loaded.task);
         Ok(Some(loaded))
@@ -97,6 +98,7 @@ impl HeldPoll<'_> {
         let mut over = std::pin::pin!(tokio::time::sleep_until(self.ends_at));
         loop {
             let is_over = tokio::select! {
+                // Biased, so that a change in the last moment is read and becomes the answer.
                 biased;
                 _ = self.watch.changed() => false,
                 // The client finds another replica.

@@ -37,5 +37,6 @@ pub(in crate::downstream) fn task_id(params: &Object<'_>) -> Result<TaskId, Refu
     let text = params
         .get_str("taskId")
         .ok_or_else(|| RpcError::invalid_params("Invalid params: taskId must be a string"))?;
+    // A text that is no id gets the answer of an unknown task, byte for byte.
     Ok(TaskId::parse(&text).ok_or(TaskError::Unknown)?)
 }

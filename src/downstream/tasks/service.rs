@@ -200,6 +200,7 @@ impl CallerTasks<'_> {
         }
         match answered {
             Ok(answered) => answered,
+            // Not given up: a store that is only slow may still take the commit.
             Err(_slow) => committing.await,
         }
     }
@@ -257,6 +258,7 @@ impl CallerTasks<'_> {
         self,
         places: Vec<ListPlace>,
     ) -> impl Stream<Item = (ListPlace, Result<Option<Task>, StoreError>)> {
+        // `buffered` keeps the order of the list, because the last task that was read begins the next page.
         stream::iter(places)
             .map(move |place: ListPlace| async move {
                 let found = match self.find(place.1).await {
@@ -287,6 +289,7 @@ impl CallerTasks<'_> {
         let store = self.runner.ledger().store();
         let (mut tasks, mut end) = (Vec::with_capacity(PAGE), None);
         let (mut from, mut is_first) = (after, true);
+        // The list may name tasks that are gone or cannot be read, so one part of it may not fill a page.
         loop {
             // One more task than a page has shows whether another page follows.
             let places = store.listed(list, from, PAGE + 1).await?;

@@ -57,6 +57,7 @@ impl Proxy {
     async fn get(&self, params: &Object<'_>, by: &Requester) -> Result<String, Refusal> {
         let found = self.poll(by, task_id(params)?).await?;
         let task = found.ok_or(TaskError::Unknown)?.task;
+        // The poll reads only the record. A large result is an entry of its own in the store.
         let whole = self.tasks_of(&by.caller).whole(task).await?;
         let next_ms = self.runner.poll_interval_ms(&whole.task);
         let shown = whole.shown(&by.rules);

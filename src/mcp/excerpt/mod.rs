@@ -69,12 +69,14 @@ pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
     let (text, mime) = match &text {
         Ok(Some(text)) => (&**text, "text/plain"),
         Ok(None) if !drops_structured => ("", "text/plain"),
+        // Otherwise the excerpt would show nothing of a result that has no readable text.
         Ok(None) | Err(Unreadable) => (result, "application/json"),
     };
     let mut parts = OtherParts::default();
     for (place, block) in blocks.iter().enumerate() {
         parts.add(place, block, rest);
     }
+    // Where the JSON of the whole result is shown, structuredContent is a part of it already.
     if let Some(structured) = structured.filter(|_| mime == "text/plain") {
         let (bytes, how) = (structured.get().len(), rest.as_json());
         let _ = writeln!(
@@ -95,6 +97,7 @@ pub fn excerpt(result: &str, rest: &Rest<'_>) -> Option<String> {
     content.append(&mut parts.kept);
     let left = object.render_filtered(|key| !(drops_structured && key == "structuredContent"));
     let excerpt = set(&left, "content", &format!("[{}]", content.join(","))).ok()?;
+    // A `_meta` that is no object has no place for the mark, so it is replaced.
     let meta = object.get("_meta").filter(|meta| is_object(meta));
     let meta = set(meta.map_or("{}", RawValue::get), MARK, &quote(rest.uri)).ok()?;
     let excerpt = set(&excerpt, "_meta", &meta).ok()?;
@@ -191,6 +194,7 @@ impl OtherParts {
         if kind == "text" {
             return;
         }
+        // Each part takes room in the excerpt, and a result may have thousands of them.
         if self.kept.len() + self.named.lines().count() >= PARTS_MAX {
             let left_out = self.left_out.get_or_insert(LeftOut {
                 number: 0,
@@ -206,6 +210,7 @@ impl OtherParts {
         let inner = object.get_object("resource").unwrap_or_default();
         let mime = object.get_str("mimeType");
         let mime = mime.or_else(|| inner.get_str("mimeType"));
+        // The server chooses this text, and a long one would fill the excerpt.
         let mime = mime.filter(|mime| mime.len() <= 80);
         let mime = mime.as_deref().unwrap_or("application/octet-stream");
         let size = size(&object).or_else(|| size(&inner));
@@ -310,6 +315,7 @@ fn head(text: &str) -> usize {
 /// Where the tail of the text begins: at the start of a line if that leaves half of what fits.
 fn tail(text: &str) -> usize {
     let (mut bytes, mut start) = (0, text.len());
+    // Counted from the end, so that a long text is not read through.
     for (at, letter) in text.char_indices().rev() {
         bytes += json_bytes(letter);
         if bytes > TAIL_BYTES {

@@ -69,6 +69,7 @@ impl Limiter {
         QueuePosition {
             limiter: Arc::clone(self),
             number,
+            // Kept as one future, because a future that is made anew joins the semaphore's queue at its end.
             permit: Box::pin(Arc::clone(&self.permits).take()),
         }
     }

@@ -109,6 +109,7 @@ impl RuleLimits {
             let Some(Concurrency::Together(limit)) = rule.concurrency else {
                 continue;
             };
+            // A reload may move the entry, so its globs decide which limiter it keeps, and not its number.
             let kept = earlier.and_then(|earlier| {
                 let before = earlier.rules.place_of(&rules, place)?;
                 earlier.entries.get(&before)
@@ -161,6 +162,7 @@ impl Admission {
     pub(super) fn change_rules(&self, rules: Arc<Rules>) {
         // Locked until the rules are replaced, so that no call makes a limiter from the rules of before.
         let tools = self.tools.lock();
+        // Only limiters in use are resized. Any other one is made anew from the new rules at the next call.
         for (name, limiter) in &tools.by_name {
             let limit = limit_of_each(rules.for_tool(name).0);
             if let (Some(limiter), Some(limit)) = (limiter.upgrade(), limit) {
@@ -176,6 +178,8 @@ impl Admission {
     pub(super) fn enter(&self, tool: &str) -> Result<Admittance, QueueFull> {
         let mut admittance = self.queue(tool);
         if let Admittance::Queued(queued) = &mut admittance {
+            // On a full queue the leg is dropped here, which also gives up the permits and the position that it has
+            // taken.
             queued.take_slots()?;
         }
         Ok(admittance)
@@ -221,6 +225,7 @@ impl Admission {
             tools
                 .by_name
                 .retain(|_, limiter| limiter.strong_count() > 0);
+            // The threshold is twice what is left, so that a sweep costs each new limiter only a little.
             tools.sweep_at = (tools.by_name.len() * 2).max(TOOLS_MIN);
         }
         let limiter = Limiter::new(limit);
@@ -258,6 +263,8 @@ impl Admittance {
                     Self::Queued(queued.counted())
                 }
             },
+            // The seat comes after the limits: a leg that waits for a limit keeps no session from a call that can go
+            // out.
             Self::Queued(leg) => Self::Queued(QueuedLeg {
                 seat: SeatTurn::Wanted(Box::new(SeatWanted {
                     server: Arc::clone(server),
@@ -295,6 +302,8 @@ impl QueuedLeg {
     /// Cancel safe: passed limits stay passed, and the position in the queue stays.
     pub(super) async fn admitted(&mut self) -> Result<Permits, Event> {
         self.within_limits().await;
+        // The permits stay in `passed` until the seat is there, so that a poll that is cancelled here loses none of
+        // them.
         self.passed.seat = self.seat.seat().await?;
         Ok(std::mem::take(&mut self.passed))
     }
@@ -302,9 +311,12 @@ impl QueuedLeg {
     async fn within_limits(&mut self) {
         while let Some(ahead) = self.ahead.front_mut() {
             let line_up = || ahead.limiter.line_up();
+            // The position outlives this future, so that a poll which is cancelled does not join the queue at its end
+            // again.
             let position = ahead.position.get_or_insert_with(line_up);
             let permit = position.permit().await;
             self.passed.limits.push(permit);
+            // This also returns the slot: from here on the leg takes no room in this queue.
             self.ahead.pop_front();
         }
     }

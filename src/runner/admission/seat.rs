@@ -44,6 +44,7 @@ impl SeatTurn {
             return Ok(None);
         };
         let seat = wait.seat().await;
+        // A wait that has resolved must not be polled again.
         *self = Self::Anywhere;
         seat.map(Some)
     }

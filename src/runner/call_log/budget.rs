@@ -22,6 +22,7 @@ impl LogBudget {
     pub(super) fn add(&mut self, number: u64, bytes: usize) -> Option<u64> {
         self.kept.push_back((number, bytes));
         self.bytes += bytes;
+        // The store drops these by itself with each append, so they need no trim.
         while self.kept.len() as u64 > ENTRIES_MAX {
             self.forget_oldest();
         }

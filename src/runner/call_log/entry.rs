@@ -85,6 +85,7 @@ impl LogEntry {
 
     fn parts(&self) -> Option<(EntryKind, &str, &str, Option<&str>)> {
         let (last, text) = self.0.split_last()?;
+        // The last line feed separates, because the JSON may contain line feeds and nothing behind it does.
         let (json, rest) = std::str::from_utf8(text).ok()?.rsplit_once('\n')?;
         let (sealed, others) = match rest.split_once(' ') {
             Some((sealed, others)) => (sealed, Some(others)),

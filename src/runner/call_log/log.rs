@@ -142,6 +142,7 @@ impl EventLog {
         expires_ms: u64,
     ) -> Result<Option<usize>, StoreError> {
         let is_small = |entry: &LogEntry| entry.len() <= MESSAGE_BYTES_MAX;
+        // The other events are dropped first, because clients ignore them and need the message.
         let entry = if is_small(entry) {
             entry.clone()
         } else {
@@ -150,6 +151,7 @@ impl EventLog {
         let entry = if entry.kind() != EntryKind::Message || is_small(&entry) {
             entry
         } else {
+            // The event id stays in the log: behind a message that is left out, the call can still be resumed.
             let sealed = entry.sealed().unwrap_or_default();
             LogEntry::resumable(EntryKind::Omitted, String::new(), sealed)
         };
@@ -174,11 +176,13 @@ impl EventLog {
 
     /// Returns what the owners before this fence left of the call. They write nothing more.
     pub(super) async fn rest(&self, terms: &LogTerms, fence: Fence) -> Result<LogRest, StoreError> {
+        // A call may be taken over after its time, and its log still needs the whole retention.
         let ends_ms = terms.ends_ms.max(self.now_ms());
         let (store, expires_ms) = (
             self.ledger.store(),
             ends_ms.saturating_add(terms.retention_ms),
         );
+        // The fence comes before the read: after it no earlier owner can append, so the entries below are complete.
         store.fence(self.entries, fence, expires_ms).await?;
         let entries = self.behind(0).await?;
         Ok(rest_of(&entries, terms.point.as_ref(), |sealed| {
@@ -197,6 +201,7 @@ impl EventLog {
     /// The entries behind that one, in order. Some of them may have been dropped.
     pub async fn behind(&self, after: u64) -> Result<Vec<(u64, LogEntry)>, StoreError> {
         let entries = self.ledger.store().entries(self.entries, after).await?;
+        // Readers expect gaps, so an entry that cannot be read counts as one that was dropped.
         let read = |(number, bytes)| Some((number, LogEntry::read(bytes)?));
         Ok(entries.into_iter().filter_map(read).collect())
     }

@@ -43,6 +43,7 @@ impl ReaderPace {
         let number = state.readers;
         state.newest = Some((number, place));
         drop(state);
+        // The writer may be waiting until the reader before this one reads on, and that reader no longer counts.
         self.moved.notify_one();
         PacedReader {
             pace: Arc::clone(self),

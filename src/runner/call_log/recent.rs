@@ -59,6 +59,7 @@ impl RecentEvents {
         self.entries.push_back((number, entry));
         // The entry has them.
         self.others = OtherEvents::default();
+        // Without a reader the bounds alone decide, because a client that comes back reads the log.
         let read = self.pace.place().map_or(number, |place| place.after);
         while self.entries.len() > 1
             && (self.bytes > BYTES_MAX || self.entries.len() as u64 > ENTRIES_MAX)
@@ -102,6 +103,7 @@ impl RecentEvents {
 
     pub fn behind(&self, after: u64) -> Backlog {
         let first = self.entries.front().map(|(number, _)| *number);
+        // Right after a takeover memory is empty, and only the log has the entries up to `last`.
         let first = first.unwrap_or_else(|| self.last.saturating_add(1));
         if first > after.saturating_add(1) {
             Backlog::Since(first)

@@ -138,6 +138,7 @@ impl OwnedRecord {
                 self.create().await?;
             } else if let Some(point) = self.point.clone() {
                 if self.apply(OwnerEvent::LogPoint(point.clone())).await? {
+                    // If the store loses the record, it is made again from these terms.
                     self.terms.point = Some(point);
                     self.point = None;
                 }
@@ -151,6 +152,7 @@ impl OwnedRecord {
     /// Leaves the call to another replica. `false`: the record could not be changed.
     pub(super) async fn release(&mut self) -> Result<bool, StoreError> {
         if self.apply(OwnerEvent::Released).await? {
+            // Another replica may claim the call from now on, so this replica writes nothing more.
             self.ownership = Ownership::Theirs;
         }
         Ok(self.is_lost())
@@ -168,6 +170,7 @@ impl OwnedRecord {
 
     async fn create(&mut self) -> Result<(), StoreError> {
         let task = Task {
+            // Under another fence than the writer's, the record would refuse every later event of this owner.
             fence: self.fence,
             log: Some(Box::new(self.terms.clone())),
             ..self.first.clone()
@@ -180,6 +183,7 @@ impl OwnedRecord {
             // A create that seemed to fail, or another replica's claim after it.
             Err(CreateError::Taken) => self.look().await,
             Err(CreateError::Store(error)) => Err(error),
+            // The ledger makes such a record over the quota, too, because its call was sent before.
             Err(CreateError::Quota) => Err(StoreError::Corrupt("a quota for a call with a log")),
         }
     }
@@ -200,6 +204,7 @@ impl OwnedRecord {
                 Ok(false)
             }
             Err(ApplyError::Gone) => {
+                // The next round of `write` makes the record again.
                 self.loaded = None;
                 Ok(false)
             }

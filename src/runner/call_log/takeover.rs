@@ -36,6 +36,7 @@ impl EventLog {
         // Read after the claim, so that the last entries of the previous owner count.
         let (event_id, last) = match self.rest(record.terms(), record.fence()).await? {
             LogRest::Answered => {
+                // The earlier owner wrote the answer and was lost before it ended the record.
                 record.ends();
                 record.write().await?;
                 return Ok(None);

@@ -147,6 +147,8 @@ impl LogWriter {
         self.said += 1;
         let number = self.said;
         self.write_down().await;
+        // An entry never goes into the log before an earlier one, because readers would take the gap for dropped
+        // entries.
         if self.logged + 1 == number && self.record.is_written() && !self.is_lost() {
             let appended = self.append(number, &entry).await;
             if let Err(error) = appended {
@@ -192,7 +194,9 @@ impl LogWriter {
     /// Writes the last event, and that the call is over. The retention begins here.
     pub async fn end(&mut self, kind: EntryKind, json: String) {
         self.keep_from_now();
+        // The last event is worth an attempt at once, even if the store has just failed.
         self.tried = None;
+        // A client that saw more than the log has must not take the answer for an event that it has already.
         self.said = self.said.max(self.seen);
         self.say(kind, json, None).await;
         self.record.ends();
@@ -203,6 +207,7 @@ impl LogWriter {
     pub async fn end_instead(&mut self, json: String) {
         let (number, entry) = (self.said, LogEntry::new(EntryKind::Answer, json));
         self.recent.send_modify(|recent| recent.only(number, entry));
+        // The earlier events count as dropped, so that the answer is the next entry to be written.
         self.logged = self.logged.max(number.saturating_sub(1));
         self.is_in_doubt = self.logged < number;
         self.write_again().await;
@@ -217,6 +222,7 @@ impl LogWriter {
         }
         self.tried = None;
         self.write_down().await;
+        // A successor resumes behind the last entry, so nothing may be missing when the record is released.
         if self.is_written_down()
             && !self.is_lost()
             && let Err(error) = self.record.release().await
@@ -272,6 +278,7 @@ impl LogWriter {
     }
 
     async fn append(&mut self, number: u64, entry: &LogEntry) -> Result<(), StoreError> {
+        // An append just before this one may have been refused for a later fence.
         if self.is_lost() {
             return Ok(());
         }
@@ -281,6 +288,7 @@ impl LogWriter {
             self.record.lost();
             return Ok(());
         };
+        // Noted before the trim, which may fail although the entry is in the log.
         self.logged = number;
         let is_message = entry.kind() == EntryKind::Message;
         let first = is_message.then(|| self.budget.add(number, bytes));

@@ -91,6 +91,7 @@ impl Dispatch {
     /// Goes on with the server's own task in place of the exchange that named it.
     pub(super) fn follow(&mut self, exchange: Exchange) {
         if let Self::Open(leg) = self {
+            // Only the exchange is replaced: the server works on the call, so the leg keeps its permits.
             leg.exchange = exchange;
             leg.origin = LegOrigin::Followed;
         }

@@ -23,6 +23,7 @@ impl Carrier {
     /// Waits until the client was notified of the task or went away. If the client was never notified of the task,
     /// the task must not remain.
     pub(super) async fn wait_for_settlement(&mut self) -> Flow {
+        // The permits go back first, because the client may be slow to take its answer.
         self.end_dispatch();
         if let Audience::Client(client) = &self.audience
             && !client.responder.settled().await
@@ -37,8 +38,10 @@ impl Carrier {
         if let Some(claim) = self.given_up_claim() {
             return self.keep(&claim).await;
         }
+        // The cancel goes out before the commit, which a store that is away would delay.
         self.cancel_upstream().await;
         self.commit_left().await;
+        // With this in the record, no finder sends another cancel.
         self.commit_told().await;
         Flow::Done
     }
@@ -58,6 +61,7 @@ impl Carrier {
             return self.give_up(Reason::Deadline).await;
         };
         let answers = unanswered::answers(recorded.task(), self.runner.ledger.now_ms());
+        // This timer also stands for reminders and for overdue questions, so the machine decides which of them it is.
         let event = answers.map_or(TaskEvent::Tick, |answers| TaskEvent::Answered {
             answers,
             by: self.runner.incarnation.clone(),
@@ -83,6 +87,7 @@ impl Carrier {
     /// Ends the call with a failure of raincheck's own.
     pub(super) async fn give_up(&mut self, reason: Reason) -> Flow {
         let is_unknown = self.effect_of(SideEffect::None) == SideEffect::Unknown;
+        // Read before the cancel, which takes the leg out of the dispatch.
         let may_have_run = self.dispatch.exchange().is_some() || is_unknown;
         self.cancel_upstream().await;
         let last = self.take_last_news();
@@ -163,6 +168,7 @@ async fn cancel(exchange: Exchange) {
         tokio::select! {
             biased;
             () = control.cancel() => {}
+            // A call whose events have ended needs no cancel.
             () = ending => {}
         }
     };

@@ -22,6 +22,7 @@ impl Carrier {
             }
             upstream::Event::Log(params) => {
                 hit(Point::EventLog);
+                // Once there is a record, its clients read that, and get no messages from this carrier.
                 if !self.stage.is_recorded() {
                     self.relay("notifications/message", params.get()).await;
                 }
@@ -51,10 +52,13 @@ impl Carrier {
 
     async fn on_error(&mut self, mut error: UpstreamError) -> Flow {
         let outgoing = &self.server.outgoing;
+        // Revision 2026-07-28 has another code for an unknown resource than legacy servers send.
         if self.server.era == Era::Legacy && &*outgoing.method == "resources/read" {
             let uri = outgoing.name.as_deref().unwrap_or_default();
             error.error = result::resource_error(error.error, uri);
         }
+        // The record leaves out the words of this error, which may contain credentials, so they go to the client by
+        // this way.
         if outcome::is_unauthorized(&error)
             && matches!(self.audience, Audience::Maker(_))
             && let Audience::Maker(maker) =

@@ -55,6 +55,8 @@ impl Carrier {
             Err(ApplyError::Gone) => self.on_record_gone().await,
             Err(ApplyError::Store(error)) => {
                 warn!(%error, "a waiting call is not yet left to other replicas");
+                // Without a pause the loop would come back here at once, because the token of the drain stays
+                // cancelled.
                 let at = Instant::now() + HAND_OVER_AGAIN;
                 self.timers.arm(Timer::HandOver, at);
                 Flow::Continue
@@ -100,6 +102,7 @@ impl Carrier {
             return None;
         }
         let limits = if self.dispatch.origin() == Some(LegOrigin::Adopted) {
+            // A carrier that adopted the call has no request of it, only the rest of its stream.
             let stored = self.runner.ledger.load_request(task.id).await.ok()??;
             let outgoing = leg::next(&stored, task, Forwarded::default()).ok()?;
             // The replica that sent an adopted leg holds its permits.
@@ -112,6 +115,7 @@ impl Carrier {
         let permits = match self.seated(limits) {
             Admittance::Now(permits) => permits,
             Admittance::Queued(leg) => {
+                // The repeat is committed in `on_permits`, when the leg has its turn.
                 self.dispatch = Dispatch::Queued(leg);
                 self.timers.arm(Timer::QueueMessage, Instant::now());
                 return Some(Flow::Continue);
@@ -123,6 +127,7 @@ impl Carrier {
                 Some(self.next_leg())
             }
             Err(ApplyError::Rejected(_, latest)) => Some(self.act_on(*latest).await),
+            // Without this commit the call must not go out again: another replica may have taken it over.
             Err(ApplyError::Gone | ApplyError::Store(_)) => None,
         }
     }

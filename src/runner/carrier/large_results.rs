@@ -64,6 +64,7 @@ impl Carrier {
         let stored = result::for_task(result.to_owned()).ok()?;
         let bytes = Bytes::copy_from_slice(stored.get().as_bytes());
         let mut task = self.new_task(origin, terms);
+        // The record is of a call that is over: it waits for nothing, and no replica may resume it.
         task.leg = Leg::Sent(1);
         task.resume = None;
         task.listed &= tool.is_some();
@@ -79,11 +80,13 @@ impl Carrier {
         self.end_dispatch();
         let runner = Arc::clone(&self.runner);
         let storing = async {
+            // The result is written before the record that names it, so that no record leads to a missing result.
             runner.ledger.keep(&task, task.fence, bytes).await?;
             runner.ledger.create(task, None).await
         };
         match timeout(STORE_PATIENCE, storing).await {
             Ok(Ok(_stored)) => raw(excerpt).ok(),
+            // A record that the store took in spite of this expires with its retention.
             Ok(Err(_)) | Err(_) => None,
         }
     }

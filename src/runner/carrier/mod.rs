@@ -209,6 +209,7 @@ impl Carrier {
         dispatch: Dispatch,
     ) -> Box<Self> {
         let task = recorded.task();
+        // The record does not contain the whole rule, so a call that was taken over follows this replica's rules.
         let rule = runner.rules().for_tool(&task.name).0.clone();
         Box::new(Self {
             timers: Timers::until(recorded.due(runner.ledger.now_ms())),
@@ -287,6 +288,7 @@ impl Carrier {
                 span.sent();
             }
             let seat = seat.unwrap_or_else(|| Seat::anywhere(server.era));
+            // The era may have become known only while the call waited for its seat.
             server.era = seat.era();
             runner.upstream.begin(seat, server.outgoing.clone())
         });
@@ -310,6 +312,7 @@ impl Carrier {
             Wakeup::Draining => self.on_draining().await,
             Wakeup::Leg(Arrival::Permits(Ok(permits))) => self.on_permits(permits).await,
             Wakeup::Leg(Arrival::Permits(Err(end))) => {
+                // The leg gets no seat, so its permits go to other calls before the end is handled.
                 self.end_dispatch();
                 self.on_upstream(end).await
             }
@@ -362,6 +365,8 @@ impl Carrier {
             }
             Audience::Maker(_) | Audience::RecordReaders => (None, None),
         };
+        // The order decides between events that come together. A changed record comes before an event of the leg, so
+        // that a carrier that is no longer the owner does not act on that event.
         let woken = tokio::select! {
             biased;
             () = self.runner.halt.cancelled() => Wakeup::Halted,
@@ -372,6 +377,7 @@ impl Carrier {
             arrival = self.dispatch.next() => Wakeup::Leg(arrival),
             answered = next_answer(answers) => Wakeup::Answered(answered),
             () = tokio::time::sleep_until(until) => {
+                // If no timer is due, `expire` returns the deadline, so its time must not lie before `until`.
                 Wakeup::Timer(self.timers.expire(Instant::now().max(until)))
             }
         };
@@ -392,6 +398,7 @@ impl Carrier {
 /// Resolves once, when it is decided whether the client received the answer. Returns `true` if it did.
 async fn decided(presence: Option<Presence<'_>>) -> bool {
     match presence {
+        // Once the client has its answer, `settled` resolves at once, and would wake the loop without end.
         Some(presence) if !presence.was_told() => presence.settled().await,
         Some(_) | None => std::future::pending().await,
     }
@@ -418,6 +425,7 @@ async fn next_answer(answers: Option<&mut mpsc::Receiver<RelayedAnswer>>) -> Rel
     };
     match next {
         Some(answered) => answered,
+        // A closed channel yields `None` at once, and would wake the loop without end.
         None => std::future::pending().await,
     }
 }

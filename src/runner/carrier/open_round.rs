@@ -72,6 +72,7 @@ impl OpenRound {
     /// that is still open. `waits`: the next leg waits for its turn.
     pub(super) fn in_record(&self, mut task: Task, by: &Incarnation, waits: bool) -> Task {
         let is_over = self.retry().is_some();
+        // Taken out during the steps, which would add a notice of questions that are answered already.
         let kept = is_over.then(|| std::mem::take(&mut task.notices));
         let asked = OwnerEvent::RoundAsked {
             requests: self.asked.requests.clone(),

@@ -83,6 +83,7 @@ impl Carrier {
         else {
             return Flow::Continue;
         };
+        // A commit of the same message would cost as much as any other and show pollers nothing new.
         if recorded.task().status_message.as_deref() != Some(&*message) {
             self.tell_message(message);
         }
@@ -153,15 +154,18 @@ impl Carrier {
         }
         let task = recorded.task();
         let pause = Duration::from_millis(task.poll_interval_ms);
+        // Set before the commit, so that a store that fails is not asked again at each notification.
         self.progress.not_before = Some(now + pause);
         let (message, progress) = match &self.progress.newest {
             Some(news) => (Some(news.message.clone()), news.progress.clone()),
+            // Equal progress is no news to the machine, so that only the messages change the record.
             None => (None, task.progress.clone()),
         };
         let progressed = OwnerEvent::Progressed {
             message,
             progress,
             resume: self.resume_point(task),
+            // Cloned, because the messages must stay for the next commit if this one fails.
             messages: self.progress.messages.clone(),
         };
         let event = TaskEvent::Owner(recorded.fence, progressed);

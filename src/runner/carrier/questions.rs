@@ -35,6 +35,7 @@ impl Carrier {
         let CallStage::Plain(plain) = &mut self.stage else {
             return self.ask(question).await;
         };
+        // These questions may have to go into a record, so the bound is the record's.
         if plain.asked.len() >= input::QUESTIONS_MAX {
             self.refuse(&question).await;
             return Flow::Continue;
@@ -46,6 +47,7 @@ impl Carrier {
             let deadline = self.timers.deadline();
             client.responder.ask(request, deadline).await;
         } else if self.timers.at(Timer::Gather).is_none() {
+            // Only the first question arms the timer: later ones must not put it off.
             self.timers.arm(Timer::Gather, Instant::now() + GATHER);
         }
         // The question is kept until it is answered, because a record would have to store it.
@@ -67,6 +69,7 @@ impl Carrier {
         }
         let terms = RecordTerms::of_call(announced);
         if let Err(why) = self.record(events, terms).await {
+            // The server waits for an answer that can no longer come, so its call must not stay open.
             self.cancel_upstream().await;
             self.answer(not_created(&why, SideEffect::Unknown));
             return Flow::Done;
@@ -116,6 +119,7 @@ impl Carrier {
             let control = Arc::clone(&exchange.control);
             let error = RpcError::internal("This question cannot be put to the client");
             let answer = upstream::Answer::Refused(error.to_json().into());
+            // If the refusal does not arrive, the call still ends at its deadline.
             let _ = control.answer(&question.id, answer).await;
         }
     }
@@ -137,6 +141,7 @@ impl Carrier {
             if !passed.unwrap_or(false) {
                 plain.asked.push(question);
             }
+            // Each further question would wait as long for a store that is away.
             if is_away {
                 break;
             }

@@ -20,6 +20,7 @@ impl Carrier {
     pub(super) async fn on_permits(&mut self, permits: Permits) -> Flow {
         self.dispatch = Dispatch::Ready(permits);
         self.timers.disarm(Timer::QueueMessage);
+        // The pending message reports that the call waits, which is no longer true.
         self.forget_progress();
         let Some(recorded) = self.stage.recorded() else {
             self.open();

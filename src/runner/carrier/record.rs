@@ -149,6 +149,7 @@ impl Carrier {
             announced: terms.announced,
             listed: client.list_key == Some(client.caller),
             on_disconnect: terms.on_disconnect,
+            // Only the retry of a call that is parked unannounced is compared with the digest.
             digest: (!terms.announced).then(|| digest(outgoing)),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),
@@ -178,6 +179,7 @@ impl Carrier {
             notices: self.runner.settings.notify.notices_of(&name),
             name,
         };
+        // The point is sealed to the id and the caller of the task, so it comes after them.
         task.resume = self.resume_point(&task);
         task
     }

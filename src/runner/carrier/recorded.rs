@@ -26,6 +26,7 @@ const RESUMABLE_AFTER: Duration = Duration::from_millis(100);
 impl Carrier {
     /// The sealed point from which another process could carry the call on.
     pub(super) fn resume_point(&self, task: &Task) -> Option<Box<str>> {
+        // Such a call is never resumed, so its session need not get into the store.
         if task.on_owner_lost == OnOwnerLost::Fail {
             return None;
         }
@@ -40,6 +41,7 @@ impl Carrier {
             let at = Instant::now() + RESUMABLE_AFTER;
             self.timers.arm(Timer::ResumePoint, at);
         } else {
+            // A record that is made later has the point from its start, and a newer point goes with the next progress.
             self.timers.disarm(Timer::ResumePoint);
         }
         Flow::Continue
@@ -136,6 +138,7 @@ impl Carrier {
         if let Some(recorded) = self.stage.recorded_mut()
             && let Some(latest) = self.runner.client_left(&recorded.loaded).await
         {
+            // `commit_told` reads from it whether the server must be notified.
             recorded.loaded = latest;
         }
     }
@@ -144,6 +147,7 @@ impl Carrier {
     pub(super) async fn commit_told(&mut self) {
         let recorded = self.stage.recorded();
         if recorded.is_some_and(|recorded| recorded.task().must_tell) {
+            // If the commit fails, the reconcile of this replica makes up for it.
             let _ = self.apply(OwnerEvent::Told).await;
         }
     }

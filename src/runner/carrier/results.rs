@@ -105,6 +105,7 @@ impl Carrier {
             LegOutcome::Completed(result) => {
                 let bytes_max = self.server.rule.result_bytes_max;
                 if result.get().len() as u64 > bytes_max {
+                    // The tool has run, although its result is dropped.
                     let failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
                     Err(failure.to_error().to_raw())
                 } else {
@@ -113,6 +114,7 @@ impl Carrier {
             }
             LegOutcome::Failed(error) => Err(error),
         };
+        // The server is done with the call, so its permits do not wait for the store.
         self.end_dispatch();
         let last = self.take_last_news();
         if let CallStage::Recorded(recorded) = &self.stage {

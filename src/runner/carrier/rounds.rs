@@ -89,6 +89,7 @@ impl Carrier {
             return self.next_leg_later();
         }
         let questions = round.questions();
+        // Empty rounds do not count: with them the server only asks for time, and the pauses grow.
         plain.rounds += 1;
         if plain.rounds > ROUNDS_MAX {
             self.answer(invalid());
@@ -131,6 +132,7 @@ impl Carrier {
             return Flow::Continue;
         };
         self.server.outgoing.retry = Some(retry);
+        // The call gave up its permits while the client answered, so this leg waits for its turn again.
         self.requeue().await
     }
 

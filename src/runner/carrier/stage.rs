@@ -104,6 +104,7 @@ impl PlainCall {
             match asked(&question) {
                 Some(event) => {
                     events.push(event);
+                    // The store may refuse the record, and then the question is still open here.
                     self.asked.push(question);
                 }
                 None => refused.push(question),

@@ -34,6 +34,8 @@ impl Carrier {
             self.window_again();
             return Flow::Continue;
         }
+        // This comes before the record: a question whose answer went through another replica must not be asked again in
+        // the task.
         self.forget_passed().await;
         // A question that was relayed and not answered yet is asked in the task from here on.
         let events = self.record_questions().await;

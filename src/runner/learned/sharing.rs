@@ -89,6 +89,7 @@ impl Runner {
                 continue;
             }
             let shared = timeout(PATIENCE, self.share_part(number, part)).await;
+            // Each further part would wait as long for the store, and what is not written stays for the next look.
             if !matches!(shared, Ok(Ok(()))) {
                 return;
             }
@@ -113,10 +114,12 @@ impl Runner {
             }
             taken.forget();
             let mut part = part.lock();
+            // Calls that ended while the store was asked are counted in `unsaved` only.
             tools.merge(&part.unsaved);
             part.known = tools;
             return Ok(());
         }
+        // Here `taken` is dropped, so that its counts are written at a later look.
         Ok(())
     }
 }

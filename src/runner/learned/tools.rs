@@ -103,6 +103,7 @@ impl ToolDurations {
         let mut tools = Self::default();
         for tool in written.into_iter().flat_map(|written| written.tools) {
             let durations = || Durations::from_sparse(tool.seen, tool.epoch, &tool.weights);
+            // The bounds hold for a stored part, too, because it may come from another replica.
             tools.entry(&tool.name, durations);
         }
         tools

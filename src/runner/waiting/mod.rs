@@ -123,6 +123,7 @@ impl WaitingClient {
     /// Sends progress to the client, under the client's own token. A slow client delays the call, but not past
     /// `until`.
     pub(super) async fn tell_progress(&self, params: &str, until: Option<Instant>) {
+        // Progress may only name a token that the client gave in its request.
         if let Some(token) = &self.terms.progress_token
             && let Ok(params) = set(params, "progressToken", token.get())
         {

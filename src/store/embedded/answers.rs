@@ -27,6 +27,7 @@ impl Answers {
 
     pub(super) fn send(self) {
         for (runtime, answers) in self.of_runtimes {
+            // One answer wakes its runtime once in any case, and a job around it would only cost more.
             if answers.len() < 2 {
                 answer_all(answers);
             } else {

@@ -76,6 +76,7 @@ impl DatabaseFile {
 
     pub(super) fn open(&self) -> Result<Database, DatabaseError> {
         let io = |error| DatabaseError::Storage(StorageError::Io(error));
+        // Checked before anything is created there, because others could replace a new file as well.
         if let Some(why) = exposed_directory(&self.0) {
             return Err(io(io::Error::new(io::ErrorKind::PermissionDenied, why)));
         }
@@ -95,6 +96,7 @@ impl DatabaseFile {
             .mode(0o600)
             .open(&self.0)
             .map_err(io)?;
+        // The open file is checked, and not its path, which can lead to another file by now.
         check_access(&file).map_err(io)?;
         redb::Builder::new()
             .set_cache_size(CACHE)
@@ -120,6 +122,7 @@ pub(super) fn exposed(found: &Metadata) -> Option<&'static str> {
 pub(super) fn exposed_directory(file: &Path) -> Option<&'static str> {
     // The parent of a bare name is the empty path.
     let mut directories = file.ancestors().skip(1).map(|it| Path::new(".").join(it));
+    // Directories that do not exist yet are no risk: raincheck makes them itself, closed to others.
     let (directory, found) = directories.find_map(|it| Some((it.clone(), it.metadata().ok()?)))?;
     let is_volume = || {
         let around = directory.join("..").metadata();
@@ -183,6 +186,7 @@ impl FileClaim {
 
     pub(super) fn explain(&self, error: DatabaseError) -> EmbeddedOpenError {
         if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
+            // The hint is read only where the file is locked: otherwise it may be that of a process that crashed.
             let pid = std::fs::read_to_string(&self.pid_file).ok();
             let holder = pid.and_then(|text| text.trim().parse().ok());
             EmbeddedOpenError::InUse {

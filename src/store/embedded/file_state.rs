@@ -37,6 +37,7 @@ impl Embedded {
         if let Some(why) = exposed(&found) {
             return Err(unwritable(io::Error::other(why)));
         }
+        // The mode does not show everything: the file system may be read-only.
         let opened = OpenOptions::new().read(true).write(true).open(path);
         opened.map_err(unwritable)?;
         // A process created the file and was stopped before it wrote anything.

@@ -47,6 +47,7 @@ impl DatabaseHandle {
     }
 
     pub(super) fn put(&self, database: Database) {
+        // The database is back before the mark goes: a read between the two must find one of them.
         *self.lock() = Some(Arc::new(database));
         self.is_away.store(false, Ordering::SeqCst);
     }
@@ -60,6 +61,7 @@ impl DatabaseHandle {
     /// Takes the database out once no read uses it. Returns `None`, and leaves it in place, if reads go on for
     /// longer than `attempts` pauses.
     pub(super) fn take(&self, attempts: usize, pause: Duration) -> Option<Database> {
+        // Marked before the database is taken: a read that finds no database then waits for it, and does not fail.
         self.is_away.store(true, Ordering::SeqCst);
         let Some(mut shared) = self.lock().take() else {
             self.is_away.store(false, Ordering::SeqCst);

@@ -100,6 +100,7 @@ impl WriteJob {
                 | Self::Tell { .. }),
                 _,
             ) => {
+                // The writer makes each outcome from its job, so this never happens. A panic would end the only writer.
                 job.refuse(unavailable("the write was mixed up with another"));
             }
         }
@@ -126,6 +127,8 @@ impl JobOutcome {
             let revision = Revision(0);
             return told.map(|id| ChangedTask { id, revision });
         }
+        // Creations are not published, because no component watches a task before it exists. A repeated write was
+        // published the first time.
         if let WriteJob::Commit { write, .. } = job
             && write.expected.is_some()
             && let Self::Commit {

@@ -31,6 +31,7 @@ pub fn seal_key(store: &Path) -> io::Result<MasterKey> {
         .mode(0o600)
         .open(&path)?;
     file.write_all(&key)?;
+    // The key must be on disk before it seals anything: without it nothing opens after a crash.
     file.sync_all()?;
     Ok(key)
 }
@@ -61,10 +62,12 @@ pub fn shared_key(store: &Path) -> io::Result<MasterKey> {
         .open(&whole)?;
     file.write_all(&key)?;
     file.sync_all()?;
+    // A link fails where the name exists. A rename would replace the key of the process that was first.
     let named = std::fs::hard_link(&whole, &path);
     std::fs::remove_file(&whole)?;
     match named {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        // The key that has the name counts, whichever process made it.
         Ok(()) | Err(_) => read(&path),
     }
 }

@@ -127,11 +127,13 @@ fn behind(
     let key = key(log);
     let transaction = database.begin_read()?;
     let until_ms = transaction.open_table(VALUES)?.get(&key)?;
+    // The entries of an expired log are there until a sweep removes them.
     if until_ms.is_none_or(|row| row.value().0 <= now_ms) {
         return Ok(Vec::new());
     }
     let pieces = transaction.open_table(PIECES)?;
     let table = transaction.open_table(ENTRIES)?;
+    // Number 0 of a log holds its fence, so no range begins below 1.
     let rows = table.range((&key, after.saturating_add(1))..=(&key, u64::MAX))?;
     rows.map(|row| {
         let (place, entry) = row?;

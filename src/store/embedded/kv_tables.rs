@@ -82,6 +82,7 @@ impl<'t> KvTables<'t> {
             && let (until_ms, Some(current)) = row.value()
             && until_ms > now_ms
         {
+            // No two claims carry the same value, so an equal value is that of an earlier sending.
             return Ok(if current == value {
                 ClaimOutcome::Repeated
             } else {
@@ -116,6 +117,7 @@ impl<'t> KvTables<'t> {
     /// Appends an entry to a log. Returns false if the log is fenced off for the fence of the entry.
     pub(super) fn append(&mut self, append: &LogAppend, now_ms: u64) -> Result<bool, redb::Error> {
         let key = key(append.log);
+        // The writer commits this look and the entry together, so no fence can come between them.
         if self.fenced(&key, now_ms)? > append.fence {
             return Ok(false);
         }
@@ -123,6 +125,7 @@ impl<'t> KvTables<'t> {
         let number = append.number;
         let place = self.pieces.put(&key, number, &append.entry)?;
         self.entries.open()?.insert((&key, number), place)?;
+        // From 1 on: number 0 is the fence, which must stay.
         self.remove_entries(&key, 1..=number.saturating_sub(ENTRIES_MAX))?;
         Ok(true)
     }
@@ -141,6 +144,7 @@ impl<'t> KvTables<'t> {
                 expires_ms,
             } => {
                 let key = key(*log);
+                // A fence that arrives late must not open the log again for writers that a later one shut out.
                 let fence = self.fenced(&key, now_ms)?.max(*fence);
                 self.touch_log(&key, *expires_ms, now_ms)?;
                 let entries = self.entries.open()?;
@@ -179,6 +183,7 @@ impl<'t> KvTables<'t> {
     /// The fence below which the appends to a log are refused.
     fn fenced(&mut self, key: &[u8; 17], now_ms: u64) -> Result<Fence, redb::Error> {
         let log = self.values.open()?.get(key)?;
+        // The row of an expired log may still be there, with a fence that no longer counts.
         if log.is_none_or(|row| row.value().0 <= now_ms) {
             return Ok(Fence(0));
         }
@@ -208,6 +213,7 @@ impl<'t> KvTables<'t> {
             in_pieces |= is_in_pieces(entry);
             false
         })?;
+        // Most entries are small, so the table of pieces is seldom opened.
         if in_pieces {
             self.pieces.remove(key, numbers)?;
         }
@@ -216,6 +222,7 @@ impl<'t> KvTables<'t> {
 
     fn put(&mut self, name: Name, value: &[u8], expires_ms: u64) -> Result<(), redb::Error> {
         let key = key(name);
+        // The row of the old expiry must go, or a sweep would take the new value for an expired one.
         self.remove(&key)?;
         self.values
             .open()?

@@ -26,6 +26,7 @@ impl<'t, K: Key + 'static, V: Value + 'static> LazyTable<'t, K, V> {
 
     /// The table. Creates it if the file does not have it.
     pub(super) fn open(&mut self) -> Result<&mut Table<'t, K, V>, redb::Error> {
+        // Taken out and put back, because `get_or_insert_with` cannot return the error of an open.
         let table = match self.opened.take() {
             Some(table) => table,
             None => self.transaction.open_table(self.definition)?,

@@ -37,6 +37,7 @@ pub(super) fn merge(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), 
     merge.copy(rows::ENTRIES)?;
     merge.copy(rows::PIECES)?;
     writing.commit()?;
+    // redb frees no page that an open read still sees.
     drop(reading);
     // After a crash before this line both files have the rows. The file that is opened first merges the other.
     tables::empty(&from)

@@ -95,6 +95,7 @@ impl Embedded {
         let claim = FileClaim::new(path);
         let file = DatabaseFile::new(path);
         let mut database = file.open().map_err(|error| claim.explain(error))?;
+        // Only after the open, because the lock on the file shows that no other process has it.
         claim.write_pid();
         if claim.file_bytes() >= file::LARGE {
             let compacted = tables::compact(&mut database, clock.now_ms());
@@ -126,6 +127,7 @@ impl Embedded {
         let file = DatabaseFile::new(path);
         let database = file.open().map_err(|error| claim.explain(error))?;
         claim.write_pid();
+        // A new file would get a random caller key from `start`.
         tables::prepare(&database, caller_key)
             .map_err(|error| EmbeddedOpenError::unreadable(path, error))?;
         for other in others.iter().filter(|other| other.exists()) {
@@ -133,6 +135,7 @@ impl Embedded {
                 let merged = merge::merge(&database, other, caller_key);
                 merged.map_err(|error| EmbeddedOpenError::unreadable(other, error))
             });
+            // A file that cannot be read must not keep this process from starting.
             if let Err(error) = merged {
                 tracing::warn!(file = %other.display(), error = %with_causes(&error), "the tasks of an earlier process cannot be read");
             }
@@ -203,12 +206,14 @@ impl Embedded {
     }
 
     fn end(&self) -> Option<JoinHandle<()>> {
+        // Without a sender the writer ends. The handle is taken, too, so that only one caller joins the thread.
         self.jobs.lock().take();
         self.thread.lock().take()
     }
 
     /// Hands a job to the writer thread and waits for its answer.
     async fn write<T>(&self, job: impl FnOnce(JobAnswer<T>) -> WriteJob) -> Result<T, StoreError> {
+        // A clone, because no lock may be held while the queue is full. The writer ends only after such writes.
         let sender = self.jobs.lock().clone();
         let sender = sender.ok_or_else(|| unavailable("the store was closed"))?;
         let (answer, answered) = oneshot::channel();
@@ -225,6 +230,7 @@ impl Embedded {
         };
         match tokio::time::timeout(WRITE_TIMEOUT, work).await {
             Ok(written) => written,
+            // The job stays in the queue and may still be written, so the write is in doubt and not refused.
             Err(_) => Err(unavailable("the disk did not answer in time")),
         }
     }
@@ -264,6 +270,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 #[async_trait]
 impl Store for Embedded {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
+        // The job owns its write, because it outlives a caller that goes away.
         let write = Box::new(write.clone());
         self.write(|answer| WriteJob::Commit { write, answer })
             .await
@@ -271,6 +278,7 @@ impl Store for Embedded {
 
     async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
         let now_ms = self.clock.now_ms();
+        // A record is small and read at once. A wait for the database, up to two seconds, must not block the executor.
         if self.database.is_away() {
             let read = move |database: &Database| read::record(database, id, now_ms);
             return self.read_blocking(read).await;
@@ -348,6 +356,7 @@ impl Store for Embedded {
         lease: Duration,
     ) -> Result<Beat, StoreError> {
         let now_ms = self.clock.now_ms();
+        // The block ends the lock before the first await.
         let beat = {
             let mut leases = self.leases.lock();
             if let Some(incarnation) = incarnation {

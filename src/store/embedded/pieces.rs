@@ -53,6 +53,7 @@ impl<'t> Pieces<'t> {
         if value.len() <= PIECE {
             return Ok(value);
         }
+        // The value that this one replaces may have had more pieces.
         self.remove(key, number..=number)?;
         for (piece, bytes) in (0..).zip(value.chunks(PIECE)) {
             self.table.open()?.insert((key, number, piece), bytes)?;

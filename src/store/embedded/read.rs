@@ -29,6 +29,7 @@ pub(super) fn request(
     now_ms: u64,
 ) -> Result<Option<Bytes>, redb::Error> {
     let transaction = database.begin_read()?;
+    // The row of a request has no expiry of its own.
     if unexpired(&transaction, id, now_ms)?.is_none() {
         return Ok(None);
     }
@@ -122,6 +123,7 @@ pub(super) fn incarnations_in(
     let mut names = BTreeSet::new();
     let mut last = String::new();
     loop {
+        // Behind every id of the last name, so that the next row has another name.
         let after = (Bound::Excluded((last.as_str(), LAST)), Bound::Unbounded);
         let next = index
             .range::<(&str, &[u8; 16])>(after)?

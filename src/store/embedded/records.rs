@@ -84,6 +84,7 @@ impl<'t> Records<'t> {
         let rows = self.rows.open()?;
         let number = match self.next {
             Some(next) => next,
+            // A number may come again after its record was removed: by then no row refers to it.
             None => rows.last()?.map_or(0, |(last, _)| last.value() + 1),
         };
         rows.insert(number, row)?;

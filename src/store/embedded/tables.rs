@@ -39,8 +39,10 @@ pub(super) fn prepare(
     let transaction = database.begin_write()?;
     let key = {
         let mut meta = transaction.open_table(META)?;
+        // A copy, because the row would keep the table from being changed.
         let format = meta.get("format")?.map(|found| found.value().to_vec());
         if !is_known(format.as_deref()) {
+            // Nothing is committed, so that a file of another version stays as it is.
             return Ok(None);
         }
         if format.as_deref() == Some(FORMAT_BEFORE) {
@@ -93,6 +95,7 @@ pub(super) fn compact(database: &mut Database, now_ms: u64) -> Result<(), redb::
             tables.expiry_rows()? != before
         };
         transaction.commit()?;
+        // A sweep removes a bounded number of rows, so it is repeated until it finds none.
         if !was_swept {
             break;
         }
@@ -185,6 +188,7 @@ impl<'t> Tables<'t> {
         write: &Write,
         now_ms: u64,
     ) -> Result<(Commit, bool), redb::Error> {
+        // Only the head is read here. The whole record is copied only for a conflict, and most writes have none.
         let found = self.records.head(write.id)?;
         let standing = found.filter(|(_, found)| found.expires_ms > now_ms);
         match next_revision(standing.map(|(_, found)| found.version), write) {
@@ -214,6 +218,7 @@ impl<'t> Tables<'t> {
                 result,
                 expires_ms,
             } => {
+                // An earlier sending may have left pieces, and a row under another expiry.
                 self.remove_result(*id, *fence)?;
                 let place = self.kv.pieces.put(&of_result(*id), fence.0, result)?;
                 let row = (*expires_ms, place);
@@ -256,6 +261,7 @@ impl<'t> Tables<'t> {
             None => self.records.add(write.id, row)?,
         }
         let old = old.map(|(_, head)| head);
+        // A new record has no request yet, so the table of requests is not read for it.
         if let Some(request) = &write.request
             && (old.is_none() || self.requests.open()?.get(id)?.is_none())
         {
@@ -265,6 +271,7 @@ impl<'t> Tables<'t> {
         if let Some(list) = write.listed.as_ref().filter(|_| old.is_none()) {
             let list = list.as_bytes();
             self.lists.open()?.insert((list, id), write.expires_ms)?;
+            // A row names its caller and no session. By this entry the end of the record finds the session's list.
             if list != write.caller.as_bytes() {
                 self.lists.open()?.insert((id, list), write.expires_ms)?;
             }
@@ -344,6 +351,7 @@ impl<'t> Tables<'t> {
             None,
             record.as_ref(),
         );
+        // The row loses its time, too: a commit with the same time would see no change, and write no entry.
         self.records.replace(number, row)
     }
 

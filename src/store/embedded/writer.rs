@@ -39,6 +39,7 @@ impl DatabaseWriter {
             self.settle(&mut batch);
             self.compact_if_worthwhile();
         }
+        // The file is closed before its hint goes, so that a process that finds it locked can name this one.
         self.database.clear();
         if let Some(claim) = self.claim {
             claim.remove_pid();
@@ -60,6 +61,7 @@ impl DatabaseWriter {
                 self.reclaimable = (self.reclaimable + freed).saturating_sub(filled);
                 let mut answers = Answers::default();
                 for (queued, outcome) in batch.drain(..).zip(outcomes) {
+                    // Published before the answer goes: once a caller has its answer, every follower has the change.
                     self.publish(&queued.job, &outcome);
                     answers.add(queued, outcome);
                 }
@@ -71,6 +73,7 @@ impl DatabaseWriter {
                 for queued in batch.drain(..) {
                     queued.job.refuse(failed(&error));
                 }
+                // redb refuses every further call after an I/O error. The next batch opens the file again.
                 self.database.clear();
             }
         }
@@ -88,6 +91,7 @@ impl DatabaseWriter {
         if self.reclaimable < file / 2 {
             return;
         }
+        // Reset also if reads keep the database: each attempt may hold up the writer for a second.
         self.reclaimable = 0;
         let Some(mut database) = self.database.take(REOPEN_ATTEMPTS, REOPEN_PAUSE) else {
             return;

@@ -17,6 +17,7 @@ impl KvStore for Memory {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
+        // One lock covers the look and the write, so that of two claims one wins.
         let mut kv = self.kv();
         if let Some(current) = kv.value(name) {
             return Ok((current != value).then_some(current));
@@ -64,6 +65,7 @@ impl KvStore for Memory {
     ) -> Result<bool, StoreError> {
         let mut kv = self.kv();
         let is_taken = kv.append(log, fence, (number, entry), expires_ms)?;
+        // Still under the lock: a reader that writes its mark and then reads the log misses no entry.
         if is_taken && kv.value(log.read_as()).is_some() {
             self.publish(log.told_as(), Revision(0));
         }

@@ -65,6 +65,7 @@ impl KvState {
         expires_ms: u64,
     ) -> Result<(), StoreError> {
         let before = self.values.get(&name).map_or(0, |(_, old)| old.bytes());
+        // Refused before the old value goes, so that a full store keeps it.
         self.reserve(before, value.len())?;
         self.take(name);
         self.keep(name, Content::Value(value), expires_ms);
@@ -89,6 +90,7 @@ impl KvState {
             Some((_, Content::Value(value))) => value.len(),
             None => 0,
         };
+        // Refused before the log is taken out, so that a full store keeps it.
         self.reserve(before, entry.len())?;
         let (fenced, mut entries) = self.take_log(log);
         entries.insert(number, entry);

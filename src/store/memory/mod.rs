@@ -93,6 +93,7 @@ impl Store for Memory {
             return Err(StoreError::Full);
         }
         state.apply(write, revision);
+        // Published under the lock, so that followers see the commits in their order.
         if write.expected.is_some() {
             self.publish(write.id, revision);
         }
@@ -210,6 +211,7 @@ impl Store for Memory {
     }
 
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
+        // The lock is held while the key is drawn, so that all callers get the same one.
         let mut slot = self.caller_key.lock();
         if let Some(key) = *slot {
             return Ok(key);
@@ -266,6 +268,7 @@ impl MemoryState {
     }
 
     fn apply(&mut self, write: &Write, revision: Revision) {
+        // The old record is taken out whole, so that nothing of its bytes, times and rows is counted twice.
         let (request, listed) = match self.remove_record(write.id) {
             Some(old) => (old.request.or_else(|| write.request.clone()), old.listed),
             None => (write.request.clone(), write.listed),

@@ -61,6 +61,7 @@ impl Target {
         let scheme = if tls { "rediss" } else { "redis" };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        // No host has an @, so the last one ends the user and the password.
         let (user, hosts) = match authority.rsplit_once('@') {
             Some((user, hosts)) => (format!("{user}@"), hosts),
             None => (String::new(), authority),

@@ -59,6 +59,7 @@ pub(super) struct OwnWrites {
 
 impl OwnWrites {
     pub(super) fn note(&self, bucket: u16) {
+        // The bit is set first: the follower that is woken must find it.
         self.bits.fetch_or(bit(bucket), Ordering::Release);
         self.some.notify_one();
     }
@@ -107,12 +108,14 @@ impl Buckets {
         loop {
             let wanted = tokio::select! {
                 () = tokio::time::sleep_until(round) => {
+                    // Counted from now, so that a slow cluster is not asked twice in a row.
                     round = Instant::now() + ROUND;
                     // An idle log may be lost and begun anew, so each round checks one log for that.
                     checked = checked.wrapping_add(1).checked_rem(self.keys.count()).unwrap_or(0);
                     if let Some(mark) = self.marks.get_mut(usize::from(checked)) {
                         mark.doubt();
                     }
+                    // The round reads these logs, too.
                     self.written.take();
                     self.wanted_in_round()
                 }
@@ -177,6 +180,7 @@ impl Buckets {
                     }
                 }
                 Err(error) => {
+                    // The log may be trimmed or begun anew until it can be read again.
                     mark.doubt();
                     mark.is_down = true;
                     failed = Some(error);

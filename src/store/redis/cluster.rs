@@ -21,6 +21,7 @@ pub(super) async fn find(
     at: &Template,
     known: &[Arc<RedisServer>],
 ) -> Result<Map, RedisOpenError> {
+    // The known nodes come before the seeds, which may be gone: only so many are asked.
     let mut asked: Vec<Arc<RedisServer>> = known.to_vec();
     for (host, port) in seeds {
         let seed = connector.server(&at.url(host, *port), 0)?;
@@ -32,6 +33,7 @@ pub(super) async fn find(
     let (mut drawn, mut cause) = (Vec::new(), None);
     for answer in join_all(asked.map(|server| ask(connector, server))).await {
         match answer {
+            // A node that holds no slots, such as one that has not joined yet, does not count as an answer.
             Ok(Some(ranges)) if !ranges.is_empty() => drawn.push(ranges),
             Ok(_) => {}
             Err(error) => cause = Some(error),
@@ -48,6 +50,7 @@ pub(super) async fn find(
     let addresses: Vec<_> = addresses.into_iter().collect();
     let servers = addresses.iter().map(|(host, port)| {
         let server = connector.server(&at.url(host, *port), 0)?;
+        // The same server keeps its entry, and with it the connection for these questions.
         let same = known.iter().find(|known| known.is(&server));
         Ok(same.map_or_else(|| Arc::new(server), Arc::clone))
     });
@@ -63,6 +66,7 @@ pub(super) async fn find(
 }
 
 async fn ask(connector: &RedisConnector, server: &RedisServer) -> RedisResult<Option<Vec<Range>>> {
+    // Taken out while it is in use: after an error it is not put back.
     let kept = server.kept().take();
     let mut connection = match kept {
         Some(kept) => kept,
@@ -81,6 +85,7 @@ async fn ask(connector: &RedisConnector, server: &RedisServer) -> RedisResult<Op
         .map(|range| read(range, own_host))
         .collect::<Option<Vec<_>>>();
     if let Some(ranges) = &mut ranges {
+        // Nodes may list the ranges in another order, and the lists are compared.
         ranges.sort();
     }
     Ok(ranges)

@@ -29,6 +29,7 @@ impl Redis {
         if request.is_some() {
             command.arg(self.keys.request(write.id));
         }
+        // The new revision is computed here, because numbers in Lua are exact only up to 2^53.
         match write.expected {
             None => command.arg("").arg("").arg(1),
             Some(Version { revision, nonce }) => command
@@ -44,6 +45,7 @@ impl Redis {
             None => command.arg(""),
             Some(due_ms) => command.arg(due_ms),
         };
+        // One argument in place of five, because each argument costs Redis more than most of the commands.
         let digits = [
             leave.is_some(),
             write.keep_for.is_some(),

@@ -21,6 +21,7 @@ impl Redis {
         let (mut connection, server) = examine_servers(&topology, &keys, options).await?;
         let namespace = options.namespace.clone();
         let buckets = keys.count().to_string();
+        // A namespace without this field is free, and stays free: only a start claims it.
         if let Some(theirs) = namespace_field(&mut connection, &server, &keys, "buckets").await?
             && theirs != buckets
         {

@@ -24,6 +24,7 @@ impl Redis {
         limit: usize,
     ) -> Result<Vec<TaskId>, StoreError> {
         let step = BUCKETS.min(self.keys.count());
+        // The counter may wrap: 65,536 is a multiple of both numbers of buckets.
         let from = self.due_next.fetch_add(step, Ordering::Relaxed);
         let looks = (0..step)
             .map(|ahead| from.wrapping_add(ahead))

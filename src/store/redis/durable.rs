@@ -51,6 +51,7 @@ impl Durable {
         command_timeout: Duration,
     ) -> (Self, Worker) {
         let (sender, jobs) = mpsc::channel(BATCH);
+        // Each WAIT may take its whole time, behind the writes themselves.
         let timeout = wait.timeout * waits(wait) + command_timeout;
         let worker = Worker {
             link: Link::new(Arc::clone(&topology), timeout),
@@ -118,6 +119,7 @@ impl Worker {
             let held: usize = gathered.values().map(|(_, jobs)| jobs.len()).sum();
             tokio::select! {
                 Some(done) = running.next() => { busy.remove(&done); }
+                // Without this bound all writes would gather here while the servers are busy, and none in the queue.
                 Some(job) = self.jobs.recv(), if held < BATCH => {
                     let map = self.topology.map();
                     if let Some(server) = map.server_of(job.slot) {
@@ -159,6 +161,7 @@ async fn perform(
         .map(|job| (job.command, job.answer))
         .unzip();
     let mut pipeline = redis::pipe();
+    // The refusal of one write must not take the answers of the others.
     pipeline.ignore_errors();
     for command in commands {
         pipeline.add_command(command);
@@ -178,6 +181,7 @@ async fn perform(
                 let _ = answer.send(told);
             }
         }
+        // The answers are dropped, so that each caller finds its write unconfirmed.
         Err(error) => topology.doubt(&error),
     }
     server.name.clone()

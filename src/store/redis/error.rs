@@ -129,6 +129,7 @@ impl RedisOpenError {
         if let Self::Log(error) = self {
             return error.kind() == "away";
         }
+        // A failover, replicas that connect and slots that are given out change these without another setting.
         matches!(
             self,
             Self::NoSlots | Self::Replica { .. } | Self::WaitReplicas { .. }

@@ -37,15 +37,18 @@ impl Follower {
         loop {
             let started = Instant::now();
             let mut elsewhere = self.topology.watch();
+            // The present map is marked as seen, so that only a later one ends the follower below.
             let map = Arc::clone(&elsewhere.borrow_and_update());
             tokio::select! {
                 ended = self.follow(map.servers.first().map(|server| &server.client)) => {
                     let lasted = Instant::now().saturating_duration_since(started);
+                    // A connection that lasted longer than one read has worked, so earlier failures no longer count.
                     if lasted > BLOCK {
                         (failures, is_told) = (0, false);
                     }
                     if let Err(error) = ended {
                         failures += 1;
+                        // A refusal lasts longer than a broken connection, which may come back at once.
                         if error.code().is_some() {
                             pauses.lengthen();
                         }
@@ -71,12 +74,14 @@ impl Follower {
 
     async fn follow(&mut self, client: Option<&Client>) -> RedisResult<()> {
         let Some(client) = client else { return Ok(()) };
+        // The server holds a read for `BLOCK`, so an answer may take that long without anything being wrong.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(BLOCK + CONNECT_TIMEOUT));
         let mut connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
+        // The log may have been trimmed or lost while there was no connection.
         self.check(&mut connection, self.last).await?;
         let mut checked = Instant::now();
         loop {
@@ -90,6 +95,7 @@ impl Follower {
                 self.check(&mut connection, before).await?;
                 checked = now;
             }
+            // After a full answer more entries wait already, so the follower reads on at once.
             if (MANY..COUNT).contains(&read) {
                 tokio::time::sleep(GATHERING).await;
             }

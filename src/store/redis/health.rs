@@ -23,6 +23,7 @@ pub(super) struct PolicyWatch {
 impl PolicyWatch {
     /// Runs as long as it is polled. May be dropped at any point.
     pub(super) async fn run(self) {
+        // The operator accepts a server that evicts, so there is nothing to warn of.
         if self.allow_eviction {
             return;
         }

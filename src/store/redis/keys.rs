@@ -51,6 +51,7 @@ pub(super) fn slot_of(key: &str) -> u16 {
         .split_once('{')
         .and_then(|(_, rest)| rest.split_once('}'))
         .map(|(tag, _)| tag);
+    // Redis hashes the whole key where the braces are empty.
     let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
     crc16(hashed.as_bytes()) % SLOTS
 }

@@ -84,6 +84,7 @@ impl KvStore for Redis {
 
     async fn remove(&self, name: Name) -> Result<(), StoreError> {
         let key = self.keys.note(name);
+        // UNLINK frees a large log in the background, while DEL would hold up the commands behind it.
         let mut command = redis::cmd("UNLINK");
         command.arg(&key);
         self.link.query::<u64>(&key, &command).await.map(drop)
@@ -113,6 +114,7 @@ impl KvStore for Redis {
                 command.arg(&field).arg(piece).arg(expires_ms);
                 command.arg(oldest).arg(&pieces);
             };
+            // A fence that comes between two pieces leaves an entry without a head, which no reader counts.
             if !self.write_field(link, log, fence, fill).await? {
                 return Ok(false);
             }
@@ -123,6 +125,7 @@ impl KvStore for Redis {
     async fn fence(&self, log: Name, fence: Fence, expires_ms: u64) -> Result<(), StoreError> {
         let fill = |command: &mut Cmd| {
             command.arg(FENCE).arg(fence.0).arg(expires_ms);
+            // No entry goes for a fence, and without a number of pieces the script notifies no reader.
             command.arg(0).arg("");
         };
         self.write_field(&self.link, log, fence, fill)
@@ -151,6 +154,7 @@ impl KvStore for Redis {
     /// Waits up to five seconds for each command.
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let key = self.keys.note(log);
+        // The names of the fields come first, because one command for all values could carry a whole log.
         let mut places = self.places(&key).await?;
         places.retain(|place| place.number > after);
         places.sort_unstable();

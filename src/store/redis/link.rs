@@ -129,10 +129,12 @@ impl Link {
         let Some(other) = self.redirected(&error, server) else {
             return Err(error);
         };
+        // The command may succeed at the other server, and the map is old all the same.
         self.topology.doubt(&error);
         let mut manager = self.manager(&other)?;
         if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) {
             let mut pipeline = redis::pipe();
+            // ASKING counts for the next command on its connection, which other commands share: both go in one piece.
             pipeline.cmd("ASKING").ignore().add_command(command.clone());
             let (answer,) = pipeline.query_async(&mut manager).await?;
             return Ok(answer);

@@ -20,6 +20,7 @@ impl Redis {
             let key = self.keys.list(bucket, caller);
             self.list_in(&key, after, limit).await
         });
+        // One error fails the list: without the tasks of one bucket it would look complete.
         let found = try_join_all(lists).await?;
         let mut listed = in_order(found.into_iter().flatten().collect(), after, limit);
         if listed.is_empty() {

@@ -63,6 +63,7 @@ pub(super) fn check_gap(
     let Some((first, end)) = ends else {
         // Nothing was ever logged, or the log was lost with everything in it.
         return GapCheck {
+            // A follower that has seen no entry cannot have lost one.
             missed: seen != LogPosition::default(),
             from: LogPosition::default(),
         };

@@ -202,6 +202,7 @@ impl Store for Redis {
             Some(durable) => durable.call(&self.commit, &key, fill).await?,
             None => self.link.call(&self.commit, &key, fill).await?,
         };
+        // Noted after the answer: a look before the write would find nothing.
         if let Some(written) = self.written.as_ref().filter(|_| write.expected.is_some()) {
             written.note(self.keys.bucket(write.id));
         }
@@ -213,6 +214,7 @@ impl Store for Redis {
         let mut command = redis::cmd("HMGET");
         command.arg(&key).arg("r").arg("w").arg("c").arg("d");
         let fields: Vec<Value> = self.link.query(&key, &command).await?;
+        // HMGET has no other answer for a key that does not exist.
         if fields.iter().all(|field| *field == Value::Nil) {
             return Ok(None);
         }
@@ -277,6 +279,7 @@ impl Store for Redis {
         let due = self.keys.due(bucket);
         let mut command = redis::cmd("ZREM");
         command.arg(&due).arg(id.to_string());
+        // A crash between the two commands leaves the second index, where a later look finds the task again.
         self.link.query::<u64>(&due, &command).await?;
         if let Some(incarnation) = incarnation {
             let index = self.keys.index(bucket, incarnation);

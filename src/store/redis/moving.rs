@@ -56,6 +56,7 @@ pub async fn move_namespace(
 
 /// The replicas whose leases run.
 async fn living(connection: &mut MultiplexedConnection, keys: &Keys) -> RedisResult<Vec<String>> {
+    // Leases end by the clock of Redis, so that clock decides who lives.
     let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
     let now_ms = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
     let mut range = redis::cmd("ZRANGEBYSCORE");

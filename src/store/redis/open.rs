@@ -107,6 +107,7 @@ pub(super) async fn examine_servers(
             try_wait(&mut connection, &server.name, wait).await?;
         }
     }
+    // On a cluster one node has the hash of the namespace.
     let server = map
         .server_of(slot_of(keys.meta()))
         .ok_or(RedisOpenError::NoSlots)?;
@@ -327,6 +328,7 @@ async fn settle(
         .arg(ours)
         .exec_async(connection)
         .await?;
+    // Of several first stores one sets the field, and the others get its value here.
     redis::cmd("HGET")
         .arg(keys.meta())
         .arg(field)

@@ -77,6 +77,7 @@ pub(super) async fn try_commands(
     key: &str,
 ) -> Result<(), RedisOpenError> {
     let server = server.to_owned();
+    // No script has this digest: a user that may run EVALSHA gets NOSCRIPT.
     let mut by_digest = redis::cmd("EVALSHA");
     by_digest.arg("0").arg(0);
     let by_digest = by_digest.exec_async(connection).await;

@@ -100,6 +100,7 @@ impl Topology {
                 .is_err()
             {
                 pauses.reset();
+                // The map is settled for now, and the connections for these questions are needed no more.
                 for server in &self.map().servers {
                     *server.kept() = None;
                 }
@@ -121,6 +122,7 @@ impl Topology {
                     if !std::mem::replace(&mut told, true) {
                         warn!(%error, "the current Redis servers are unknown; asking again");
                     }
+                    // The doubt stays until a map is found, even if no command fails meanwhile.
                     self.doubted.notify_one();
                 }
             }
@@ -155,6 +157,7 @@ impl Topology {
     /// Publishes a map. Returns true if it differs from the old one; a new connection to a single server is no difference.
     fn publish(&self, map: Map) -> bool {
         let is_single = matches!(self.target, Target::Single(_));
+        // The follower restarts with each new map, so an equal one must not wake it.
         let is_new = self.map.send_if_modified(|now| {
             let changed = !now.is_like(&map);
             if changed {

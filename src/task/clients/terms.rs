@@ -92,6 +92,7 @@ impl ClientTerms {
             return Choice::by_table(false, "nothing is known of its patience");
         };
         match (client.tasks, client.patience, client.on_progress) {
+            // A request of 2026-07-28 has no tasks of 2025-11-25, even if its client has them on sessions.
             (KnownTasks::Of2025 | KnownTasks::BlocksOn2025, ..) if era == Era::Legacy => {
                 Choice::by_table(false, "it knows the tasks of 2025-11-25")
             }

@@ -57,6 +57,7 @@ impl EventMark {
             Status::Completed | Status::Failed | Status::Cancelled => task.updated_ms,
         };
         let id = task.id.to_string();
+        // The number of questions keeps two questions of one task apart.
         let asked = task.questions.len().to_string();
         let digest = Digest::of(&["event", &id, task.status().word(), &asked]);
         let (half, _) = digest

@@ -76,6 +76,7 @@ impl EventPosition {
         };
         if until > self.until {
             self.until = until;
+            // The new place covers the earlier marks, and the set is bounded.
             self.told.retain(|mark| *mark > until);
         }
     }
@@ -100,6 +101,7 @@ impl EventPosition {
 
     /// `None`: raincheck made no such cursor, or not by now.
     pub fn decode(cursor: &str, now_ms: u64) -> Option<Self> {
+        // A client sends the cursor. A longer one than a full place has is not decoded.
         if cursor.len() > (TOLD_MAX + 2) * MARK_BYTES * 4 / 3 {
             return None;
         }
@@ -108,6 +110,7 @@ impl EventPosition {
         let (marks, rest) = bytes.as_chunks::<MARK_BYTES>();
         let (until, told) = marks.split_first()?;
         let until = mark_of(until)?;
+        // A place in the future would hide every event until then.
         if until.at_ms > now_ms || !rest.is_empty() {
             return None;
         }

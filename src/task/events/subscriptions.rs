@@ -156,6 +156,7 @@ impl Subscription {
 
     /// Returns `true` if the event is certainly from before the subscription.
     pub fn began_after(&self, mark: EventMark) -> bool {
+        // The two times may be of two replicas, whose clocks differ.
         mark.at_ms.saturating_add(SKEW_MS) < self.since_ms
     }
 
@@ -194,6 +195,7 @@ impl Subscriptions {
         mut new: Subscription,
         now_ms: u64,
     ) -> Result<Subscription, TooManySubscriptions> {
+        // No job removes what has expired: each change of the list does.
         self.0.retain(|it| now_ms < it.expires_ms);
         if !self.has_room(new.key.receiver(), now_ms) {
             return Err(TooManySubscriptions);
@@ -203,6 +205,7 @@ impl Subscriptions {
             let before = self.0.remove(place);
             new.since_ms = before.since_ms;
             new.replayed_ms = before.replayed_ms;
+            // A renewal under the same secret must not end the time of the one before it.
             new.previous = if before.secret == new.secret {
                 before.previous
             } else {

@@ -227,6 +227,7 @@ fn orphan(task: &mut Task) -> Result<Option<Effect>, Rejected> {
 
 fn claim(task: &mut Task, by: Incarnation, reach: Reach, takeover: TakeoverMode) -> Option<Effect> {
     task.owner = Some(by);
+    // From here on every report of the lost owner is refused.
     task.fence = Fence(task.fence.0 + 1);
     task.reach = reach;
     task.released = false;
@@ -335,6 +336,7 @@ fn end_by_server(
         messages::add(&mut task.messages, message);
     }
     task.status_message = message;
+    // `end` expects a server that still runs the call, so what it sets for that server is taken back below.
     end(task, outcome);
     task.must_tell = false;
     task.resume = None;
@@ -383,6 +385,7 @@ fn queue(task: &mut Task) {
             };
         }
     }
+    // The next run has its own point to resume from, and counts its progress from the start.
     task.resume = None;
     task.progress = None;
 }

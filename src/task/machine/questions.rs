@@ -21,6 +21,7 @@ pub(super) fn ask(
     if task.questions.len() >= QUESTIONS_MAX {
         return Err(Rejected::TooManyQuestions);
     }
+    // Questions are never removed while the task is open, so no key comes twice.
     let key = format!("q{}", task.questions.len() + 1).into();
     task.questions.push(Question {
         key,
@@ -95,6 +96,7 @@ pub(super) fn answer(
     if !changed {
         return Err(Rejected::Unchanged);
     }
+    // The reminder would stand beside a task that works again.
     if task.status_message.as_deref() == Some(REMINDER) && task.open_questions().next().is_none() {
         task.status_message = None;
     }
@@ -106,6 +108,7 @@ pub(super) fn answer(
                 Leg::Sent(sent + 1)
             };
             task.owner = Some(by);
+            // No owner took over, but a late report of the leg before must not count for this one.
             task.fence = Fence(task.fence.0 + 1);
             Ok(Some(Effect::Dispatch))
         }

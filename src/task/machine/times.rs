@@ -9,6 +9,7 @@ pub(super) fn keep(before: &Task, next: &mut Task, now_ms: u64) {
     if was_sent && next.sent_ms.is_none() {
         next.sent_ms = Some(now_ms);
     }
+    // Questions that are open at the same time count once: from the first until none is open.
     let first_asked = before.open_questions().map(|(q, _)| q.asked_ms).min();
     if let Some(asked_ms) = first_asked
         && next.open_questions().next().is_none()

@@ -206,6 +206,7 @@ impl Notices {
             at_ms,
             is_reminder,
         };
+        // The first notice may be on its way, so it stays as it is, and its id with it.
         if self.waiting.len() > 1
             && let Some(last) = self.waiting.last_mut()
             && last.state == NoticeState::InputRequired
@@ -238,6 +239,7 @@ impl Notices {
     fn give_up(&mut self, now_ms: u64) {
         self.settle(now_ms);
         self.unheard = true;
+        // No replica is about to try the next notice, so any replica may claim it.
         self.look_ms = now_ms;
     }
 
@@ -250,6 +252,7 @@ impl Notices {
         let last_ms = first.at_ms.saturating_add(self.retry_ms).min(life_ms);
         let number = first.number;
         match event {
+            // Another replica has claimed it, or the pause after a failure is not over.
             NoticeEvent::Claimed if self.look_ms > now_ms => return false,
             // A replica that died with a claim leaves the last attempt to another.
             NoticeEvent::Claimed if now_ms > last_ms.saturating_add(CLAIM_MS) => {
@@ -262,6 +265,7 @@ impl Notices {
             | NoticeEvent::Postponed { number: n }
                 if n != number =>
             {
+                // The claim of that attempt ran out, and the notice was settled since.
                 return false;
             }
             NoticeEvent::Settled { .. } => {
@@ -277,6 +281,7 @@ impl Notices {
             } => {
                 self.failures = self.failures.saturating_add(1);
                 let asked_ms = pause_ms.unwrap_or_default();
+                // A receiver that asks for a longer pause than is left still gets an attempt at the end.
                 let asked_ms = asked_ms.min(last_ms.saturating_sub(now_ms));
                 let next_ms = now_ms.saturating_add(pause(self.failures, random).max(asked_ms));
                 if next_ms > last_ms {

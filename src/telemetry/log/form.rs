@@ -56,6 +56,7 @@ impl<W: io::Write> io::Write for PrintableLine<W> {
             Ok(text) => self.0.write_all(printable_json(text).as_bytes())?,
             Err(_) => self.0.write_all(line)?,
         }
+        // The caller compares this with the bytes that it gave, and not with those of the escaped line.
         Ok(line.len())
     }
 

@@ -65,6 +65,7 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
         handle,
         text: Mutex::new(settings.filter.clone()),
     };
+    // The layer below borrows the output for the life of the process, so the log is set first.
     LOG.set(log).map_err(|_| TWICE)?;
     let log = LOG.get().ok_or(TWICE)?;
     tracing_subscriber::registry()
@@ -166,6 +167,7 @@ pub fn filter() -> Option<String> {
 pub fn set_filter(text: &str) -> Result<(), String> {
     let filter = parse(text)?;
     let log = LOG.get().ok_or("logging has not begun")?;
+    // This step may fail, so it comes before the other copies of the filter change.
     let changed = log.handle.reload(filter.clone());
     changed.map_err(|error| error.to_string())?;
     ask(&filter);
@@ -185,6 +187,7 @@ fn parse(text: &str) -> Result<Targets, String> {
             "{text:?} is not a log filter; write \"info\", \"debug\" or \"info,raincheck=debug\""
         )
     };
+    // The settings allow spaces around commas, and `Targets` does not take them off.
     let text = text.replace(' ', "");
     // A word that is no level would be the name of a module, and silence all others.
     let is_level = |part: &str| {

@@ -32,6 +32,7 @@ impl Stamp {
         if second != self.second {
             self.second = second;
             let text = rfc3339(second.saturating_mul(1000));
+            // `zip` ends with the seconds, where the place for the date ends.
             for (place, byte) in date.iter_mut().zip(text.bytes()) {
                 *place = byte;
             }

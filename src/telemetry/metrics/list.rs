@@ -48,6 +48,7 @@ impl List {
     }
 
     pub(super) fn counter(&mut self, name: &'static str, help: &'static str) -> IntCounter {
+        // A metric without labels is a vector with one series, so that all metrics go through `enter`.
         let vector = self.counters(name, help, &[]);
         vector.with_label_values::<&str>(&[])
     }
@@ -167,6 +168,7 @@ impl List {
         described: Described,
     ) -> M {
         let entered = made.and_then(|metric| {
+            // A clone of a metric counts in the same series.
             self.registry.register(Box::new(metric.clone()))?;
             Ok(metric)
         });

@@ -75,6 +75,7 @@ impl Collector for ThreadHistograms {
                 }
             }
         }
+        // The described metric gives the name and the help, and has no series of its own.
         let mut families = self.0.described.collect();
         if let Some(family) = families.first_mut() {
             family.set_metric(sums.into_values().collect());
@@ -84,6 +85,7 @@ impl Collector for ThreadHistograms {
 }
 
 fn added(one: &proto::Histogram, other: &proto::Histogram) -> proto::Histogram {
+    // All threads have the same buckets, so they fit one to one.
     let buckets = one.get_bucket().iter().zip(other.get_bucket());
     let buckets = buckets.map(|(one, other)| {
         let mut both = one.clone();

@@ -22,6 +22,7 @@ pub struct ProcessMetrics {
 
 impl ProcessMetrics {
     pub(super) fn new(list: &mut List) -> Self {
+        // This gauge never changes, so no field keeps it.
         let build = list.gauges(
             "raincheck_build_info",
             "Always 1. The version is a label.",

@@ -39,8 +39,10 @@ impl Key {
     /// Writes a text as one of the attributes of a `Span`.
     #[inline]
     pub(super) fn write(&self, out: &mut Vec<u8>, text: &str) {
+        // The first two bytes, the key and the length of the whole, are not part of what they describe.
         let whole = self.head_bytes + text.len() - 2;
         let mut head = self.head;
+        // A longer length takes two bytes, for which the prepared head has no room.
         if whole <= LENGTH_BYTE_MAX
             && let Some(head) = head.get_mut(..self.head_bytes)
             && let [_, whole_bytes, .., _, value_bytes, _, text_bytes] = &mut *head

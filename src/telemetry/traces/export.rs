@@ -83,7 +83,9 @@ pub async fn export(
             }
             let pause = state.send(&collector, &mut batch).await;
             match pause {
+                // The collector answers, so another attempt before the end is worth its pause.
                 Some(Pause::Asked(pause)) if is_last => tokio::time::sleep(pause).await,
+                // A collector that does not answer must not keep the process alive.
                 Some(Pause::Away(_)) if is_last => return,
                 Some(Pause::Asked(pause) | Pause::Away(pause)) => {
                     let _: Option<()> = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
@@ -128,6 +130,7 @@ impl ExportState {
                 }
                 self.failures = 0;
                 let spans = batch.count as u64;
+                // The number is the collector's own, and a larger one would underflow below.
                 let rejected = rejected.min(spans);
                 if rejected > 0 {
                     warn!(
@@ -142,6 +145,7 @@ impl ExportState {
             }
             SendOutcome::Refused(status) => {
                 warn!(%status, spans = batch.count, "the collector refuses spans (telemetry.traces)");
+                // The collector answers, so its outage is over.
                 self.failures = 0;
                 settle("refused", batch);
                 None

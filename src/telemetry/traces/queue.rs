@@ -98,12 +98,14 @@ impl SpanQueue {
         }
         let mut waiting = self.waiting.lock();
         if !waiting.has_room(own.count) {
+            // All threads share this lock, and counting does not need it.
             drop(waiting);
             count_dropped(&own);
             return own.clear();
         }
         let had_enough = waiting.count >= BATCH;
         waiting.push(own.take());
+        // Only the spans that complete a batch wake the exporter.
         if !had_enough && waiting.count >= BATCH {
             self.is_enough.notify_one();
         }
@@ -125,12 +127,14 @@ impl SpanQueue {
         for own in self.gathered.all() {
             let mut own = own.lock();
             let mut waiting = self.waiting.lock();
+            // Spans without room stay with their thread, which drops them only when it has a full part.
             if own.count > 0 && waiting.has_room(own.count) {
                 waiting.push(own.take());
             }
         }
         let mut waiting = self.waiting.lock();
         let fits = |batch: &EndedSpans, next: &EndedSpans| batch.count + next.count <= BATCH;
+        // A part is never split, because the ends of its spans are not marked.
         while let Some(next) = waiting.parts.pop_front_if(|next| fits(batch, next)) {
             waiting.count -= next.count;
             batch.append(&next);
@@ -140,6 +144,7 @@ impl SpanQueue {
     /// Drops what there is.
     pub(super) fn drop_all(&self) {
         let mut batch = EndedSpans::default();
+        // Each round takes one batch at most.
         loop {
             self.take(&mut batch);
             if batch.count == 0 {

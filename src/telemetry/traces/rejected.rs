@@ -40,6 +40,7 @@ enum FieldValue<'m> {
 fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     std::iter::from_fn(move || {
         let key = varint(&mut message)?;
+        // Other fields are skipped by their length, because the number may stand behind them.
         let value = match key & 7 {
             0 => FieldValue::Number(varint(&mut message)?),
             1 => message.split_off(..8).map(|_| FieldValue::Fixed)?,

@@ -154,10 +154,13 @@ impl RequestSpan {
     pub fn of_record(&self, began_ms: u64) -> Option<Box<TaskTrace>> {
         let told = self.teller.swap(teller::RECORD, Ordering::AcqRel);
         if told == teller::NONE {
+            // The answer has exported the span already, so the record must not export it again.
             self.teller.store(told, Ordering::Release);
             return None;
         }
         let sent_ns = Some(self.sent_ns.load(Ordering::Relaxed)).filter(|sent| *sent > 0);
+        // The clocks of this machine and of the store may differ, so only a span of the one is added to a time of the
+        // other.
         let waited = sent_ns.map(|sent| sent.saturating_sub(self.began_ns) / 1_000_000);
         Some(Box::new(TaskTrace {
             sent_ms: waited.map(|waited| began_ms.saturating_add(waited)),
@@ -187,6 +190,7 @@ impl RequestSpan {
         let exchanged = self
             .teller
             .compare_exchange(held, none, Ordering::AcqRel, relaxed);
+        // The record has taken the span over meanwhile, and exports it.
         if exchanged.is_err() {
             return;
         }
@@ -269,6 +273,7 @@ impl SpanGuard {
 
     /// Ends the span with the ending of the answer.
     pub fn end(self, ending: OperationEnding) {
+        // The drop that follows ends the span once more. That has no effect, because the span is exported already.
         self.0.end(ending);
     }
 }

@@ -55,6 +55,7 @@ impl Span<'_> {
     /// Leaves the room of the attributes to the next span.
     pub(super) fn leave_room(self) {
         let mut room = self.attributes;
+        // A span without attributes has no room to leave, and must not replace the room that is there.
         if (ATTRIBUTES_BYTES..=KEPT_BYTES_MAX).contains(&room.capacity()) {
             room.clear();
             ROOM.set(room);

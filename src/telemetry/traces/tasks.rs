@@ -57,6 +57,7 @@ fn spans<'s>(
     }
     call.ended(&kind, &code);
     let mut told = vec![call];
+    // The call may have been sent before its record was made. Then only the trace has that time.
     let sent_ms = trace.sent_ms.or(task.sent_ms);
     let until_sent_ms = sent_ms.unwrap_or(ended_ms);
     if until_sent_ms.saturating_sub(began_ms) >= WAIT_MS {

@@ -85,6 +85,7 @@ pub(super) fn random<const N: usize>() -> HexId<N> {
             left.resize(RANDOM_BYTES, 0);
             fill(left);
         }
+        // Taken from the end, so that nothing moves.
         let from = left.len().saturating_sub(N);
         let bytes = left.last_chunk().copied().unwrap_or([0; N]);
         left.truncate(from);
@@ -97,6 +98,7 @@ fn fill(bytes: &mut [u8]) {
     if getrandom::fill(bytes).is_err() {
         let mut now = crate::clock::wall_ns();
         for chunk in bytes.chunks_mut(size_of::<u64>()) {
+            // Each chunk gets another number, or all ids of one fill would be the same.
             now = now.wrapping_add(1);
             chunk.copy_from_slice(now.to_be_bytes().get(..chunk.len()).unwrap_or_default());
         }

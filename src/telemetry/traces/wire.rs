@@ -47,6 +47,7 @@ pub(super) fn nested_long(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut 
 fn with_room<const ROOM: usize>(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>)) {
     key(out, field, LENGTH);
     let at = out.len();
+    // The length is known only after the message is written, so its place is kept free.
     out.extend_from_slice(&[0; ROOM]);
     let begin = out.len();
     write(out);

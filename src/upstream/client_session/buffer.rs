@@ -67,6 +67,7 @@ impl Buffer {
     /// Goes back to the events after the event with that id. False if that event is not known any more.
     pub(super) fn rewind(&mut self, id: &str) -> bool {
         let is_it = |event: &SseEvent| event.id.as_deref() == Some(id);
+        // Searched from the end, so that an id that the server gave twice repeats as little as possible.
         let Some(at) = self.sent.iter().rposition(is_it) else {
             return false;
         };

@@ -103,6 +103,7 @@ impl ClientSession {
             SessionKind::Http {
                 session, registry, ..
             } => {
+                // The session leaves the registry first, so that no new request gets a session that is about to end.
                 registry.forget(session);
                 session.end();
             }

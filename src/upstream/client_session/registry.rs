@@ -84,6 +84,7 @@ impl ClientSessions {
             known.renew(identity.credentials.as_ref());
             return Some(known);
         }
+        // Unused entries are removed only when the room is needed, because that goes through all of them.
         if by_key.len() >= SESSIONS_MAX {
             by_key.retain(|_, session| session.strong_count() > 0);
         }
@@ -99,6 +100,7 @@ impl ClientSessions {
 
     /// Forgets a session that its client ended. The same identity means another session from here on.
     pub(in crate::upstream) fn forget(&self, session: &Arc<ServerSession>) {
+        // Compared by address, because the key may already stand for a newer session of the same id.
         let is_it =
             |known: &Weak<ServerSession>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(session));
         self.by_key().retain(|_, known| !is_it(known));

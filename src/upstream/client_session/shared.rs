@@ -87,6 +87,7 @@ impl SharedStreams {
         let Ok(Ok(turn)) = timeout(OPENING, turn).await else {
             return;
         };
+        // Another call may have opened the stream while this one waited for its turn.
         if self.is_settled() {
             return;
         }
@@ -102,6 +103,7 @@ impl SharedStreams {
     ) -> oneshot::Receiver<()> {
         let (told, is_told) = oneshot::channel();
         let opening = Opening { turn, _told: told };
+        // The job holds the session weakly: an open stream alone must not keep the session alive.
         let going_on = open(Arc::clone(self), Arc::downgrade(session), opening);
         session.accompany(going_on);
         is_told
@@ -110,6 +112,7 @@ impl SharedStreams {
     /// A client's resumed stream may have been the session's own, so another one is opened for the calls that
     /// run.
     fn replace(self: &Arc<Self>, session: &Arc<ServerSession>) {
+        // If the turn is taken, a stream is being opened already, and serves these calls as well.
         let turn = Arc::clone(&self.opening).try_acquire_owned();
         if let Ok(turn) = turn
             && !self.is_settled()
@@ -132,6 +135,7 @@ impl SharedStreams {
             .as_ref()
             .is_some_and(|id| id.starts_with(OUR_EVENT_IDS))
         {
+            // The server has no event of this id, so the client gets the stream from here on.
             parts.headers.remove(LAST_EVENT_ID);
             after = None;
         }
@@ -212,6 +216,8 @@ impl SharedStreams {
             return;
         }
         if streams.kept.as_ref().is_some_and(|kept| !kept.is_over()) {
+            // A second stream would take messages away from the kept one, because the server sends each on one stream
+            // only.
             drop(streams);
             stream.close();
             return;
@@ -271,6 +277,7 @@ async fn open(shared: Arc<SharedStreams>, session: Weak<ServerSession>, opening:
         Ok(opened) => opened,
         Err(status) => {
             let is_busy = is_for_now(status) || status == hyper::StatusCode::CONFLICT;
+            // After a refusal for now, the next call asks again. Any other refusal holds for the whole session.
             shared.streams().none = !is_busy;
             return;
         }
@@ -280,6 +287,7 @@ async fn open(shared: Arc<SharedStreams>, session: Weak<ServerSession>, opening:
     if let Some(before) = before {
         before.close();
     }
+    // The stream is read for as long as it lasts, and must not keep what belongs to the session.
     drop(shared);
     let Opening { turn, _told: told } = opening;
     drop((turn, told));
@@ -303,6 +311,7 @@ impl ServerStreamReader {
     /// The next event as the server wrote it. `None` at the end of the stream. Cancel safe.
     pub async fn next(&mut self) -> Option<SseEvent> {
         tokio::select! {
+            // A session that its client has ended yields nothing more, even if events are waiting.
             biased;
             () = self.ended.cancelled() => None,
             event = self.stream.next() => event,

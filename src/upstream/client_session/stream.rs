@@ -80,6 +80,7 @@ pub(super) fn events_of(
     let response = decoded(response).map_err(|(_, response)| response)?;
     let (mut head, body) = response.into_parts();
     hop_headers::strip(&mut head.headers);
+    // The client gets the events written anew, so the length of the server's body no longer fits.
     head.headers.remove(CONTENT_LENGTH);
     let events = ServerEvents {
         body,
@@ -102,6 +103,7 @@ impl ServerEvents {
             }
             let Some(frame) = self.body.frame().await else {
                 let last = self.decoder.last();
+                // Without the empty line behind it, only complete JSON shows that the event was not cut.
                 return last.filter(|last| Object::parse(&last.data).is_ok());
             };
             let frame = frame.ok()?;
@@ -145,6 +147,7 @@ impl ClientStream {
             return false;
         }
         state.has_reader = true;
+        // Without a job that waits for it, the permit would stay, and end the next wait at once.
         if state.lingers {
             self.attached.notify_one();
         }
@@ -157,6 +160,7 @@ impl ClientStream {
         state.has_reader = false;
         let waits = !state.buffer.is_empty();
         drop(state);
+        // The job that reads may be waiting for room. Without a reader it drops old events and reads on.
         self.writable.notify_one();
         if waits {
             self.linger(session);
@@ -272,6 +276,8 @@ impl ClientStream {
             loop {
                 let again = tokio::time::timeout(LINGER, stream.attached.notified()).await;
                 let is_alone = Arc::strong_count(&kept) == 1;
+                // Two looks in a row must find that only this job holds the session, because a call may have ended just
+                // before the first.
                 if again.is_ok() || (was_alone && is_alone) {
                     break;
                 }
@@ -366,6 +372,7 @@ pub(super) async fn get(
         (Arc::clone(session.origin()), session.get(last_event_id))
     };
     let Ok(response) = origin.send(request, RequestBody::empty()).await else {
+        // A server that cannot be reached counts as a gateway that is away: the stream is requested again.
         return Some(Err(StatusCode::BAD_GATEWAY));
     };
     session.upgrade()?.heard(&response);

@@ -216,6 +216,7 @@ impl Upstream {
                 break;
             }
         }
+        // Clients may call any name, so the metrics take over only names that the server has shown to be tools.
         tool::listed(tools.all_names());
         Ok(tools)
     }

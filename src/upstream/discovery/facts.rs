@@ -165,6 +165,7 @@ impl ServerFacts {
         discovered: &Arc<Discovered>,
     ) {
         let era = self.era();
+        // The era may have been corrected while the request ran, and this answer belongs to the server before.
         if era.is_some_and(|era| era != asked) {
             return;
         }
@@ -185,6 +186,7 @@ impl ServerFacts {
             return;
         };
         let kept = KeptFacts {
+            // A configured era is no finding, and the next run may be configured in another way.
             era: self.era().filter(|_| !self.is_configured),
             words: self.discovered(self.everybody),
         };
@@ -207,12 +209,15 @@ impl ServerFacts {
                     Some(failure) if self.era().is_none() => {
                         return Err(DiscoverError::Failed(failure));
                     }
+                    // The other caller's failure may have been about its credentials only, so this caller asks for
+                    // itself.
                     _ => continue,
                 }
             };
             let (known, credentials) = (Arc::clone(self), credentials.cloned());
             let asking = self.services.spawn(async move {
                 let found = known.ask_for_era(credentials.as_ref()).await;
+                // The turn ends with the question, because the caller that began it may leave earlier.
                 drop(turn);
                 found
             });
@@ -285,10 +290,12 @@ impl ServerFacts {
         let known = Arc::clone(self);
         self.services.spawn(async move {
             if let Some(lines) = known.server.lines() {
+                // Stored before the question: a process that is started meanwhile may be another program.
                 known.starts_asked.store(lines.starts(), Ordering::Relaxed);
             }
             let asking = Box::pin(known.ask_anew(era, credentials.as_ref()));
             let found = asking.await;
+            // The pause counts from the end of the question, which may take seconds itself.
             *known.doubted.lock() = Some(Instant::now());
             known.is_hearsay.store(false, Ordering::Relaxed);
             if let Some(found) = found {
@@ -310,6 +317,8 @@ impl ServerFacts {
             ServerTransport::Posts(http_server) => http_server,
             ServerTransport::Lines(lines) => {
                 let found = lines.probe_anew().await.ok()?;
+                // A failing modern server answers as a legacy one does, so only a session that it begins proves the
+                // change.
                 if (known, found) != (Era::Modern, Era::Legacy) {
                     return Some(found);
                 }
@@ -337,6 +346,7 @@ impl ServerFacts {
             return;
         }
         self.era.set(found);
+        // All that is remembered comes from the server before.
         *self.remembered.lock() = Remembered::default();
         self.sessions.forget();
         match self.server.transport() {

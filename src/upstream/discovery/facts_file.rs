@@ -122,16 +122,19 @@ fn read(path: &Path) -> io::Result<String> {
     if !is_ours_alone(&metadata) {
         return Err(io::Error::other("others may write it, or it is not ours"));
     }
+    // A time in the future is an error here: it proves nothing about the age of the file.
     if metadata.modified()?.elapsed().map_err(io::Error::other)? > BELIEVED {
         return Err(io::Error::other("it is old"));
     }
     let mut text = String::new();
+    // A longer text is cut here, cannot be parsed, and so is not believed.
     file.take(BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 
 fn is_ours_alone(metadata: &Metadata) -> bool {
     let own = rustix::process::geteuid().as_raw();
+    // The six lowest bits are the rights of the group and of all others.
     metadata.is_file() && metadata.uid() == own && metadata.mode().trailing_zeros() >= 6
 }
 

@@ -103,6 +103,7 @@ impl LegacySessions {
                 let until = now + said.believed();
                 *belief = Some(Belief { said, until });
             }
+            // The old belief lasts a little longer, so that the server is not asked again at every request.
             (None, Some(before)) => before.until = now + BELIEVED,
             (None, None) => {}
         }

@@ -76,6 +76,7 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Result<Found
         ResponseKind::Error(error) if matches!(error.status, 401 | 403) => {
             Err(Undecided::Unauthorized(error))
         }
+        // An error code that only modern servers give proves the era even under a status of trouble.
         ResponseKind::Error(error)
             if StatusCode::from_u16(error.status).is_ok_and(is_of_trouble)
                 && era_of_error(&error.error) == Era::Legacy =>

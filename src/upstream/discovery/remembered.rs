@@ -33,6 +33,7 @@ impl Remembered {
     }
 
     pub(in crate::upstream) fn note(&mut self, caller: [u8; 16], words: &Arc<Discovered>) {
+        // The old description goes even if the new one is too large to be kept, because it is out of date.
         self.forget(&caller);
         let bytes = words.bytes();
         if bytes > WORDS_BYTES_MAX {

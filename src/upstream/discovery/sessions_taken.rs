@@ -71,6 +71,7 @@ impl ServerFacts {
                 return;
             };
             let belief = known.sessions.belief();
+            // Another job may have asked before this one got the turn.
             if belief.is_none_or(|belief| belief.until <= Instant::now()) {
                 known.ask_of_sessions(credentials.as_ref()).await;
             }

@@ -59,6 +59,7 @@ impl RequestTransport for BorrowedLineRequest {
             may_ask: may_ask(method),
             id: id.clone(),
         };
+        // A cancel during this wait finds no id and needs none, because dropping the wait sends nothing.
         let carried = self.session.carry(request).await;
         let events = carried.map_err(|why| match why {
             AcceptError::Over => failed(Reason::UpstreamReset),
@@ -70,6 +71,7 @@ impl RequestTransport for BorrowedLineRequest {
 
     async fn next(&mut self, events: &mut Self::Open) -> Result<Event, Unsent> {
         loop {
+            // The queue ends without a last event only where the request was withdrawn.
             let event = events.recv().await.unwrap_or(Event::Failed(RESET));
             if self.request.wants_progress || !matches!(event, Event::Progress(_)) {
                 return Ok(event);

@@ -69,6 +69,7 @@ impl LineControl {
 impl Control for LineControl {
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
         let Some((line, _)) = self.underway() else {
+            // The call has ended, so the server needs no answer to its question.
             return Ok(());
         };
         line.answer(response(id, &answer)).await
@@ -76,6 +77,7 @@ impl Control for LineControl {
 
     async fn cancel(&self) {
         if let Some((line, id)) = self.underway() {
+            // A server that reads nothing must not hold up the end of the call.
             let _ = tokio::time::timeout(CANCEL_PATIENCE, line.cancel(id)).await;
         }
     }
@@ -118,6 +120,7 @@ impl RequestTransport for LineRequest {
                 set_log_level(line, level).await;
             }
             let Some(mut ticket) = line.open(asks) else {
+                // The line has ended since it was chosen.
                 continue;
             };
             let id = RequestId::number(ticket.id);
@@ -130,6 +133,7 @@ impl RequestTransport for LineRequest {
             // A modern call is cancelled when its exchange is dropped; a legacy call runs on until
             // its control cancels it.
             ticket.cancel_on_drop = self.era == Era::Modern;
+            // Before the wait below, so that a cancel meanwhile finds the request and withdraws it.
             *self.underway.lock() = Some((Arc::clone(line), ticket.id));
             let text = translate::request(&id, &self.request.method, &params);
             ticket.send(text).await;
@@ -188,6 +192,7 @@ impl LineRequest {
         };
         Ok(match &self.request.pin {
             Some(pin) => {
+                // Later requests about a task of the server's own need the process that runs it.
                 let also = held.also();
                 pin.hold(PinnedLine(held));
                 also

@@ -106,6 +106,7 @@ impl<T: RequestTransport> Driver<T> {
                 if T::TELLS_SENT {
                     Some(Event::Sent)
                 } else {
+                    // Revokes an earlier `Later`, which the task shows as its status message.
                     was_refused.then_some(Event::Later(None))
                 }
             }
@@ -153,6 +154,7 @@ impl<T: RequestTransport> Unfold for Driver<T> {
                     Err(Unsent(failure)) => Event::Failed(failure),
                 },
             };
+            // Before the event goes out, because its reader need not poll again.
             if event.is_last() {
                 self.end(&event);
             }

@@ -59,6 +59,7 @@ impl RequestTransport for ModernPost {
 
     async fn send(&mut self) -> Result<Box<Messages>, Untaken> {
         let failed = |failure| Untaken::End(Event::Failed(failure));
+        // Each attempt has its own id, because some servers hang when one comes twice.
         self.id = self.origin.next_id();
         let method = &self.request.method;
         // In a block, because a call that waits for its answer would keep the params.
@@ -89,12 +90,14 @@ impl RequestTransport for ModernPost {
             match about(message, &self.id, &self.request, &self.origin) {
                 About::This(event) => return Ok(event),
                 About::Another => messages.note_stray(),
+                // A modern server asks by `input_required` results only, so a request here has no reader.
                 About::Asked { .. } | About::Nothing => {}
             }
         }
     }
 
     fn end(&mut self, messages: Option<Box<Messages>>, last: &Event) {
+        // After any other end the body is dropped, which closes the stream and so cancels the request.
         if let Some(messages) = messages
             && last.is_answer()
         {

@@ -93,6 +93,7 @@ impl Address {
 
     /// Whether a redirect of that request would be no surprise, so that the request is to be kept until its response.
     pub(super) fn may_be_redirected(&self, method: &Method, uri: &Uri) -> bool {
+        // Requests other than POST are rare, so it costs little to keep each of them.
         !self.is_settled.load(Ordering::Relaxed)
             || method != Method::POST
             || uri.path() != self.target.load().path()
@@ -119,6 +120,7 @@ impl Address {
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
         );
         match same_origin::resolve(&base, location).filter(|_| keeps_method) {
+            // A redirect to the same address would go in a circle.
             Some(target) if target != *asked => Direction::To(target),
             _ => Direction::Elsewhere(described(&base, location)),
         }
@@ -146,6 +148,7 @@ impl Address {
             return;
         };
         let path = short_bytes(learned.path().as_bytes()).into_owned();
+        // The new address may redirect, too, so requests are kept until it has answered.
         self.is_settled.store(false, Ordering::Relaxed);
         self.target.store(Arc::new(learned));
         self.has_learned.store(true, Ordering::Relaxed);
@@ -157,6 +160,7 @@ impl Address {
 
     /// A response came that is no redirect.
     pub(super) fn answered(&self, method: &Method, asked: &Uri, status: StatusCode) {
+        // Only a POST shows where messages go, because the stream of a GET may be elsewhere.
         if method == Method::POST
             && status.is_success()
             && asked.path() == self.target.load().path()

@@ -80,6 +80,7 @@ impl Decoding {
         let bytes = BodyDataStream::new(body).map_err(io::Error::other);
         let coded: Reader = Box::pin(StreamReader::new(bytes));
         Self {
+            // The coding that was applied last is undone first (RFC 9110, 8.4).
             reader: codings.iter().rev().copied().fold(coded, decoder),
             has_ended: false,
         }
@@ -95,6 +96,7 @@ impl Decoding {
         }
         let mut chunk = BytesMut::with_capacity(CHUNK);
         let read = ready!(poll_read_buf(self.reader.as_mut(), context, &mut chunk));
+        // An error ends the body, too, because the bytes behind it cannot be decoded.
         self.has_ended = !matches!(read, Ok(1..));
         Poll::Ready(match read {
             Ok(0) => None,

@@ -143,6 +143,7 @@ impl Connector {
         match &connected {
             Err(error) if self.is_tls_failure(error) => {
                 tracing::warn!(error = %io_reason(error), "no TLS with the server: {TLS_SETTINGS}");
+                // Awaited, so that the next attempt of the caller already uses files that were renewed.
                 self.read_anew().await;
             }
             // The failure is logged once, however many calls meet it.
@@ -186,6 +187,7 @@ impl Connector {
         match tls {
             None => Ok(Box::new(stream)),
             Some(tls) => {
+                // Connections that are open keep the files that they began with.
                 let connector = TlsConnector::from(tls.config.current());
                 let stream = connector.connect(tls.name.clone(), stream).await?;
                 // A server that knows nothing of ALPN chooses nothing.
@@ -241,6 +243,7 @@ async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
                 Some(Err(error)) => failed = error,
                 None => return Err(failed),
             },
+            // The slow attempts go on beside the next one, and the first connection wins.
             () = tokio::time::sleep(HEAD_START), if is_more => {}
         }
     }
@@ -248,6 +251,7 @@ async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
 
 /// The addresses of both families by turns, each in the order of the resolver.
 fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    // The resolver puts the address that it prefers first (RFC 6724), so that family begins.
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = addresses
         .into_iter()
@@ -266,6 +270,7 @@ impl ServerAddress {
             .host()
             .filter(|host| !host.is_empty())
             .ok_or(UrlError::Scheme)?;
+        // A URL has an IPv6 address in brackets, which neither the resolver nor TLS accepts.
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let (tls, port) = match url.scheme_str() {
             Some("http") => (None, 80),

@@ -74,6 +74,7 @@ impl Cookies {
             };
             let is_it =
                 |known: &Cookie<'_>| known.name() == cookie.name() && known.path() == cookie.path();
+            // A cookie that replaces or deletes a known one needs no room.
             let has_room = store.iter_any().count() < COOKIES_MAX || store.iter_any().any(is_it);
             if has_room && may_be_set(&cookie, from) {
                 // A cookie of another domain or path is refused here.
@@ -107,6 +108,7 @@ impl Cookies {
                 ours.retain(|(name, _)| !clients.iter().any(|pair| *name == name_of(pair)));
             }
         }
+        // The client's own header then stays as it is, byte for byte.
         if ours.is_empty() {
             return;
         }
@@ -115,6 +117,7 @@ impl Cookies {
             .chain(clients.into_iter().map(str::to_owned))
             .collect();
         if let Ok(mut value) = HeaderValue::try_from(pairs.join("; ")) {
+            // The mark keeps the value out of logs and out of the text of refusals (`SentSecrets`).
             value.set_sensitive(true);
             headers.insert(COOKIE, value);
         }
@@ -136,6 +139,7 @@ fn name_of(pair: &str) -> &str {
 /// a secure one comes over TLS only.
 fn may_be_set(cookie: &RawCookie<'_>, from: &Url) -> bool {
     let is_secure = cookie.secure() == Some(true);
+    // The prefixes count in any case (RFC 6265bis), because some servers compare names without it.
     let name = cookie.name().to_ascii_lowercase();
     let is_hosts = cookie.domain().is_none() && cookie.path() == Some("/");
     name.len() + cookie.value().len() <= COOKIE_BYTES_MAX
@@ -152,6 +156,7 @@ fn line(cookie: &Cookie<'static>) -> String {
     if let CookieDomain::Suffix(domain) = &cookie.domain {
         line = line.domain(domain.clone());
     }
+    // An age would begin anew in the process that reads this line.
     if let CookieExpiration::AtUtc(end) = cookie.expires {
         line = line.expires(end);
     }

@@ -62,6 +62,7 @@ impl ViaMark {
 
     pub(in crate::upstream) fn is_in(&self, headers: &HeaderMap) -> bool {
         headers.get_all(VIA).iter().any(|value| {
+            // A proxy may join several `Via` headers into one (RFC 9110, 5.3).
             let mut hops = value.as_bytes().split(|byte| *byte == b',');
             hops.any(|hop| hop.trim_ascii() == self.0.as_bytes())
         })

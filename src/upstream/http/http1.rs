@@ -94,6 +94,7 @@ impl ConnectionPool {
     /// A connection that is ready. The one that was used last comes first.
     async fn take(&self) -> Option<SendRequest<RequestBody>> {
         loop {
+            // The guard ends with this statement, because no lock is held across the wait below.
             let newest = self.idle.lock().pop_back();
             let (mut sender, since) = newest?;
             if Instant::now().saturating_duration_since(since) >= IDLE {
@@ -118,6 +119,7 @@ impl ConnectionPool {
         }
         let now = Instant::now();
         let mut idle = self.idle.lock();
+        // `take` uses the newest and may never reach the oldest, so those are closed here.
         while idle
             .front()
             .is_some_and(|(_, since)| now.saturating_duration_since(*since) >= IDLE)

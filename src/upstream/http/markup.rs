@@ -21,6 +21,7 @@ pub(super) fn without_markup(text: &str) -> String {
             rest = &rest[1..];
             continue;
         };
+        // A tag separates words: `<td>a</td><td>b</td>` is not one word.
         out.push(' ');
         rest = &rest[tag.length..];
         if UNREAD
@@ -35,6 +36,7 @@ pub(super) fn without_markup(text: &str) -> String {
         }
     }
     out.push_str(rest);
+    // After the tags are gone, because `&lt;b&gt;` is text and no tag.
     let text = unescaped(&out);
     match title.map(|title| unescaped(&title)) {
         Some(title) if !spaced(&text).starts_with(&title) => format!("{title} {text}"),
@@ -92,6 +94,7 @@ fn unescaped(text: &str) -> String {
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
+        // Bounded, because a search for `;` behind each `&` would take quadratic time.
         let end = rest.bytes().take(12).position(|c| c == b';');
         let meant = end.and_then(|end| Some((character(&rest[1..end])?, end)));
         let (character, end) = meant.unwrap_or(('&', 0));

@@ -135,6 +135,7 @@ impl Http {
         &self,
         mut request: Box<Request<RequestBody>>,
     ) -> Result<Response<ResponseBody>, Failure> {
+        // `insert` replaces a client's header of the same name: the operator's value counts.
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
@@ -143,6 +144,7 @@ impl Http {
         match &self.protocol {
             Protocol::Http1(pools) => self.send_http1(pools, request).await,
             Protocol::Http2(connections) => {
+                // Boxed, so that a request over HTTP/1.1 has no room for it.
                 Box::pin(self.send_http2(connections.here(), request)).await
             }
         }
@@ -163,6 +165,7 @@ impl Http {
                 Err(SendError::Refused) => return Err(RESET),
             }
         }
+        // Boxed, so that a request over an idle connection has no room for it.
         Box::pin(self.send_anew(pools, request)).await
     }
 
@@ -176,6 +179,7 @@ impl Http {
         let given_up = Instant::now() + TRYING;
         for last in (0..TRIES).rev() {
             // Boxed, so that a call that waits for its answer has no room for it.
+            // The error is dropped: `connect` has noted it as an obstacle, and the connector has logged it.
             if let Ok(sender) = Box::pin(self.connect()).await {
                 let copy = self.copy(&request);
                 match self.send_over(pools.made(sender), request).await {
@@ -186,6 +190,7 @@ impl Http {
                         tracing::warn!("the server did not accept the client certificate");
                         let refused = Obstacle::NoConnection(REFUSED.into());
                         self.obstacles.note_connection(Some(refused));
+                        // The files may have a renewed certificate by now, which the next attempt then shows.
                         self.connector.read_anew().await;
                         request = copy.ok_or(UNREACHABLE)?;
                     }
@@ -204,6 +209,7 @@ impl Http {
     /// Handles a refused client certificate. With TLS 1.3 a server refuses it after the request was written.
     /// Then the request is sent again, if it can be repeated.
     fn copy(&self, request: &Request<RequestBody>) -> Option<Box<Request<RequestBody>>> {
+        // The body is shared, so a copy costs its headers only.
         self.connector
             .speaks_tls()
             .then(|| Box::new(request.clone()))
@@ -213,8 +219,10 @@ impl Http {
     /// does not end soon is closed.
     pub(super) fn finish(&self, mut body: ResponseBody) {
         if body.is_end_stream() {
+            // Dropping the body gives its connection, or its place there, to the next request.
             return;
         }
+        // A job, because the caller has its answer already and must not wait until the stream ends.
         self.drivers.spawn(async move {
             let rest = async { while let Some(Ok(_)) = body.frame().await {} };
             let _ = tokio::time::timeout(LINGER, rest).await;
@@ -239,6 +247,7 @@ impl Http {
                 Ok(response.map(|incoming| ResponseBody::over_http1(incoming, connection)))
             }
             Err(mut error) => match error.take_message() {
+                // hyper returns the request only if it has written nothing of it.
                 Some(request) => Err(SendError::Request(Box::new(request))),
                 None if is_refused_identity(error.error()) => Err(SendError::Refused),
                 None => Err(SendError::Failed(broken(error.error()))),
@@ -291,6 +300,7 @@ fn frame(request: &mut Request<RequestBody>) {
     hop_headers::strip(request.headers_mut());
     let headers = request.headers_mut();
     headers.remove(CONTENT_LENGTH);
+    // The body is sent without waiting for `100 Continue`.
     headers.remove(EXPECT);
     // hyper sends no length for an empty body, and some servers refuse a POST without a length.
     if request.method() == Method::POST && request.body().is_end_stream() {
@@ -327,6 +337,7 @@ const HEAD_TOO_LARGE: &str = "its head has more than 100 headers, or more than 6
 
 fn broken(error: &hyper::Error) -> Failure {
     if error.is_parse_too_large() {
+        // The request was written before the head was read, so the tool may have run.
         let detail = FailureDetail::Text(HEAD_TOO_LARGE);
         return Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown).with_detail(detail);
     }

@@ -155,9 +155,11 @@ impl Origin {
         async move {
             let request =
                 request.map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
+            // Collected before `deliver` takes the request, because a refusal may repeat these values.
             let sent = request.headers().values();
             let sent: Vec<_> = sent.filter(|it| it.is_sensitive()).cloned().collect();
             let mut response = self.deliver(request).await?;
+            // Only the text of such an answer can get into an error, so no other needs the list of secrets.
             if !response.status().is_success() || !is_of_mcp(response.headers()) {
                 let ours = self.http.configured_secrets();
                 let all = SentSecrets(sent.into_iter().chain(ours).collect());
@@ -234,6 +236,7 @@ impl Origin {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Failure::new(Reason::UpstreamHttp, SideEffect::None));
         }
+        // They describe the connection to the server, and the client has another one (RFC 9110, 7.6.1).
         hop_headers::strip(response.headers_mut());
         Ok(response)
     }
@@ -253,6 +256,7 @@ impl Origin {
             Some(prefix) => prefix.parse().ok(),
         };
         parts.uri = target.unwrap_or(address);
+        // hyper writes the version that the request names, and a client may have sent HTTP/1.0.
         parts.version = hyper::Version::HTTP_11;
         parts.headers.insert(HOST, self.host.clone());
     }

@@ -21,6 +21,7 @@ impl Origin {
             .address
             .may_be_redirected(request.method(), request.uri())
         {
+            // Boxed, so that a request to a settled address has no room for it.
             return Box::pin(self.deliver_along(request)).await;
         }
         // Another request may have learned another address meanwhile.
@@ -39,6 +40,7 @@ impl Origin {
         match self.address.direction(asked, status, response.headers()) {
             Direction::To(target) => {
                 self.address.learn(&Method::POST, asked, &target);
+                // The request was not kept, so only its sender can make it once more.
                 response.extensions_mut().insert(Moved);
             }
             Direction::Elsewhere(place) => self.refuse(response, place),
@@ -53,6 +55,7 @@ impl Origin {
     ) -> Result<Response<ResponseBody>, Failure> {
         let mut hops = 0;
         loop {
+            // The body is shared, so a copy costs its headers only.
             let mut copy = request.clone();
             let mut response = self.http.send(request).await?;
             let (status, method) = (response.status(), copy.method());

@@ -34,6 +34,7 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
     let sent = sent.map_or(&[][..], |sent| &sent.0);
     let sent: Vec<&str> = sent.iter().filter_map(|it| it.to_str().ok()).collect();
     let mut said = phrase(head, &sent);
+    // With a success, the type of the body shows what is wrong, and the status does not.
     if let Some(kind) = kind(head).filter(|_| head.status.is_success()) {
         said = format!("{said} ({kind})");
     }
@@ -58,6 +59,7 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
 /// The words beside the status: those of the server, or those that belong to the number.
 fn phrase(head: &Parts, sent: &[&str]) -> String {
     let own = head.extensions.get::<ReasonPhrase>();
+    // The server chooses the phrase, so it may repeat a secret as the body may.
     let own = own.map(|own| shown(&String::from_utf8_lossy(own.as_bytes()), sent));
     let usual = head.status.canonical_reason().unwrap_or_default();
     own.filter(|own| !own.is_empty())
@@ -150,6 +152,7 @@ impl SessionRefusal {
     /// speak of the session. With any other status the words may be those of a tool.
     pub fn is_certain(&self, has_id: bool) -> bool {
         match (self.status, self.code) {
+            // Without a session in the request, 404 may be about the address.
             (404, _) => has_id,
             (400 | 410, None) => has_id && self.names_session(),
             (400 | 410, Some(LOST)) => true,

@@ -77,6 +77,7 @@ impl ResponseBody {
             Source::Http1 { incoming, home } => {
                 let frame = ready!(Pin::new(incoming).poll_frame(context));
                 if let Some(Err(_)) = frame {
+                    // Otherwise `drop` could give the broken connection to another request.
                     *home = None;
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
@@ -114,6 +115,7 @@ pub(in crate::upstream) fn decoded(
     if codings.is_empty() {
         return Ok(response);
     }
+    // It is the length of the coded body.
     response.headers_mut().remove(CONTENT_LENGTH);
     Ok(response.map(|body| ResponseBody(Source::Decoded(Decoding::of(body, &codings)))))
 }
@@ -130,6 +132,7 @@ impl Body for ResponseBody {
         let frame = ready!(this.poll_data(context));
         match &frame {
             None => this.go_home(),
+            // A reader that has the last bytes need not poll again, so the connection goes back now.
             Some(Ok(_)) if this.is_end_stream() => this.go_home(),
             Some(_) => {}
         }

@@ -27,6 +27,7 @@ pub(in crate::upstream) struct BorrowedResponder {
 impl BorrowedResponder {
     pub(in crate::upstream) fn new() -> Option<(Self, mpsc::Receiver<Event>)> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
+        // The place of the answer is taken now, so that the end of the call never waits for its reader.
         let answer = events.clone().try_reserve_owned().ok()?;
         let events = ReaderQueue::new(events, OWN_PATIENCE);
         Some((Self { events, answer }, receiver))

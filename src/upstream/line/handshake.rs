@@ -33,6 +33,7 @@ pub(super) async fn agreed(
         let shaken = timeout(START_PATIENCE, handshake(&line, &key.declared)).await;
         let shaken = shaken.unwrap_or_else(|_| Err(SessionError::Failed(silent(&line))));
         if let Err(why) = shaken {
+            // A line without a handshake is of no use, and its process keeps a permit until it ends.
             line.close();
             return Err(why);
         }

@@ -44,6 +44,7 @@ impl LineHealth {
     /// Takes the last death back, which was no fault of the program.
     pub(in crate::upstream) fn forgive(&mut self) {
         self.quick_deaths = self.quick_deaths.saturating_sub(1);
+        // The probe goes on with another process, which must not wait for a pause.
         self.not_before = None;
     }
 

@@ -49,6 +49,7 @@ impl LineMailbox {
         if let Some(older) = self.reader.replace(reader.clone()) {
             older.0.notify_one();
         }
+        // The new reader has patience of its own, although the one before was slow.
         self.moved();
         reader
     }
@@ -97,6 +98,7 @@ impl LineMailbox {
         if !self.has_slow_reader() || self.is_slow.load(Ordering::Relaxed) {
             return None;
         }
+        // The wait borrows nothing, so that the table of the session is not locked meanwhile.
         let (mut is_full, is_slow) = (self.is_full.subscribe(), Arc::clone(&self.is_slow));
         let waiting = async move {
             let has_room = is_full.wait_for(|is_full| !is_full);

@@ -69,6 +69,7 @@ impl LineServer {
     /// the probe goes on.
     pub(super) async fn probe(&self) -> Result<Era, SessionError> {
         let pool = Arc::clone(&self.pool);
+        // A job, because a probe that is dropped half-way would leave a process that nothing uses or ends.
         let asking = async move { Box::pin(probe::probe(&pool)).await };
         let asked = self.pool.source.services().spawn(asking).await;
         asked.map_err(|_| UNREACHABLE)?
@@ -86,6 +87,7 @@ impl LineServer {
     pub(super) fn start_early(&self) {
         let pool = Arc::clone(&self.pool);
         let starting = async move { Box::pin(pool.start_spare()).await };
+        // Not awaited: a request that comes meanwhile waits at the place of the process (`SpareSlot::take`).
         drop(self.pool.source.services().spawn(starting));
     }
 
@@ -162,6 +164,7 @@ impl LineServer {
             if let Some(session) = spare.and_then(|spare| spare.handover.hand_over(going_on)) {
                 session
             } else {
+                // The spare process has a permit already, so only a new line needs one.
                 let permit = self.pool.permit(Some(caller)).await?;
                 let start = self.pool.source.start(permit, credentials, |writer| {
                     LineSession::new(writer, caller, false)
@@ -201,6 +204,7 @@ impl LineServer {
 
 impl Drop for LineServer {
     fn drop(&mut self) {
+        // Jobs hold the pool and its lines, so only the token ends them.
         self.pool.source.stop().cancel();
     }
 }
@@ -209,12 +213,14 @@ impl Drop for LineServer {
 /// not ready gets no calls, and so never learns that its program works again.
 async fn evict_idle(pool: Arc<LinePool>, stop: CancellationToken) {
     let mut round = tokio::time::interval(ROUND);
+    // Otherwise a process that was suspended would look many times in a row.
     round.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(round.tick()).await.is_some() {
         pool.close_unused();
         if pool.source.is_to_be_tried()
             && let Some(Ok(era)) = stop.run_until_cancelled(probe::probe(&pool)).await
         {
+            // A probe is no call, so the line itself does not report that the program works.
             pool.source.health().answered();
             tracing::info!(?era, "the server can be run again");
         }

@@ -38,6 +38,7 @@ impl Overlong {
         for byte in line {
             self.envelope.take(*byte);
         }
+        // Where the id cannot be found, it may answer any call, so the line cannot go on.
         if self.envelope.is_broken || self.read > BYTES_MAX {
             return OverlongVerdict::Nobodys;
         }
@@ -60,6 +61,7 @@ impl Overlong {
     fn verdict(&self) -> OverlongVerdict {
         let envelope = &self.envelope;
         match envelope.id() {
+            // The id of a request is the server's own, and may equal one of raincheck's.
             Some(id) if envelope.is_whole() && !envelope.is_request() => {
                 OverlongVerdict::Answer(id.into())
             }

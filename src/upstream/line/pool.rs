@@ -152,11 +152,13 @@ impl LinePool {
         permit: Option<SessionPermit>,
         credentials: Option<&Credentials>,
     ) -> Result<Arc<SharedLine>, SessionError> {
+        // The spare process goes first: it runs already and holds a permit, so `permit` is free again.
         if let Some(line) = self.go_on(key).await {
             return Ok(line);
         }
         let permit = match permit {
             Some(permit) => permit,
+            // The pool counted on the spare process, which is gone or of no use by now.
             None => self.permit(Some(key.caller)).await?,
         };
         self.starts.fetch_add(1, Ordering::Relaxed);
@@ -180,6 +182,7 @@ impl LinePool {
             Heard::Nothing => agreed(line, key).await.ok()?,
             Heard::Initialize(_) => line,
         };
+        // Only a line that is used counts: after a failed handshake, `start` counts the next one.
         self.starts.fetch_add(1, Ordering::Relaxed);
         Some(agreed)
     }
@@ -231,6 +234,7 @@ impl LinePool {
         self.spare_place.close_unused(IDLE);
         self.lines.close_idle();
         self.sessions.close_unused();
+        // Sessions become silent for long enough without any event, so requests that wait are looked at here.
         self.lines.make_room(|used_up| self.make_room(used_up));
     }
 

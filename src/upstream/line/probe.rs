@@ -63,6 +63,7 @@ pub(super) async fn probe(pool: &LinePool) -> Result<Era, SessionError> {
 
 /// Finds out the era over a new line, whatever was found out before.
 pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, SessionError> {
+    // This line is raincheck's own, so it counts on no caller's share.
     let permit = pool.permit(None).await?;
     let tools = Arc::clone(&pool.tools);
     let start = pool.source.start(permit, None, |writer| {
@@ -139,6 +140,7 @@ async fn first_word(pool: &LinePool, line: &Arc<SharedLine>) -> Result<ProbeAnsw
     let initialized = async {
         line.writer().was_read().await;
         tokio::time::sleep(SILENCE).await;
+        // Before the message is written, because from here on the process may have read it.
         is_blank.store(false, Ordering::Relaxed);
         let declared = pool.expected();
         let said = ask(line, "initialize", &initialize::params(&declared)).await;

@@ -100,6 +100,7 @@ impl RequestReader {
 
     /// Gives the server's answer to the reader. A client gets the text as it is.
     pub(super) fn answer(self, message: ServerMessage, text: &str) {
+        // A client would go on waiting after an answer that it cannot read, so it gets an error in its place.
         let responder = match (self, &message) {
             (Self::Borrowed(responder), _) => responder,
             (

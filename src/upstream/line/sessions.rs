@@ -54,6 +54,7 @@ impl LineSessions {
     pub(super) fn get(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
         let by_id = self.by_id();
         let session = by_id.get(id)?;
+        // A session that has ended stays in the table until the next round.
         (session.caller == caller && session.is_open()).then(|| Arc::clone(session))
     }
 

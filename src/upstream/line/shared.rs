@@ -84,6 +84,7 @@ impl SharedLine {
     ) -> Arc<Self> {
         let next_id = first.next_id.load(Ordering::Relaxed);
         let line = Self::new(writer, capabilities, tools);
+        // A late answer to `first` must not have the id of a request of this line.
         line.next_id.store(next_id, Ordering::Relaxed);
         if let Some(described) = first.described.get() {
             let _ = line.described.set(Arc::clone(described));
@@ -206,6 +207,7 @@ impl SharedLine {
         self.end_if_done(&table);
         drop(table);
         pending.send_state.settle();
+        // Only a call counts for `LineHealth`: a handshake does not show that the program works.
         if may_ask {
             self.writer.answered();
         }
@@ -329,6 +331,7 @@ impl LineListener for SharedLine {
             WriteError::Failed(failure) => LineEvent::Failed(failure),
             WriteError::Error(error) => LineEvent::Refused(error),
             WriteError::Lost(failure) => {
+                // Other requests of the line may still be answered, so it ends after the last of them.
                 table.is_open = false;
                 LineEvent::Unsent(failure)
             }
@@ -350,6 +353,7 @@ impl LineListener for SharedLine {
         table.notices = None;
         let pending = table.inflight.take_all();
         drop(table);
+        // All are withdrawn before the first is failed, because the reason depends on how many had begun.
         let begun: Vec<_> = pending
             .into_iter()
             .map(|pending| (pending.send_state.withdraw(), pending.answer))
@@ -402,6 +406,7 @@ impl LineTicket {
 impl Drop for LineTicket {
     fn drop(&mut self) {
         if self.line.withdraw(self.id) && self.cancel_on_drop {
+            // A drop cannot wait: if the server does not read, it gets no cancel.
             self.line
                 .writer
                 .try_say(cancelled(&RequestId::number(self.id)));

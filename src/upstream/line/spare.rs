@@ -49,6 +49,7 @@ impl HandoverListener {
         &self,
         listener: impl FnOnce(LineWriter, &SharedLine) -> Arc<E>,
     ) -> Option<Arc<E>> {
+        // If the process ended between the check and `set`, the new listener would not get its end.
         let _one = self.handing.lock();
         if !self.first.is_open() {
             return None;
@@ -168,6 +169,7 @@ impl SpareTurn<'_> {
     }
 
     pub(super) fn put(mut self, spare: Spare) {
+        // The drop of `self` puts it into the place.
         self.spare = Some(spare);
     }
 }
@@ -250,6 +252,7 @@ impl SpareSlot {
     pub(super) async fn take(&self, caller: SpareFor<'_>, patience: Duration) -> Option<Spare> {
         let mut changes = self.state.subscribe();
         let waiting = changes.wait_for(|state| !matches!(state, SpareState::Busy));
+        // If the place is still busy then, the caller starts a process of its own.
         drop(tokio::time::timeout(patience, waiting).await);
         let mut taken = None;
         self.state.send_if_modified(|state| {

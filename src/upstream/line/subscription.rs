@@ -94,6 +94,7 @@ impl LineSubscription {
                 let key = PoolKey::new(Era::Modern, self.request.caller, "{}");
                 let held = self.line(&key).await?;
                 let mut ticket = held.session.open(MayAsk::Never)?;
+                // The server keeps a subscription until it is cancelled.
                 ticket.cancel_on_drop = true;
                 let filter = [("notifications", &*self.request.filter)];
                 let params = translate::own_params(&capabilities, &filter);
@@ -112,6 +113,7 @@ impl LineSubscription {
                 let key = PoolKey::legacy(self.request.caller, &capabilities);
                 let held = self.line(&key).await?;
                 let line = &held.session;
+                // Before the requests below, so that a change right after the server's answer is not missed.
                 let notices = line.notices()?;
                 let described = line.described.get()?;
                 let mut wanted =

@@ -109,6 +109,7 @@ impl SendState {
     /// True if the message will never be sent.
     pub(super) fn withdraw(&self) -> bool {
         let is_unsent = self.decide(WITHDRAWN);
+        // A request that has begun is settled, too, so that its POST is not tried again after its cancel.
         self.settle();
         is_unsent
     }
@@ -120,6 +121,7 @@ impl SendState {
 
     /// The caller does not wait for the answer any more.
     pub(super) fn settle(&self) {
+        // `notify_one` keeps the notice for a waiter that comes later.
         self.settled.notify_one();
     }
 
@@ -132,6 +134,7 @@ impl SendState {
         let decided =
             self.verdict
                 .compare_exchange(WAITING, verdict, Ordering::AcqRel, Ordering::Acquire);
+        // A second withdrawal finds the first one, and the message is as unsent as before.
         decided.is_ok() || decided == Err(verdict)
     }
 }

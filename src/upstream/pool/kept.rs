@@ -60,6 +60,7 @@ impl<S: PooledSession> KeptSessions<S> {
         }
         let used_up = match self.permits.try_take(Some(key.account())) {
             Ok(permit) => return PoolChoice::Slot(self.add(key, asks, Some(permit))),
+            // The spare process holds a permit already, but a caller that has its share gets no further one.
             Err(UsedUp::Everything) if has_spare => {
                 return PoolChoice::Slot(self.add(key, asks, None));
             }
@@ -126,6 +127,7 @@ impl<S: PooledSession> KeptSessions<S> {
             return None;
         }
         let slots = self.by_key.get(&slot.key)?;
+        // A session that was forgotten is lost or about to be closed, so it goes to no other request.
         let is_kept = slots.iter().any(|kept| Arc::ptr_eq(kept, slot));
         let (_, session) = slot.unused().filter(|_| is_kept)?;
         let sharing = self.sharing;

@@ -134,6 +134,7 @@ impl<S: PooledSession> SessionPool<S> {
         F: Future<Output = Result<Started<S>, SessionError>> + Send + 'static,
     {
         let (key, asks) = (lost.slot.slot.key.clone(), MayAsk::Maybe);
+        // Taken first, because `forget` would give it to a request that waits.
         let permit = lost.slot.slot.permit.lock().take();
         self.forget(&lost);
         drop(lost);
@@ -214,6 +215,7 @@ impl<S: PooledSession> SessionPool<S> {
         let (kept, place) = (Arc::clone(&self.kept), Arc::clone(&slot.slot));
         let starting = self.services.spawn(async move {
             let start = || async {
+                // `get_or_try_init` lets each waiter try again, one after the other, so a failure is kept for all.
                 if let Some(failure) = place.failure.get() {
                     return Err(SessionError::Failed(failure.clone()));
                 }
@@ -228,6 +230,7 @@ impl<S: PooledSession> SessionPool<S> {
             };
             let started = place.session.get_or_try_init(start).await.cloned();
             let left = kept.lock().keep_or_forget(&place);
+            // Without the lock, which dropping takes again.
             drop(left);
             started
         });
@@ -332,6 +335,7 @@ impl<S: PooledSession> PoolWait<S> {
         match (self.granted().await?, &self.session) {
             (Granted::Slot(slot), _) => Ok(slot),
             (Granted::Permit(permit), Some((key, asks))) => {
+                // `_left` is dropped after the guard of this statement, because dropping takes the lock again.
                 let (slot, _left) = self.pool.kept.lock().enter(key, *asks, permit);
                 Ok(slot)
             }
@@ -360,6 +364,7 @@ impl<S: PooledSession> PoolWait<S> {
 
 impl<S: PooledSession> Drop for PoolWait<S> {
     fn drop(&mut self) {
+        // A grant that is on its way is dropped with the receiver, and goes to the next request.
         self.pool.permits.leave(self.account, self.number);
     }
 }

@@ -159,6 +159,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         account: Option<Account>,
     ) -> Result<SessionPermit, UsedUp> {
         let mut state = self.state.lock();
+        // The share goes first: where it is used up, the end of another caller's session would not help.
         if let Some(account) = account
             && !self.is_below_share(state.taken.of(Some(account)))
         {
@@ -189,6 +190,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         let (gets, granted) = oneshot::channel();
         let mut state = self.state.lock();
         if state.is_closed {
+            // `gets` is dropped here, so the request fails at once.
             return (0, granted);
         }
         (state.waiters.add(account, wanted, gets), granted)
@@ -247,6 +249,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         };
         let asks = waiters.wants(account, at, key);
         let Some(asks) = asks.filter(|asks| is_fit(*asks)) else {
+            // The permit comes back later, and no second session is ended for the request meanwhile.
             waiters.help_at(account, at);
             return FreedSession::Close;
         };
@@ -279,6 +282,7 @@ impl<U: Send + 'static> PoolPermits<U> {
                 break;
             };
             taken.add(account);
+            // A permit that is dropped here would take the lock again, which the caller holds.
             untaken.extend(gets.send(Granted::Permit(self.permit(account))).err());
         }
         untaken
@@ -312,6 +316,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         }
         let ended = async {
             loop {
+                // Made before the check, so that a permit that comes back in between is not missed.
                 let returned = self.all_returned.notified();
                 if self.state.lock().taken.in_all == 0 {
                     return;

@@ -89,6 +89,7 @@ pub(super) fn shared_at_the_limit<S>(
     if sharing == Sharing::Never {
         return None;
     }
+    // A question is refused while several calls run that may ask, so the fewest of them are best.
     let by_askers = |at: &usize| sessions.get(*at).map(|it| state(it).askers);
     (0..sessions.len()).min_by_key(by_askers)
 }

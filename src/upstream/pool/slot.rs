@@ -133,6 +133,7 @@ impl<S: PooledSession> SlotUse<S> {
 
 impl<S: PooledSession> Drop for SlotUse<S> {
     fn drop(&mut self) {
+        // Before the count falls: otherwise the session could look unused since long ago, and be ended.
         *self.slot.used.lock() = Instant::now();
         if self.asks == MayAsk::Maybe {
             self.slot.askers.fetch_sub(1, Ordering::Relaxed);
@@ -160,6 +161,7 @@ impl<S: PooledSession> Held<S> {
     pub(in crate::upstream) fn also(&self) -> Self {
         Self {
             session: Arc::clone(&self.session),
+            // The first use of the call counts already as one that may ask.
             slot: SlotUse::of(&self.slot.slot, MayAsk::Never),
         }
     }

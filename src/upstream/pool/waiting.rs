@@ -71,6 +71,7 @@ impl<G> Waiters<G> {
         let number = self.next_number;
         self.next_number += 1;
         let callers = self.by_account.entry(account);
+        // A caller without waiting requests is forgotten, so it comes back as one that had no turn.
         let callers = callers.or_insert_with(|| CallersWaiters {
             waiting: VecDeque::new(),
             last_turn: 0,
@@ -101,6 +102,7 @@ impl<G> Waiters<G> {
             let mut waiting = callers.waiting.iter();
             let at = waiting.position(|waiter| !(unhelped && waiter.wanted.is_helped))?;
             let number = callers.waiting.get(at)?.number;
+            // The number decides between callers that had no turn yet: the first to come goes first.
             let order = (taken(*account)?, callers.last_turn, number);
             Some((order, (*account, at)))
         });
@@ -205,6 +207,7 @@ impl<G> Waiters<G> {
 
     fn place_of(&self, account: Option<Account>, number: u64) -> Option<usize> {
         let waiting = &self.by_account.get(&account)?.waiting;
+        // Numbers grow, and requests are added at the end only, so the queue is sorted.
         waiting.binary_search_by_key(&number, |it| it.number).ok()
     }
 

@@ -74,6 +74,7 @@ impl SessionCalls {
             log_level: request.log_level.clone(),
             events: ReaderQueue::new(events, SHARED_PATIENCE),
         };
+        // Only requests during which the server may ask are joined.
         self.lock().insert(id.clone(), true, call);
         CallGuard {
             calls: Arc::clone(self),

@@ -22,6 +22,7 @@ impl PinnedSession {
 
 impl Pinned for PinnedSession {
     fn is_a_clients(&self) -> bool {
+        // Without an id there is no session that holds anything, so any replica may send the call.
         self.stays() && self.lease().session.has_id()
     }
 
@@ -64,6 +65,7 @@ pub(in crate::upstream) fn session(pin: &Pin) -> Option<SessionLease> {
 
 /// Lets the pin hold the session of an answered request, if it holds none yet.
 pub(in crate::upstream) fn hold(pin: &Pin, lease: SessionLease) {
+    // Another request of the pin may have been answered first, and its session is the one that stays.
     if let Some(PinnedSession::Own(another)) = pin.hold_first(PinnedSession::Own(lease)) {
         another.give_back();
     }

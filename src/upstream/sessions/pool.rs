@@ -63,6 +63,7 @@ impl HttpSessionPool {
     ) -> Arc<Self> {
         let evicting = CancellationToken::new();
         let sessions = Arc::new(SessionPool::new(limits, services.clone()));
+        // The job holds the pool weakly, so that it ends with the pool.
         let eviction = evict_idle(Arc::downgrade(&sessions));
         services.spawn(evicting.clone().run_until_cancelled_owned(eviction));
         Arc::new(Self {
@@ -112,6 +113,8 @@ impl HttpSessionPool {
             if self.is_exclusive() {
                 return self.restart(Some(lease), key, credentials).await;
             }
+            // A shared session is replaced through the pool, so that all calls that lost it together get the same new
+            // one.
             lease.forget();
         }
     }
@@ -167,6 +170,7 @@ impl HttpSessionPool {
         key: &PoolKey,
         credentials: Option<&Credentials>,
     ) -> Result<SessionLease, SessionError> {
+        // Taken out of the lease, whose drop would give the place to another call.
         let held = lost.as_mut().and_then(|lost| lost.held.take());
         let start = self.start(key, credentials);
         let started = match held {
@@ -323,6 +327,7 @@ impl SessionLease {
 
     /// The call has its answer: a session of the pool is free for the next call.
     pub(in crate::upstream) fn give_back(mut self) {
+        // A session without a place in the pool has no next call, so it is closed all the same.
         self.closes_session &= self.held.is_none();
     }
 

@@ -57,6 +57,7 @@ async fn ping(session: &ServerSession) -> Pinged {
 
 async fn ask(session: &ServerSession) -> Pinged {
     let origin = session.origin();
+    // The client numbers its own requests on this session, and the same id twice makes servers hang.
     let id = if session.is_borrowed() {
         RequestId::random()
     } else {

@@ -79,6 +79,7 @@ impl ServerStream {
                 StreamAttempt::Stream(mut messages) => {
                     let heard_any = self.hear(&mut messages).await;
                     self.last_event_id = messages.last_event_id.take().or(self.last_event_id);
+                    // A server that ends its streams without a message is asked after longer and longer pauses.
                     if heard_any {
                         reconnect.heard();
                     }
@@ -94,6 +95,8 @@ impl ServerStream {
             return StreamAttempt::Never;
         };
         let attempt = attempt(&session, self.last_event_id.as_ref());
+        // Released before the wait, because a server may take long to answer, and the session may have to end
+        // meanwhile.
         drop(session);
         let attempt = tokio::time::timeout(PATIENCE, attempt).await;
         attempt.unwrap_or(StreamAttempt::Later(None))
@@ -109,6 +112,7 @@ impl ServerStream {
             };
             self.on_message(&session, message).await;
             let full = session.calls().full();
+            // Not held during the wait for a slow reader, so that the session can end.
             drop(session);
             if let Some(full) = full {
                 full.await;

@@ -441,6 +441,7 @@ impl ServerSession {
 
     /// Sets the session's log level, if the call wants another one.
     pub(in crate::upstream) async fn set_log_level(&self, level: &Arc<str>) {
+        // Cloned, because the lock must not be held while the server answers.
         let known = self.log_level.lock().clone();
         if known.as_ref() == Some(level) {
             return;
@@ -470,6 +471,7 @@ impl ServerSession {
         }
         let request = self.stamp(self.origin.delete(self.stamp.credentials.get().as_ref()));
         let closing = self.origin.send(request, RequestBody::empty());
+        // A server that does not take this forgets the session by itself.
         let _ = tokio::time::timeout(Duration::from_secs(5), closing).await;
     }
 }

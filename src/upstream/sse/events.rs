@@ -57,6 +57,7 @@ impl SseEvents {
             }
             let frame = match self.body.frame().await {
                 Some(Ok(frame)) => frame,
+                // A connection that broke may have cut its last event, too, so an event that has begun does not count.
                 Some(Err(_)) => return Err(LineEnd::Gone),
                 None => {
                     self.end = Some(LineEnd::Gone);

@@ -174,6 +174,7 @@ impl<E: LineListener> SseLine<E> {
         let listener = Arc::clone(&self.poster.listener);
         let stop = self.writer.stopping().clone();
         let closing = stop.child_token();
+        // A job of its own: a server may acknowledge a POST only after its answer, which comes on the stream.
         let posting = closing
             .clone()
             .run_until_cancelled_owned(self.poster.run(outbound));

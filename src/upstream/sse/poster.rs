@@ -64,6 +64,7 @@ impl<E: LineListener> Poster<E> {
                 }
             };
             let Some(message) = message else { return };
+            // Its caller may have withdrawn the message while it waited in the queue.
             if message.send_state.as_ref().is_some_and(|it| !it.begin()) {
                 continue;
             }
@@ -75,6 +76,7 @@ impl<E: LineListener> Poster<E> {
                     }
                 }
             };
+            // After this time the next message goes out beside this one, and the server may get them in any order.
             let _ = timeout(ORDER_PATIENCE, acknowledged).await;
         }
     }
@@ -88,6 +90,7 @@ impl<E: LineListener> Poster<E> {
         let text = Bytes::from(text);
         let sent = match &send_state {
             Some(send_state) => self.send_awaited(text, send_state).await,
+            // A server that does not acknowledge in time counts as one that took the message.
             None => timeout(TELL, self.send(text)).await.unwrap_or(Ok(())),
         };
         if let Err(refusal) = sent {
@@ -182,6 +185,7 @@ impl<E: LineListener> Poster<E> {
     /// Posts a ping, which runs nothing. `Err`: the server did not take it. The value is the server's refusal, if
     /// that may be about the line.
     async fn ping(&self) -> Result<(), Option<SessionRefusal>> {
+        // The answer comes on the stream, where its id must be that of no caller's request.
         let text = translate::request(&RequestId::random(), "ping", "{}");
         let pinging = async {
             let response = self.send_once(text.into()).await.map_err(|_| None)?;

@@ -74,6 +74,7 @@ impl ProcessLauncher {
             let health = self.health();
             (health.pause(Instant::now()), health.cannot_run())
         };
+        // Once the pause is over, one start shows whether the program can be run again.
         if cannot_run && !pause.is_zero() {
             return Err(UNREACHABLE);
         }
@@ -83,6 +84,7 @@ impl ProcessLauncher {
             Err(error) => {
                 warn!(error = %io_reason(&error), "the server's process could not be started");
                 self.obstacles.note(Obstacle::NotStarted(io_reason(&error)));
+                // A program that cannot be started counts as one that died at once.
                 self.health().died(Duration::ZERO, false, Instant::now());
                 return Err(UNREACHABLE);
             }
@@ -258,6 +260,7 @@ where
             };
             tokio::select! {
                 _ = process.wait() => return,
+                // A future that has resolved must not be polled again.
                 _ = read => *reading = None,
             }
         }
@@ -302,6 +305,7 @@ async fn write(
                 }
             };
             let Some(message) = message else { return };
+            // Its caller may have withdrawn the message while it waited in the queue.
             if message
                 .send_state
                 .is_some_and(|send_state| !send_state.begin())
@@ -323,6 +327,7 @@ async fn write(
         }
     };
     closing.run_until_cancelled(work).await;
+    // A process that takes no more input cannot answer, so the reader ends soon, too.
     closing.cancel();
 }
 
@@ -330,6 +335,7 @@ async fn write(
 /// one that reads and sends nothing.
 async fn is_empty(pipe: BorrowedFd<'_>) {
     while rustix::io::ioctl_fionread(pipe).is_ok_and(|unread| unread > 0) {
+        // The kernel reports room in a pipe, but not that the reader has emptied it.
         tokio::time::sleep(LOOK).await;
     }
 }

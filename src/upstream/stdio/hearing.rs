@@ -144,6 +144,8 @@ impl<'l, E: LineListener> Hearing<'l, E> {
             self.writer.wrote(&line);
         }
         let lines = self.garbage;
+        // After the first lines only each doubling is logged, because some programs write their whole log to this
+        // output.
         if lines <= GARBAGE_LOGGED || lines.is_power_of_two() {
             let pid = self.pid;
             warn!(

@@ -48,6 +48,7 @@ impl LineSplitter {
             .unwrap_or((all, &[]));
         *bytes = rest.get(1..).unwrap_or_default();
         if let Err(refused) = self.hold(line) {
+            // The caller looks for the id of the message in the rest of the line, so none of it may be lost.
             *bytes = all.get(room..).unwrap_or_default();
             return Err(refused);
         }

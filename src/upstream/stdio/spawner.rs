@@ -28,6 +28,7 @@ impl Spawner {
         let (orders, mut receiver) = mpsc::channel::<Order>(ORDERS_MAX);
         let work = move || {
             while let Some(mut order) = receiver.blocking_recv() {
+                // tokio ties the pipes of a child to the runtime that is entered here, and this thread has none.
                 let _inside = order.runtime.enter();
                 // The caller has gone, so the child is dropped and thereby killed.
                 let _ = order.done.send(order.command.spawn());

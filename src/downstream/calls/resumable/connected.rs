@@ -59,6 +59,7 @@ pub(in crate::downstream) async fn post_connected(
     sent: (Parts, Bytes),
     call: ConnectedCall<'_>,
 ) -> Response<Body> {
+    // Taken before anything is sent: a drain that begins meanwhile waits for the answer.
     let passing = proxy.passing.token();
     let id = call.id;
     let (call, heartbeat) = call.begin(proxy, by);
@@ -68,6 +69,7 @@ pub(in crate::downstream) async fn post_connected(
     let call = call.stopped_by(proxy.passing.clone(), stop);
     let (answer, mut relaying) = relay(proxy, by, sent, id);
     let patience = Instant::now() + by.head_patience(patience::LEGACY);
+    // raincheck ends the call at its deadline by an event, which needs a stream by then.
     let patience = patience.min(call.deadline());
     let state = match timeout_at(patience, &mut relaying).await {
         Err(_elapsed) => ReadState::Waiting(relaying),
@@ -100,6 +102,7 @@ pub(in crate::downstream) async fn pass_connected(
     let (call, heartbeat) = call.begin(proxy, by);
     let (answer, mut relaying) = relay(proxy, by, sent, id);
     let patience = Instant::now() + by.head_patience(patience::MODERN);
+    // The first progress and the end at the deadline are events, so they need a stream by then.
     let patience = patience.min(heartbeat.due_at()).min(call.deadline());
     match timeout_at(patience, &mut relaying).await {
         Err(_elapsed) => {
@@ -134,6 +137,7 @@ fn read(
     passing: TaskTrackerToken,
 ) -> Response<Body> {
     let ended = stream::once(call.ended().map(StreamItem::Answer));
+    // `select` polls both in turn, so a server that never pauses cannot outrun the end of the call.
     let items = stream::select(answer.items(), ended).inspect(move |_| {
         // A drain waits for the answer.
         let _ = &passing;

@@ -67,6 +67,7 @@ pub(super) enum FoundEvents {
 impl EventSource {
     pub(super) fn remote(takeover: Takeover, log: &EventLog) -> Self {
         let mut look = tokio::time::interval(LOOK);
+        // One look after a pause is enough: missed ticks must not follow in a burst.
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self::Remote(Box::new(RemoteLog {
             takeover,
@@ -107,6 +108,7 @@ async fn local_events(
     place: &mut ReadPlace,
 ) -> FoundEvents {
     loop {
+        // The writer is blocked while the channel is borrowed, so the guard is dropped before the log is read.
         let (backlog, others) = {
             let recent = recent.borrow_and_update();
             let others = recent.others();
@@ -119,6 +121,7 @@ async fn local_events(
                 if let Some(others) = others {
                     return FoundEvents::Others(others);
                 }
+                // An error means that the writer is gone. Everything that it showed was read above.
                 if recent.changed().await.is_err() {
                     return FoundEvents::Over;
                 }
@@ -127,6 +130,7 @@ async fn local_events(
             // A slow client misses what the log no longer has. The answer is never dropped.
             Backlog::Since(first) => match log.behind(place.after).await {
                 Ok(entries) if !entries.is_empty() => return FoundEvents::Events(entries),
+                // A store that is away must not hold up what memory has.
                 Ok(_) | Err(_) => {
                     *place = ReadPlace {
                         after: first - 1,
@@ -188,6 +192,7 @@ impl RemoteLog {
         log: &EventLog,
         after: u64,
     ) -> Result<Option<FoundEvents>, StoreError> {
+        // Forgotten until this look succeeds: after an error the next tick asks the store again.
         let owner = self.owner.take();
         // Before the log is read, so that no entry is between the two. A full store can be read, too.
         if Instant::now() >= self.marks_at && log.mark_read().await.is_ok() {

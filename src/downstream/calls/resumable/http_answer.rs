@@ -88,6 +88,7 @@ impl ServerAnswer {
 
     async fn next(&mut self) -> Option<StreamItem> {
         loop {
+            // `Answered` stays where a step gives the last item. `unfold` keeps this future, so no step is cut short.
             match std::mem::replace(&mut self.state, ReadState::Answered) {
                 ReadState::Answered => return None,
                 ReadState::Reading(answering) => {
@@ -102,6 +103,7 @@ impl ServerAnswer {
                     let Some(rest) = rest.await else {
                         return Some(self.failed(unknown(lost)));
                     };
+                    // If this stream breaks before its first id, it is resumed from the same event again.
                     self.event_id = Some(point.event_id);
                     self.state = ReadState::Reading(rest);
                 }

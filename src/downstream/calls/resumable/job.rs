@@ -70,6 +70,7 @@ pub(super) fn begin(
         return Err(source);
     };
     let token = call.heartbeat.clone();
+    // The log keeps times of day and no `Instant`, so the begin of the call is counted back from now.
     let age = Instant::now().saturating_duration_since(call.began);
     let age_ms = u64::try_from(age.as_millis()).unwrap_or_default();
     let began_ms = log.now_ms().saturating_sub(age_ms);
@@ -140,6 +141,7 @@ impl CallJob {
     pub(super) async fn run(mut self, mut source: BoxStream<'static, StreamItem>) {
         self.writer.begin().await;
         let (kind, answer) = loop {
+            // A successor carries the call on, so this job writes no end, and the server gets no cancel.
             if self.writer.is_lost() {
                 return;
             }
@@ -176,23 +178,28 @@ impl CallJob {
                 break (EntryKind::End, String::new());
             }
         };
+        // Closed before the store is asked, so that a slow store keeps no connection to the server open.
         drop(source);
         let gave_up = Instant::now() >= self.deadline || self.proxy.runner.halt().is_cancelled();
+        // The client's own cancel, or the end of its session, reaches the server without this notification.
         let must_tell = gave_up && !self.is_cancelled;
         let size = answer.len();
         let (log, retention_ms) = (self.writer.log(), self.writer.terms().retention_ms);
         let (name, now_ms) = (log.name(), log.now_ms());
         let large_answers = &self.proxy.resumable.large_answers;
         let lasts_ms = large_answers.add(name, size, now_ms, retention_ms);
+        // The write of the end sets when the log expires, so the lifetime must be set before it.
         self.writer.keep_for(lasts_ms);
         self.writer.end(kind, answer).await;
         if self.writer.is_lost() {
             return;
         }
+        // Sent after the answer is in the log: a slow server must not delay the client.
         if must_tell {
             self.stop().await;
         }
         if !self.writer.is_written_down() {
+            // The wait may take minutes, and a process that stops does not have them.
             let halt = self.proxy.runner.halt().clone();
             halt.run_until_cancelled(self.wait_for_the_store(size))
                 .await;
@@ -226,8 +233,10 @@ impl CallJob {
                     return Some(failed(&self.writer.terms().id, Reason::Deadline));
                 }
                 how = self.registration.entry.cancelled(), if !self.is_cancelled => self.cancel(how),
+                // A future that has resolved must not be polled again.
                 how = &mut self.cancelled_elsewhere, if !self.is_cancelled => self.cancel(how),
                 () = retry => self.writer.write_down().await,
+                // A change of the record may mean that another replica owns the call by now.
                 () = self.writer.changed() => self.writer.look().await,
             }
             if self.writer.is_lost() || self.gave_up {

@@ -31,6 +31,7 @@ impl LargeAnswers {
             return retention_ms;
         }
         let mut kept = self.0.lock();
+        // An earlier answer of the same log must not count beside this one.
         kept.retain(|other, (expires_ms, _)| *other != log && *expires_ms > now_ms);
         let sum = kept.values().map(|(_, bytes)| bytes).sum::<usize>();
         let lasts_ms = if sum + bytes <= MANY {

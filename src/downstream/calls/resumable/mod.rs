@@ -75,6 +75,7 @@ pub(in crate::downstream) async fn resume(
         return unknown();
     };
     let log = session.log(proxy, call);
+    // Taken before the store is asked: a call that ends meanwhile can still be read from memory.
     let recent = proxy.resumable.find(log.name());
     let stands = match patiently(|| log.standing()).await {
         Ok(stands) => stands,
@@ -87,6 +88,7 @@ pub(in crate::downstream) async fn resume(
     };
     let heartbeat = match &stands {
         Some(stands) => reader::heartbeat(&log, &stands.terms).await,
+        // The terms of the call are in its record only, so without the store raincheck sends no progress of its own.
         None => None,
     };
     if recent.is_none()

@@ -46,6 +46,7 @@ pub(in crate::downstream) async fn post(
     let (server, state) = (&proxy.upstream, ReadState::Answered);
     let answer = ServerAnswer::new(server, &parts, &call.id, bytes_max, state);
     let body = RequestBody::Ready(body);
+    // Taken before the request is sent: a drain that begins meanwhile waits for the answer.
     let passing = proxy.passing.token();
     let mut relaying: Relaying =
         async move { upstream.relay(parts, body, bytes_max).await }.boxed();
@@ -62,6 +63,7 @@ pub(in crate::downstream) async fn post(
                 let (head, begun, body) = untouched(*answering);
                 return Response::from_parts(head, passed(Some(begun), body, passing));
             }
+            // `hold` makes a head of raincheck's own, and the client needs the server's session id.
             let session = answering.head.headers.get(SESSION_ID).cloned();
             let answer = answer.with_state(ReadState::Reading(answering));
             let mut response = hold(proxy, call, answer.items());
@@ -119,6 +121,7 @@ pub(super) async fn needs_log(answering: &mut Answering, id: &RawValue) -> bool 
         Ok(Ok(Some((message, has_id)))) => !has_id && !is_answer(message, id),
         // A stream that cannot be read here passes as it is.
         Ok(Err(_)) => false,
+        // Nothing has shown so far that the server gives its events ids.
         Ok(Ok(None)) | Err(_) => true,
     }
 }

@@ -120,6 +120,7 @@ impl LogReader {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
+            // The connection has taken everything before this place, so the server may be read on.
             if let Some(pace) = &self.pace {
                 pace.has_read(self.place);
             }
@@ -134,6 +135,7 @@ impl LogReader {
             match found {
                 FoundEvents::Begun(recent) => {
                     self.source = EventSource::Local(recent);
+                    // Only now other replicas can find the call, so only now the client gets an id to come back with.
                     if self.primes {
                         let id = event_id(self.call, 0);
                         return Some(sse::priming(&id, RETRY_MS));
@@ -175,6 +177,7 @@ impl LogReader {
         let Some(expires_ms) = large_answers.delivered(log.name(), log.now_ms()) else {
             return;
         };
+        // In a job, because the end of the stream must not wait until the store answers.
         proxy.runner.spawn_tracked(async move {
             if let Err(error) = log.end(after + 1, expires_ms).await {
                 tracing::debug!(%error, "an answer that its client has stays as long as others");
@@ -192,9 +195,11 @@ impl LogReader {
     }
 
     fn take(&mut self, number: u64, entry: &LogEntry) {
+        // The count belongs to the entry behind which it began. Where entries are missing, it means nothing.
         if number != self.place.after + 1 {
             self.place.others = 0;
         }
+        // These events came before the message, and a client that comes back gets them in the same place.
         self.take_others(&entry.others());
         self.place = ReadPlace {
             after: number,
@@ -210,6 +215,7 @@ impl LogReader {
                 self.source = EventSource::Over;
                 return;
             }
+            // The message was too large for the log. Its number stays used, so that ids are the same for all readers.
             EntryKind::Omitted => return,
         }
         if let Some(heartbeat) = &mut self.heartbeat {
@@ -225,6 +231,7 @@ pub(super) async fn heartbeat(log: &EventLog, terms: &LogTerms) -> Option<Keepal
     let token = terms.heartbeat.clone()?;
     let age = log.now_ms().saturating_sub(terms.began_ms);
     let mut heartbeat = Keepalive::resumed(Duration::from_millis(age), token);
+    // If the log cannot be read, only the last progress is missing: the stream begins all the same.
     for (_, entry) in log.behind(0).await.unwrap_or_default() {
         heartbeat.saw(entry.json());
     }

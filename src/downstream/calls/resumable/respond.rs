@@ -38,6 +38,7 @@ pub(in crate::downstream) fn respond<'a>(
     };
     Box::pin(async move {
         let patience = call.head_patience(by, usual);
+        // No beat can be due here: with a heartbeat the patience is shorter than its first pause.
         let (first, source) = match head(&mut source, patience, None).await {
             Head::Answer(answer) => return answer.into_response(),
             Head::Event(event) => (Some(event), Some(source)),
@@ -68,6 +69,7 @@ pub(super) fn hold(
     let primes = call.primes;
     let (recent, heartbeat) = match job::begin(proxy, call, log.clone(), items) {
         Ok(begun) => begun,
+        // Without a log there are no ids: an id would promise the client that it can come back.
         Err(items) => return outbound::stream_of(without_ids(items), None, None),
     };
     let reader = LogReader::new(proxy, id, log, heartbeat).of_local(recent);

@@ -158,6 +158,7 @@ impl ResumableCall {
     ) -> Option<Self> {
         let cannot_be = method != "tools/call"
             || v2025::wishes(headers, params)
+            // A client on a pipe has no connection that could be cut without the client.
             || by.is_piped
             || !by.reads_events;
         if cannot_be {
@@ -227,5 +228,6 @@ pub(super) fn cancel_of(id: &RawValue) -> String {
 /// Returns `true` if the client understands events without data.
 pub(super) fn primes(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION);
+    // Revisions are dates, so the order of their texts is the order of time.
     version.is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes())
 }

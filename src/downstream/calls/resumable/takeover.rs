@@ -36,6 +36,7 @@ pub(super) struct Takeover {
 impl Takeover {
     pub(super) fn new(proxy: &Arc<Proxy>, parts: &Parts, session: CallerSession) -> Self {
         let mut parts = parts.clone();
+        // The client's value is an id of raincheck's own, which the server cannot resolve.
         parts.headers.remove(LAST_EVENT_ID);
         Self {
             proxy: Arc::clone(proxy),
@@ -56,6 +57,7 @@ impl Takeover {
     }
 
     async fn carry_on(self, log: EventLog, seen: u64) -> Result<(), StoreError> {
+        // Another replica may have taken the call over, or ended it, since the reader looked.
         let stands = log.standing().await?;
         let Some(stands) = stands.filter(|stands| !stands.is_over) else {
             return Ok(());
@@ -70,6 +72,7 @@ impl Takeover {
         let registered = entry
             .ok()
             .and_then(|entry| proxy.resumable.begin(log.name(), entry, shown));
+        // This replica carries the call already, or has no room for it. The reader looks again.
         let Some(registration) = registered else {
             return Ok(());
         };

@@ -112,6 +112,7 @@ impl FirstReplyFacts {
     /// body must be read.
     fn is_refused(&self) -> Option<bool> {
         if !self.status.is_success() {
+            // These are about the client or the moment: they prove nothing about legacy sessions.
             let is_about_else = matches!(
                 self.status,
                 StatusCode::UNAUTHORIZED
@@ -143,6 +144,7 @@ pub(in crate::downstream) fn route_answer(known: &FirstReplyFacts) -> AnswerRout
             Some(false) => {}
         }
     }
+    // Only a message that begins a session can get a session of raincheck's own instead.
     if !known.begins {
         return AnswerRoute::Pass;
     }

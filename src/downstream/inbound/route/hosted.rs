@@ -84,6 +84,7 @@ fn call(request: &Request<'_>, by: &Requester, facts: &HostedFacts<'_>) -> Hoste
         request,
         key: key_in_meta(request),
         follows,
+        // The server speaks another revision than this session, so no call can pass as it is.
         passing: Passing::Never,
         input: InputWhen::BeforeTask,
         headers: None,

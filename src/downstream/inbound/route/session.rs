@@ -80,6 +80,7 @@ pub(in crate::downstream) fn route_session<'m, 'a>(
         LegacyMessage::Notification(..) => message
             .cancels()
             .map_or(SessionRoute::Pass, SessionRoute::Cancel),
+        // The id itself names the task and the question, so any replica can take the answer.
         LegacyMessage::Answer(id, message) => match TaskQuestion::of(id) {
             Some(question) => SessionRoute::TaskAnswer(question, message),
             None => SessionRoute::Answer(id, message),

@@ -55,12 +55,14 @@ pub(in crate::downstream) enum StreamRoute {
 pub(in crate::downstream) fn route_stream(parts: &Parts, known: StreamFacts) -> StreamRoute {
     let is_end = parts.method == Method::DELETE;
     match (known.is_hosted, known.server) {
+        // A session of raincheck's own has nothing at the server, so this is found out first.
         (None, _) => StreamRoute::AskWhose,
         (Some(true), _) => StreamRoute::Hosted,
         (Some(false), TransportState::Unknown) if is_read(parts) => StreamRoute::AskServer,
         (Some(false), TransportState::Unknown | TransportState::StillUnknown) => {
             StreamRoute::FirstContact
         }
+        // Servers cancel what runs on a session that ends. The end is sent behind the calls that became tasks.
         (Some(false), _) if is_end && known.is_needed => StreamRoute::EndLater,
         (Some(false), TransportState::OverLine) => StreamRoute::Line,
         (Some(false), TransportState::OverHttp) if is_read(parts) => StreamRoute::Read,

@@ -93,6 +93,7 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
     call: impl Future<Output = CallSpec> + Send + 'static,
 ) -> Response<Body> {
     let kind = session.kind();
+    // A call without a session cannot be named by a message, but it counts in the bound of all calls.
     let key = session.key().unwrap_or_else(SessionKey::unnamed);
     let entry = match proxy.calls.enter(kind, key, request.id.get()) {
         Ok(entry) => entry,
@@ -112,6 +113,7 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
     };
     let (begins, begun) = oneshot::channel();
     let job = begin(Arc::clone(proxy), call, entry, client, begins);
+    // A job, because this handler is dropped with the connection, and the call outlives the connection.
     proxy.passing.spawn(job);
     match begun.await {
         Ok(Ok(())) => {}
@@ -148,6 +150,7 @@ async fn begin<S: CallSession>(
     };
     tokio::pin!(unwanted);
     let call = tokio::select! {
+        // Biased, so that a call that was cancelled while it was made does not begin.
         biased;
         _ = &mut unwanted => {
             // The response ends without an answer.
@@ -166,6 +169,7 @@ async fn begin<S: CallSession>(
             return;
         }
     };
+    // A failure means that the handler is gone with its connection. `follow` decides if that ends the call.
     let _ = begun.send(Ok(()));
     let asked = AskedClient {
         proxy: &proxy,
@@ -195,8 +199,10 @@ async fn begin<S: CallSession>(
         // Before the client reads it, because it may then use the id again.
         entry.leave();
         if let Some(room) = answer {
+            // The reserved place: a client that does not read never delays the end of its call.
             room.send(ResponseEvent::Answer(rpc));
         }
+        // A guard that is dropped without this counts as a client that left before its answer.
         subscriber.into_guard().announce();
     }
 }
@@ -254,6 +260,7 @@ impl<S: CallSession> CallingClient<S> {
                     }
                 }
                 Some(Reply::Answer(answer)) => {
+                    // Open questions end here: the client gets a notification that they need no answer any more.
                     drop(asking);
                     return Some((Some(answer), subscriber));
                 }

@@ -33,6 +33,7 @@ pub(super) async fn edit_of_tools(
     let has_ours = match proxy.companion_of(by).filter(|_| request.has_id()) {
         Some(companion) => {
             let has_ours = is_decided(proxy, by).await;
+            // Also noted when it is false: such a client cannot use a ticket, so its calls get none.
             companion.note_list(by.memory_key(), has_ours);
             has_ours
         }

@@ -119,6 +119,7 @@ fn on_session(
     }
     let caller = *by.caller.as_bytes();
     match (proxy.upstream.client_session(headers, caller), without) {
+        // Pinned to the client's own session, because its state at the server (a browser, a login) lives there.
         (Some(session), _) => Some(CallOp::Run(terms, Some(session.pin()))),
         (None, WithoutSession::Busy) => Some(CallOp::Busy),
         (None, WithoutSession::Pass | WithoutSession::Run) => None,
@@ -156,6 +157,7 @@ pub(in crate::downstream) async fn answer(
     let meta = request.params.get_object("_meta").unwrap_or_default();
     let client = by.client_of_call(by.session);
     let call = CallSpec::of(client, *terms, outgoing, meta.get(PROGRESS_TOKEN));
+    // Such a request is answered as soon as its task exists, so no entry under the request's id is needed.
     if matches!(call.terms.plan, Plan::Always { .. }) {
         return Box::pin(v2025::make_task(proxy, by, request, call)).await;
     }

@@ -75,6 +75,7 @@ impl SessionStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.wake().await {
+                // A newer stream of the session has the messages and a subscription of its own, so this one ends.
                 WakeReason::Closing | WakeReason::MailReader(None) => return None,
                 WakeReason::MailReader(Some(message)) => return Some(sse::event(&message)),
                 WakeReason::Beat => return Some(sse::COMMENT),
@@ -89,6 +90,7 @@ impl SessionStream {
                         self.ask();
                     }
                     Ok(None) => return None,
+                    // The watch looks again after a pause. Until then the stream keeps what it asked for.
                     Err(_) => {}
                 },
             }
@@ -98,6 +100,7 @@ impl SessionStream {
     async fn wake(&mut self) -> WakeReason {
         let closing = &self.proxy.closing;
         tokio::select! {
+            // Biased, so that a server with many changes delays neither a drain nor the end of the session.
             biased;
             () = closing.cancelled() => WakeReason::Closing,
             message = self.pushed.next() => WakeReason::MailReader(message),

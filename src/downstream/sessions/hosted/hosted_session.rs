@@ -79,6 +79,7 @@ impl CallSession for HostedSession {
         let mut watch = SessionWatch::of(proxy, &self.session);
         loop {
             watch.changed().await;
+            // A store that does not answer is no end of the session, and must not end the call.
             if matches!(watch.look(proxy, &self.session).await, Ok(None)) {
                 return;
             }
@@ -100,6 +101,7 @@ impl CallSession for HostedSession {
         let answer = match questions::put(&self.session, client, &question).await {
             Ok(answer) => Answer::Result(answer.get().into()),
             Err(error) => {
+                // `response` must not translate this error, because the server never sent it.
                 self.was_refused.store(true, Ordering::Relaxed);
                 Answer::Refused(error.get().into())
             }

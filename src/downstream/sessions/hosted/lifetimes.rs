@@ -59,6 +59,7 @@ impl Unused {
 
     /// Forgets those that have expired.
     fn expire(&mut self, now_ms: u64) {
+        // All live equally long until their first use, so the oldest always expires first.
         while let Some(oldest) = self.by_age.first_entry()
             && oldest.get().ends_ms <= now_ms
         {
@@ -103,6 +104,7 @@ impl Lifetimes {
         now_ms: u64,
     ) -> Result<Vec<Name>, OverQuota> {
         let ends_ms = now_ms + FRESH_MS;
+        // Held until the end, so that two sessions that begin together never count on the same room.
         let mut unused = self.unused.lock();
         unused.expire(now_ms);
         let mut ended = Vec::new();
@@ -135,7 +137,9 @@ impl Lifetimes {
             let entered = quotas.enter(caller, bytes, now_ms + lasts_ms, now_ms);
             entered.ok().map(|()| lasts_ms)
         };
+        // Counted as used before it leaves the unused ones, so that a refusal changes nothing.
         let lasts_ms = enter(&self.long, LONG_MS).or_else(|| enter(&self.short, SHORT_MS))?;
+        // A quota counts by the minute of expiry, so this must be the expiry that `begin` counted.
         let ends_ms = begun_ms.saturating_add(FRESH_MS);
         self.unused.lock().remove(name);
         self.fresh.leave(&caller, bytes, ends_ms, now_ms);

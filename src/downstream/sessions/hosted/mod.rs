@@ -103,9 +103,11 @@ pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> 
         }
         return get_stream::answer(proxy, by, session).await;
     }
+    // In the store first: if that fails, the calls go on, and the client can send its DELETE again.
     if let Err(error) = session.end(proxy).await {
         return HostedSessionError::from(error).into_response(None);
     }
+    // Ends the calls of this replica at once. Those of other replicas end with the change that was announced.
     proxy.calls.end(session.key);
     response::empty(StatusCode::OK)
 }
@@ -118,6 +120,7 @@ pub(super) async fn post(
     body: &Bytes,
     message: &LegacyMessage<'_>,
 ) -> Response<Body> {
+    // Revision 2025-06-18 and later require 400 for a version that the server does not support.
     if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
         && !version.to_str().is_ok_and(translate::is_known_version)
     {
@@ -146,6 +149,7 @@ pub(super) async fn post(
                 Err(no_session) => return no_session.into_response(None),
             };
             if let Some(message) = message.cancels() {
+                // Accepted even if no such call runs any more: a cancel may cross the answer of its call.
                 cancel(proxy, by.caller, session.key, &message);
             }
             response::empty(StatusCode::ACCEPTED)
@@ -212,6 +216,7 @@ async fn answer(
                 if !proxy.settings.pass_native_tasks || answered.is_known() {
                     return answered.into_response();
                 }
+                // Routed again with this fact: the server may have a task of its own under this id.
                 facts.is_no_task_here = true;
             }
             HostedRoute::Result => {
@@ -251,6 +256,7 @@ async fn call(
     };
     let is_task = matches!(call.terms.plan, Plan::Always { .. });
     let is_joined = call.terms.claim.is_some();
+    // Still a future: the list of tools may have to be read first, and a cancel must find the call meanwhile.
     let call = outgoing::mirror(Arc::clone(proxy), by.clone(), call);
     if is_task {
         let call = Box::pin(call).await;
@@ -336,6 +342,7 @@ async fn set_level(
             "Invalid params: too much is remembered of this client's sessions",
         ));
     }
+    // Not announced: each request reads the session, and takes the level from it.
     Ok(())
 }
 
@@ -357,6 +364,7 @@ async fn subscribe(
         } else {
             entry.uris.remove(&*uri);
         }
+        // Counted after the change, so that a URI that is in the set already needs no room.
         entry.uris.len() <= URIS_MAX
     });
     if !changed.await? {
@@ -364,6 +372,7 @@ async fn subscribe(
             "Invalid params: too many resources are subscribed to",
         ));
     }
+    // The GET stream of the session may be open on another replica, which then changes its subscription.
     session.tell_change(proxy).await;
     Ok(())
 }

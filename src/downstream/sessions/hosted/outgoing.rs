@@ -59,6 +59,7 @@ pub(super) fn call_of(
 /// server's tools, which may have to be read first, says which they are.
 pub(super) async fn mirror(proxy: Arc<Proxy>, by: Requester, mut call: CallSpec) -> CallSpec {
     let outgoing = &mut call.outgoing;
+    // Only calls of tools have these headers, so no other request has to read the list.
     if &*outgoing.method != "tools/call" {
         return call;
     }

@@ -57,6 +57,7 @@ pub(super) async fn put(
         let message = "The server asks for what no client of this session can give";
         return Err(RpcError::internal(message).to_raw());
     };
+    // MCP forbids a question that the client did not declare support for, so no client gets it.
     if !input::is_declared(request, session.entry.capabilities.get()) {
         return no_answer(kind);
     }
@@ -81,11 +82,13 @@ pub(super) async fn put(
         pushed_on: None,
     };
     if !is_said && !open.push() {
+        // No stream has the question, so no notification about its end is needed.
         open.settle();
         return no_answer(kind);
     }
     let waiting = wait(proxy, &elsewhere, value, &mut open, answered);
     let Ok(answer) = tokio::time::timeout(client.patience, waiting).await else {
+        // Not settled: the user may still see the question, and the drop of `open` notifies the client.
         return no_answer(kind);
     };
     open.settle();
@@ -136,6 +139,7 @@ impl OpenQuestion<'_> {
             let is_full = is_due && !self.push() && self.mailboxes.is_open(self.key);
             tokio::select! {
                 _ = opened.changed() => {}
+                // A closed channel resolves at once. Without the condition this loop would spin.
                 () = said.closed(), if !said.is_closed() => {}
                 () = tokio::time::sleep(PUSHED_AGAIN), if is_full => {}
             }
@@ -158,6 +162,7 @@ impl Drop for OpenQuestion<'_> {
             .str("requestId", self.id)
             .str("reason", "No answer came in time");
         let cancelled = envelope::notification("notifications/cancelled", &params.end());
+        // A drop cannot wait for room, so the GET stream is the second and last chance.
         if let Err(unsaid) = self.said.try_send(ResponseEvent::Message(cancelled))
             && let ResponseEvent::Message(cancelled) = unsaid.into_inner()
         {
@@ -202,6 +207,7 @@ async fn wait(
     let elsewhere = async {
         loop {
             if let Some(answer) = elsewhere.told().await {
+                // A value that stays expires after ten minutes, and no call reads it again.
                 let _ = proxy.kv.remove(value).await;
                 return answer;
             }
@@ -239,6 +245,7 @@ pub(super) async fn answer(
     let value = session.kv_name(Kind::Answer, &["answer", &id]);
     // The first answer counts.
     proxy.kv.claim(value, text, ANSWER_LIFETIME).await?;
+    // Announced after it is stored, because the replica that waits reads the value at once.
     proxy.kv.tell(value).await
 }
 

@@ -145,6 +145,7 @@ impl Session {
             make_room(proxy, unused).await?;
         }
         let (stored, lasts) = (session.stored.clone(), session.lasts());
+        // If this fails, the write is in doubt, so the session still counts for a minute.
         proxy.kv.put(session.name, stored, lasts).await?;
         Ok(session)
     }
@@ -235,6 +236,7 @@ impl Session {
         if renewed.write(proxy).await? {
             *self = renewed;
         } else if is_fresh {
+            // Another request used the session first and counts it, or the session has just ended.
             renewed.leave(proxy);
         }
         // Otherwise another request changed the session, which renewed it, or the session has just ended.
@@ -264,6 +266,7 @@ impl Session {
             if now.write(proxy).await? {
                 return Ok(true);
             }
+            // This change was not written, so its size must not stay counted.
             now.resize(proxy, (after, before));
         }
         Err(HostedSessionError::Store)
@@ -284,6 +287,7 @@ impl Session {
     pub(super) async fn end(&self, proxy: &Arc<Proxy>) -> Result<(), StoreError> {
         proxy.kv.remove(self.name).await?;
         self.leave(proxy);
+        // Behind the removal: a watch that looks earlier would find the session alive.
         self.tell_change(proxy).await;
         Ok(())
     }
@@ -339,6 +343,7 @@ async fn make_room(proxy: &Proxy, unused: Name) -> Result<(), StoreError> {
     let stands = proxy.kv.find(unused).await?;
     let entry = stands.and_then(|stands| serde_json::from_slice::<SessionEntry>(&stands).ok());
     if entry.is_some_and(|entry| entry.lasts_ms == lifetimes::FRESH_MS) {
+        // A first use between the read and this removal is lost: its client gets 404 and begins a new session.
         proxy.kv.remove(unused).await?;
     }
     Ok(())

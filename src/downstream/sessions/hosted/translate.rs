@@ -68,6 +68,7 @@ pub(super) fn client_capabilities(capabilities: &RawValue) -> String {
 pub(super) fn params(params: &Object<'_>, session: &SessionEntry) -> String {
     let mut out = Writer::with_capacity(512);
     for (key, value) in params.iter() {
+        // A modern server would take `inputResponses` and `requestState` for answers to its own questions.
         if !matches!(key, "_meta" | "task" | "inputResponses" | "requestState") {
             out.raw(key, value.get());
         }
@@ -104,6 +105,7 @@ pub(super) fn result(method: &str, result: &RawValue) -> Result<String, Fault> {
     for (key, value) in object.iter() {
         match key {
             "resultType" => {}
+            // Results of other methods are open: a member of this name is the server's own there.
             "ttlMs" | "cacheScope" if cacheable => {}
             "_meta" if is_object(value) => {
                 if let Some(meta) = without_modern(value)? {
@@ -177,6 +179,7 @@ pub(super) fn error(method: &str, error: Box<RawValue>) -> Box<RawValue> {
     let number = match result::error_code(&error) {
         Some(code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => code::INTERNAL,
         Some(code::MISSING_CLIENT_CAPABILITY) => code::INVALID_PARAMS,
+        // 2026-07-28 gives up the code for an unknown resource that earlier revisions define.
         Some(code::INVALID_PARAMS) if method == "resources/read" => code::LEGACY_RESOURCE_NOT_FOUND,
         Some(_) => return error,
         None => return RpcError::internal("The server answered with a malformed error").to_raw(),

@@ -39,6 +39,7 @@ impl SessionWatch {
 
     /// Resolves when the session may have changed. Cancel safe.
     pub(super) async fn changed(&self) {
+        // The end of the time means the same as a notification: the session has to be read.
         let _ = timeout_at(self.look_at, self.value.changed()).await;
     }
 

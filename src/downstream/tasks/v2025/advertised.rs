@@ -64,6 +64,7 @@ impl Advertised {
         match &self.place {
             SaidIn::Capabilities(tasks) => with_capabilities(result, tasks, self.keep_own).ok()?,
             SaidIn::Tools(rules, native_tools) => with_support(result, |name, own| {
+                // Noted while the list passes: a call of a tool that is not noted has to ask the server first.
                 native_tools.note(name, own == Some("required"));
                 let rule = rules.for_tool(name).0;
                 support(rule, own, self.keep_own, self.says_optional)

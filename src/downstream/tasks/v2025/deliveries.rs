@@ -52,6 +52,7 @@ impl Drop for OnResult {
         if let Some(session) = table.sessions.get_mut(&key)
             && let Some(job) = &session.job
         {
+            // The stream may have closed before the client read the question, so the job asks it again.
             session.again.insert(id);
             job.notify_one();
         }
@@ -99,6 +100,7 @@ impl Table {
         self.uses += 1;
         let used = self.uses;
         if !self.sessions.contains_key(&key) && self.sessions.len() >= SESSIONS_MAX {
+            // A session with a job has an open GET stream here, and would lose its notifications.
             let idle = self.sessions.iter().filter(|(_, one)| one.job.is_none());
             let oldest = idle.min_by_key(|(_, one)| one.used).map(|(key, _)| *key)?;
             self.sessions.remove(&oldest);

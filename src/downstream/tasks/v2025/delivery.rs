@@ -80,6 +80,7 @@ pub(super) fn ended(proxy: &Arc<Proxy>, by: &Requester, id: TaskId) {
     let Some(session) = table.sessions.get_mut(&key) else {
         return;
     };
+    // A job sends the last status before it forgets the task itself.
     if session.job.is_none() {
         session.tasks.remove(&id);
         if session.tasks.is_empty() {
@@ -120,6 +121,7 @@ fn run(proxy: &Arc<Proxy>, key: SessionKey, session: &mut TaskSession) {
         again: BTreeSet::new(),
     };
     let closing = proxy.closing.clone();
+    // Ended by a drain: the job keeps nothing that the records do not have, so nothing is lost.
     proxy
         .passing
         .spawn(async move { closing.run_until_cancelled(Box::pin(job.run())).await });
@@ -164,6 +166,7 @@ impl Job {
         };
         let stream = self.proxy.mailboxes.stream(self.key);
         let Some(stream) = stream.filter(|_| !session.tasks.is_empty()) else {
+            // Under the lock of the table: a request that comes now starts a new job, and is not lost to this one.
             session.job = None;
             if session.tasks.is_empty() {
                 table.sessions.remove(&self.key);
@@ -239,6 +242,7 @@ impl Job {
         }
         let heard = self.heard.get_mut(&task.id);
         if let Some(news) = heard.and_then(|told| told.notification(task)) {
+            // A full stream loses this progress. The next one replaces it, and polls have it, too.
             proxy.mailboxes.push(key, news);
         }
         self.ask(task).await;
@@ -248,6 +252,7 @@ impl Job {
     }
 
     async fn ask(&mut self, task: &Task) {
+        // The claims below write the notes in the store, so the first renewal is due one pause later.
         if !self.asks() {
             self.renew_at = Instant::now() + RENEWAL;
         }
@@ -265,6 +270,7 @@ impl Job {
                 continue;
             }
             let may_be_said = question.claim(StreamKind::Session, proxy).await;
+            // The claim may take a while. `push` therefore checks again under the lock, before the question goes out.
             if may_be_said && push(proxy, &question, text) {
                 asked.insert(key.into());
             } else {
@@ -279,6 +285,7 @@ impl Job {
 
     async fn renew_questions(&mut self) {
         self.renew_at = Instant::now() + RENEWAL;
+        // A newer stream has none of these questions yet, so their notes must not be prolonged.
         if self.proxy.mailboxes.stream(self.key) != Some(self.stream) {
             return;
         }

@@ -36,7 +36,9 @@ pub(in crate::downstream) async fn make_task(
         Ok(made) => made,
         Err(why) => return why.answer(request.id).on_session().into_response(),
     };
+    // The answer itself has the status `working`, so only another status is news.
     delivery::follow(proxy, by, made.id, Status::Working);
+    // A client that goes away before the answer was written may not have the task: the guard cancels it.
     Rpc::result(id, &made.created).guarded(Some(guard))
 }
 
@@ -80,6 +82,7 @@ async fn make(
                 let Some(made) = made(&result) else {
                     return Err(MakeTaskError::Answered(CallAnswer::Result(result)));
                 };
+                // Stored before the client gets the task: its next request may come to another replica.
                 if let Some(token) = progress::token(params) {
                     let read = progress::TaskReader { task: made.id, by };
                     progress::remember(proxy, read, &token, lifetime).await;

@@ -59,6 +59,7 @@ pub(super) async fn remember(
     lifetime: Duration,
 ) {
     let value = Bytes::copy_from_slice(token.get().as_bytes());
+    // Dropped, because progress is optional and must not fail a task that exists.
     let _ = proxy.kv.put(reader.token(), value, lifetime).await;
 }
 

@@ -32,6 +32,7 @@ pub(in crate::downstream) async fn take_answer(
         return response::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error);
     }
     let cannot = message.get("error").is_some_and(input::cannot_be_asked);
+    // Of clients that share the call, another one was asked, too, and may still give an answer.
     if let Some(session) = by.session
         && cannot
         && proxy.calls.others_ask(session, &question.id)
@@ -41,6 +42,7 @@ pub(in crate::downstream) async fn take_answer(
     let taken = take(proxy, by, headers, (question.task, &question.key), message).await;
     match taken {
         Ok(()) => response::empty(StatusCode::ACCEPTED),
+        // JSON-RPC has no error for an answer, so the HTTP status shows that it was not taken.
         Err(error) => response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
     }
 }
@@ -53,6 +55,7 @@ async fn take(
     message: &Object<'_>,
 ) -> Result<(), RpcError> {
     let tasks = proxy.tasks_of(&by.caller);
+    // Calls that several requests share have a record that was not announced, and ask in this form, too.
     let found = tasks.find_unannounced(task).await;
     let Some(loaded) = found.map_err(|_| RpcError::store_unavailable())? else {
         return Ok(());
@@ -64,6 +67,7 @@ async fn take(
     else {
         return Ok(());
     };
+    // The iterator borrows from the record, which moves into the answer below.
     drop(open);
     let taken = if input::refused(&answer).is_some() && matches!(loaded.task.leg, Leg::Parked(_)) {
         // A server of 2026-07-28 accepts only results as answers. It cannot go on after a refusal.

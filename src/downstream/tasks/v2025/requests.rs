@@ -44,6 +44,7 @@ pub(super) async fn get(
 fn cancellable(proxy: &Proxy, by: &Requester, id: &RawValue) -> Option<CallEntry> {
     let session = by.session?;
     let entered = proxy.calls.enter(CallKind::Carried, session, id.get());
+    // A poll that finds no room, or whose id is in use, is answered as well, but cannot be cancelled.
     entered.ok()
 }
 
@@ -73,9 +74,11 @@ pub(super) async fn list(
 ) -> Result<String, Refusal> {
     let has_others = proxy.settings.pass_native_tasks;
     if !by.has_credentials && has_others {
+        // An unknown task, and not a refusal, because only that lets the request pass to the server.
         return Err(TaskError::Unknown.into());
     }
     if !by.has_credentials {
+        // One list would show the tasks of all such clients (2025-11-25, Task Isolation).
         let message = "Method not found: only clients with credentials can list their tasks";
         return Err(RpcError::new(code::METHOD_NOT_FOUND, message).into());
     }

@@ -140,6 +140,7 @@ impl ResultStream {
         }
         let key = self.key_to_say().await?;
         let question = self.open.remove(&key)?;
+        // The claim has just written the note of this question, so its first renewal is due one pause later.
         if self.asked.is_empty() {
             self.renew_at = Instant::now() + RENEWAL;
         }
@@ -155,6 +156,7 @@ impl ResultStream {
         for key in self.open.keys() {
             let question = self.question(session, key);
             if question.claim(StreamKind::Result, &self.proxy).await {
+                // If the GET stream has opened meanwhile, it gets the question when the note of this claim expires.
                 let put = delivery::put_on_result(&self.proxy, &question)?;
                 self.put.push(put);
                 return Some(key.clone());
@@ -189,6 +191,7 @@ impl ResultStream {
             let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());
             self.answer = Some(unknown.on_session());
         }
+        // Only after a good read: a record that could not be read stays dirty, and is read again.
         self.dirty = false;
         Ok(())
     }
@@ -200,6 +203,7 @@ impl ResultStream {
             self.answer = Some(self.end(task).await?);
             return Ok(());
         }
+        // News that did not go out yet stays until newer progress replaces it.
         self.news = self.heard.notification(task).or_else(|| self.news.take());
         let open = view_2025::questions(task).map(|(key, message)| (key.into(), message));
         self.open = open.collect();

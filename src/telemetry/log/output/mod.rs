@@ -157,6 +157,7 @@ impl Output {
 
     /// Writes the line and all that waits, or lets the thread do it if that takes a wait.
     pub(super) fn say_now(&self, line: &[u8]) {
+        // Lines that gathered before this one were logged first, so they go out first.
         self.collect();
         let mut waiting = self.waiting.lock();
         if !waiting.has_room(line.len()) {
@@ -169,6 +170,7 @@ impl Output {
 
     /// Writes all that waits, or lets the thread do it if that takes a wait.
     fn write_now(&self) {
+        // Set before the attempt: lines that it leaves to the thread must not gather.
         self.waiting.lock().is_urgent = true;
         if !self.write_without_wait() {
             self.comes.notify_one();
@@ -200,6 +202,7 @@ impl Output {
     pub(super) fn finish(&self) -> bool {
         let until = Instant::now() + LAST_LINES;
         loop {
+            // A part may find no room. The next round takes it, once the thread has made room.
             let is_all = self.collect();
             if !self.finish_collected(until) {
                 return false;
@@ -212,6 +215,7 @@ impl Output {
 
     fn finish_collected(&self, until: Instant) -> bool {
         let mut waiting = self.waiting.lock();
+        // Lines that come after this do not count, because they could come without end.
         let last = waiting.queued;
         waiting.is_urgent = true;
         self.comes.notify_one();
@@ -227,6 +231,7 @@ impl Output {
 
     /// Writes all waiting lines. Returns `false` if that may take a wait, or another thread writes.
     fn write_without_wait(&self) -> bool {
+        // The thread that holds this lock may be held up by the reader of the log, so the lock is not awaited.
         let Some(mut writing) = self.writing.try_lock() else {
             return false;
         };
@@ -252,14 +257,17 @@ impl Output {
     /// Waits for lines, and writes them. Before that, `tell` receives the number of lines that were dropped after
     /// them.
     fn write_next(&self, tell: impl FnOnce(u64)) {
+        // The lock of writing is taken only when there are lines, so that other threads can write at once meanwhile.
         self.gather();
         let mut writing = self.writing.lock();
         self.collect();
+        // The lock ends with this statement, because `tell` logs a line and takes it.
         let dropped = self.waiting.lock().dropped;
         if dropped > 0 {
             tell(dropped);
         }
         let mut waiting = self.waiting.lock();
+        // More lines may have been dropped meanwhile, so the count is lowered and not cleared.
         waiting.dropped -= dropped;
         waiting.told += dropped;
         if !waiting.lines.is_empty() {
@@ -270,6 +278,7 @@ impl Output {
     /// Waits until there is something to write, and until that is enough, urgent or old.
     fn gather(&self) {
         let mut waiting = self.waiting.lock();
+        // A condition variable may wake up without a cause.
         while waiting.is_nothing() {
             waiting = self
                 .comes
@@ -294,11 +303,13 @@ impl Output {
         may_wait: bool,
     ) -> bool {
         let Writing { lines, is_torn } = writing;
+        // Swapped out, so that other threads can add lines during the write, which may take long.
         mem::swap(&mut waiting.lines, lines);
         waiting.is_urgent = false;
         let told = mem::take(&mut waiting.told);
         let extra = mem::take(&mut waiting.extra);
         drop(waiting);
+        // A line end comes first, so that the next line does not continue the torn one.
         let (written, error) = if mem::take(is_torn) {
             match self.write_bytes(b"\n", may_wait) {
                 (_, Ok(())) => self.write_bytes(lines, may_wait),
@@ -316,6 +327,7 @@ impl Output {
         let is_all = match error {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                // Lines that came meanwhile stay behind these.
                 waiting.lines.splice(..0, rest.iter().copied());
                 waiting.is_urgent = true;
                 waiting.told += told;
@@ -324,11 +336,13 @@ impl Output {
             }
             Err(_) => {
                 *is_torn |= gone.last().is_some_and(|byte| *byte != b'\n');
+                // The text ends with a line end, so the split gives one part more than there are lines.
                 let ends = rest.split(|byte| *byte == b'\n').count();
                 let lost = ends.saturating_sub(1) as u64;
                 let lost = lost.saturating_sub(extra);
                 METRICS.process.log_lines_dropped.inc_by(lost);
                 waiting.dropped += lost + told;
+                // Lost lines count as done, or `finish` would take its whole time for them.
                 waiting.done += rest.len() as u64;
                 true
             }
@@ -336,6 +350,7 @@ impl Output {
         drop(waiting);
         self.gone.notify_all();
         lines.clear();
+        // The memory of one large burst is given back.
         lines.shrink_to(ENOUGH);
         is_all
     }
@@ -351,6 +366,7 @@ impl Output {
                 Ok(0) => break Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     rest = rest.get(count..).unwrap_or_default();
+                    // A pipe that took only a part is full, and another write would block.
                     let is_safe = may_wait || self.waits == Waits::Never;
                     if !is_safe && !rest.is_empty() {
                         break Err(ErrorKind::WouldBlock.into());
@@ -372,6 +388,7 @@ impl Output {
     fn wait_for_room(&self) -> io::Result<()> {
         match poll(&mut [PollFd::new(&self.to, PollFlags::OUT)], None) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
+            // This is a failure of `poll` itself. As `WouldBlock` it would be taken for a full pipe.
             Err(Errno::AGAIN) => Err(ErrorKind::Other.into()),
             Err(error) => Err(error.into()),
         }

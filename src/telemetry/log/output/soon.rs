@@ -13,9 +13,11 @@ impl Output {
             return self.hand_over(&mut own, had);
         }
         drop(own);
+        // Only the first line of a batch wakes the thread, which finds the others with it.
         if had == 0 {
             let mut waiting = self.waiting.lock();
             let sleeps = waiting.is_nothing();
+            // A `collect` in between may have taken the line. Then the thread wakes up once without need.
             waiting.are_gathered = true;
             drop(waiting);
             if sleeps {
@@ -34,6 +36,7 @@ impl Output {
         let (sleeps, had) = (waiting.is_nothing(), waiting.lines.len());
         waiting.push(&own.bytes);
         own.bytes.clear();
+        // Only the line that crosses the bound wakes the thread.
         let is_enough = had < ENOUGH && waiting.lines.len() >= ENOUGH;
         drop(waiting);
         if sleeps || is_enough {

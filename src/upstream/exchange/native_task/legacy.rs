@@ -151,6 +151,7 @@ impl RequestTransport for LegacyTaskCall {
         let LegacyTaskRequests { begin, call, .. } = &self.requests;
         let creating = begin(call.clone());
         let control = Arc::clone(&creating.control);
+        // Before anything is sent, so that a cancel reaches the request that creates the task.
         self.control.set(|at| at.control = Some(control));
         Ok(TaskStage::Creating(creating))
     }
@@ -184,6 +185,7 @@ impl RequestTransport for LegacyTaskCall {
         drop(stage);
         self.control.set(|at| *at = At::default());
         self.control.turned.notify_one();
+        // After any other end the task may still run, so a session that the call has to itself ends with the pin.
         if last.is_answer() {
             self.requests.pin.give_back();
         }

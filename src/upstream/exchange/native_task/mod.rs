@@ -48,6 +48,7 @@ impl NativeAnswer {
                 match event {
                     Event::Result(result) => return Self::Result(result),
                     Event::Error(error) if is_unknown(&error) => return Self::Refused,
+                    // Any other failure may be temporary, so the next poll decides.
                     Event::Error(_) | Event::Failed(_) => break,
                     Event::Progress(_)
                     | Event::Log(_)
@@ -67,6 +68,7 @@ impl NativeAnswer {
 /// The interval between polls that the server asks for, under the name that its era uses.
 fn interval_of(task: &Object<'_>, name: &str) -> Option<Duration> {
     let said = task.get(name)?.get().parse::<f64>().ok()?;
+    // `from_secs_f64` panics on a negative or a huge number, which the server may send.
     let said = Duration::try_from_secs_f64(said / 1000.0).ok()?;
     Some(said.clamp(INTERVAL_MIN, INTERVAL_MAX))
 }
@@ -74,6 +76,7 @@ fn interval_of(task: &Object<'_>, name: &str) -> Option<Duration> {
 /// Whether the server says that it has no such task, or knows nothing of tasks.
 fn is_unknown(error: &UpstreamError) -> bool {
     let number = result::error_code(&error.error);
+    // -32602 is the error for an unknown task (2025-11-25, Tasks).
     error.status == 404 || matches!(number, Some(code::INVALID_PARAMS | code::METHOD_NOT_FOUND))
 }
 
@@ -107,6 +110,7 @@ impl StatusMessage {
             return None;
         }
         self.changes += 1;
+        // A placeholder: the client's own token replaces it (`tell_progress`).
         let mut params = prepend(&told, "progressToken", "0");
         if !numbers.contains("progress") {
             params = prepend(&params, "progress", &self.changes.to_string());

@@ -148,6 +148,7 @@ impl RequestTransport for ModernTask {
                     self.failures += 1;
                     self.interval = (self.interval * 2).min(INTERVAL_MAX);
                     if self.failures >= FAILURES_MAX {
+                        // Nothing fetches the result any more, so the server need not go on.
                         self.requests.cancel().await;
                         return Ok(Event::Failed(LOST));
                     }
@@ -180,6 +181,7 @@ impl ModernTask {
             // The task was cancelled at the server, and not by raincheck.
             _ => self.ready.push(Event::Failed(LOST)),
         }
+        // Pushed last, because `ready` is a stack and nothing is taken from it after the end.
         if let Some(progress) = self.message.progress(&task) {
             self.ready.push(Event::Progress(progress));
         }
@@ -194,6 +196,7 @@ impl ModernTask {
             let Some(method) = request.get_str("method") else {
                 continue;
             };
+            // Each poll lists all questions that are open, and each of them is put once.
             if self.asked.insert(key.to_owned()) {
                 self.ready.push(Event::Question(Question {
                     id: quote(key).into(),

@@ -131,6 +131,7 @@ impl RequestTransport for SessionCall {
             self.origin.http.finish(messages.into_body());
         }
         *self.underway.lock() = None;
+        // A call without an answer may still run and ask, so dropping the guard notes it as abandoned.
         match self.joined.take() {
             Some(joined) if is_answered => joined.answered(),
             _ => {}
@@ -184,6 +185,7 @@ impl SessionCall {
             });
         };
         self.note_event_id(messages.last_event_id.as_ref());
+        // An error that comes first may be a refusal of the session (`has_lost_session`).
         self.has_begun |= !matches!(message, ServerMessage::Primed | ServerMessage::Error { .. });
         let event = self.on_message(messages, message).await;
         Ok(event.map_or(StreamRead::Nothing, StreamRead::Event))

@@ -77,6 +77,7 @@ impl Control for SessionControl {
             return Ok(());
         };
         session.tell(response(id, &answer)).await?;
+        // Most servers without sessions lose the answer (`answer_patience`).
         if !session.has_id() {
             self.answered.send_replace(Some(Instant::now()));
         }
@@ -89,6 +90,7 @@ impl Control for SessionControl {
             return;
         }
         let mut taken = self.taken.clone();
+        // Read before the first attempt, because a call that is taken meanwhile may arrive after the cancel.
         let was_taken = *taken.borrow();
         let told = timeout(TELLING, self.tell_cancelled()).await;
         if told.is_err() {

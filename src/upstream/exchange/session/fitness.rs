@@ -19,6 +19,7 @@ impl Fitness {
         let error = match last {
             Event::Error(error) => error,
             Event::Result(_) => return Self::Fit,
+            // Without an answer the call may still run, and its messages would reach the next call.
             Event::Sent
             | Event::Progress(_)
             | Event::Log(_)
@@ -30,8 +31,10 @@ impl Fitness {
         if SessionRefusal::of_error(error.status, &error.error).is_some() {
             Self::Unfit
         } else if error.status == StatusCode::OK {
+            // The server itself has answered the call, so it has the session.
             Self::Fit
         } else {
+            // The error may be a gateway's, which proves nothing about the session.
             Self::Doubtful
         }
     }

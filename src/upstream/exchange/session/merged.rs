@@ -38,6 +38,7 @@ impl Unfold for MergedEvents {
             let lost_at = self.silent_since.zip(self.patience);
             // No branch loses an event when another branch wins: `on_stream` keeps its pending future.
             let event = tokio::select! {
+                // Biased, because nothing is read after the answer: events that came beside it go first.
                 biased;
                 Some(event) = self.beside.recv() => event,
                 event = self.on_stream.next() => {

@@ -91,10 +91,12 @@ pub(in crate::upstream) fn adopt(
         id: point.request.clone(),
         event_id: Some(event_id.clone()),
     };
+    // The server has sent an event of the call, so it has the call, and one cancel is enough.
     let (taken, is_taken) = watch::channel(true);
     let (beside, said_beside) = calls::events();
     let request = UpstreamRequest::adopted(caller, capabilities);
     let calls = lease.session.calls();
+    // Joined before `resume` opens the session's own stream, where questions of the call may come.
     let joined = calls.join(point.request.clone(), &request, beside.clone());
     let call = SessionCall {
         request,
@@ -107,6 +109,7 @@ pub(in crate::upstream) fn adopt(
         underway: Arc::new(Mutex::new(Some(underway))),
         taken,
         id: point.request,
+        // The record has a resume point already, and a call that runs must not be sent again.
         has_told_resumable: true,
         has_begun: true,
         has_moved: true,

@@ -25,6 +25,7 @@ impl SessionCall {
     }
 
     pub(super) fn has_become_resumable(&mut self) -> bool {
+        // Another process has no credentials of the client, so it could not fetch the rest.
         if self.has_told_resumable || self.request.is_personal() {
             return false;
         }
@@ -54,6 +55,7 @@ impl SessionCall {
             let request = self.origin.with_query(request, query);
             hit(Point::ResumeBefore);
             let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
+                // A server that cannot be reached may still run the call, so the attempts go on.
                 continue;
             };
             session.heard(&response);

@@ -111,6 +111,7 @@ impl SessionCall {
         };
         let session = Arc::clone(&lease.session);
         if may_ask(&self.request.method) {
+            // The session's own stream is open before the call, because some questions come only there.
             session.hear().await;
         }
         // The level of a client's own session is the client's.
@@ -128,6 +129,7 @@ impl SessionCall {
         let params =
             translate::for_legacy(&self.request, &self.id).map_err(|_| Event::Failed(unsent))?;
         let body = translate::request(&self.id, &self.request.method, &params);
+        // Before the POST, so that a cancel finds a call whose response has not come yet.
         *self.underway.lock() = Some(CallUnderway {
             session: Arc::clone(&session),
             id: self.id.clone(),
@@ -138,6 +140,7 @@ impl SessionCall {
             before.answered();
         }
         if may_ask(&self.request.method) {
+            // Joined before the POST, because the server may ask before the head of its response comes.
             let calls = session.calls();
             let joined = calls.join(self.id.clone(), &self.request, self.beside.clone());
             self.joined = Some(joined);

@@ -39,6 +39,7 @@ where
         ended = connection => ended,
         () = looking_after => Ok(()),
     };
+    // Otherwise the entry stays in the table until a request finds that the connection has ended.
     if let Some(connections) = connections.upgrade() {
         connections.retire(id);
     }

@@ -143,6 +143,7 @@ impl Connections {
         let mut state = self.state.lock();
         let state = &mut *state;
         let Some(connection) = state.all.get_mut(&id) else {
+            // The connection was retired while the request ran.
             return;
         };
         connection.streams -= 1;
@@ -175,6 +176,7 @@ impl Connections {
 
 impl State {
     fn remove(&mut self, id: u64) {
+        // This drops the sender of the table. h2 closes a connection without senders after its last stream.
         self.all.remove(&id);
         self.with_room.retain(|listed| *listed != id);
     }
@@ -183,6 +185,7 @@ impl State {
 impl Connection {
     /// Takes a place. If there is none, the connection is no longer listed.
     fn take(&mut self, now: Instant) -> Result<SendRequest<Bytes>, Untaken> {
+        // The sender of the table never sends, so this is ready at once and no task has to be woken.
         let ready = self
             .sender
             .poll_ready(&mut Context::from_waker(Waker::noop()));
@@ -209,6 +212,7 @@ impl Connection {
     }
 
     fn has_room(&self) -> bool {
+        // Read each time, because the server may change its limit at any time (RFC 9113, 5.1.2).
         self.streams < usize::from(STREAMS_MAX).min(self.sender.current_max_send_streams())
     }
 }

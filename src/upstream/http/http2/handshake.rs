@@ -59,6 +59,7 @@ where
         .handshake(stream)
         .await
         .map_err(|error| broken(error, &is_other))?;
+    // No job reads the connection yet, so it is polled here until the settings are there.
     poll_fn(|context| match connection.poll_unpin(context) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(ended(io::ErrorKind::UnexpectedEof))),
         Poll::Ready(Err(error)) => Poll::Ready(Err(broken(error, &is_other))),

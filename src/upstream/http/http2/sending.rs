@@ -54,6 +54,7 @@ impl Http {
                 };
                 failure = LATER;
                 request = back.ok_or(LATER)?;
+                // The server is not busy: only that connection takes no more, so no pause is due.
                 if at_once {
                     continue;
                 }
@@ -85,6 +86,7 @@ impl Http {
                         connections.note_failure();
                     }
                     let (sender, connection) = connected?;
+                    // Listed before the flight ends, so that the requests behind it find places here.
                     let (sender, place) = connections.add(sender);
                     self.drive(attend(connection, Arc::downgrade(connections), place.id));
                     return Some((sender, place));

@@ -165,6 +165,7 @@ impl LineSession {
         // Wait before the request counts as running: if the future is dropped here, nothing was sent.
         let room = self.writer.room().await.ok_or(AcceptError::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
+        // Reserved before anything is sent, so that the answer always has a place.
         let answer = said
             .clone()
             .try_reserve_owned()
@@ -240,6 +241,7 @@ impl LineSession {
             return Err(AcceptError::SameId);
         }
         let send_state = Arc::clone(&running.send_state);
+        // A session with nothing but `initialize` is the first to make room (`SILENT_FRESH`).
         table.is_begun |= !running.is_handshake;
         table.inflight.insert(id, may_ask, running);
         Ok(send_state)
@@ -326,6 +328,7 @@ impl Drop for MailboxReader {
     fn drop(&mut self) {
         let mut table = self.session.table();
         table.mailbox.leave(&self.reader);
+        // The client was there until now, so its silence begins here.
         table.used = Instant::now();
     }
 }

@@ -27,6 +27,7 @@ impl LineSession {
     fn answered(&self, id: &str, message: ServerMessage, text: &str) {
         let mut table = self.table();
         let known = table.inflight.remove(&RequestId::read(id));
+        // Some servers write the id in another form. Only then are all requests compared.
         let known = known.or_else(|| table.inflight.remove_named(|key| key.is(id)));
         let is_anonymous = known.is_none() && id == "null";
         let known = if is_anonymous {
@@ -40,6 +41,7 @@ impl LineSession {
             debug!("an answer to no request of the client was ignored");
             return;
         };
+        // A program that dies after each handshake must not count as one that works.
         if !running.is_handshake {
             self.writer.answered();
         }
@@ -170,6 +172,7 @@ impl LineListener for LineSession {
                         "a question that nobody reads was refused"
                     );
                     let error = RpcError::internal("The client does not read its stream");
+                    // The task that reads the line must not wait, so this is dropped if the server does not read.
                     self.writer.try_say(envelope::error(id, &error.to_json()));
                 }
             }

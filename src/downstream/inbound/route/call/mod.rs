@@ -198,6 +198,7 @@ fn task(
         return Ok(CallDecision::Pass);
     }
     let rule = facts.rules.for_tool(name).0;
+    // A tool that the server runs only as a task would have no other way to be called.
     if rule.mode == Mode::Never && !tool.is_some_and(ServerTool::requires_task) {
         return Err(never_a_task());
     }
@@ -398,6 +399,7 @@ fn check_arguments(request: &Request<'_>) -> Result<(), RpcError> {
 fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
     let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
     wish.ttl_ms.map_or(rule.retention_ms, |wanted| {
+        // `clamp` panics where its bounds cross, and the operator's retention may be below the minimum.
         wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
     })
 }

@@ -82,6 +82,7 @@ pub(in crate::downstream) fn route<'k>(
         "tools/call" => Ok(call(modern, by, facts)),
         "resources/read" if names_our_result(&modern.request) => Ok(Route::Result),
         method if method.starts_with("events/") => event(modern, facts),
+        // A task that the store lacks may be one of the server's own, so its request goes on to the server.
         method if method.starts_with("tasks/") && !facts.is_no_task_here => Ok(Route::Task),
         _ => other(modern, facts),
     };

@@ -13,6 +13,8 @@ mod commits;
 mod directory;
 #[path = "store/embedded.rs"]
 mod embedded_only;
+#[path = "store/embedded_reads.rs"]
+mod embedded_reads;
 #[path = "support/eventually.rs"]
 mod eventually;
 #[path = "support/fleet.rs"]

@@ -17,6 +17,7 @@ pub(super) async fn begin(
     call: CallSpec,
 ) -> Result<CallSubscriber, ClaimError> {
     match call.terms.claim {
+        Some(claim) if claim.is_of_given_up() => proxy.runner.collect(claim, call).await,
         Some(claim) => proxy.runner.call_once(claim, call).await,
         None => Ok(proxy.runner.call(call)?),
     }

@@ -295,7 +295,8 @@ async fn modern(
             // Dropped before the wait, so that the future of a request that passes does not keep them.
             drop((routed, modern));
             let body = traced.unwrap_or_else(|| body.clone());
-            if is_call && let Some(call) = PassingCall::of(proxy, by, &body) {
+            let parts_of_proxy = (&proxy.runner, &proxy.upstream);
+            if is_call && let Some(call) = PassingCall::of(parts_of_proxy, by, &body) {
                 return passthrough::call(proxy, parts, body, call).await;
             }
             return passthrough::bytes(proxy, parts, body).await;

@@ -157,7 +157,7 @@ impl AnswerEdit {
             Ok(Relayed::Passed(response)) => {
                 return response.map(|body| Body::Passed {
                     begun: None,
-                    body: PassedBody::plain(body),
+                    body: PassedBody::Plain(body),
                     heartbeat: None,
                     _answer: Some(token),
                 });

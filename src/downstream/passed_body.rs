@@ -17,22 +17,23 @@ use tokio::time::Instant;
 use super::inbound::idempotency::given_up_claim_of;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
-use super::proxy::Proxy;
 use crate::mcp::answer::is_any_answer;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::sse::Decoder;
-use crate::runner::CallClient;
+use crate::runner::{CallClient, Runner};
 use crate::task::gave_up::is_time_of_clock;
 use crate::task::policy::Rules;
 use crate::upstream::PassedResponse;
 use crate::upstream::http::ResponseBody;
+use crate::upstream::wrapped::Upstream;
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// A `tools/call` that passes.
 pub(super) struct PassingCall {
-    proxy: Arc<Proxy>,
+    runner: Arc<Runner>,
+    upstream: Arc<Upstream>,
     client: CallClient,
     /// The name under which the client may make the same call again.
     whose: [u8; 16],
@@ -44,10 +45,15 @@ pub(super) struct PassingCall {
 
 impl PassingCall {
     /// `None`: raincheck cannot distinguish the client from others, so that nobody could collect the call.
-    pub(super) fn of(proxy: &Arc<Proxy>, by: &Requester, sent: &Bytes) -> Option<Self> {
+    pub(super) fn of(
+        (runner, upstream): (&Arc<Runner>, &Arc<Upstream>),
+        by: &Requester,
+        sent: &Bytes,
+    ) -> Option<Self> {
         let whose = by.repeats_as()?;
         Some(Self {
-            proxy: Arc::clone(proxy),
+            runner: Arc::clone(runner),
+            upstream: Arc::clone(upstream),
             client: by.client_of_call(None),
             whose,
             rules: Arc::clone(&by.rules),
@@ -58,7 +64,7 @@ impl PassingCall {
 
     /// Gives the rest of the call to the runner, if its client's clock has just ended.
     fn give_up(self, rest: impl FnOnce() -> Option<PassedResponse>) {
-        if !is_time_of_clock(self.began.elapsed()) {
+        if !is_time_of_clock(Instant::now().saturating_duration_since(self.began)) {
             return;
         }
         let message = Inbound::read(&self.sent);
@@ -69,11 +75,8 @@ impl PassingCall {
             return;
         };
         let tool = params.get_str("name").unwrap_or_default();
-        let upstream = &self.proxy.upstream;
-        if let Some(exchange) = rest().and_then(|rest| upstream.passed(rest, id.get())) {
-            self.proxy
-                .runner
-                .keep_passed(self.client, claim, &tool, exchange);
+        if let Some(exchange) = rest().and_then(|rest| self.upstream.passed(rest, id.get())) {
+            self.runner.keep_passed(self.client, claim, &tool, exchange);
         }
     }
 }
@@ -113,36 +116,33 @@ impl Drop for PassingRequest {
 }
 
 /// The server's own body, frame by frame.
-pub(super) struct PassedBody {
-    /// `None` once the runner reads it.
-    body: Option<ResponseBody>,
-    stream: Option<Box<PassingStream>>,
+pub(super) enum PassedBody {
+    /// A body that nobody reads if the client does not.
+    Plain(ResponseBody),
+    Call(Box<PassingStream>),
 }
 
 /// The events of a call that pass.
-struct PassingStream {
-    call: PassingCall,
+pub(super) struct PassingStream {
+    /// `None` once the runner reads it.
+    body: Option<ResponseBody>,
+    /// `None` once the call is over.
+    call: Option<PassingCall>,
     /// The last frame that passed.
     last: Bytes,
 }
 
 impl PassedBody {
-    /// A body that nobody reads if the client does not.
-    pub(super) fn plain(body: ResponseBody) -> Self {
-        let (body, stream) = (Some(body), None);
-        Self { body, stream }
-    }
-
     /// The rest of a body that is no event stream, or is coded, is of no use without its beginning.
     fn of_call(response: Response<ResponseBody>, call: Option<PassingCall>) -> Response<Self> {
         let is_readable = is_event_stream(response.headers());
-        let stream = call.filter(|_| is_readable).map(|call| {
-            let last = Bytes::new();
-            Box::new(PassingStream { call, last })
-        });
-        response.map(|body| Self {
-            body: Some(body),
-            stream,
+        response.map(|body| match call.filter(|_| is_readable) {
+            Some(call) => Self::Call(Box::new(PassingStream {
+                body: Some(body),
+                call: Some(call),
+                last: Bytes::new(),
+            })),
+            None => Self::Plain(body),
         })
     }
 
@@ -150,41 +150,57 @@ impl PassedBody {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, <ResponseBody as HttpBody>::Error>>> {
+        match self {
+            Self::Plain(body) => Pin::new(body).poll_frame(context),
+            Self::Call(stream) => stream.poll_frame(context),
+        }
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.body().is_none_or(HttpBody::is_end_stream)
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let hint = self.body().map(HttpBody::size_hint);
+        hint.unwrap_or_else(|| SizeHint::with_exact(0))
+    }
+
+    fn body(&self) -> Option<&ResponseBody> {
+        match self {
+            Self::Plain(body) => Some(body),
+            Self::Call(stream) => stream.body.as_ref(),
+        }
+    }
+}
+
+impl PassingStream {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, <ResponseBody as HttpBody>::Error>>> {
         let Some(body) = &mut self.body else {
             return Poll::Ready(None);
         };
         let polled = Pin::new(body).poll_frame(context);
-        if let Some(stream) = &mut self.stream {
-            match &polled {
-                Poll::Ready(Some(Ok(frame))) => {
-                    if let Some(data) = frame.data_ref() {
-                        stream.last.clone_from(data);
-                    }
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(data) = frame.data_ref() {
+                    self.last.clone_from(data);
                 }
-                Poll::Ready(Some(Err(_)) | None) => self.stream = None,
-                Poll::Pending => {}
             }
+            Poll::Ready(Some(Err(_)) | None) => self.call = None,
+            Poll::Pending => {}
         }
         polled
     }
-
-    pub(super) fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
-    }
-
-    pub(super) fn size_hint(&self) -> SizeHint {
-        let hint = self.body.as_ref().map(HttpBody::size_hint);
-        hint.unwrap_or_else(|| SizeHint::with_exact(0))
-    }
 }
 
-impl Drop for PassedBody {
+impl Drop for PassingStream {
     fn drop(&mut self) {
-        let (Some(body), Some(stream)) = (self.body.take(), self.stream.take()) else {
+        let (Some(body), Some(call)) = (self.body.take(), self.call.take()) else {
             return;
         };
-        let PassingStream { call, last } = *stream;
-        if body.is_end_stream() || !ends_before_answer(&last) {
+        if body.is_end_stream() || !ends_before_answer(&self.last) {
             return;
         }
         call.give_up(|| {

@@ -45,7 +45,7 @@ async fn pass(
     let passed = proxy.upstream.pass(parts, body).await?;
     Ok(passed.map(|body| Body::Passed {
         begun: None,
-        body: PassedBody::plain(body),
+        body: PassedBody::Plain(body),
         heartbeat: None,
         _answer: answer,
     }))
@@ -76,7 +76,7 @@ pub(super) async fn call(
 pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
     response.map(|body| Body::Passed {
         begun: None,
-        body: PassedBody::plain(body),
+        body: PassedBody::Plain(body),
         heartbeat: None,
         _answer: None,
     })

@@ -69,7 +69,13 @@ pub(super) async fn given_up(
     by: &Requester,
     request: &Request<'_>,
 ) -> Option<CallClaim> {
-    if request.method != "tools/call" || !proxy.runner.may_have_given_up() {
+    if request.method != "tools/call" {
+        return None;
+    }
+    if let Some(session) = by.session {
+        proxy.calls.given_up_are_kept(session).await;
+    }
+    if !proxy.runner.may_have_given_up() {
         return None;
     }
     let claim = given_up_claim(request, by)?;

@@ -65,6 +65,11 @@ impl CallClaim {
         }
     }
 
+    /// Returns `true` if the claim is of a call that its client gave up.
+    pub fn is_of_given_up(&self) -> bool {
+        self.give_up_window().is_some()
+    }
+
     /// The time that a given-up call runs on. `None`: the claim is of another kind.
     pub(super) fn give_up_window(&self) -> Option<Duration> {
         match self.terms {

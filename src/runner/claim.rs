@@ -61,9 +61,6 @@ impl Runner {
         head: CallClaim,
         call: CallSpec,
     ) -> Result<CallSubscriber, ClaimError> {
-        if head.give_up_window().is_some() {
-            return self.collect(head, call).await;
-        }
         let lifetime_ms = head.lifetime_ms(&call.terms.rule);
         let lifetime = Duration::from_millis(lifetime_ms);
         let terms = WaitTerms::of(&call, self.upstream.start_allowance());

@@ -131,7 +131,11 @@ impl Runner {
             }
             let (runner, loaded) = (&follower.runner, &follower.loaded);
             match given_up {
-                Some(claim) if client.gave_up() => runner.left_again(&claim, &loaded.task).await,
+                Some(claim) if client.gave_up() => {
+                    let writing = runner.begin_to_keep(&claim);
+                    runner.left_again(&claim, &loaded.task).await;
+                    drop(writing);
+                }
                 // Not kept for its window: the client was there, and left for another reason.
                 Some(_) => drop(runner.cancel_for_disconnect(loaded).await),
                 None => drop(runner.client_left(loaded).await),

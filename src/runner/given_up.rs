@@ -7,13 +7,10 @@
 //! While no client gave up, a call costs one comparison here. A value in the store, which every replica watches, says
 //! until when claims may stand.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::call::{CallClient, CallSpec, CallTerms};
@@ -21,6 +18,8 @@ use super::call_claim::CallClaim;
 use super::carrier::Carrier;
 use super::claim::ClaimError;
 use super::follower::FollowReason;
+use super::given_up_claims::ClaimInWriting;
+use super::report;
 use super::responder::CallSubscriber;
 use super::state::Runner;
 use super::waiting::WaitTerms;
@@ -31,61 +30,28 @@ use crate::task::id::TaskId;
 use crate::task::on_disconnect::OnDisconnect;
 use crate::task::policy::{OnOwnerLost, Rule};
 use crate::task::state::{Outcome, Task};
+use crate::telemetry::calls::Fate;
 use crate::upstream::{Exchange, UpstreamRequest};
 
 /// A mark that ends so much later than needed spares the next ones.
 const MARK_SPARE_MS: u64 = 10_000;
 
-/// The calls that clients gave up, as far as this process needs to know.
-#[derive(Debug, Default)]
-pub(super) struct GivenUp {
-    /// Until this time there may be a claim in the store, or there will soon be one.
-    until_ms: AtomicU64,
-    /// The claims that this process is writing.
-    writing: watch::Sender<HashSet<Name>>,
-}
-
-/// A claim that is being written. Dropped, it is written, or never will be.
-#[derive(Debug)]
-pub(super) struct ClaimInWriting<'r> {
-    given_up: &'r GivenUp,
-    name: Name,
-}
-
-impl Drop for ClaimInWriting<'_> {
-    fn drop(&mut self) {
-        self.given_up.writing.send_modify(|names| {
-            names.remove(&self.name);
-        });
-    }
-}
-
 impl Runner {
     /// Returns `true` if a client may have given a call up, here or on another replica.
     pub fn may_have_given_up(&self) -> bool {
-        let until_ms = self.given_up.until_ms.load(Ordering::Relaxed);
-        until_ms != 0
-            && (self.ledger.now_ms() < until_ms || !self.given_up.writing.borrow().is_empty())
+        self.given_up.may_stand(|| self.ledger.now_ms())
     }
 
     /// Begins to keep a call whose client's clock has just ended. A program makes the same call again within
     /// milliseconds: it waits from now on until the claim is written.
-    pub(super) fn begin_to_keep(&self, claim: &CallClaim) -> ClaimInWriting<'_> {
-        let (given_up, name) = (&self.given_up, claim.name);
-        given_up.writing.send_modify(|names| {
-            names.insert(name);
-        });
-        let until_ms = self.ledger.now_ms().saturating_add(1);
-        given_up.until_ms.fetch_max(until_ms, Ordering::Relaxed);
-        ClaimInWriting { given_up, name }
+    pub(super) fn begin_to_keep(&self, claim: &CallClaim) -> ClaimInWriting {
+        self.given_up.begin(claim.name)
     }
 
     /// Returns `true` if the call that this claim names was given up, and can be collected. If the store does not answer,
     /// it cannot.
     pub async fn was_given_up(&self, claim: &CallClaim) -> bool {
-        let mut writing = self.given_up.writing.subscribe();
-        // The sender lives as long as `self`.
-        let _ = writing.wait_for(|names| !names.contains(&claim.name)).await;
+        self.given_up.written(claim.name).await;
         if !*self.store_answers.borrow() {
             return false;
         }
@@ -106,6 +72,7 @@ impl Runner {
         let value = claim.value(task.id);
         self.kv.put(claim.name, value, lifetime).await?;
         self.mark_given_up(lifetime).await?;
+        report::became(Some(&task.name), Fate::GaveUp);
         info!(
             tool = &*task.name,
             "the client's clock ended; its call runs on for the same call to collect it"
@@ -136,20 +103,19 @@ impl Runner {
             .described_by(Some(tool.into()), [].into());
         let call = CallSpec::of(client, CallTerms::held(None, &rule), outgoing, None);
         let carrier = Carrier::for_passed(Arc::clone(self), call, exchange);
-        self.spawn(carrier.task_id(), carrier.run_kept(claim), permit);
+        let writing = self.begin_to_keep(&claim);
+        self.spawn(carrier.task_id(), carrier.run_kept(claim, writing), permit);
     }
 
     /// Makes every replica look for claims for this time.
     async fn mark_given_up(&self, lifetime: Duration) -> Result<(), StoreError> {
         let until_ms = self.ledger.now_ms().saturating_add(millis(lifetime));
-        if self.given_up.until_ms.load(Ordering::Relaxed) >= until_ms {
+        if self.given_up.may_stand_until(until_ms) {
             return Ok(());
         }
         let until_ms = until_ms.saturating_add(MARK_SPARE_MS);
         // Here first: this replica needs no notification.
-        self.given_up
-            .until_ms
-            .fetch_max(until_ms, Ordering::Relaxed);
+        self.given_up.stand_until(until_ms);
         let lifetime = lifetime + Duration::from_millis(MARK_SPARE_MS);
         let value = Bytes::from(until_ms.to_string());
         self.kv.put(mark(), value, lifetime).await?;
@@ -165,9 +131,7 @@ impl Runner {
             loop {
                 let until_ms =
                     found.and_then(|found| std::str::from_utf8(&found).ok()?.parse().ok());
-                self.given_up
-                    .until_ms
-                    .fetch_max(until_ms.unwrap_or(0), Ordering::Relaxed);
+                self.given_up.stand_until(until_ms.unwrap_or(0));
                 found = watch.told().await;
             }
         };
@@ -175,7 +139,7 @@ impl Runner {
     }
 
     /// Collects the call that the claim names, or begins this one, if another request has collected it before.
-    pub(super) async fn collect(
+    pub async fn collect(
         self: &Arc<Self>,
         claim: CallClaim,
         call: CallSpec,

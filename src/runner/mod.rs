@@ -35,6 +35,7 @@ mod elsewhere;
 mod finish;
 mod follower;
 mod given_up;
+mod given_up_claims;
 mod heartbeat;
 mod indexed;
 pub mod learned;

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::admission::Admission;
 use super::budget::CommitBudget;
 use super::carried::CarriedTasks;
-use super::given_up::GivenUp;
+use super::given_up_claims::GivenUpClaims;
 use super::learned::memory::Learned;
 use super::liveness::Liveness;
 use super::server::WrappedServer;
@@ -83,7 +83,7 @@ pub struct Runner {
     pub(super) watches: Arc<Watches>,
     pub(super) told: ToldStates,
     pub(super) learned: Learned,
-    pub(super) given_up: GivenUp,
+    pub(super) given_up: Arc<GivenUpClaims>,
     pub(super) incarnation: Incarnation,
     pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
@@ -129,7 +129,7 @@ impl Runner {
             watches: Arc::default(),
             told: ToldStates::default(),
             learned: Learned::default(),
-            given_up: GivenUp::default(),
+            given_up: Arc::default(),
             incarnation,
             admission: Admission::new(rules),
             draining: CancellationToken::new(),

@@ -18,6 +18,8 @@ pub enum Fate {
     Ticket,
     Question,
     Joined,
+    /// The client's clock ended, and the call runs on for the same call to collect it.
+    GaveUp,
     Refused,
 }
 
@@ -29,6 +31,7 @@ impl Fate {
             Self::Ticket => "ticket",
             Self::Question => "question",
             Self::Joined => "joined",
+            Self::GaveUp => "gave_up",
             Self::Refused => "refused",
         }
     }

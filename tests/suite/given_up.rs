@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::counted::{until_at, with_operators};
 use crate::held::{Session, primed, rest};
 use crate::support::client::{Client, Request};
 use crate::support::pair::Pair;
@@ -26,6 +27,11 @@ in_both_eras!(
     what_has_ended_is_collected_after_a_restart,
     the_next_try_is_told_that_the_replica_of_the_first_died,
 );
+
+/// A cancelled call ends at the server within this time.
+const SOON: Duration = Duration::from_millis(300);
+
+const GAVE_UP: &str = "raincheck_calls_total{fate=\"gave_up\",tool=\"held\"}";
 
 const TIMED_OUT: &str = "McpError: MCP error -32001: Request timed out";
 
@@ -155,9 +161,10 @@ async fn hangs_up(rig: &Rig, nonce: &str, after: Duration) -> bool {
     let call = ann(&rig.client()).calling("held", json!({"nonce": nonce}));
     let first = tokio::time::timeout(after, call.send());
     assert!(first.await.is_err());
-    // The server hears of a cancelled call at once, and a call that was released ends otherwise.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    rig.upstream.tally(nonce).cancelled == 0
+    let cancelled = rig
+        .upstream
+        .until(nonce, "cancelled", |tally| tally.cancelled == 1);
+    tokio::time::timeout(SOON, cancelled).await.is_err()
 }
 
 async fn a_client_that_hangs_up_after_whole_seconds_gets_the_result(era: Era) {
@@ -221,15 +228,18 @@ async fn no_other_client_and_no_other_call_collects_it(era: Era) {
 
 async fn the_next_try_may_be_at_another_replica(era: Era) {
     let upstream = Upstream::start(era).await;
-    let pair = Pair::of(upstream, Config::auto("2s")).await;
+    let pair = Pair::of(upstream, with_operators(Config::auto("2s"))).await;
     let at_a = Session::open(pair.at_a()).await;
     let at_b = at_a.over(pair.at_b());
     gives_up(&at_a, 10, TIMED_OUT).await;
+    until_at(&pair.a, GAVE_UP, 1.0).await;
     // The cancel may come to another replica than the call, too.
     let mut second = held(&at_b, 11).stream().await;
     primed(&mut second).await;
     assert_eq!(at_a.post(&cancel(11, TIMED_OUT)).send().await.status, 202);
-    assert!(rest(&mut second).await.is_empty());
+    let more = rest(&mut second).await;
+    assert!(more.is_empty(), "{more:?}");
+    until_at(&pair.b, GAVE_UP, 1.0).await;
     let mut third = tries(&at_a, 12).await;
     pair.upstream.release("a");
     assert_eq!(text(&mut third).await, (json!(12), "released".into()));
@@ -256,13 +266,18 @@ async fn what_has_ended_is_collected_after_a_restart(era: Era) {
 
 async fn the_next_try_is_told_that_the_replica_of_the_first_died(era: Era) {
     let upstream = Upstream::start(era).await;
-    let mut pair = Pair::of(upstream, Config::auto("2s")).await;
+    let config = with_operators(Config::auto("2s")).section("upstream", "shared = true");
+    let mut pair = Pair::of(upstream, config).await;
     let at_a = Session::open(pair.at_a()).await;
     let at_b = at_a.over(pair.at_b());
     gives_up(&at_a, 10, TIMED_OUT).await;
+    until_at(&pair.a, GAVE_UP, 1.0).await;
     pair.a.kill();
     let second = rest(&mut held(&at_b, 11).stream().await).await;
     let error = &second.last().unwrap().message["error"];
-    assert_eq!(error["data"]["reason"], "owner_lost", "{error}");
+    assert_eq!(
+        error["data"]["io.raincheck/reason"], "owner_lost",
+        "{error}"
+    );
     assert_eq!(pair.upstream.tally("a").started, 1);
 }

@@ -3,12 +3,14 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::downstream::inbound::session_key::SessionKey;
@@ -24,6 +26,9 @@ const CALLS_MAX: usize = 16 * 1024;
 
 /// Calls of one session to a modern server.
 const AT_MODERN_SERVER_MAX: usize = 256;
+
+/// Upper bound of the time in which the runner takes over a call whose client gave up.
+const KEPT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Requests of the client on our standard input; more wait in the pipe.
 const PIPED_MAX: usize = 1024;
@@ -102,6 +107,15 @@ pub(in crate::downstream) enum Cancelled {
 pub struct CallRegistry {
     calls: Arc<Mutex<Calls>>,
     calls_max: usize,
+    giving_up: Arc<GivingUp>,
+}
+
+/// The calls whose clients have given up, and which are still in the registry.
+#[derive(Debug, Default)]
+struct GivingUp {
+    count: AtomicUsize,
+    /// Notified when one of them leaves.
+    left: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -146,6 +160,7 @@ impl CallRegistry {
         Self {
             calls: Arc::default(),
             calls_max,
+            giving_up: Arc::default(),
         }
     }
 
@@ -202,8 +217,9 @@ impl CallRegistry {
         let calls = self.calls();
         let of_id = calls.of_session(session).filter(|call| *call.id == *id);
         let cancelled = of_id.map(|call| {
-            call.gave_up
-                .store(how == Leaving::GaveUp, Ordering::Relaxed);
+            if how == Leaving::GaveUp && !call.gave_up.swap(true, Ordering::Relaxed) {
+                self.giving_up.count.fetch_add(1, Ordering::Relaxed);
+            }
             call.cancelled.cancel();
             match call.kind {
                 // The job of the call decides what the server gets.
@@ -216,6 +232,26 @@ impl CallRegistry {
             }
         });
         cancelled.max().unwrap_or(Cancelled::Nothing)
+    }
+
+    /// Waits until the runner has taken over the calls of this session whose client has just given up: the same call may
+    /// follow at once. While no client gives up, this costs one comparison.
+    pub(in crate::downstream) async fn given_up_are_kept(&self, session: SessionKey) {
+        if self.giving_up.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let all_left = async {
+            loop {
+                // Before the look, so that no notification is missed.
+                let left = self.giving_up.left.notified();
+                let gave_up = |call: &Call| call.gave_up.load(Ordering::Relaxed);
+                if !self.calls().of_session(session).any(gave_up) {
+                    return;
+                }
+                left.await;
+            }
+        };
+        let _ = timeout(KEPT_WITHIN, all_left).await;
     }
 
     /// Cancels every call of the session, which has ended.
@@ -273,7 +309,8 @@ impl Calls {
         most.is_some_and(|most| of_kind().count() >= most)
     }
 
-    fn leave(&mut self, session: SessionKey, number: u64) {
+    /// Returns the call, unless it left before.
+    fn leave(&mut self, session: SessionKey, number: u64) -> Option<Call> {
         // Removed by its number: a newer call of the same id keeps its place. A second `leave` finds nothing.
         if let Entry::Occupied(mut of_session) = self.of_sessions.entry(session)
             && let Some(call) = of_session.get_mut().remove(&number)
@@ -285,7 +322,9 @@ impl Calls {
             if of_session.get().is_empty() {
                 of_session.remove();
             }
+            return Some(call);
         }
+        None
     }
 }
 
@@ -328,7 +367,12 @@ impl CallEntry {
 
     /// Leaves the registry before the client receives the answer: the client may use the id again at once.
     pub(in crate::downstream) fn leave(&self) {
-        self.registry.calls().leave(self.session, self.number);
+        let left = self.registry.calls().leave(self.session, self.number);
+        if left.is_some_and(|call| call.gave_up.load(Ordering::Relaxed)) {
+            let giving_up = &self.registry.giving_up;
+            giving_up.count.fetch_sub(1, Ordering::Relaxed);
+            giving_up.left.notify_waiters();
+        }
     }
 }
 

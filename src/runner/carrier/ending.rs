@@ -36,7 +36,8 @@ impl Carrier {
     /// Handles a client that went away before it received an answer.
     pub(super) async fn on_gone(&mut self) -> Flow {
         if let Some(claim) = self.given_up_claim() {
-            return self.keep(&claim).await;
+            let writing = self.runner.begin_to_keep(&claim);
+            return self.keep(&claim, writing).await;
         }
         // The cancel goes out before the commit, which a store that is away would delay.
         self.cancel_upstream().await;

@@ -1,6 +1,9 @@
 //! A call whose client gave up before it had its answer.
 
+use std::sync::Arc;
+
 use super::super::call_claim::CallClaim;
+use super::super::given_up_claims::ClaimInWriting;
 use super::super::report::tool_of;
 use super::record::digest;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms};
@@ -30,11 +33,10 @@ impl Carrier {
     }
 
     /// Makes a record of the call, for the same call to collect. If the store does not take it, the call is cancelled.
-    pub(super) async fn keep(&mut self, claim: &CallClaim) -> Flow {
+    pub(super) async fn keep(&mut self, claim: &CallClaim, writing: ClaimInWriting) -> Flow {
         // Nobody reads what the client would have got.
         self.audience = Audience::RecordReaders;
-        let runner = std::sync::Arc::clone(&self.runner);
-        let writing = runner.begin_to_keep(claim);
+        let runner = Arc::clone(&self.runner);
         self.forget_passed().await;
         let events = self.record_questions().await;
         let terms = RecordTerms {

@@ -14,6 +14,7 @@ use super::admission::Admittance;
 use super::call::{CallSpec, ServerCall};
 use super::call_claim::CallClaim;
 use super::custody::Custody;
+use super::given_up_claims::ClaimInWriting;
 use super::leg;
 use super::outcome;
 use super::responder::{CallAnswer, Presence, RelayedAnswer};
@@ -238,8 +239,8 @@ impl Carrier {
     }
 
     /// Keeps the call for the same call to collect it, and carries it to its end.
-    pub(super) async fn run_kept(mut self: Box<Self>, claim: CallClaim) {
-        let begun = Box::pin(self.keep(&claim)).await;
+    pub(super) async fn run_kept(mut self: Box<Self>, claim: CallClaim, writing: ClaimInWriting) {
+        let begun = Box::pin(self.keep(&claim, writing)).await;
         self.run_from(begun).await;
     }
 

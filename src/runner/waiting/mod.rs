@@ -86,7 +86,9 @@ impl WaitingClient {
         match (self.responder.leaving(), self.terms.era) {
             (Leaving::GaveUp, _) | (Leaving::Disconnected, Era::Legacy) => true,
             (Leaving::Cancelled, _) => false,
-            (Leaving::Disconnected, Era::Modern) => is_time_of_clock(self.began.elapsed()),
+            (Leaving::Disconnected, Era::Modern) => {
+                is_time_of_clock(Instant::now().saturating_duration_since(self.began))
+            }
         }
     }
 

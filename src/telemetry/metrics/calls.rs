@@ -19,7 +19,8 @@ impl CallMetrics {
                 "raincheck_calls_total",
                 "Tool calls that raincheck carried, by what their clients got: `plain` (the answer itself), \
                  `task`, `ticket` (a task for a client without Tasks), `question` (asked before there was a \
-                 task), `joined` (the record of a call that was made before), `refused` (raincheck was busy; \
+                 task), `joined` (the record of a call that was made before), `gave_up` (nothing: its clock \
+                 ended, and the call runs on for the same call to collect it), `refused` (raincheck was busy; \
                  nothing was sent).",
                 &["tool", "fate"],
             ),

@@ -17,9 +17,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::http_answer::{ReadState, Relaying, ServerAnswer};
 use super::item::StreamItem;
-use super::over_http::{needs_log, passed, server_of, untouched};
+use super::over_http::{needs_log, passed, untouched};
 use super::respond::without_ids;
-use super::resumable_call::cancel_of;
+use super::resumable_call::{cancel_of, server_of};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::keepalive::Keepalive;
@@ -160,7 +160,7 @@ fn beating(
     head.headers.remove(CONTENT_LENGTH);
     let body = Body::Passed {
         begun: None,
-        body: PassedBody::plain(body),
+        body: PassedBody::Plain(body),
         heartbeat: Some(Box::new(PassedHeartbeat::new(call, heartbeat))),
         _answer: Some(passing),
     };

@@ -17,7 +17,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::http_answer::{ReadState, Relaying, ServerAnswer, is_answer};
 use super::reader::RETRY_MS;
 use super::respond::hold;
-use super::resumable_call::{ResumableCall, ServerOfCall};
+use super::resumable_call::{ResumableCall, server_of};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
@@ -79,23 +79,10 @@ pub(in crate::downstream) async fn post(
 pub(super) fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrackerToken) -> Body {
     Body::Passed {
         begun: begun.filter(|begun| !begun.is_empty()),
-        body: PassedBody::plain(body),
+        body: PassedBody::Plain(body),
         heartbeat: None,
         _answer: Some(passing),
     }
-}
-
-/// Sends the server messages with the head of a request of the client's.
-pub(super) fn server_of(proxy: &Proxy, parts: &Parts) -> ServerOfCall {
-    let (upstream, parts) = (Arc::clone(&proxy.upstream), Arc::new(parts.clone()));
-    ServerOfCall::new(move |text| {
-        let (upstream, parts) = (Arc::clone(&upstream), Parts::clone(&parts));
-        async move {
-            if upstream.tell_as(parts, text).await.is_err() {
-                tracing::debug!("the server did not take a message about a call");
-            }
-        }
-    })
 }
 
 /// The server's own stream, with a `retry` of at least a second: clients come back only a few times, and would

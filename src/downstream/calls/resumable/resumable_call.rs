@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use hyper::HeaderMap;
+use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -107,6 +108,14 @@ impl Waiting {
         matches!(self, Self::Resumable(_))
     }
 
+    /// A call that raincheck carries: its carrier keeps it, should its client give it up.
+    pub(in crate::downstream) fn carried(mut self) -> Self {
+        if let Self::Resumable(call) = &mut self {
+            call.kept_as = None;
+        }
+        self
+    }
+
     /// See [`ResumableCall::at`].
     pub(in crate::downstream) fn at(self, server: ServerOfCall) -> Self {
         match self {
@@ -138,6 +147,19 @@ impl ServerOfCall {
     pub(super) async fn tell(&self, text: String) {
         self.0(text).await;
     }
+}
+
+/// Sends the server messages with the head of a request of the client's.
+pub(super) fn server_of(proxy: &Proxy, parts: &Parts) -> ServerOfCall {
+    let (upstream, parts) = (Arc::clone(&proxy.upstream), Arc::new(parts.clone()));
+    ServerOfCall::new(move |text| {
+        let (upstream, parts) = (Arc::clone(&upstream), Parts::clone(&parts));
+        async move {
+            if upstream.tell_as(parts, text).await.is_err() {
+                tracing::debug!("the server did not take a message about a call");
+            }
+        }
+    })
 }
 
 impl fmt::Debug for ServerOfCall {

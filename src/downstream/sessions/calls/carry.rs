@@ -124,7 +124,7 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
-    let waiting = resumable::Waiting::of(by, headers, request.id, method, params);
+    let waiting = resumable::Waiting::of(by, headers, request.id, method, params).carried();
     resumable::respond(proxy, by, waiting, said, patience::LEGACY).await
 }
 
@@ -178,14 +178,18 @@ async fn begin<S: CallSession>(
         reads_events: client.reads_events,
         patience,
     };
-    let leaving = subscriber.leaving();
-    let following = client.follow(&asked, subscriber);
-    tokio::pin!(following);
+    let (leaving, answers) = (subscriber.leaving(), subscriber.answers());
+    let mut following = Box::pin(client.follow(&asked, subscriber));
     let ended = tokio::select! {
         biased;
         how = unwanted => {
             // Before the subscriber is dropped, which shows the carrier that the client is gone.
             leaving.set(how);
+            drop(following);
+            if how == Leaving::GaveUp {
+                // The call stays in the registry until the carrier keeps it: the same call waits for that.
+                answers.closed().await;
+            }
             None
         }
         ended = &mut following => ended,

@@ -11,10 +11,10 @@ mod commits;
 #[path = "support/directory.rs"]
 #[expect(dead_code, reason = "the store writes the files")]
 mod directory;
+#[path = "store/embedded_files.rs"]
+mod embedded_files;
 #[path = "store/embedded.rs"]
 mod embedded_only;
-#[path = "store/embedded_reads.rs"]
-mod embedded_reads;
 #[path = "support/eventually.rs"]
 mod eventually;
 #[path = "support/fleet.rs"]

@@ -254,14 +254,22 @@ impl<'t> KvTables<'t> {
             .range(..=(now_ms, &[0xff; 17]))?
             .take(limit)
         {
-            gone.push(*row?.0.value().1);
+            let (at, _) = row?;
+            let (until_ms, key) = at.value();
+            gone.push((until_ms, *key));
         }
         let mut rows = 0;
-        for key in gone {
+        for (until_ms, key) in gone {
             if rows >= limit {
                 break;
             }
-            rows += self.remove(&key)?;
+            // In files that were merged, the row may be of a value that another file had under the same name.
+            self.expiry.open()?.remove((until_ms, &key))?;
+            let row = self.values.open()?.get(&key)?.map(|row| row.value().0);
+            rows += match row {
+                Some(until_ms) if until_ms <= now_ms => self.remove(&key)?,
+                Some(_) | None => 1,
+            };
         }
         Ok(())
     }

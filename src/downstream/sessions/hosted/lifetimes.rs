@@ -51,10 +51,10 @@ impl Unused {
         self.by_age.insert(age, session);
     }
 
-    fn remove(&mut self, name: &Name) {
-        if let Some(age) = self.ages.remove(name) {
-            self.by_age.remove(&age);
-        }
+    /// Returns `true` if the session was among them.
+    fn remove(&mut self, name: &Name) -> bool {
+        let age = self.ages.remove(name);
+        age.is_some_and(|age| self.by_age.remove(&age).is_some())
     }
 
     /// Forgets those that have expired.
@@ -141,8 +141,10 @@ impl Lifetimes {
         let lasts_ms = enter(&self.long, LONG_MS).or_else(|| enter(&self.short, SHORT_MS))?;
         // A quota counts by the minute of expiry, so this must be the expiry that `begin` counted.
         let ends_ms = begun_ms.saturating_add(FRESH_MS);
-        self.unused.lock().remove(name);
-        self.fresh.leave(&caller, bytes, ends_ms, now_ms);
+        // Of two first uses at the same time, one takes back what this process counted, if it began the session.
+        if self.unused.lock().remove(name) {
+            self.fresh.leave(&caller, bytes, ends_ms, now_ms);
+        }
         Some(lasts_ms)
     }
 

@@ -233,12 +233,14 @@ impl Session {
             renewed.entry.lasts_ms = lasts_ms;
             renewed.entry.since_ms = now_ms;
         }
-        if renewed.write(proxy).await? {
+        let written = renewed.write(proxy).await;
+        if matches!(written, Ok(true)) {
             *self = renewed;
         } else if is_fresh {
-            // Another request used the session first and counts it, or the session has just ended.
+            // Another request used the session first and counts it, or the session has just ended, or is still unused.
             renewed.leave(proxy);
         }
+        written?;
         // Otherwise another request changed the session, which renewed it, or the session has just ended.
         Ok(())
     }

@@ -130,6 +130,8 @@ pub(super) struct PassingStream {
     call: Option<PassingCall>,
     /// The last frame that passed.
     last: Bytes,
+    /// `true` if the last frame began between two events.
+    began_whole: bool,
 }
 
 impl PassedBody {
@@ -141,6 +143,7 @@ impl PassedBody {
                 body: Some(body),
                 call: Some(call),
                 last: Bytes::new(),
+                began_whole: true,
             })),
             None => Self::Plain(body),
         })
@@ -185,6 +188,7 @@ impl PassingStream {
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
+                    self.began_whole = is_whole(&self.last);
                     self.last.clone_from(data);
                 }
             }
@@ -200,7 +204,8 @@ impl Drop for PassingStream {
         let (Some(body), Some(call)) = (self.body.take(), self.call.take()) else {
             return;
         };
-        if body.is_end_stream() || !ends_before_answer(&self.last) {
+        // In the middle of an event nobody can go on, and the end of a large answer does not look like one.
+        if body.is_end_stream() || !self.began_whole || !ends_before_answer(&self.last) {
             return;
         }
         call.give_up(|| {
@@ -226,13 +231,17 @@ fn is_event_stream(head: &HeaderMap) -> bool {
 
 /// Returns `true` if whole events have passed up to this frame, and none in it is the answer.
 fn ends_before_answer(last: &[u8]) -> bool {
-    let is_whole = last.is_empty() || last.ends_with(b"\n\n") || last.ends_with(b"\r\n\r\n");
     let mut is_answered = false;
     let read = Decoder::new(last.len()).feed(last, |event| {
         let message = Object::parse(&event.data).unwrap_or_default();
         is_answered |= is_any_answer(&message);
     });
-    is_whole && read.is_ok() && !is_answered
+    is_whole(last) && read.is_ok() && !is_answered
+}
+
+/// Returns `true` if events have passed to their ends.
+fn is_whole(last: &[u8]) -> bool {
+    last.is_empty() || last.ends_with(b"\n\n") || last.ends_with(b"\r\n\r\n")
 }
 
 #[cfg(test)]

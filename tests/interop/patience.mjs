@@ -5,6 +5,7 @@
 //   heartbeat   its clock begins anew with each progress, and raincheck makes some while the server says nothing
 //   both        the same, where there are companion tools and the tool's clients have more patience than fallback_after
 //   alone       as with heartbeat, but for its clock: it gives up, so its limit is one
+//   again       nothing: it gives up and makes the same call again until it has the result, and the tool runs once
 //
 // PATIENCE_SCALE divides all times but the heartbeat's, which is every 8 s: 5, or what is said; 1 is full size.
 // All at once, because they do nothing but wait. `node patience.mjs CLIENT..` runs some clients.
@@ -37,7 +38,7 @@ const PROGRAMS = {
   "python 2": [python("modern"), here("plain/patience.py")],
 };
 
-const ALL = ["companion", "heartbeat", "both", "alone"];
+const ALL = ["companion", "heartbeat", "both", "alone", "again"];
 /** No Python client's clock begins anew. */
 const PYTHONS = ["companion", "alone"];
 
@@ -47,7 +48,7 @@ const CLIENTS = {
   "client 2.4": { era: "modern", program: "typescript", mode: "auto", ways: ALL },
   "mcp 1.30": { era: "legacy", program: "python 1", ways: PYTHONS },
   "mcp 2.3, legacy": { era: "legacy", program: "python 2", mode: "legacy", ways: PYTHONS },
-  "mcp 2.3": { era: "modern", program: "python 2", mode: "auto", ways: PYTHONS },
+  "mcp 2.3": { era: "modern", program: "python 2", mode: "auto", ways: [...PYTHONS, "again"] },
 };
 
 /** What each way is known by: the tool that is called, and which raincheck it goes through. */
@@ -56,6 +57,7 @@ const WAYS = {
   heartbeat: { tool: "quiet_compute", front: "plain" },
   both: { tool: "quiet_compute", front: "companion" },
   alone: { tool: "quiet_compute", front: "plain" },
+  again: { tool: "quiet_compute", front: "again" },
 };
 
 const CHECKS = {
@@ -79,6 +81,11 @@ const CHECKS = {
     assert.match(seen.gave_up, /timed out/i);
     assert.ok(seen.progress > 0, "it hears of progress");
     return `gave up, heartbeats: ${seen.progress}`;
+  },
+  again(seen) {
+    assert.equal(seen.said, `quiet_compute done after ${SECONDS}s`, seen.gave_up);
+    assert.ok(seen.tries > SECONDS / PATIENCE - 1, `${seen.tries} tries`);
+    return `${seen.tries} tries`;
   },
 };
 
@@ -122,7 +129,7 @@ async function open(era, started) {
   const inner = await serve(era, dir, started);
   const house = { inner };
   const scaled = { RAINCHECK_TASKS__FALLBACK_AFTER: `${FALLBACK_AFTER * 1000}ms` };
-  const settings = { plain: scaled, companion: { ...scaled, RAINCHECK_TASKS__COMPANION_TOOLS: "true" } };
+  const settings = { plain: scaled, again: scaled, companion: { ...scaled, RAINCHECK_TASKS__COMPANION_TOOLS: "true" } };
   for (const [name, environment] of Object.entries(settings)) {
     await mkdir(`${dir}/${name}`);
     house[name] = await front(inner, here("patience.toml"), `${dir}/${name}`, started, environment);
@@ -137,7 +144,13 @@ async function wait(program, houses) {
   const job = {
     patience: PATIENCE,
     seconds: SECONDS,
-    runs: runs.map(({ upstream, client, way }) => ({ way, mode: client.mode, url: houses[upstream][WAYS[way].front] })),
+    runs: runs.map(({ upstream, client, way }) => ({
+      way,
+      mode: client.mode,
+      url: houses[upstream][WAYS[way].front],
+      // Without it, clients of 2026-07-28 cannot be told apart.
+      token: way === "again" && client.era === "modern" ? client.mode : undefined,
+    })),
   };
   const [path, ...args] = PROGRAMS[program];
   const child = spawn(path, args, { stdio: ["pipe", "pipe", "inherit"], timeout: LIMIT.timeout });

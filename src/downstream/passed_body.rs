@@ -12,15 +12,14 @@ use futures_util::FutureExt as _;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Response};
+use memchr::memmem;
 use tokio::time::Instant;
 
 use super::inbound::idempotency::given_up_claim_of;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
-use crate::mcp::answer::is_any_answer;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::Object;
-use crate::mcp::sse::Decoder;
+use crate::room::SMALL;
 use crate::runner::{CallClient, Runner};
 use crate::task::gave_up::is_time_of_clock;
 use crate::task::policy::Rules;
@@ -50,7 +49,11 @@ impl PassingCall {
         by: &Requester,
         sent: &Bytes,
     ) -> Option<Self> {
-        let whose = by.repeats_as()?;
+        let whose = by.gives_up_as()?;
+        // The request is kept until the answer has passed. Large ones would take the room of others.
+        if sent.len() > SMALL {
+            return None;
+        }
         Some(Self {
             runner: Arc::clone(runner),
             upstream: Arc::clone(upstream),
@@ -128,10 +131,8 @@ pub(super) struct PassingStream {
     body: Option<ResponseBody>,
     /// `None` once the call is over.
     call: Option<PassingCall>,
-    /// The last frame that passed.
-    last: Bytes,
-    /// `true` if the last frame began between two events.
-    began_whole: bool,
+    /// `true` if whole events have passed up to now.
+    is_whole: bool,
 }
 
 impl PassedBody {
@@ -142,8 +143,7 @@ impl PassedBody {
             Some(call) => Self::Call(Box::new(PassingStream {
                 body: Some(body),
                 call: Some(call),
-                last: Bytes::new(),
-                began_whole: true,
+                is_whole: true,
             })),
             None => Self::Plain(body),
         })
@@ -187,9 +187,12 @@ impl PassingStream {
         let polled = Pin::new(body).poll_frame(context);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                if let Some(data) = frame.data_ref() {
-                    self.began_whole = is_whole(&self.last);
-                    self.last.clone_from(data);
+                if let Some(data) = frame.data_ref().filter(|data| !data.is_empty()) {
+                    self.is_whole = data.ends_with(b"\n\n") || data.ends_with(b"\r\n\r\n");
+                    // The client may have its answer now, and then it gives nothing up.
+                    if may_be_answer(data) {
+                        self.call = None;
+                    }
                 }
             }
             Poll::Ready(Some(Err(_)) | None) => self.call = None,
@@ -204,8 +207,8 @@ impl Drop for PassingStream {
         let (Some(body), Some(call)) = (self.body.take(), self.call.take()) else {
             return;
         };
-        // In the middle of an event nobody can go on, and the end of a large answer does not look like one.
-        if body.is_end_stream() || !self.began_whole || !ends_before_answer(&self.last) {
+        // In the middle of an event nobody can go on.
+        if body.is_end_stream() || !self.is_whole {
             return;
         }
         call.give_up(|| {
@@ -229,19 +232,9 @@ fn is_event_stream(head: &HeaderMap) -> bool {
     kind.starts_with(b"text/event-stream") && !head.contains_key(CONTENT_ENCODING)
 }
 
-/// Returns `true` if whole events have passed up to this frame, and none in it is the answer.
-fn ends_before_answer(last: &[u8]) -> bool {
-    let mut is_answered = false;
-    let read = Decoder::new(last.len()).feed(last, |event| {
-        let message = Object::parse(&event.data).unwrap_or_default();
-        is_answered |= is_any_answer(&message);
-    });
-    is_whole(last) && read.is_ok() && !is_answered
-}
-
-/// Returns `true` if events have passed to their ends.
-fn is_whole(last: &[u8]) -> bool {
-    last.is_empty() || last.ends_with(b"\n\n") || last.ends_with(b"\r\n\r\n")
+/// Returns `true` if the answer may be in this frame: a message of another kind may have the same words.
+fn may_be_answer(data: &[u8]) -> bool {
+    memmem::find(data, b"\"result\"").is_some() || memmem::find(data, b"\"error\"").is_some()
 }
 
 #[cfg(test)]
@@ -249,21 +242,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_read_on_between_two_events_before_the_answer() {
-        let progress = "data: {\"method\":\"notifications/progress\",\"params\":{}}\n\n";
-        let answer = "data: {\"id\":1,\"result\":{}}\n\n";
-        for (last, expected) in [
-            (String::new(), true),
-            (": ping\r\n\r\n".into(), true),
-            (progress.into(), true),
-            (progress.replace('\n', "\r\n"), true),
-            ([progress, answer].concat(), false),
-            (answer.into(), false),
-            ("data: {\"id\":1,\"error\":{}}\n\n".into(), false),
-            ("data: {\"method\"".into(), false),
-            ("data: {\"method\":\"x\"}\n".into(), false),
+    fn what_may_be_the_answer_is_none_of_the_progress() {
+        for (data, expected) in [
+            (
+                "data: {\"method\":\"notifications/progress\",\"params\":{}}\n\n",
+                false,
+            ),
+            (": ping\n\n", false),
+            ("data: {\"id\":1,\"result\":{}}\n\n", true),
+            ("data: {\"id\":1,\"error\":{}}\n\n", true),
         ] {
-            assert_eq!(ends_before_answer(last.as_bytes()), expected, "{last}");
+            assert_eq!(may_be_answer(data.as_bytes()), expected, "{data}");
         }
     }
 }

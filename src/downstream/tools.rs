@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::inbound::idempotency::given_up_claim;
+use super::inbound::idempotency::{digest, given_up_claim};
 use super::inbound::requester::Requester;
 use super::inbound::route::call::CallFacts;
 use super::inbound::route::{KnownServer, KnownTools, MissingFact};
@@ -73,7 +73,8 @@ pub(super) async fn given_up(
         return None;
     }
     if let Some(session) = by.session {
-        proxy.calls.given_up_are_kept(session).await;
+        let digest = || digest(request);
+        proxy.calls.given_up_are_kept(session, digest).await;
     }
     if !proxy.runner.may_have_given_up() {
         return None;

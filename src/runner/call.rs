@@ -41,9 +41,9 @@ pub struct CallClient {
     pub list_key: Option<Caller>,
     /// The session, if any replica takes the client's answers to questions.
     pub session: Option<[u8; 16]>,
-    /// The name under which the client may make the same call again. `None`: raincheck cannot distinguish the client from
-    /// other clients.
-    pub repeats_as: Option<[u8; 16]>,
+    /// The name under which the client may collect the call, should it give it up. `None`: raincheck cannot distinguish the
+    /// client from other clients.
+    pub gives_up_as: Option<[u8; 16]>,
     /// The caller's tasks that the request is about.
     pub related: Vec<TaskId>,
     /// The span of the client's request, where its trace is recorded.

@@ -122,30 +122,47 @@ impl Runner {
                 () = client.responder.gone() => None,
                 heard = follower.hear(&client) => Some(heard),
             };
+            let was_halted = halt.is_cancelled();
+            let mut is_answered = false;
             if let Some(heard) = heard {
                 client.answer(tool_of_task(&follower.loaded.task), heard);
-                // A client that a shutdown cut off has not left the call, so its call is not cancelled.
-                if halt.is_cancelled() || client.responder.settled().await {
-                    return;
-                }
+                is_answered = was_halted || client.responder.settled().await;
             }
-            let (runner, loaded) = (&follower.runner, &follower.loaded);
-            match given_up {
-                Some(claim) if client.gave_up() => {
-                    let writing = runner.begin_to_keep(&claim);
-                    runner.left_again(&claim, &loaded.task).await;
-                    drop(writing);
-                }
-                // Not kept for its window: the client was there, and left for another reason.
-                Some(_) => drop(runner.cancel_for_disconnect(loaded).await),
-                None => drop(runner.client_left(loaded).await),
-            }
+            follower
+                .left(given_up, &client, is_answered, was_halted)
+                .await;
         });
         subscriber
     }
 }
 
 impl CallFollower {
+    /// Ends the wait of the client. `was_halted`: its answer says that this replica ends, and the call may run on.
+    async fn left(
+        &self,
+        given_up: Option<CallClaim>,
+        client: &WaitingClient,
+        is_answered: bool,
+        was_halted: bool,
+    ) {
+        let (runner, loaded) = (&self.runner, &self.loaded);
+        match given_up {
+            Some(claim) if was_halted || (!is_answered && client.gave_up()) => {
+                if !loaded.task.is_ended() {
+                    runner.left_again(&claim, &loaded.task).await;
+                }
+            }
+            // Not kept for its window: the client was there, and left for another reason.
+            Some(_) if !is_answered => {
+                if runner.cancel_for_disconnect(loaded).await.is_err() {
+                    runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
+                }
+            }
+            None if !is_answered => drop(runner.client_left(loaded).await),
+            Some(_) | None => {}
+        }
+    }
+
     /// Waits for the end of the call, for its next question, or until the client may be notified of its task.
     async fn hear(&mut self, client: &WaitingClient) -> Heard {
         let mut reload_at = None;

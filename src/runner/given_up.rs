@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::call::{CallClient, CallSpec, CallTerms};
@@ -33,6 +34,12 @@ use crate::task::state::{Outcome, Task};
 use crate::telemetry::calls::Fate;
 use crate::upstream::{Exchange, UpstreamRequest};
 
+/// A result can be collected for this long after the end of its call: an agent's next turn comes sooner.
+const ENDED_MS: u64 = 60_000;
+
+/// Upper bound of the time in which the store says if a call was given up.
+const LOOK_PATIENCE: Duration = Duration::from_millis(300);
+
 /// A mark that ends so much later than needed spares the next ones.
 const MARK_SPARE_MS: u64 = 10_000;
 
@@ -48,27 +55,32 @@ impl Runner {
         self.given_up.begin(claim.name)
     }
 
-    /// Returns `true` if the call that this claim names was given up, and can be collected. If the store does not answer,
-    /// it cannot.
+    /// Returns `true` if the call that this claim names was given up, and can be collected. If the store does not answer at
+    /// once, it cannot: other calls must not wait for that.
     pub async fn was_given_up(&self, claim: &CallClaim) -> bool {
-        self.given_up.written(claim.name).await;
         if !*self.store_answers.borrow() {
             return false;
         }
-        let found = self.kv.find(claim.name).await;
-        found.is_ok_and(|found| found.is_some_and(|found| claim.read(&found).is_ok()))
+        let looking = async {
+            self.given_up.written(claim.name).await;
+            self.kv.find(claim.name).await
+        };
+        let found = timeout(LOOK_PATIENCE, looking).await;
+        let found = found.ok().and_then(Result::ok).flatten();
+        found.is_some_and(|found| matches!(claim.read(&found), Ok(Some(_))))
     }
 
-    /// Keeps a call with a record running after its client's clock ended: for the window of the claim, or until the same
+    /// Keeps a call with a record running after its client's clock ended: for the window of the record, or until the same
     /// call comes again.
     pub(super) async fn keep_given_up(
         self: &Arc<Self>,
         claim: &CallClaim,
         task: &Task,
     ) -> Result<(), StoreError> {
-        let window = claim.give_up_window().unwrap_or_default();
-        // The result of a call that ends when the window is nearly over can be collected for a while, too.
-        let lifetime = window * 2;
+        let OnDisconnect::KeepFor(window_ms) = task.on_disconnect else {
+            return Ok(());
+        };
+        let lifetime = Duration::from_millis(window_ms);
         let value = claim.value(task.id);
         self.kv.put(claim.name, value, lifetime).await?;
         self.mark_given_up(lifetime).await?;
@@ -77,7 +89,7 @@ impl Runner {
             tool = &*task.name,
             "the client's clock ended; its call runs on for the same call to collect it"
         );
-        self.cancel_if_abandoned(task.id, OnDisconnect::KeepFor(millis(window)));
+        self.cancel_if_abandoned(task.id, task.on_disconnect);
         Ok(())
     }
 
@@ -109,17 +121,17 @@ impl Runner {
 
     /// Makes every replica look for claims for this time.
     async fn mark_given_up(&self, lifetime: Duration) -> Result<(), StoreError> {
-        let until_ms = self.ledger.now_ms().saturating_add(millis(lifetime));
-        if self.given_up.may_stand_until(until_ms) {
+        let needed_ms = self.ledger.now_ms().saturating_add(millis(lifetime));
+        if self.given_up.may_stand_until(needed_ms) {
             return Ok(());
         }
-        let until_ms = until_ms.saturating_add(MARK_SPARE_MS);
-        // Here first: this replica needs no notification.
-        self.given_up.stand_until(until_ms);
+        let until_ms = needed_ms.saturating_add(MARK_SPARE_MS);
         let lifetime = lifetime + Duration::from_millis(MARK_SPARE_MS);
         let value = Bytes::from(until_ms.to_string());
         self.kv.put(mark(), value, lifetime).await?;
-        self.kv.tell(mark()).await
+        self.kv.tell(mark()).await?;
+        self.given_up.stand_until(until_ms);
+        Ok(())
     }
 
     /// Learns of the calls that clients gave up at other replicas, and before this process began.
@@ -144,54 +156,55 @@ impl Runner {
         claim: CallClaim,
         call: CallSpec,
     ) -> Result<CallSubscriber, ClaimError> {
-        let Some(id) = self.take_given_up(&claim).await? else {
+        let found = self.kv.find(claim.name).await?;
+        let id = found.as_deref().map(|found| claim.read(found));
+        let (Some(found), Some(Ok(Some(id)))) = (found, id) else {
             return Ok(self.call(call)?);
         };
         // The watch begins before the record is read: no change is missed.
         let watch = self.watches.watch(vec![id]);
-        match self.ledger.load(id).await? {
-            Some(loaded) if can_be_collected(&loaded.task) => {
-                let terms = WaitTerms::of(&call, self.upstream.start_allowance());
-                let reason = FollowReason::GivenUp {
-                    claim,
-                    declared: Arc::clone(&call.outgoing.capabilities),
-                };
-                Ok(self.follow(loaded, watch, terms, reason))
-            }
-            Some(_) | None => Ok(self.call(call)?),
-        }
-    }
-
-    /// Takes the claim. Of several requests one gets it: the others are calls of their own, which a client makes at the
-    /// same time because it wants both.
-    async fn take_given_up(&self, claim: &CallClaim) -> Result<Option<TaskId>, StoreError> {
-        let Some(found) = self.kv.find(claim.name).await? else {
-            return Ok(None);
+        let loaded = self.ledger.load(id).await?;
+        let now_ms = self.ledger.now_ms();
+        let Some(loaded) = loaded.filter(|it| can_be_collected(&it.task, now_ms)) else {
+            return Ok(self.call(call)?);
         };
-        let Ok(Some(id)) = claim.read(&found) else {
-            return Ok(None);
-        };
-        // No claim can be read from this value.
+        // Of several requests one takes the claim: the others are calls of their own, which a client makes at the same time
+        // because it wants both. No claim can be read from the value in its place.
         let taken = Bytes::from(TaskId::random().to_string());
-        let lifetime = claim.give_up_window().unwrap_or_default() * 2;
-        let is_taken = self.kv.replace(claim.name, found, taken, lifetime).await?;
-        Ok(is_taken.then_some(id))
+        let lifetime = claim.give_up_window().unwrap_or_default();
+        if !self.kv.replace(claim.name, found, taken, lifetime).await? {
+            return Ok(self.call(call)?);
+        }
+        let terms = WaitTerms::of(&call, self.upstream.start_allowance());
+        let reason = FollowReason::GivenUp {
+            claim,
+            declared: Arc::clone(&call.outgoing.capabilities),
+        };
+        Ok(self.follow(loaded, watch, terms, reason))
     }
 
     /// Handles a client that leaves a call which it collected: the call may be collected once more, or ends.
     pub(super) async fn left_again(self: &Arc<Self>, claim: &CallClaim, task: &Task) {
-        if let Err(error) = self.keep_given_up(claim, task).await {
+        let writing = self.begin_to_keep(claim);
+        // The window begins anew: the replica that looks for the client must find it until then.
+        self.mark_present(task).await;
+        let kept = self.keep_given_up(claim, task).await;
+        drop(writing);
+        if let Err(error) = kept {
             // The call ends at its deadline, and its result is lost.
             warn!(%error, "a call that its client gave up again cannot be collected");
         }
     }
 }
 
-/// A call that was cancelled, or that did not run, is begun anew.
-fn can_be_collected(task: &Task) -> bool {
+/// A call that was cancelled, or that did not run, is begun anew. So is one that ended long ago: what it read may have
+/// changed.
+fn can_be_collected(task: &Task, now_ms: u64) -> bool {
+    let is_recent = now_ms < task.updated_ms.saturating_add(ENDED_MS);
     match &task.outcome {
-        None | Some(Outcome::Completed(_)) => true,
-        Some(Outcome::Failed(error)) => !says_not_run(error),
+        None => true,
+        Some(Outcome::Completed(_)) => is_recent,
+        Some(Outcome::Failed(error)) => is_recent && !says_not_run(error),
         Some(Outcome::Cancelled) => false,
     }
 }

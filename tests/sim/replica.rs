@@ -185,7 +185,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         era: Era::Modern,
         list_key: None,
         session: None,
-        repeats_as: None,
+        gives_up_as: None,
         related: Vec::new(),
         span: None,
     };

@@ -25,6 +25,8 @@ in_both_eras!(
     no_other_client_and_no_other_call_collects_it,
     the_next_try_may_be_at_another_replica,
     what_has_ended_is_collected_after_a_restart,
+    the_next_try_may_overtake_the_cancel,
+    a_cancel_at_another_replica_ends_a_call_that_passes,
     the_next_try_is_told_that_the_replica_of_the_first_died,
 );
 
@@ -208,9 +210,10 @@ async fn two_tries_at_once_are_two_calls(era: Era) {
 
 async fn no_other_client_and_no_other_call_collects_it(era: Era) {
     let rig = Rig::start(era, Config::auto("2s")).await;
-    let mine = session(&rig).await;
+    // Two sessions of one caller may have other states at the server.
+    let open = || Session::open(rig.client().named("Bearer ann"));
+    let (mine, theirs) = (open().await, open().await);
     gives_up(&mine, 10, TIMED_OUT).await;
-    let theirs = session(&rig).await;
     let other = |session: &Session, arguments: Value| {
         tokio::spawn(session.calling("held", arguments).send())
     };
@@ -280,4 +283,39 @@ async fn the_next_try_is_told_that_the_replica_of_the_first_died(era: Era) {
         "{error}"
     );
     assert_eq!(pair.upstream.tally("a").started, 1);
+}
+
+/// The two go over two connections.
+async fn the_next_try_may_overtake_the_cancel(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let session = session(&rig).await;
+    let mut first = held(&session, 10).stream().await;
+    primed(&mut first).await;
+    let mut second = tokio::spawn(held(&session, 11).stream());
+    let early = tokio::time::timeout(Duration::from_millis(10), &mut second);
+    assert!(early.await.is_err());
+    assert_eq!(
+        session.post(&cancel(10, TIMED_OUT)).send().await.status,
+        202
+    );
+    let mut second = second.await.unwrap();
+    primed(&mut second).await;
+    rig.upstream.release("a");
+    assert_eq!(text(&mut second).await, (json!(11), "released".into()));
+    assert_runs(&rig.upstream, "a", 1);
+}
+
+/// That replica passes it to the server, which has the call under the client's id.
+async fn a_cancel_at_another_replica_ends_a_call_that_passes(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let pair = Pair::of(upstream, Config::auto("2s")).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
+    let mut first = held(&at_a, 10).stream().await;
+    primed(&mut first).await;
+    assert_eq!(at_b.post(&cancel(10, TIMED_OUT)).send().await.status, 202);
+    let mut second = tries(&at_a, 11).await;
+    pair.upstream.release("a");
+    // By the first call, which is kept, or by a call of its own.
+    assert_eq!(text(&mut second).await, (json!(11), "released".into()));
 }

@@ -39,7 +39,7 @@ pub(in crate::downstream) fn given_up_claim(
     request: &Request<'_>,
     by: &Requester,
 ) -> Option<CallClaim> {
-    given_up_claim_of(&request.params, &by.repeats_as()?, &by.rules)
+    given_up_claim_of(&request.params, &by.gives_up_as()?, &by.rules)
 }
 
 /// The same for a `tools/call` with these params, of a client that is known as `whose`.

@@ -11,9 +11,11 @@ use crate::auth::identity::Identity;
 use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::headers::SESSION_ID;
+use crate::mcp::hex;
 use crate::mcp::version::Era;
 use crate::runner::CallClient;
 use crate::task::clients::ClientTerms;
+use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rules;
 use crate::telemetry::traces::RequestSpan;
@@ -172,7 +174,7 @@ impl Requester {
             era: self.era,
             list_key: self.list_key,
             session: session.map(|session| *session.as_bytes()),
-            repeats_as: self.repeats_as(),
+            gives_up_as: self.gives_up_as(),
             related: self.related.clone(),
             span: self.span.clone(),
         }
@@ -186,6 +188,19 @@ impl Requester {
             (Some(session), Era::Legacy) => Some(*session.as_bytes()),
             (Some(_), Era::Modern) | (None, _) => None,
         }
+    }
+
+    /// The name under which the client may collect a call that it gave up: a session, because a session may have a state at
+    /// the server, or else the caller. The query of a request tells servers apart.
+    pub(in crate::downstream) fn gives_up_as(&self) -> Option<[u8; 16]> {
+        let whose = match (&self.session, self.era) {
+            (Some(session), Era::Legacy) => *session.as_bytes(),
+            _ => self.has_credentials.then(|| *self.caller.as_bytes())?,
+        };
+        Some(match &self.query {
+            Some(query) => *Digest::of(&[&hex::encode(&whose), query]).as_bytes(),
+            None => whose,
+        })
     }
 
     /// The name that operators know the client by, where clients have one.

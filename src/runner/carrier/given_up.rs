@@ -7,6 +7,7 @@ use super::super::given_up_claims::ClaimInWriting;
 use super::super::report::tool_of;
 use super::record::digest;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms};
+use crate::mcp::json::Object;
 use crate::task::id::TaskId;
 
 impl Carrier {
@@ -18,9 +19,15 @@ impl Carrier {
             return None;
         };
         let tool = tool_of(&self.server.outgoing)?;
-        let whose = plain.origin.client.repeats_as?;
+        let whose = plain.origin.client.gives_up_as?;
         let window_ms = self.server.rule.give_up_window_ms?;
-        if !client.gave_up() {
+        // Without the store the call is cancelled at once, as any other.
+        if !client.gave_up() || !*self.runner.store_answers.borrow() {
+            return None;
+        }
+        let params = Object::parse(&self.server.outgoing.params).unwrap_or_default();
+        // A request that brings answers is another call than the one that asked.
+        if params.contains("requestState") || params.contains("inputResponses") {
             return None;
         }
         let usual_ms = self.runner.learned.tool(tool).map_or(0, |tool| tool.p90_ms);
@@ -46,6 +53,7 @@ impl Carrier {
             announced: false,
         };
         if self.record(events, terms).await.is_err() {
+            drop(writing);
             return self.on_stopped().await;
         }
         let kept = match self.stage.recorded() {

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use hyper::Response;
+use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::Object;
 use crate::upstream::exchange::{NoopControl, RequestTransport, Unsent, Untaken};
 use crate::upstream::http::ResponseBody;
 use crate::upstream::http::origin::Origin;
@@ -32,6 +34,13 @@ pub(in crate::upstream) fn begin(
         request: UpstreamRequest::new([0; 16], "tools/call", "{}"),
     };
     super::begin(transport, Arc::new(NoopControl))
+}
+
+/// A modern result says what it is. Without that it is complete.
+fn is_complete(result: &RawValue) -> bool {
+    let result = Object::parse(result.get()).unwrap_or_default();
+    let kind = result.get_str("resultType");
+    kind.is_none_or(|kind| kind == "complete")
 }
 
 struct PassedPost {
@@ -75,6 +84,11 @@ impl RequestTransport for PassedPost {
                 return Ok(Event::Progress(params.clone()));
             }
             match about(message, &self.id, &self.request, &self.origin) {
+                // The request cannot be sent again with answers: nothing of it is known here.
+                About::This(Event::Result(result)) if !is_complete(&result) => {
+                    let failure = Failure::new(Reason::UpstreamReset, SideEffect::None);
+                    return Ok(Event::Failed(failure));
+                }
                 About::This(event) => return Ok(event),
                 About::Another => messages.note_stray(),
                 About::Asked { .. } | About::Nothing => {}

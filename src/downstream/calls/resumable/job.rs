@@ -62,6 +62,9 @@ pub(super) fn begin(
     // The record counts among the tasks of its caller.
     let has_room = proxy.runner.ledger().has_room(&log.caller());
     let registration = entry.ok().filter(|_| has_room).and_then(|entry| {
+        if let Some(kept_as) = &call.kept_as {
+            entry.is_call(kept_as.digest);
+        }
         let recent = shown.clone();
         proxy.resumable.begin(log.name(), entry, recent)
     });
@@ -171,6 +174,8 @@ impl CallJob {
                         (server, id),
                         source,
                     );
+                    // Later calls of the session wait for the claim, and not for the end of this log in the store.
+                    self.registration.entry.leave();
                     source = stream::empty().boxed();
                 } else {
                     self.stop().await;
@@ -234,7 +239,8 @@ impl CallJob {
                 }
                 how = self.registration.entry.cancelled(), if !self.is_cancelled => self.cancel(how),
                 // A future that has resolved must not be polled again.
-                how = &mut self.cancelled_elsewhere, if !self.is_cancelled => self.cancel(how),
+                // The replica to which the cancel came has passed it on, so the server ends the call.
+                _ = &mut self.cancelled_elsewhere, if !self.is_cancelled => self.cancel(Leaving::Cancelled),
                 () = retry => self.writer.write_down().await,
                 // A change of the record may mean that another replica owns the call by now.
                 () = self.writer.changed() => self.writer.look().await,

@@ -27,7 +27,7 @@ pub(super) fn hand_over(
         events: source.filter_map(async |item| event(item)).boxed(),
         control: Arc::new(SessionControl { server, id }),
     };
-    let KeptAs { client, claim } = kept_as;
+    let KeptAs { client, claim, .. } = kept_as;
     proxy.runner.keep_passed(client, claim, tool, exchange);
 }
 
@@ -55,7 +55,8 @@ fn message(json: &str) -> Option<Event> {
     match (&*method, message.get("id")) {
         ("notifications/progress", None) => params.map(Event::Progress),
         ("notifications/message", None) => params.map(Event::Log),
-        (_, None) => None,
+        // Answered by the client, if it still reads its stream, or by nobody.
+        ("ping", Some(_)) | (_, None) => None,
         (method, Some(id)) => Some(Event::Question(Question {
             id: id.get().into(),
             method: method.into(),

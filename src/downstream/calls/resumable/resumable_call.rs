@@ -73,6 +73,7 @@ pub(in crate::downstream) struct ResumableCall {
 #[derive(Debug)]
 pub(super) struct KeptAs {
     pub(super) client: CallClient,
+    pub(super) digest: Digest,
     pub(super) claim: CallClaim,
 }
 
@@ -223,11 +224,12 @@ impl ResumableCall {
 
 /// `None`: the rule keeps no call that its client gave up.
 fn kept_as(by: &Requester, rule: &Rule, method: &str, params: &Object<'_>) -> Option<Box<KeptAs>> {
-    let (whose, window_ms) = (by.repeats_as()?, rule.give_up_window_ms?);
+    let (whose, window_ms) = (by.gives_up_as()?, rule.give_up_window_ms?);
     let (name, arguments) = (params.get_str("name"), params.get("arguments"));
     let digest = Digest::of_call(method, name.as_deref(), arguments);
     Some(Box::new(KeptAs {
         client: by.client_of_call(by.session),
+        digest,
         claim: CallClaim::of_given_up(&whose, digest, window_ms),
     }))
 }

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::downstream::body::Body;
 use crate::downstream::calls::cancel::cancelled;
 use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
+use crate::downstream::inbound::idempotency::digest;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
@@ -102,6 +103,9 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
             return refused.on_session().into_response();
         }
     };
+    if request.method == "tools/call" && session.key().is_some() {
+        entry.is_call(digest(request));
+    }
     let (messages, said) = mpsc::channel(MESSAGES_MAX + 1);
     let client = CallingClient {
         id: request.id.to_owned(),

@@ -377,7 +377,8 @@ impl WithoutSession {
         if !names_session && !is_task(terms.plan) {
             return Self::Run;
         }
-        let must_not_pass = terms.rule.require_tasks || terms.claim.is_some() || facts.is_limited;
+        let is_claimed = terms.claim.is_some_and(|claim| !claim.is_of_given_up());
+        let must_not_pass = terms.rule.require_tasks || is_claimed || facts.is_limited;
         if must_not_pass && facts.server.speaks_http {
             Self::Busy
         } else {

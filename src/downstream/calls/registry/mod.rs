@@ -19,6 +19,7 @@ use crate::lock::Mutex;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{quote, string};
 use crate::runner::responder::{Leaving, RelayedAnswer};
+use crate::task::digest::Digest;
 
 /// Calls of all sessions together, those among them that wait for their client. Resumable calls have a bound of
 /// their own.
@@ -26,6 +27,9 @@ const CALLS_MAX: usize = 16 * 1024;
 
 /// Calls of one session to a modern server.
 const AT_MODERN_SERVER_MAX: usize = 256;
+
+/// Upper bound of the time by which a cancel arrives later than the call that was sent after it.
+const CANCEL_FOLLOWS: Duration = Duration::from_millis(50);
 
 /// Upper bound of the time in which the runner takes over a call whose client gave up.
 const KEPT_WITHIN: Duration = Duration::from_secs(1);
@@ -134,6 +138,8 @@ struct Call {
     cancelled: CancellationToken,
     /// Set before `cancelled`: the client's clock ended.
     gave_up: Arc<AtomicBool>,
+    /// The digest of a `tools/call` that the same call can collect.
+    digest: Option<Digest>,
     /// The questions that the client was asked, by their ids as JSON; bounded by the questions that one
     /// call may ask.
     questions: HashMap<Box<str>, AnswerPath>,
@@ -194,6 +200,7 @@ impl CallRegistry {
             kind,
             cancelled: cancelled.clone(),
             gave_up: Arc::clone(&gave_up),
+            digest: None,
             questions: HashMap::new(),
         };
         let of_session = calls.of_sessions.entry(session).or_default();
@@ -217,7 +224,9 @@ impl CallRegistry {
         let calls = self.calls();
         let of_id = calls.of_session(session).filter(|call| *call.id == *id);
         let cancelled = of_id.map(|call| {
-            if how == Leaving::GaveUp && !call.gave_up.swap(true, Ordering::Relaxed) {
+            // After a cancel by a person nothing is kept.
+            let gives_up = how == Leaving::GaveUp && !call.cancelled.is_cancelled();
+            if gives_up && !call.gave_up.swap(true, Ordering::Relaxed) {
                 self.giving_up.count.fetch_add(1, Ordering::Relaxed);
             }
             call.cancelled.cancel();
@@ -234,9 +243,27 @@ impl CallRegistry {
         cancelled.max().unwrap_or(Cancelled::Nothing)
     }
 
-    /// Waits until the runner has taken over the calls of this session whose client has just given up: the same call may
-    /// follow at once. While no client gives up, this costs one comparison.
-    pub(in crate::downstream) async fn given_up_are_kept(&self, session: SessionKey) {
+    /// Waits for what may precede a call that its client makes again as soon as its clock has ended: for the cancel, which
+    /// goes over another connection, if the session has the same call running; and until the runner has taken over the
+    /// calls that were given up.
+    pub(in crate::downstream) async fn given_up_are_kept(
+        &self,
+        session: SessionKey,
+        digest: impl FnOnce() -> Digest,
+    ) {
+        let running: Vec<_> = {
+            let calls = self.calls();
+            let of_session = calls.of_session(session);
+            let running = of_session.filter(|call| !call.cancelled.is_cancelled());
+            let running = running.filter_map(|call| Some((call.digest?, call.cancelled.clone())));
+            running.collect()
+        };
+        if !running.is_empty() {
+            let digest = digest();
+            if let Some((_, cancelled)) = running.iter().find(|(of, _)| *of == digest) {
+                let _ = timeout(CANCEL_FOLLOWS, cancelled.cancelled()).await;
+            }
+        }
         if self.giving_up.count.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -345,6 +372,15 @@ impl CallEntry {
         }
     }
 
+    /// Notes that the same call, with this digest, can collect this one.
+    pub(in crate::downstream) fn is_call(&self, digest: Digest) {
+        let mut calls = self.registry.calls();
+        let of_session = calls.of_sessions.get_mut(&self.session);
+        if let Some(call) = of_session.and_then(|calls| calls.get_mut(&self.number)) {
+            call.digest = Some(digest);
+        }
+    }
+
     /// Resolves when the client cancels the call. Cancel safe.
     pub(in crate::downstream) async fn cancelled(&self) -> Leaving {
         self.cancelled.cancelled().await;
@@ -383,116 +419,4 @@ impl Drop for CallEntry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::mcp::json::raw;
-    use crate::task::id::Caller;
-
-    fn session(name: &str) -> SessionKey {
-        SessionKey::of(&Caller::from_bytes([1; 16]), name)
-    }
-
-    fn id(text: &str) -> Box<RawValue> {
-        raw(text.to_owned()).unwrap()
-    }
-
-    #[test]
-    fn all_sessions_together_are_bounded() {
-        let calls = CallRegistry::new(2);
-        let enter = |kind, name| calls.enter(kind, session(name), "1");
-        let one = enter(CallKind::Carried, "a").unwrap();
-        let refused = enter(CallKind::Carried, "a").unwrap_err();
-        assert_eq!(refused, EnterError::SameId);
-        let _two = enter(CallKind::Joined, "a").unwrap();
-        let refused = enter(CallKind::Carried, "b").unwrap_err();
-        assert_eq!(refused, EnterError::Full);
-        let _resumable = enter(CallKind::Resumable, "b").unwrap();
-        drop(one);
-        let three = enter(CallKind::Carried, "b").unwrap();
-        assert_eq!(
-            calls.cancel(session("b"), "1", Leaving::Cancelled),
-            Cancelled::Carried
-        );
-        drop(three);
-        assert_eq!(
-            calls.cancel(session("b"), "1", Leaving::Cancelled),
-            Cancelled::AtServer
-        );
-        assert_eq!(
-            calls.cancel(session("b"), "\"1\"", Leaving::Cancelled),
-            Cancelled::Nothing
-        );
-    }
-
-    #[test]
-    fn one_session_at_a_modern_server_is_bounded() {
-        let calls = CallRegistry::default();
-        let enter =
-            |name, id: usize| calls.enter(CallKind::AtModernServer, session(name), &id.to_string());
-        let of_session = (0..AT_MODERN_SERVER_MAX).map(|id| enter("a", id).unwrap());
-        let of_session: Vec<_> = of_session.collect();
-        assert_eq!(enter("a", usize::MAX).unwrap_err(), EnterError::Full);
-        let _other = enter("b", 0).unwrap();
-        // A call leaves once, however often it is said.
-        of_session[0].leave();
-        drop(of_session);
-        assert_eq!(calls.calls().count, 1);
-        assert_eq!(calls.calls().of_sessions.len(), 1);
-    }
-
-    #[test]
-    fn a_cancel_reaches_all_that_were_sent_with_the_id() {
-        let calls = CallRegistry::default();
-        let enter = || calls.enter(CallKind::Joined, session("a"), "1").unwrap();
-        let (one, two, three) = (enter(), enter(), enter());
-        drop(two);
-        assert_eq!(
-            calls.cancel(session("b"), "1", Leaving::Cancelled),
-            Cancelled::Nothing
-        );
-        assert!(!one.is_cancelled());
-        assert_eq!(
-            calls.cancel(session("a"), "1", Leaving::Cancelled),
-            Cancelled::Carried
-        );
-        assert!(one.is_cancelled() && three.is_cancelled());
-    }
-
-    #[test]
-    fn a_cancelled_call_takes_nothing_that_came_after_it_under_its_id() {
-        let calls = CallRegistry::default();
-        let enter = || calls.enter(CallKind::AtModernServer, session("a"), "1");
-        let older = enter().unwrap();
-        assert_eq!(
-            calls.cancel(session("a"), "1", Leaving::Cancelled),
-            Cancelled::Carried
-        );
-        let newer = enter().unwrap();
-        drop(older);
-        assert_eq!(enter().unwrap_err(), EnterError::SameId);
-        assert!(!newer.is_cancelled());
-        calls.end(session("a"));
-        assert!(newer.is_cancelled());
-    }
-
-    #[test]
-    fn an_answer_finds_the_question_of_its_session_once() {
-        let calls = CallRegistry::default();
-        let enter = |name| calls.enter(CallKind::Carried, session(name), "1").unwrap();
-        let (one, other) = (enter("a"), enter("b"));
-        let ask = |call: &CallEntry| {
-            let (sender, _) = oneshot::channel();
-            call.asks("\"q/1\"", AnswerPath::Session(sender));
-        };
-        ask(&one);
-        ask(&other);
-        assert!(calls.take_question(session("c"), &id("\"q/1\"")).is_none());
-        let (asked, _) = calls.take_question(session("a"), &id("\"q\\/1\"")).unwrap();
-        assert_eq!(&*asked, "\"q/1\"");
-        assert!(calls.take_question(session("a"), &id("\"q/1\"")).is_none());
-        assert!(calls.others_ask(session("a"), "q/1"));
-        drop(other);
-        assert!(!calls.others_ask(session("a"), "q/1"));
-        assert!(calls.take_question(session("b"), &id("\"q/1\"")).is_none());
-    }
-}
+mod tests;

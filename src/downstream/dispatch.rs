@@ -284,11 +284,12 @@ async fn modern(
     }
     let PostBody { read: body, traced } = body;
     if !modern.meta.names_tasks {
-        let given_up = if proxy.runner.may_have_given_up() {
+        let given_up = if tools::may_be_given_up(proxy, by, &modern.request) {
             Box::pin(tools::given_up(proxy, by, &modern.request)).await
         } else {
             None
         };
+        tools::enter(proxy, by, &modern.request);
         let routed = routed(proxy, by, &modern, given_up);
         if matches!(routed.1, Route::Pass) {
             let is_call = modern.request.method == "tools/call";
@@ -321,6 +322,7 @@ async fn modern(
     {
         by.related = related;
         let given_up = tools::given_up(proxy, by, &modern.request).await;
+        tools::enter(proxy, by, &modern.request);
         let routed = routed(proxy, by, &modern, given_up);
         return Box::pin(answer(proxy, by, &parts, &body, &modern, routed)).await;
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::inbound::idempotency::{digest, given_up_claim};
@@ -12,7 +13,9 @@ use super::inbound::route::{KnownServer, KnownTools, MissingFact};
 use super::proxy::Proxy;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
+use crate::mcp::version::Era;
 use crate::runner::claim::CallClaim;
+use crate::runner::same_calls::SameCalls;
 use crate::upstream::wrapped::DiscoverError;
 
 /// The time that a call waits for the server's list of tools.
@@ -76,12 +79,41 @@ pub(super) async fn given_up(
         let digest = || digest(request);
         proxy.calls.given_up_are_kept(session, digest).await;
     }
+    if let Some(key) = same_call_key(by, request) {
+        let same_calls = proxy.runner.same_calls();
+        if same_calls.may_be_given_up(key) {
+            same_calls.settled(key).await;
+        }
+    }
     if !proxy.runner.may_have_given_up() {
         return None;
     }
     let claim = given_up_claim(request, by)?;
     let was_given_up = proxy.runner.was_given_up(&claim).await;
     was_given_up.then_some(claim)
+}
+
+/// Returns `true` if [`given_up`] has to look: a modern client may have given up a call, perhaps just now this one.
+pub(super) fn may_be_given_up(proxy: &Proxy, by: &Requester, request: &Request<'_>) -> bool {
+    proxy.runner.may_have_given_up()
+        || same_call_key(by, request)
+            .is_some_and(|key| proxy.runner.same_calls().may_be_given_up(key))
+}
+
+/// Enters a `tools/call` of a modern client that can be told apart into the table of the calls that run.
+pub(super) fn enter(proxy: &Proxy, by: &mut Requester, request: &Request<'_>) {
+    let key = same_call_key(by, request);
+    by.running = key.map(|key| Arc::new(proxy.runner.same_calls().enter(key)));
+}
+
+fn same_call_key(by: &Requester, request: &Request<'_>) -> Option<u64> {
+    if by.era == Era::Legacy || request.method != "tools/call" {
+        return None;
+    }
+    let whose = by.gives_up_as()?;
+    let tool = request.params.get_str("name")?;
+    let arguments = request.params.get("arguments").map_or("", RawValue::get);
+    Some(SameCalls::key(&whose, &tool, arguments))
 }
 
 /// Asks the server, and adds the answer to what is known.

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::admission::QueueFull;
 use super::call_claim::CallClaim;
+use super::same_calls::RunningCall;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::meta::without_idempotency_key;
 use crate::mcp::version::Era;
@@ -44,6 +45,8 @@ pub struct CallClient {
     /// The name under which the client may collect the call, should it give it up. `None`: raincheck cannot distinguish the
     /// client from other clients.
     pub gives_up_as: Option<[u8; 16]>,
+    /// The call of a modern client in the table of the calls that run. Kept until the call has a record, or has ended.
+    pub running: Option<Arc<RunningCall>>,
     /// The caller's tasks that the request is about.
     pub related: Vec<TaskId>,
     /// The span of the client's request, where its trace is recorded.

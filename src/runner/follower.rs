@@ -14,6 +14,7 @@ use super::call_claim::CallClaim;
 use super::presence::presence_pause;
 use super::report::tool_of_task;
 use super::responder::{CallAnswer, CallSubscriber};
+use super::same_calls::RunningCall;
 use super::state::Runner;
 use super::waiting::{
     self, ANNOUNCE_AGAIN, CallState, CallView, Heard, Hears, WaitTerms, WaitingClient,
@@ -43,6 +44,7 @@ pub(super) enum FollowReason {
     GivenUp {
         claim: CallClaim,
         declared: Arc<str>,
+        running: Option<Arc<RunningCall>>,
     },
     /// It came back with answers.
     Retry,
@@ -80,12 +82,16 @@ impl Runner {
         let now = Instant::now();
         let announce_at = terms.when.map(|when| now + when.latest());
         let pause = presence_pause(&loaded.task);
-        let mut given_up = None;
+        let (mut given_up, mut running) = (None, None);
         let (unauthorized, declared) = match came_by {
             FollowReason::Call(unauthorized) => (Some(unauthorized), None),
             FollowReason::SameCall(declared) => (None, Some(declared)),
-            FollowReason::GivenUp { claim, declared } => {
-                given_up = Some(claim);
+            FollowReason::GivenUp {
+                claim,
+                declared,
+                running: of_client,
+            } => {
+                (given_up, running) = (Some(claim), of_client);
                 (None, Some(declared))
             }
             FollowReason::Retry => (None, None),
@@ -131,6 +137,8 @@ impl Runner {
             follower
                 .left(given_up, &client, is_answered, was_halted)
                 .await;
+            // The same call of the client waits until it is known what becomes of this one.
+            drop(running);
         });
         subscriber
     }

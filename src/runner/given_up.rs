@@ -179,6 +179,7 @@ impl Runner {
         let reason = FollowReason::GivenUp {
             claim,
             declared: Arc::clone(&call.outgoing.capabilities),
+            running: call.client.running.clone(),
         };
         Ok(self.follow(loaded, watch, terms, reason))
     }

@@ -50,6 +50,7 @@ mod request_state;
 pub mod responder;
 mod result_form;
 pub mod retry;
+pub mod same_calls;
 pub mod server;
 mod state;
 mod subscriptions;

@@ -15,6 +15,7 @@ use super::carried::CarriedTasks;
 use super::given_up_claims::GivenUpClaims;
 use super::learned::memory::Learned;
 use super::liveness::Liveness;
+use super::same_calls::SameCalls;
 use super::server::WrappedServer;
 use super::told::ToldStates;
 use super::unsaved::Unsaved;
@@ -84,6 +85,8 @@ pub struct Runner {
     pub(super) told: ToldStates,
     pub(super) learned: Learned,
     pub(super) given_up: Arc<GivenUpClaims>,
+    /// The calls of modern clients that can be told apart.
+    pub(super) same_calls: Arc<SameCalls>,
     pub(super) incarnation: Incarnation,
     pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
@@ -130,6 +133,7 @@ impl Runner {
             told: ToldStates::default(),
             learned: Learned::default(),
             given_up: Arc::default(),
+            same_calls: Arc::default(),
             incarnation,
             admission: Admission::new(rules),
             draining: CancellationToken::new(),
@@ -149,6 +153,10 @@ impl Runner {
             asking: Arc::new(Semaphore::new(1)),
             store_answers: watch_channel::Sender::new(true),
         })
+    }
+
+    pub fn same_calls(&self) -> &Arc<SameCalls> {
+        &self.same_calls
     }
 
     pub fn ledger(&self) -> &Ledger {

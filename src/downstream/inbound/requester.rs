@@ -14,6 +14,7 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::hex;
 use crate::mcp::version::Era;
 use crate::runner::CallClient;
+use crate::runner::same_calls::RunningCall;
 use crate::task::clients::ClientTerms;
 use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
@@ -64,6 +65,9 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) idempotency_key: KeyHeader,
     /// The caller's tasks that the request names as related. Known where the request may begin a call.
     pub(in crate::downstream) related: Vec<TaskId>,
+    /// The call in the table of the calls that run, where the request is a `tools/call` of a modern client that can be told
+    /// apart.
+    pub(in crate::downstream) running: Option<Arc<RunningCall>>,
     /// The span of the request, where its trace is recorded.
     pub(in crate::downstream) span: Option<Arc<RequestSpan>>,
 }
@@ -137,6 +141,7 @@ impl Requester {
             connection_polls: parts.extensions.get().cloned(),
             idempotency_key: key_header(headers),
             related: Vec::new(),
+            running: None,
             span: None,
         }
     }
@@ -175,6 +180,7 @@ impl Requester {
             list_key: self.list_key,
             session: session.map(|session| *session.as_bytes()),
             gives_up_as: self.gives_up_as(),
+            running: self.running.clone(),
             related: self.related.clone(),
             span: self.span.clone(),
         }

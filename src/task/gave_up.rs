@@ -12,9 +12,9 @@ const WORDS: [&str; 5] = [
     "-32001",
 ];
 
-/// Clients set their clocks to whole seconds. A clock begins a little before the call arrives here and rings a little
-/// late.
-const EARLY: Duration = Duration::from_millis(25);
+/// Clients set their clocks to whole seconds. A clock begins before the call arrives here: by the time that the client needs
+/// to connect. It rings a little late.
+const EARLY: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_millis(60);
 
 /// Returns `true` if a cancel with this reason was sent because the client's clock ended.
@@ -24,7 +24,7 @@ pub fn says_clock_ended(reason: &str) -> bool {
 }
 
 /// Returns `true` if a connection that closed after `waited` was probably closed by a clock: the time is a whole number of
-/// seconds. A connection that closes at a random time looks like that in about one case of twelve.
+/// seconds. A connection that closes at a random time looks like that in one case of six.
 pub fn is_time_of_clock(waited: Duration) -> bool {
     let since_second = Duration::from_nanos(u64::from((waited + EARLY).subsec_nanos()));
     waited + EARLY >= Duration::from_secs(1) && since_second <= EARLY + LATE
@@ -56,14 +56,14 @@ mod tests {
         for (ms, expected) in [
             (0, false),
             (10, false),
-            (974, false),
-            (975, true),
+            (899, false),
+            (900, true),
             (1_000, true),
             (3_004, true),
             (5_005, true),
             (5_061, false),
-            (4_970, false),
-            (4_980, true),
+            (4_890, false),
+            (4_910, true),
             (60_060, true),
             (60_500, false),
         ] {

@@ -13,7 +13,7 @@ use super::inbound::request::Inbound;
 use super::outbound::response;
 use super::passed_body::{PassedBody, PassingCall, PassingRequest};
 use super::proxy::Proxy;
-use crate::mcp::error::{Failure, RpcError};
+use crate::mcp::error::Failure;
 use crate::upstream::http::{RequestBody, ResponseBody};
 
 // The head of a request is boxed, because each future on its way would keep room for a copy of it.
@@ -84,18 +84,5 @@ pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
 
 /// Answers a request that did not reach the server. `id`: its JSON-RPC id, if it could be read.
 pub(super) fn unreachable_upstream(failure: &Failure, id: Option<&RawValue>) -> Response<Body> {
-    let RpcError {
-        code,
-        message,
-        data,
-    } = failure.to_error();
-    response::refusal_of(
-        id,
-        StatusCode::BAD_GATEWAY,
-        &RpcError {
-            code,
-            message,
-            data,
-        },
-    )
+    response::refusal_of(id, StatusCode::BAD_GATEWAY, &failure.to_error())
 }

@@ -118,9 +118,11 @@ impl Runner {
         };
         let halt = self.halt.clone();
         self.calls.spawn(async move {
+            let mut is_shutdown = false;
             let heard = tokio::select! {
                 biased;
                 () = halt.cancelled() => {
+                    is_shutdown = true;
                     // Another replica may still run the call.
                     let failure = Failure::new(Reason::Shutdown, SideEffect::Unknown);
                     Some(CallAnswer::Failed(failure).into())
@@ -128,15 +130,17 @@ impl Runner {
                 () = client.responder.gone() => None,
                 heard = follower.hear(&client) => Some(heard),
             };
-            let was_halted = halt.is_cancelled();
             let mut is_answered = false;
             if let Some(heard) = heard {
                 client.answer(tool_of_task(&follower.loaded.task), heard);
-                is_answered = was_halted || client.responder.settled().await;
+                is_answered = halt.is_cancelled() || client.responder.settled().await;
             }
-            follower
-                .left(given_up, &client, is_answered, was_halted)
-                .await;
+            match given_up {
+                // The answer that this replica ends is none that the client wanted.
+                Some(claim) if is_shutdown || !is_answered => follower.left(&claim, &client).await,
+                None if !is_answered => drop(follower.runner.client_left(&follower.loaded).await),
+                Some(_) | None => {}
+            }
             // The same call of the client waits until it is known what becomes of this one.
             drop(running);
         });
@@ -145,29 +149,14 @@ impl Runner {
 }
 
 impl CallFollower {
-    /// Ends the wait of the client. `was_halted`: its answer says that this replica ends, and the call may run on.
-    async fn left(
-        &self,
-        given_up: Option<CallClaim>,
-        client: &WaitingClient,
-        is_answered: bool,
-        was_halted: bool,
-    ) {
+    /// Handles a client that leaves a call which it collected, without its answer. If it cancelled the call, the call is not
+    /// kept for its window.
+    async fn left(&self, claim: &CallClaim, client: &WaitingClient) {
         let (runner, loaded) = (&self.runner, &self.loaded);
-        match given_up {
-            Some(claim) if was_halted || (!is_answered && client.gave_up()) => {
-                if !loaded.task.is_ended() {
-                    runner.left_again(&claim, &loaded.task).await;
-                }
-            }
-            // Not kept for its window: the client was there, and left for another reason.
-            Some(_) if !is_answered => {
-                if runner.cancel_for_disconnect(loaded).await.is_err() {
-                    runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
-                }
-            }
-            None if !is_answered => drop(runner.client_left(loaded).await),
-            Some(_) | None => {}
+        if runner.halt.is_cancelled() || client.gave_up() {
+            runner.left_again(claim, &loaded.task).await;
+        } else if runner.cancel_for_disconnect(loaded).await.is_err() {
+            runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
         }
     }
 

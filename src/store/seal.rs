@@ -12,7 +12,7 @@ use std::sync::Arc;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::{hkdf, hmac};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 
 use super::error::StoreError;
 use super::random::random_bytes;
@@ -122,14 +122,14 @@ impl Sealer {
     }
 
     /// Opens a sealed value, in place if nothing else holds its bytes.
-    pub fn open(&self, binding: &Binding<'_>, sealed: Bytes) -> Result<Bytes, Unopened> {
+    pub fn open(&self, binding: &Binding<'_>, mut sealed: Bytes) -> Result<Bytes, Unopened> {
         let (id, rest) = sealed.split_first_chunk().ok_or(Unopened::Altered)?;
         let nonce = rest.first_chunk().ok_or(Unopened::Altered)?;
         let key = self.keys().find(|key| key.id == *id);
         let key = key.ok_or(Unopened::UnknownKey)?.of(binding);
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let mut text = BytesMut::from(sealed.slice(id.len() + NONCE_LEN..));
-        drop(sealed);
+        sealed.advance(id.len() + NONCE_LEN);
+        let mut text = BytesMut::from(sealed);
         let opened = key.and_then(|key| {
             let opened = key.open_in_place(nonce, self.bound_to(binding), &mut text);
             opened.ok().map(|opened| opened.len())

@@ -41,7 +41,7 @@ const TRIES: u32 = 3;
 /// Where a reader gets the events of a call.
 pub(super) enum EventSource {
     /// This replica carries the call, and other replicas cannot know of the call yet.
-    BeginError(watch::Receiver<RecentEvents>),
+    Unannounced(watch::Receiver<RecentEvents>),
     /// This replica carries the call.
     Local(watch::Receiver<RecentEvents>),
     /// Another replica carries the call, or did.
@@ -89,7 +89,7 @@ impl EventSource {
         place: &mut ReadPlace,
     ) -> FoundEvents {
         match self {
-            Self::BeginError(recent) => {
+            Self::Unannounced(recent) => {
                 if recent.wait_for(|recent| recent.is_begun).await.is_err() {
                     return FoundEvents::Over;
                 }
@@ -228,7 +228,7 @@ impl RemoteLog {
             let id = stands.terms.id.get();
             return Ok(Some(FoundEvents::Lost(envelope::error(id, error.get()))));
         }
-        if self.tries < TRIES && !stands.is_over {
+        if self.tries < TRIES {
             // A takeover takes a moment, here or on the replica of another client of the call.
             self.tries += 1;
             self.missed = None;

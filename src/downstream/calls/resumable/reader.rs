@@ -74,7 +74,7 @@ impl LogReader {
     /// Reads a call that this replica carries.
     pub(super) fn of_local(self, recent: watch::Receiver<RecentEvents>) -> Self {
         let pace = Some(recent.borrow().pace().begin(self.place));
-        let source = EventSource::BeginError(recent);
+        let source = EventSource::Unannounced(recent);
         Self {
             source,
             pace,

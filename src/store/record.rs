@@ -13,7 +13,7 @@ use crate::task::state::Task;
 pub const FORMAT: u32 = 4;
 
 /// The format that replicas show which need no key of callers in the clear where there is a [seal](super::sealed). Records
-/// are those of [`WITH_LOG`].
+/// are those of `WITH_LOG`.
 pub const SEALS_CALLERS: u32 = 4;
 
 /// The format of a call with a log: replicas that do not know such calls leave the record alone.

@@ -68,6 +68,7 @@ async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
     let from = Instant::now();
     let era = upstream.era(None).await?;
     let discovered = upstream.discover(NOBODY, None, "{}").await?;
+    // A server with an address runs already, so there is no start to measure.
     let started_in = (!upstream.has_address()).then(|| from.elapsed());
     let capabilities = names(discovered.capabilities.get());
     // A server without the capability need not have `tools/list`.

@@ -29,6 +29,7 @@ impl ServerProcess {
         // A handler of a signal registers with the runtime that is entered.
         let entered = runtime.enter();
         let signals = StopSignals::new().and_then(|stop| Ok((stop, Sighup::new()?)));
+        // The guard borrows the runtime, which moves into the result below.
         drop(entered);
         let (stop, sighup) = signals
             .map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;

@@ -139,6 +139,7 @@ impl OpenConnection {
 impl Drop for WholeRequest {
     fn drop(&mut self) {
         let now_ms = millis_since(self.0.began);
+        // The time comes first: with the count first, a look between the two would take the connection for long idle.
         self.0.idle_since_ms.store(now_ms, Ordering::Relaxed);
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }

@@ -55,6 +55,7 @@ async fn range_of(whole: WholeTask, uri: String, named: ResultUri, era: Era) -> 
     let is_large = whole.result()?.len() > BLOCKING_BYTES;
     let read = move || as_resource(&uri, &named, whole.result()?, era);
     if is_large {
+        // A panic on that thread is answered like a part that does not exist.
         tokio::task::spawn_blocking(read).await.ok().flatten()
     } else {
         read()

@@ -68,6 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lingering<S> {
             let mut discarded = ReadBuf::new(&mut space);
             match Pin::new(&mut self.socket).poll_read(context, &mut discarded) {
                 Poll::Ready(Ok(())) if !discarded.filled().is_empty() => {}
+                // After an error or the end, no unread bytes can come that would make the close a reset.
                 Poll::Ready(_ended) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
             }

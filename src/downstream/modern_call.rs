@@ -110,6 +110,7 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
         .described_by(name, param_headers(asked.modern.headers))
         .with_progress(may_become_task || meta.progress_token.is_some());
     outgoing.log_level = meta.log_level.as_deref().map(Arc::from);
+    // A modern client answers in a request of its own, so no session has to lead its answers to the call.
     let client = asked.by.client_of_call(None);
     CallSpec::of(client, (**terms).clone(), outgoing, meta.progress_token)
 }

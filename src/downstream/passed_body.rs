@@ -195,6 +195,7 @@ impl PassingStream {
                     }
                 }
             }
+            // The stream of the server has ended, so nothing is left that the runner could read.
             Poll::Ready(Some(Err(_)) | None) => self.call = None,
             Poll::Pending => {}
         }

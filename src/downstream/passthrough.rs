@@ -59,6 +59,7 @@ pub(super) async fn call(
     call: PassingCall,
 ) -> Response<Body> {
     let (upstream, sent) = (Arc::clone(&proxy.upstream), body.clone());
+    // Taken before the request is sent: a drain that begins meanwhile waits for the answer.
     let answer = proxy.passing.token();
     let response = async move { upstream.pass(parts, RequestBody::Ready(body)).await };
     match PassingRequest::new(call, response.boxed()).passed().await {

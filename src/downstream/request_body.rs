@@ -94,6 +94,7 @@ impl BodyReader {
             if let Ok(data) = frame.into_data() {
                 self.add(data)?;
             }
+            // Looked at after each piece, because a chunked body announces no length.
             if self.pieces.len() > self.bytes_max {
                 return Ok(false);
             }

@@ -28,6 +28,7 @@ impl StandIns {
             callers.clear();
         }
         callers.insert(*caller.as_bytes());
+        // Set under the lock, so that a reader that sees it finds the caller in the set.
         self.any.store(true, Ordering::Relaxed);
     }
 

@@ -75,6 +75,7 @@ pub(super) async fn given_up(
     if request.method != "tools/call" {
         return None;
     }
+    // First, because the cancel of the same call may still be on its way over another connection.
     if let Some(session) = by.session {
         let digest = || digest(request);
         proxy.calls.given_up_are_kept(session, digest).await;
@@ -131,6 +132,7 @@ pub(super) async fn ask(
             let era = proxy.upstream.era(by.credentials.clone()).await?;
             KnownServer {
                 era: Some(era),
+                // A list that was read before stays, because `known` has none.
                 tools: std::mem::take(&mut server.tools),
                 ..known(proxy)
             }

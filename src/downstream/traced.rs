@@ -39,6 +39,7 @@ pub(super) fn begin(parts: &mut Parts, era: Era, message: &Inbound<'_>) -> Trace
     let params = message.params().zip(message.meta());
     let edited = context.put(&told, &mut parts.headers, message.text(), params);
     if edited.is_some() {
+        // The trace makes the body longer than the client announced.
         forget_length(&mut parts.headers);
     }
     Traced { edited, span }

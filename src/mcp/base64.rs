@@ -50,6 +50,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
 /// Decodes the alphabet for URLs without padding, as strictly as [`decode`].
 pub fn decode_url(text: &str) -> Option<Vec<u8>> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    // Without this look the two other letters of the plain alphabet, and its padding, would be decoded below, too.
     if !text.bytes().all(plain) {
         return None;
     }

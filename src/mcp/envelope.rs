@@ -8,6 +8,7 @@ const AROUND: usize = 64;
 /// A request. `id` and `params` are JSON.
 pub fn request(id: &str, method: &str, params: Option<&str>) -> String {
     let params_len = params.map_or(0, str::len);
+    // Params may be large, and a text that grows copies what it has so far.
     let mut out = begun(id.len() + method.len() + params_len);
     out.raw("id", id).str("method", method);
     if let Some(params) = params {

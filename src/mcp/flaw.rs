@@ -26,6 +26,7 @@ impl fmt::Display for Flaw {
         match self {
             Self::Json { at, found: None } => write!(f, "its JSON ends too early, at byte {at}"),
             Self::NotFinite { at } => write!(f, "NaN and Infinity are not JSON, at byte {at}"),
+            // A control character of the server must not get into a log or onto a terminal, so its number is shown.
             Self::Json {
                 at,
                 found: Some(byte),
@@ -65,6 +66,7 @@ pub struct HeaderWord {
 impl HeaderWord {
     /// The word in lower case. Of anything else than a name, the beginning that could be one.
     pub fn of(text: &[u8]) -> Self {
+        // The server chooses the word, so nothing in it may have a meaning in a log or in markup.
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-._/".contains(byte);
         let mut word = Self {
             bytes: [0; WORD_MAX],

@@ -170,6 +170,7 @@ const REFUSED: &str = "io.raincheck/refused";
 pub fn refusal(error: &RawValue) -> Box<RawValue> {
     let mut out = Writer::object();
     out.raw(REFUSED, error.get());
+    // The text is JSON, because its parts are. The null only takes the place of a panic.
     raw(out.end()).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 

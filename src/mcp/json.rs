@@ -253,6 +253,7 @@ fn escape_into(out: &mut String, text: &str) {
             b'\r' => out.push_str("\\r"),
             b'\t' => out.push_str("\\t"),
             _ => {
+                // A write into a text in memory does not fail.
                 let _ = write!(out, "\\u{byte:04x}");
             }
         }

@@ -61,6 +61,7 @@ impl<'a> Meta<'a> {
     pub fn of(meta: Option<&Object<'a>>) -> Result<Self, RpcError> {
         let meta =
             meta.ok_or_else(|| RpcError::invalid_params("Invalid params: _meta is missing"))?;
+        // Checked before any field is read, because the server could find other values under these names.
         if meta.is_ambiguous(&RESERVED) {
             return Err(RpcError::invalid_request(
                 "Invalid request: ambiguous _meta",

@@ -91,6 +91,7 @@ impl<'a> ClientMessage<'a> {
         if object.get_str("jsonrpc").as_deref() != Some("2.0") {
             return Err(refused("Invalid request: jsonrpc must be \"2.0\""));
         }
+        // A modern server asks by `input_required` results only, so no client has an answer to send.
         if object.contains("result") || object.contains("error") {
             return Err(refused(
                 "Invalid request: clients send requests and notifications only",
@@ -190,6 +191,7 @@ pub fn check_on_session(
             "Invalid request: ambiguous params",
         ));
     }
+    // Rules are chosen by this name, so a call without a name that can be read could get past them.
     if params.get_str("name").is_none() {
         return Err(RpcError::invalid_params(
             "Invalid params: name must be a string",

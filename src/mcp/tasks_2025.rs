@@ -72,6 +72,7 @@ pub fn created(result: &RawValue) -> Option<String> {
             "taskId" | "status" | "statusMessage" | "createdAt" | "lastUpdatedAt" => {
                 task.raw(key, value.get())
             }
+            // Members of the extension that this revision lacks mean nothing to its clients.
             _ => &mut task,
         };
     }
@@ -146,6 +147,7 @@ pub fn answer(request: &RawValue, response: &Object<'_>) -> Box<RawValue> {
         .as_ref()
         .and_then(|request| request.get_str("method"));
     if method.as_deref().and_then(InputKind::of) == Some(InputKind::Elicitation) {
+        // The text is JSON. The null only takes the place of a panic.
         return raw(r#"{"action":"cancel"}"#.to_owned())
             .unwrap_or_else(|_| RawValue::NULL.to_owned());
     }
@@ -233,6 +235,7 @@ pub fn with_support(
     let mut out = String::with_capacity(result.len() + tools.len() * 48);
     let mut copied = 0;
     for tool in tools {
+        // A tool that cannot be read keeps its bytes, and does not cost the client the rest of the list.
         let (Ok(members), Some(place)) = (Object::parse(tool.get()), place_of(result, tool)) else {
             continue;
         };

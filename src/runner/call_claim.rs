@@ -83,6 +83,7 @@ impl CallClaim {
             // The claim must outlive the call: once it has expired, the same key begins a second run.
             ClaimTerms::Key => KEY_LIFETIME_MS.max(rule.max_duration_ms),
             ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
+                // The window begins when the call ends, which may be as late as its longest duration.
                 rule.max_duration_ms.saturating_add(window_ms)
             }
         }
@@ -118,6 +119,7 @@ impl CallClaim {
             // A repeated key gets the outcome of its call as long as the claim exists, so nothing runs twice.
             ClaimTerms::Key => false,
             ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
+                // A cancelled call has no result to share, so the next same call runs.
                 matches!(ended, Outcome::Cancelled)
                     || now_ms >= task.updated_ms.saturating_add(window_ms)
             }
@@ -125,6 +127,7 @@ impl CallClaim {
     }
 
     pub(super) fn value(&self, id: TaskId) -> Bytes {
+        // The digest comes along, so that a key that comes again with another call is noticed and refused.
         Bytes::from([*self.digest.as_bytes(), *id.as_bytes()].concat())
     }
 

@@ -153,6 +153,7 @@ impl Runner {
                 report::refused(tool.as_deref(), Reason::Quota);
                 Err(AdmitError::Quota.into())
             }
+            // A carrier that panicked drops the sender, and may have made the record before.
             Ok(Err(CreateError::Store(_))) | Err(_) => Err(ClaimError::StoreUnavailable),
         }
     }

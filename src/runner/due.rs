@@ -55,6 +55,8 @@ impl Runner {
         let now_ms = self.ledger.now_ms();
         let tasks = DUE_MAX + history.passed.min(PASSED_MAX);
         history.passed = 0;
+        // The index names the remembered tasks at each sweep again, so they must not take the places of others in its
+        // answer.
         let limit = tasks + READ_MAX + history.undelivered.len();
         let named = self.ledger.store().due(now_ms, limit).await?;
         let looks = history.undelivered.split(named, now_ms);
@@ -137,6 +139,8 @@ impl Runner {
             let from = (AnsweredBy::Rule, Forwarded::default());
             return self.answer(loaded, answers, from).await.is_ok() && has_told;
         }
+        // If this ends the task, an owner that lives sees the end in the change log and cancels the call at the
+        // server.
         self.settle(&loaded, TaskEvent::Tick).await;
         has_told
     }

@@ -122,6 +122,7 @@ impl Runner {
     ) -> Result<(), StoreError> {
         let (outcome, message) = match end {
             Ok(result) if result.get().len() > INLINE_BYTES_MAX => {
+                // Copied in each attempt, because the caller keeps the result for the attempt after a failed one.
                 let bytes = Bytes::copy_from_slice(result.get().as_bytes());
                 let kept = Payload::Kept {
                     fence,
@@ -147,6 +148,7 @@ impl Runner {
         match self.ledger.apply(loaded, event).await {
             Ok((ended, _)) => {
                 hit(Point::EndAfter);
+                // Only the replica whose commit ended the task gets here, so no call is counted twice.
                 self.learned.ended(&ended.task);
                 Ok(())
             }
@@ -173,6 +175,7 @@ impl Attempts<'_> {
         let runner = self.runner;
         // The turn goes to another call while this one pauses.
         self.turn = None;
+        // After the deadline a sweeper of any replica ends the task, and a result that comes later is refused.
         if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {
             return false;
         }

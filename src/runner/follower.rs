@@ -156,6 +156,7 @@ impl CallFollower {
         if runner.halt.is_cancelled() || client.gave_up() {
             runner.left_again(claim, &loaded.task).await;
         } else if runner.cancel_for_disconnect(loaded).await.is_err() {
+            // The store did not take the cancel. This looks again after each window, until the store answers.
             runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
         }
     }
@@ -326,6 +327,7 @@ impl CallFollower {
     /// Sends the call's progress to the client.
     async fn relay(&mut self, client: &WaitingClient) {
         let task = &self.loaded.task;
+        // Progress must grow from one notification to the next (MCP, progress), so a new message alone is not sent.
         if task.progress == self.told {
             return;
         }

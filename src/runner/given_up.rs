@@ -83,6 +83,7 @@ impl Runner {
         let lifetime = Duration::from_millis(window_ms);
         let value = claim.value(task.id);
         self.kv.put(claim.name, value, lifetime).await?;
+        // The claim stands before the mark, so a replica that reads the mark finds the claim.
         self.mark_given_up(lifetime).await?;
         report::became(Some(&task.name), Fate::GaveUp);
         info!(
@@ -102,6 +103,7 @@ impl Runner {
         exchange: Exchange,
     ) {
         let Ok(permit) = self.permit() else {
+            // Without room no carrier can keep the call, so it ends like a call that its client cancelled.
             self.services
                 .spawn(async move { exchange.control.cancel().await });
             return;
@@ -130,6 +132,7 @@ impl Runner {
         let value = Bytes::from(until_ms.to_string());
         self.kv.put(mark(), value, lifetime).await?;
         self.kv.tell(mark()).await?;
+        // Noted last: if it were noted before a write that fails, the next call would skip the write.
         self.given_up.stand_until(until_ms);
         Ok(())
     }

@@ -30,6 +30,8 @@ impl GivenUpClaims {
 
     /// Notes that there may be claims until then.
     pub(super) fn stand_until(&self, until_ms: u64) {
+        // The highest time counts, because an older mark may be read after a newer one, and an expired mark reads as
+        // zero.
         self.until_ms.fetch_max(until_ms, Ordering::Relaxed);
     }
 

@@ -50,6 +50,7 @@ impl Runner {
         let started = Instant::now();
         let mut told = None;
         loop {
+            // The pause comes first, because the first sweep has tried a heartbeat just before this loop.
             let pause = BEAT + Duration::from_millis(random_u64() % JITTER_MS);
             let halted = self.halt.run_until_cancelled(tokio::time::sleep(pause));
             if halted.await.is_none() {
@@ -58,6 +59,7 @@ impl Runner {
             let began = Instant::now();
             let beaten = self.beat().await;
             let answers = beaten.is_ok();
+            // Sent only on a change, because the sweeper takes each change for the begin or the end of an outage.
             self.store_answers
                 .send_if_modified(|last| std::mem::replace(last, answers) != answers);
             let now = Instant::now();

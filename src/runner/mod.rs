@@ -170,6 +170,7 @@ impl Runner {
 
     fn try_admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), AdmitError> {
         let caller = Caller::from_bytes(call.outgoing.caller);
+        // If a later step refuses the call, the drop gives back what the steps before it took.
         let share = match &self.shares {
             Some(shares) => Some(shares.take(caller, 1).ok_or_else(|| {
                 limits::refused(LimitHit::CallsPerCaller);
@@ -216,6 +217,7 @@ impl Runner {
     /// index at once.
     async fn leave_living(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
+        // With tasks left, the entry must stay, because it leads other replicas to the index. Only its lease ends.
         if store.indexed(&self.incarnation).await?.is_empty() {
             store.retire(&self.incarnation).await
         } else {

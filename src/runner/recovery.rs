@@ -147,6 +147,7 @@ impl Runner {
 
     /// Sends a call for the first time, or again where that is safe.
     pub(super) async fn dispatch_again(self: &Arc<Self>, loaded: Loaded) -> Result<(), StoreError> {
+        // Without room the task stays in its index, for a later sweep or for another replica.
         let Ok(permit) = self.permit() else {
             return Ok(());
         };
@@ -154,6 +155,7 @@ impl Runner {
             self.ask_era();
             return Ok(());
         };
+        // A call whose request is gone can be sent by no replica, so its task must not stay open until its deadline.
         let Some(request) = self.ledger.load_request(loaded.task.id).await? else {
             self.abandon(&loaded, Reason::OwnerLost).await;
             return Ok(());
@@ -254,6 +256,7 @@ impl Runner {
         let liveness = self.liveness();
         let living = liveness.living.as_ref();
         let is_other = |replica: &Incarnation| *replica != self.incarnation;
+        // While it is unknown which replicas live, one is assumed: to end the call is final, and to leave it is not.
         settings.reach == Reach::Shared
             && !settings.exclusive_store
             && living.is_none_or(|living| living.iter().any(is_other))

@@ -143,6 +143,8 @@ impl Responder {
 
     /// How the client left, once it has.
     pub(super) fn leaving(&self) -> Leaving {
+        // Relaxed is enough. The note is written before the guard decides, and callers look here only after that
+        // decision, which they read with Acquire.
         match self.cell.leaving.load(Ordering::Relaxed) {
             CANCELLED => Leaving::Cancelled,
             GAVE_UP => Leaving::GaveUp,

@@ -90,6 +90,7 @@ impl Drop for RunningCall {
             running.get_mut().count -= 1;
             if running.get().count == 0 {
                 running.remove();
+                // Unlocked first, because those that wait take this lock as soon as they are notified.
                 drop(all);
                 self.calls.left.notify_waiters();
             }

@@ -178,6 +178,7 @@ impl Runner {
 
     /// `CreateTaskResult`, for the client of the task.
     pub(super) fn tell_of(&self, task: &Task) -> String {
+        // Noted, so that the first poll waits for news and does not return this state again.
         self.told.tell(task);
         view::create_result(task, self.poll_interval_ms(task))
     }

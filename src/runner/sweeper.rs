@@ -70,6 +70,8 @@ impl Runner {
             alarm: Alarm::default(),
         };
         let work = async {
+            // The channel keeps only the newest heartbeat, so a slow sweep is followed by one sweep and not by a
+            // burst.
             while beats.changed().await.is_ok() {
                 // An outage is logged by the heartbeat, so the next heartbeat says whether it is one.
                 let was_away = answers.has_changed().unwrap_or(true);

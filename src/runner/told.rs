@@ -56,6 +56,7 @@ impl ToldStates {
 
 impl States {
     fn last(&self, id: TaskId) -> Option<u64> {
+        // Read first, because `older` may have an earlier state of the same task.
         self.recent
             .get(&id)
             .or_else(|| self.older.get(&id))

@@ -58,6 +58,7 @@ impl ValueWatch {
         loop {
             match self.runner.kv.find(self.name).await {
                 Ok(found) => return found,
+                // The value is announced only once, so a store that is away must not make the caller miss it.
                 Err(_) => sleep(AGAIN).await,
             }
         }

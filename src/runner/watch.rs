@@ -79,6 +79,7 @@ impl Watches {
                     }
                     waiting::changed(change.id, change.revision);
                 }
+                // It is unknown which records changed, so every watched record has to be read again.
                 ChangeEvent::Missed => self.mark_all(),
                 ChangeEvent::Closed => return,
             }

@@ -235,6 +235,7 @@ impl Ledger {
         };
         let until = Instant::now() + self.patience.read;
         let kept = patiently(until, || self.store.load_result(task.id, fence)).await?;
+        // The result is written before the commit that names it, so it is there as long as the record is.
         kept.map(Some)
             .ok_or(StoreError::Corrupt("a task whose result is missing"))
     }
@@ -299,6 +300,7 @@ impl Ledger {
         event: TaskEvent,
         request: Option<Bytes>,
     ) -> Result<Tried, ApplyError> {
+        // A commit by this version would drop the fields that only the newer version has.
         if loaded.read_only {
             return Err(ApplyError::Store(StoreError::Newer));
         }

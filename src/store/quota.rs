@@ -149,6 +149,7 @@ impl Quotas {
         let of_caller = used.callers.get(&caller.account());
         let has_room = match of_caller {
             Some(usage) => usage.has(bytes, used.of_caller),
+            // A caller without entries may be refused, too: its first entry may have more bytes than it may keep.
             None => Usage::default().has(bytes, used.of_caller),
         };
         // Both bounds are looked at before anything is added, so that a refusal changes no sum.

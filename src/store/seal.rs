@@ -111,6 +111,7 @@ impl Sealer {
         let begin = out.len();
         out.extend_from_slice(clear);
         let tag = out.get_mut(begin..).and_then(|text| {
+            // The key belongs to one task or name, which has far fewer values than random nonces allow.
             let nonce = Nonce::assume_unique_for_key(nonce);
             let key = self.current.of(binding)?;
             key.seal_in_place_separate_tag(nonce, self.bound_to(binding), text)

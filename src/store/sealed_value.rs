@@ -45,6 +45,7 @@ pub(super) fn open(
         };
     }
     let sealed = value.split_off(HEAD.len());
+    // The head shares its buffer with the rest. Once the head is gone, the rest is opened in place, without a copy.
     drop(value);
     let opened = match sealer {
         Some(sealer) => sealer.open(binding, sealed),

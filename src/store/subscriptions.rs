@@ -78,6 +78,7 @@ fn read(value: Option<&Bytes>) -> Result<Subscriptions, StoreError> {
 }
 
 fn written(all: &Subscriptions) -> Result<Bytes, StoreError> {
+    // Two replicas may write equal lists at the same time, and no two claims of a name may carry the same value.
     let mut out = uuid::Uuid::new_v4().as_bytes().to_vec();
     serde_json::to_writer(&mut out, all)
         .map_err(|_| StoreError::Corrupt("the subscriptions of a caller"))?;

@@ -152,6 +152,7 @@ impl Durations {
     }
 
     fn age_to(&mut self, epoch: u64) {
+        // Weights that were halved cannot grow back, so an earlier epoch leaves them as they are.
         if epoch > self.epoch {
             let by = epoch - self.epoch;
             for weight in &mut self.weights {

@@ -93,6 +93,7 @@ impl Caller {
     #[must_use]
     pub fn with_further(&self, further: [u8; 16]) -> Self {
         let mut bytes = self.0;
+        // The second half names the account of the caller, so it stays as it is.
         for (to, from) in bytes.iter_mut().zip(further).take(8) {
             *to = from;
         }

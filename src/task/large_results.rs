@@ -144,6 +144,8 @@ impl ResultUri {
                 "limit" => named.limit = Some(value.parse().ok()?),
                 "block" => named.part = Part::Block(value.parse().ok()?),
                 "as" if value == "json" => named.part = Part::Json,
+                // With an unknown member ignored, a part that this version does not have would be answered with
+                // another part.
                 _ => return None,
             }
         }

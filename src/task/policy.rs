@@ -230,6 +230,7 @@ impl Rules {
     pub fn within(self, server: Option<Limit>) -> Self {
         Self {
             server,
+            // A call for which the queue of the limit has no room is refused.
             may_refuse: self.may_refuse || server.is_some(),
             ..self
         }

@@ -51,6 +51,7 @@ pub fn decide(task: &Task, finder: Finder) -> RecoveryStep {
             (false, _) => RecoveryStep::Leave,
             (true, true) if finder.within_reach => RecoveryStep::Tell,
             (true, true) if !finder.waited => RecoveryStep::Wait,
+            // Else the task would stay in the index of its lost owner, and its owner in the list, for ever.
             (true, _) => RecoveryStep::Untellable,
         };
     }

@@ -172,6 +172,7 @@ fn model_text(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> St
         let _ = write!(text, ": {message}");
     }
     text.push('.');
+    // A model that gets no result yet may else make the same call again.
     if task.status() == Status::Working {
         let _ = write!(
             text,

@@ -28,6 +28,7 @@ pub fn list(
         (task.is_ended(), Reverse(since_ms))
     });
     let left_out = has_more || tasks.len() > CALLS_MAX;
+    // Cut after the sort, so that calls that have ended are left out first.
     tasks.truncate(CALLS_MAX);
     let text = text(names, &tasks, (left_out, now_ms));
     let tickets: Vec<_> = tasks.iter().map(|task| entry(task, now_ms)).collect();

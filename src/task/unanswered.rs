@@ -26,6 +26,7 @@ pub fn answers(task: &Task, now_ms: u64) -> Option<InputResponses> {
     let is_open_call = !matches!(task.leg, Leg::Parked(_));
     let mut answers = BTreeMap::new();
     for (question, request) in overdue(task, now_ms) {
+        // One question without an answer fails the task, so the answers to the others would be for nothing.
         let answer = answer(&task.on_input_timeout, request, is_open_call)?;
         answers.insert(question.key.clone(), answer);
     }

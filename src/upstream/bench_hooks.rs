@@ -27,6 +27,8 @@ impl Asking {
         let ending = match event {
             Event::Result(result) if is_tool_error(result) => OperationEnding::ToolError,
             Event::Result(_) => {
+                // Clients may call any name, and such names must not fill the metrics. A good result shows that the
+                // server has the tool, so its name may become a label.
                 self.0.iter().for_each(Operation::prove);
                 OperationEnding::Good
             }

@@ -49,6 +49,8 @@ impl<T: Send + Sync + 'static> Cache<T> {
         read: impl Future<Output = Result<T, DiscoverError>> + Send + 'static,
         has_begun: impl Fn() -> bool + Send + 'static,
     ) -> Result<Arc<T>, DiscoverError> {
+        // `_waiting` lives until the outcome is there. A read that has not begun is given up once no receiver is left,
+        // which must not happen while this caller waits.
         let (mut reading, _waiting) = self.reading(caller, services, read, has_begun);
         let read = reading.wait_for(Option::is_some).await;
         let read = read.ok().and_then(|read| read.clone());

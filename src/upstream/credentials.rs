@@ -85,6 +85,7 @@ impl CredentialRule {
         let found: Arc<[_]> = names
             .flat_map(|name| {
                 let values = headers.get_all(name).iter();
+                // The header that names the caller is written by raincheck itself, and is no secret of the client.
                 let is_secret = self.further.contains(name);
                 values.map(move |value| {
                     let value = if is_secret {

@@ -157,6 +157,7 @@ pub(super) fn answer_in(text: &[u8]) -> Option<SeenAnswer> {
             let id = id.unwrap_or("null").into();
             return Some(SeenAnswer { id, at });
         }
+        // The search goes on behind the object, so that each byte is read once however many objects there are.
         at += length;
         rest = text.get(at..).unwrap_or_default();
     }

@@ -267,6 +267,7 @@ impl HttpSubscription {
                         return Some(event);
                     }
                 }
+                // At a modern server the answer to the request is the end of the subscription.
                 ServerMessage::Result { .. }
                 | ServerMessage::Error { .. }
                 | ServerMessage::Unreadable { .. } => {
@@ -303,6 +304,7 @@ impl HttpSubscription {
                 Some(ListenEvent::Acknowledged(honoured.get().to_owned()))
             }
             change if is_change(change) => {
+                // A modern server applies the filter itself. A legacy one sends its changes to every client.
                 let is_modern = self.era == Some(Era::Modern);
                 let hears = is_modern || self.wanted.hears(method, params.as_deref());
                 hears.then(|| ListenEvent::Notification {
@@ -346,6 +348,7 @@ impl HttpSubscription {
     }
 
     async fn open_legacy(&mut self) -> Option<()> {
+        // Nothing is declared on this session, so the server puts no question there, which no client could answer.
         let key = PoolKey::new(Era::Legacy, self.request.caller, "{}");
         let lease = self
             .sessions

@@ -24,10 +24,12 @@ impl Upstream {
     /// Asks the server whether it is there and speaks MCP. The request has no credentials, and an error of JSON-RPC
     /// counts as an answer.
     pub async fn look(&self) -> Result<(), DiscoverError> {
+        // Read first, because `era` may find out both, and then the server was asked a moment ago.
         let (before, was_decided) = (self.known_era(), self.is_decided());
         self.era(None).await?;
         let http_server = match self.transport() {
             ServerTransport::Posts(http_server) => http_server,
+            // The era was found out over a line just now, so the server is there.
             ServerTransport::Lines(_) if before.is_none() => return Ok(()),
             ServerTransport::Lines(lines) => {
                 let probed = lines.probe().await;
@@ -41,6 +43,7 @@ impl Upstream {
         let origin = &http_server.origin;
         match probe::probe(origin, None).await? {
             Found::Era(_) | Found::Trouble => Ok(()),
+            // Legacy servers refuse the probe in these ways, too. Only `initialize` shows that MCP is spoken.
             Found::NoPosts | Found::NoMessage | Found::Refused => greet(origin).await,
         }
     }

@@ -43,6 +43,7 @@ pub(super) fn about(
         ServerMessage::Error { id, error } if is_answer(&id, own) => {
             About::This(Event::Error(UpstreamError::in_message(error)))
         }
+        // The stream belongs to one request, so an answer that cannot be read and has no id ends that request.
         ServerMessage::Unreadable { id, failure, .. } if own.is(&id) || &*id == "null" => {
             About::This(Event::Failed(failure))
         }

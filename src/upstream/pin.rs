@@ -79,6 +79,7 @@ impl Pin {
 
     /// All requests are answered, so what was held is free for other calls. A client's own session stays.
     pub(super) fn give_back(&self) {
+        // Taken out first: the end of a use runs code of the pool, which must not happen under this lock.
         let held = self.0.lock().take_if(|held| !held.stays());
         if let Some(pinned) = held {
             pinned.give_back();

@@ -160,6 +160,7 @@ impl UpstreamRequest {
 
     /// In that trace, whatever trace the params and the headers name.
     pub fn traced(self, context: &TraceContext) -> Self {
+        // Params that cannot be read go on as they are, because a trace must not cost the call.
         let params = context.in_params(&self.params).map(Arc::from);
         let is_other = |name: &HeaderName| *name != TRACEPARENT && *name != TRACESTATE;
         let headers = self.headers.iter().filter(|(name, _)| is_other(name));

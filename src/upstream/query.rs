@@ -57,6 +57,7 @@ pub(super) fn joined(target: &Uri, further: &str) -> Uri {
     let mut query = own.to_owned();
     for parameter in further.split('&') {
         let mut named = parameters(parameter);
+        // A parameter that the target has already stays, because a client must not replace one of the operator's.
         if named.all(|(name, _)| !names(own, &name)) && !parameter.is_empty() {
             if !query.is_empty() {
                 query.push('&');
@@ -68,6 +69,7 @@ pub(super) fn joined(target: &Uri, further: &str) -> Uri {
     let mut parts = target.clone().into_parts();
     match joined.parse::<PathAndQuery>() {
         Ok(joined) if !query.is_empty() => parts.path_and_query = Some(joined),
+        // A query that makes no valid target is left out, and the request goes to the target without it.
         _ => {}
     }
     Uri::from_parts(parts).unwrap_or_else(|_| target.clone())

@@ -39,6 +39,7 @@ impl Reconnect {
 
     /// The pause before the next attempt. It is never so long that a client gives up before.
     pub fn pause(&mut self) -> Duration {
+        // A server may ask for a pause of zero and end its stream at once, and would then be asked without a break.
         self.backoff.pause().max(self.least)
     }
 

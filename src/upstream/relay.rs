@@ -90,6 +90,7 @@ impl Answering {
 
 /// A refusal as the error of a JSON-RPC response, for a client that was sent a status already.
 pub async fn error_of(refusal: Response<ResponseBody>) -> Box<RawValue> {
+    // The bound is for the messages of a success, and a refusal has none.
     let failure = match http_response::classify_response(refusal, 0).await {
         ResponseKind::Error(error) => return error.error,
         ResponseKind::Refused { failure, .. } => failure,
@@ -156,6 +157,7 @@ impl Upstream {
         let parts = resuming(parts, &point.event_id)?;
         let mut reconnect = Reconnect::to_answer(point.retry);
         loop {
+            // Before the first attempt, too: `retry` of the stream that was cut may ask for this pause.
             tokio::time::sleep(reconnect.pause()).await;
             let again = Box::new(parts.clone());
             // The server may be away for a moment only. The caller's deadline ends the attempts.
@@ -172,6 +174,7 @@ impl Upstream {
                         is_resumed: true,
                     }));
                 }
+                // A body that is no event stream cannot be the rest of one.
                 Ok(_) => return None,
                 Err(_) if is_gone(status) => return None,
                 // Another stream of the session is still open at the server, or a gateway is away for a moment.

@@ -50,6 +50,7 @@ pub(super) fn is_beside_clients(json: &str) -> bool {
 
 /// The number of an id that raincheck gave.
 pub(super) fn number_of(json: &str) -> Option<u64> {
+    // Nearly all servers send the number back as it was written, which needs no JSON parser.
     json.parse().ok().or_else(|| whole_number(json))
 }
 

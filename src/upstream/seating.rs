@@ -134,6 +134,7 @@ impl SeatWait {
                 }
                 SeatStage::Line(era, wait) => {
                     let (era, slot) = (*era, wait.slot().await.map_err(Event::Failed)?);
+                    // The transport is decided once, so a call that waits for a line does not come into the `else`.
                     let ServerTransport::Lines(lines) = self.upstream.transport() else {
                         return Ok(Seat::anywhere(era));
                     };

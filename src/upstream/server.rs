@@ -245,6 +245,7 @@ impl HttpServer {
     ) -> Result<Era, Undecided> {
         let era = match probe::probe(&self.origin, credentials).await? {
             Found::Era(era) => era,
+            // A server that does not answer as a modern one counts as legacy (streamable-http, Backward Compatibility).
             Found::Trouble | Found::Refused => Era::Legacy,
             Found::NoPosts if self.is_decided() => Era::Legacy,
             Found::NoPosts | Found::NoMessage => return self.find_old(credentials).await,

@@ -65,6 +65,7 @@ pub(super) fn read_line(line: &[u8]) -> Result<(ServerMessage, Cow<'_, str>), Fa
 
 /// The messages of a batch (2025-03-26). `None`: the text is no array.
 pub(super) fn batch(text: &str) -> Option<VecDeque<String>> {
+    // Nearly no message is a batch, and this look costs no parser.
     if !text.trim_start().starts_with('[') {
         return None;
     }

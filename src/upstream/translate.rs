@@ -102,6 +102,7 @@ pub(super) fn for_legacy(request: &UpstreamRequest, token: &RequestId) -> Result
     let mut kept = Writer::object();
     let mut any = false;
     for (key, value) in meta.iter() {
+        // Names under this prefix belong to 2026-07-28, and a token of raincheck's own stands in place of the client's.
         if !key.starts_with("io.modelcontextprotocol/") && key != PROGRESS_TOKEN {
             kept.raw(key, value.get());
             any = true;

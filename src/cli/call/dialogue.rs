@@ -117,6 +117,7 @@ impl Dialogue<'_> {
         match self.hear(&mut exchange).await {
             Last::Result(result) => Ending::Result(result),
             Last::Error(error) => Ending::Error(error.error),
+            // Not cancelled, because the task waits for its answer, which a later command can give (`--attach`).
             Last::Unanswered(why) => Ending::Unanswered {
                 why,
                 task: Some(id),
@@ -241,6 +242,7 @@ impl Dialogue<'_> {
         for (key, request) in requests {
             let request = Object::parse(request.get()).map_err(|_| refused())?;
             let params = request.get("params").unwrap_or(RawValue::NULL);
+            // This client has declared nothing else, and a modern server takes no error in place of an answer.
             if request.get_str("method").as_deref() != Some("elicitation/create") {
                 let method = request.get_str("method").unwrap_or_default();
                 return Err(Ending::Failed(format!("the server asks for {method}")));

@@ -229,6 +229,7 @@ impl Output {
     }
 
     fn write(mut self, bytes: &[u8]) -> io::Result<()> {
+        // Only now, with the new content at hand, the old content may go.
         self.file.set_len(0)?;
         self.file.write_all(bytes)
     }

@@ -135,6 +135,7 @@ async fn in_ranges(
             None => return RawValue::from_string(text).map_err(|_| ReadRestError::no_ranges()),
         }
     }
+    // A server that gives ever smaller ranges would keep the command reading for ever.
     Err(ReadRestError::no_ranges())
 }
 

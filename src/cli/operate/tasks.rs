@@ -117,6 +117,7 @@ pub(in crate::cli) fn tasks(args: &TasksArgs) -> Result<ExitCode, CommandFailure
         What::Cancel(CancelArgs { id, tree: true }) => {
             let path = path_of(id, &format!("/cancel{TREE}"));
             let ended = reach.json(Method::POST, &path, None)?;
+            // Printed before a failure is returned, because these tasks are cancelled in any case.
             print(said(args.json, &ended, |ended| {
                 members(ended, "tasks").iter().map(is_now).collect()
             }))?;
@@ -171,6 +172,7 @@ impl AnswerArgs {
         let open = questions(task);
         let keys: Vec<&str> = open.iter().map(|question| text(question, "key")).collect();
         let key = match (&self.key, keys.as_slice()) {
+            // Comes first, because no key can be right while nothing is open.
             (_, []) => {
                 let state = text(task, "state");
                 return Err(CommandFailure::runtime(format!(
@@ -188,6 +190,7 @@ impl AnswerArgs {
             }
         };
         let answer = match (&self.content, self.decline) {
+            // The arguments cannot have a content beside `--decline`, so none is ignored here.
             (_, true) => json!({"action": "decline"}),
             (Some(content), false) => {
                 let content: Value = serde_json::from_str(content).map_err(|error| {

@@ -117,6 +117,7 @@ impl Document {
             (Some(_), Some(_)) => return Err(format!("{} is there twice", shown(wanted.name))),
             (None, _) => {}
         }
+        // A server of a single project is found only with `--project`, so the error names the projects.
         let elsewhere = self.projects()?.into_iter();
         let elsewhere = elsewhere.filter(|(_, servers)| servers.iter().any(|it| is_it(&it)));
         let paths: Vec<_> = elsewhere.map(|(path, _)| short(&path)).collect();
@@ -143,6 +144,7 @@ impl Document {
         let old = entry.text();
         let from = start(&entry.node());
         let (before, rest) = all.split_at_checked(from)?;
+        // The text around the entry stays as it is, comments included.
         Some([before, text, rest.strip_prefix(&old)?].concat())
     }
 

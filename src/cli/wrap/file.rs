@@ -47,6 +47,7 @@ impl SettingsFile {
         // In the same folder, because only within one file system a rename replaces the file at once.
         let new = self.beside(&format!(".raincheck-{}", std::process::id()));
         let written = self.create(&new, text).and_then(|()| {
+            // Compared as late as possible, because a change between this look and the rename is lost.
             if self::text(&self.path).is_ok_and(|now| now == self.text) {
                 fs::rename(&new, &self.path)
             } else {
@@ -137,6 +138,7 @@ impl SettingsFile {
         let own = file.metadata()?;
         let (uid, gid) = (self.metadata.uid(), self.metadata.gid());
         if (own.uid(), own.gid()) != (uid, gid) {
+            // If this is not permitted, nothing is replaced, because the owner could not read the new file.
             fchown(&file, Some(uid), Some(gid))?;
         }
         file.set_permissions(Permissions::from_mode(self.metadata.mode() & 0o7777))?;

@@ -178,6 +178,7 @@ fn set(node: &CstNode, shown: &dyn Fn(&str) -> String) {
         CstNode::Leaf(CstLeafNode::NumberLit(number)) => {
             number.set_raw_value(crate::mcp::json::quote(MASK));
         }
+        // Booleans and null hold no secret.
         CstNode::Leaf(_) | CstNode::Container(_) => {}
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn raincheck(environment: &[(String, String)]) -> Result<String, Stri
         .flatten()
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(NAME))
+        // A later file of this name does not count, because a search in `PATH` ends at the first.
         .find(|file| file.is_file());
     if found.is_some_and(|file| is_same(&file, &own)) {
         return Ok(NAME.to_owned());

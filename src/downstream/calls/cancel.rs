@@ -89,6 +89,7 @@ fn tell_others(
 
 fn name(session: SessionKey, id: &RawValue) -> Name {
     let session = Uuid::from_bytes(*session.as_bytes()).to_string();
+    // The key of the session is made from its caller, so no other caller can write under this name.
     Name::of(Kind::Cancel, &[&session, id.get()])
 }
 

@@ -111,6 +111,7 @@ impl CompanionTools<'_> {
             },
         };
         let (tool, words, id) = (asked.tool, asked.words, asked.id.to_owned());
+        // Owned, because a long wait goes on in the body of the response, when the request is gone.
         let arguments = asked.arguments.map(ToOwned::to_owned);
         let answering = async move {
             let answer = tool_call.answer(tool, arguments.as_deref()).await;

@@ -121,6 +121,7 @@ impl EventLooker {
             WantedTasks::One(id) => Ok(vec![(u64::MAX, id)]),
             WantedTasks::All => {
                 let store = self.proxy.runner.ledger().store();
+                // One more than is looked at, so that a longer list is noticed.
                 store.listed(&self.by.caller, None, TASKS_MAX + 1).await
             }
         }

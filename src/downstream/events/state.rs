@@ -130,6 +130,7 @@ impl Events {
     /// `None`: the caller, or all callers together, have as many streams as they may.
     pub(super) fn stream_permit(&self, caller: Caller) -> Option<StreamPermit> {
         Some(StreamPermit {
+            // Taken first, so that a caller without a place of its own takes none of the process.
             _of_caller: self.streams_of_caller.take(caller, 1)?,
             _of_process: self.streams.try_take().ok()?,
         })

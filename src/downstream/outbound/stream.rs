@@ -121,6 +121,7 @@ pub(in crate::downstream) fn respond(
 async fn answer_only(source: &mut impl ResponseSource) -> Head {
     loop {
         match source.next().await {
+            // A plain JSON response holds the answer only, so all other messages are dropped.
             Some(ResponseEvent::Message(_) | ResponseEvent::Other(_)) => {}
             Some(ResponseEvent::Answer(answer)) => return Head::Answer(answer),
             None => return Head::End,

@@ -56,12 +56,14 @@ pub(super) fn named(bytes: &Bytes, id: &str) -> Option<String> {
     }
     match object.get("id") {
         Some(own) if own.get() == id => Some(text.to_owned()),
+        // The client finds its request only by the id that it sent itself.
         _ => set(text, "id", id).ok(),
     }
 }
 
 pub(super) fn is_answer(message: &str, id: &str) -> bool {
     Object::parse(message).is_ok_and(|object| {
+        // A request of the server may have the same id, because each side numbers its own requests.
         !object.contains("method") && object.get("id").is_some_and(|own| own.get() == id)
     })
 }

@@ -330,6 +330,7 @@ async fn next_line(input: &mut (impl AsyncBufRead + Unpin), bytes_max: usize) ->
         return Ok(Line::Whole(line));
     }
     loop {
+        // Dropped piece by piece, so that a line without an end takes no more memory than a whole one.
         line.clear();
         let read = (&mut *input)
             .take(limit)

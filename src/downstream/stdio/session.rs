@@ -158,6 +158,7 @@ impl StdioSession {
                 id,
                 version: Some(version),
                 initialize: Some(sent.text.clone()),
+                // The client sends this notification for the new session itself, once it has the answer.
                 initialized: None,
             };
         }

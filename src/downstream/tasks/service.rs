@@ -150,6 +150,7 @@ impl CallerTasks<'_> {
         id: TaskId,
     ) -> Result<Option<Loaded>, StoreError> {
         let loaded = self.runner.ledger().load(id).await?;
+        // A foreign task is answered like one that does not exist, so that no id can be tried out.
         Ok(loaded.filter(|loaded| loaded.task.is_wanted() && loaded.task.belongs_to(self.caller)))
     }
 
@@ -229,6 +230,7 @@ impl CallerTasks<'_> {
             // The owner sees the change and tells the server.
             Ok((cancelled, _)) => Ok(CancelOutcome::Cancelled(cancelled.task)),
             Err(ApplyError::Rejected(_, stands)) => Ok(CancelOutcome::HadEnded(stands.task)),
+            // A record that expired meanwhile is no longer there, like any other unknown task.
             Err(ApplyError::Gone) => Err(TaskError::Unknown),
             Err(ApplyError::Store(error)) => Err(error.into()),
         }
@@ -302,6 +304,7 @@ impl CallerTasks<'_> {
                 let Some(task) = found? else {
                     continue;
                 };
+                // This task begins the next page, so `end` stays at the task before it.
                 if tasks.len() == PAGE {
                     return Ok(Page {
                         tasks,

@@ -233,6 +233,7 @@ impl OtherParts {
 fn size(block: &Object<'_>) -> Option<usize> {
     let encoded = block.get("data").or_else(|| block.get("blob"));
     let plain = block.get("text");
+    // The raw value has two quotes around it, and base64 has four letters for three bytes.
     let of = |raw: &RawValue| raw.get().len().saturating_sub(2);
     encoded.map(|raw| of(raw) / 4 * 3).or_else(|| plain.map(of))
 }

@@ -98,6 +98,7 @@ impl LogEntry {
     pub fn others(&self) -> OtherEvents {
         let others = self.parts().and_then(|(.., others)| others);
         let read = others.and_then(|others| serde_json::from_str(others).ok());
+        // Other events that cannot be read are dropped, because clients ignore them and need the message.
         read.unwrap_or_default()
     }
 

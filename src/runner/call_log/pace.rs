@@ -77,6 +77,7 @@ impl PacedReader {
 
     fn set(&self, to: Option<(u64, ReadPlace)>) {
         let mut state = self.pace.state();
+        // Only the newest reader sets the pace, so an older one that is still there changes nothing.
         if state
             .newest
             .is_some_and(|(number, _)| number == self.number)

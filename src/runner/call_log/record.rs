@@ -248,6 +248,7 @@ async fn claim(log: &EventLog, stands: &Loaded) -> Result<Option<Loaded>, StoreE
         reach: Reach::Shared,
         takeover: TakeoverMode::Resume,
     };
+    // `apply` may load the record again. If it has another fence by then, the machine refuses the claim.
     match log.ledger().apply(stands, event).await {
         Ok((claimed, _)) => Ok(Some(claimed)),
         Err(ApplyError::Rejected(..) | ApplyError::Gone) => Ok(None),

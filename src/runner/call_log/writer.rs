@@ -178,6 +178,7 @@ impl LogWriter {
 
     /// The call can be resumed at the server behind this event, which had no message.
     pub async fn resumes_at(&mut self, event_id: &str) {
+        // Without a seal key no other replica could use the point, so nothing is written.
         let Some(sealed) = self.log.seal().seal(event_id) else {
             return;
         };

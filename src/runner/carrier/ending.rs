@@ -173,5 +173,6 @@ async fn cancel(exchange: Exchange) {
             () = ending => {}
         }
     };
+    // Bounded, because the permits of the leg are held until this returns.
     let _ = timeout(CANCELLING, telling).await;
 }

@@ -64,6 +64,7 @@ impl Carrier {
             && let Audience::Maker(maker) =
                 std::mem::replace(&mut self.audience, Audience::RecordReaders)
         {
+            // Without a receiver the client is gone, and nobody needs the error.
             let _ = maker.send(error.clone());
         }
         let answer = CallAnswer::Error(error.clone());

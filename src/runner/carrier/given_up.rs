@@ -30,6 +30,8 @@ impl Carrier {
         if params.contains("requestState") || params.contains("inputResponses") {
             return None;
         }
+        // A tool that usually takes longer than the window would be cancelled before the same call could collect its
+        // result.
         let usual_ms = self.runner.learned.tool(tool).map_or(0, |tool| tool.p90_ms);
         let digest = digest(&self.server.outgoing);
         Some(CallClaim::of_given_up(
@@ -53,6 +55,7 @@ impl Carrier {
             announced: false,
         };
         if self.record(events, terms).await.is_err() {
+            // Released before the cancel, which may wait for the server: the same call begins anew without that wait.
             drop(writing);
             return self.on_stopped().await;
         }

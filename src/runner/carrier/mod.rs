@@ -234,6 +234,7 @@ impl Carrier {
     }
 
     pub(super) async fn run(mut self: Box<Self>) {
+        // Boxed, because the future of the job would keep room for it until the end of the call.
         let begun = Box::pin(self.begin()).await;
         self.run_from(begun).await;
     }

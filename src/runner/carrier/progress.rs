@@ -71,6 +71,7 @@ impl Carrier {
             None if self.stage.is_recorded() => {
                 self.tell_message("The server has taken the call".into());
             }
+            // Without a record nobody was shown that the server is busy, so nothing has to be taken back.
             None => self.forget_progress(),
         }
         Flow::Continue

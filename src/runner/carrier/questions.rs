@@ -162,6 +162,7 @@ impl Carrier {
         let asked = plain.asked.len();
         plain.asked.retain(|question| question.id != id);
         let was_asked = plain.asked.len() < asked;
+        // The server has the first answer to a question already, so a second answer must not follow.
         let Some(exchange) = self.dispatch.exchange().filter(|_| was_asked) else {
             return Flow::Continue;
         };

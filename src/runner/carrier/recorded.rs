@@ -170,6 +170,7 @@ impl Carrier {
         let applied = ledger.apply_with(&recorded.loaded, event, request);
         let (loaded, effect) = applied.await?;
         recorded.changed(loaded);
+        // Changed behind the commit, because a commit that failed has not brought the request to the store.
         recorded.lacks_request &= !brings_request;
         Ok(effect)
     }

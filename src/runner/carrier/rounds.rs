@@ -37,6 +37,7 @@ impl Carrier {
             Err(ApplyError::Rejected(Rejected::NotOwner | Rejected::Ended, latest)) => {
                 Box::pin(self.act_on(*latest)).await
             }
+            // The server asked out of turn, or for more than a task may ask. No record can hold that.
             Err(ApplyError::Rejected(..)) => self.give_up(Reason::UpstreamInvalid).await,
             Err(ApplyError::Gone) => self.on_record_gone().await,
             Err(ApplyError::Store(_)) => self.give_up(Reason::StoreLost).await,

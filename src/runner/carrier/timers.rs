@@ -67,6 +67,7 @@ impl Timers {
     pub(super) fn arm(&mut self, timer: Timer, at: Instant) {
         match self.slot(timer) {
             Some(slot) => *slot = Some(at),
+            // The deadline has no slot, because it cannot be disarmed.
             None => self.deadline = at,
         }
     }
@@ -106,6 +107,7 @@ impl Timers {
         let due = known.find(|(_, at)| at.is_some_and(|at| at <= now));
         match due {
             Some((timer, at)) => {
+                // Disarmed here, so that a timer which its action does not arm again is not served twice.
                 *at = None;
                 *timer
             }

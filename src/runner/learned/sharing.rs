@@ -77,6 +77,7 @@ impl Runner {
             }
         };
         self.halt.run_until_cancelled(sharing).await;
+        // The counts since the last look are in memory only, and would be lost with the process.
         let _ = timeout(LAST_WORDS, self.share_parts(false)).await;
     }
 

@@ -65,7 +65,9 @@ impl WaitTerms {
             }
             Plan::Always { input } => {
                 let when = match input {
+                    // The questions are part of the task, so nothing has to come before it.
                     InputWhen::InTask => TaskWhen::AtOnce,
+                    // Questions go to the client before there is a task, so the server gets time to ask them.
                     InputWhen::BeforeTask => TaskWhen::AfterSent {
                         grace: grace(&call.terms.rule),
                         start_allowance,

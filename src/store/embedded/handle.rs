@@ -67,6 +67,7 @@ impl DatabaseHandle {
             self.is_away.store(false, Ordering::SeqCst);
             return None;
         };
+        // A read keeps its handle for the time of one read only, so the last one is soon gone.
         for _ in 0..attempts {
             shared = match Arc::try_unwrap(shared) {
                 Ok(database) => return Some(database),

@@ -101,6 +101,7 @@ impl<'t> KvTables<'t> {
         expires_ms: u64,
         now_ms: u64,
     ) -> Result<bool, redb::Error> {
+        // The new value may stand there already: then an earlier sending of this call wrote it.
         let is_it = match self.values.open()?.get(&key(name))? {
             Some(row) => match row.value() {
                 (until_ms, Some(now)) => until_ms > now_ms && (now == expected || now == value),
@@ -248,6 +249,7 @@ impl<'t> KvTables<'t> {
     /// Removes expired values and logs, up to `limit` rows. The last log may exceed the limit.
     pub(super) fn sweep(&mut self, now_ms: u64, limit: usize) -> Result<(), redb::Error> {
         let mut gone = Vec::new();
+        // Noted first, because a range that is open borrows the table from which the rows go.
         for row in self
             .expiry
             .open()?

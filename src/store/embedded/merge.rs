@@ -56,6 +56,7 @@ impl Merge<'_> {
         for task in numbers.iter()? {
             let (id, number) = task?;
             let id = TaskId::from_bytes(*id.value());
+            // After a crash in an earlier merge both files have the task, and the record here may be newer by now.
             if here.head(id)?.is_none()
                 && let Some(row) = rows.get(number.value())?
             {

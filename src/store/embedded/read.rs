@@ -46,6 +46,7 @@ pub(super) fn result(
     fence: Fence,
     now_ms: u64,
 ) -> Result<Option<Bytes>, redb::Error> {
+    // The row and its pieces are read in one state of the file, so that no sweep removes pieces in between.
     let transaction = database.begin_read()?;
     let pieces = transaction.open_table(PIECES)?;
     let found = transaction

@@ -87,6 +87,7 @@ impl From<Row<'_>> for RecordRow {
             stored: Stored {
                 version,
                 caller: Caller::from_bytes(*caller),
+                // A copy, because the row ends with its transaction and the record outlives it.
                 record: Bytes::copy_from_slice(record),
             },
             expires_ms,

@@ -357,6 +357,7 @@ impl<'t> Tables<'t> {
 
     pub(super) fn sweep(&mut self, now_ms: u64) -> Result<(), redb::Error> {
         let mut records = Vec::new();
+        // Noted first, because a range that is open borrows the table from which the rows go.
         for row in self
             .expiry
             .open()?

@@ -85,6 +85,7 @@ impl DatabaseWriter {
         if self.reclaimable < LARGE {
             return;
         }
+        // A store in memory has no file that could become shorter.
         let Some(file) = self.claim.as_ref().map(FileClaim::file_bytes) else {
             return;
         };

@@ -39,6 +39,7 @@ impl KvStore for Memory {
     ) -> Result<bool, StoreError> {
         let mut kv = self.kv();
         let now = kv.value(name);
+        // A value that stands already was written by an earlier sending of this call.
         if now.is_none_or(|now| now != expected && now != value) {
             return Ok(false);
         }

@@ -89,6 +89,7 @@ impl Store for Memory {
             .get(&write.id)
             .map_or(0, |entry| entry.stored.record.len());
         let added = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
+        // A full store takes the ends of tasks, because cancel and expiry must work there. The port demands this.
         if !write.ends && added > freed && state.bytes - freed + added > self.limit {
             return Err(StoreError::Full);
         }
@@ -132,6 +133,7 @@ impl Store for Memory {
         if state.bytes - freed + result.len() > self.limit {
             return Err(StoreError::Full);
         }
+        // An earlier sending of the same result may have left a row under another expiry.
         state.remove_result(id, fence);
         state.bytes += result.len();
         state.expiry.insert((expires_ms, id, Some(fence)));

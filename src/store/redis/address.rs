@@ -30,6 +30,7 @@ pub(super) struct Template {
 
 impl Template {
     pub(super) fn url(&self, host: &str, port: u16) -> String {
+        // Servers name IPv6 addresses without brackets, and a URL demands them before a port.
         let host = if host.contains(':') {
             format!("[{host}]")
         } else {

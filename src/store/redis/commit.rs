@@ -25,6 +25,7 @@ impl Redis {
         for incarnation in indexes() {
             command.arg(self.keys.index(bucket, incarnation));
         }
+        // The library writes no argument for `None`, so the number of keys above must not count it either.
         command.arg(&list);
         if request.is_some() {
             command.arg(self.keys.request(write.id));

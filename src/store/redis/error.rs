@@ -151,6 +151,7 @@ fn hint(cause: &RedisError) -> &'static str {
     } else if cause.kind() == ErrorKind::Parse {
         " (what answers there is no Redis)"
     } else if cause.is_connection_dropped() && !cause.is_connection_refusal() {
+        // A server that expects TLS closes a connection that begins without it.
         " (if it speaks TLS, write rediss://)"
     } else {
         ""

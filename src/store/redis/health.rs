@@ -28,6 +28,7 @@ impl PolicyWatch {
             return;
         }
         loop {
+            // The policies were checked when the store was opened, so the first look can come later.
             tokio::time::sleep(self.every).await;
             let Some(now) = self.read_policies().await else {
                 continue;

@@ -168,6 +168,7 @@ impl Redis {
     /// Reads a set in several commands, so that no single command holds up the others for long.
     async fn scan(&self, key: &str) -> Result<BTreeSet<TaskId>, StoreError> {
         let mut cursor = 0_u64;
+        // A scan may return a member twice, and the set drops the second one.
         let mut ids = BTreeSet::new();
         loop {
             let mut command = redis::cmd("SSCAN");

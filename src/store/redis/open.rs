@@ -124,6 +124,7 @@ pub(super) async fn connect(
     let is_tls = matches!(address, ConnectionAddr::TcpTls { .. });
     let unreachable = |cause: RedisError| {
         let server = server.name.clone();
+        // A server without TLS does not answer the handshake, so the attempt ends by its timeout and not by an error.
         if is_tls && cause.is_timeout() {
             return RedisOpenError::NoTls { server, cause };
         }
@@ -133,6 +134,7 @@ pub(super) async fn connect(
         .connect(&server.client)
         .await
         .map_err(unreachable)?;
+    // A connection without a password and a database sends no command at its start, so only a command shows a refusal.
     redis::cmd("PING")
         .exec_async(&mut connection)
         .await
@@ -159,6 +161,7 @@ async fn examine(
         }
         Err(cause) => return Err(RedisOpenError::Unreachable { server, cause }),
     };
+    // A Sentinel answers INFO as a server does, and no check below would refuse it.
     if info.get::<String>("redis_mode").as_deref() == Some("sentinel") {
         return Err(RedisOpenError::IsSentinel { server });
     }
@@ -263,6 +266,7 @@ async fn try_wait(
     let info: RedisResult<InfoDict> = command.arg("replication").query_async(connection).await;
     let connected = match info {
         Ok(info) => info.get("connected_slaves").unwrap_or_default(),
+        // Without the right to INFO the replicas cannot be counted. A write that too few confirm is in doubt then.
         Err(cause) if denied(&cause) => return Ok(()),
         Err(cause) => return Err(RedisOpenError::Unreachable { server, cause }),
     };

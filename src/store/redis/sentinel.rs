@@ -22,6 +22,7 @@ pub(super) async fn find(
     let asked = join_all(sentinels.iter().map(|url| ask(connector, url, primary))).await;
     let (mut named, mut cause) = (Vec::new(), None);
     for answer in asked {
+        // Only a URL that cannot be used ends the search. A Sentinel that is away leaves it to the others.
         match answer? {
             Ok(Some(address)) => named.push(address),
             Ok(None) => {}
@@ -36,6 +37,7 @@ pub(super) async fn find(
         });
     };
     let server = connector.server(&at.url(&host, port), 0)?;
+    // The server of the present map was asked for its role when it was found.
     if known.is_some_and(|known| known.is(&server)) {
         return Ok(Map::of_one(server));
     }

@@ -107,6 +107,7 @@ impl fmt::Display for KnownClient {
 pub(super) fn numbers(version: &str) -> Option<[u32; 3]> {
     let version = version.strip_prefix('v').unwrap_or(version);
     let version = version.split(['-', '+']).next()?;
+    // Missing parts count as 0, so that `1.2` and `1.2.0` are the same version.
     let mut found = [0; 3];
     let mut parts = version.split('.');
     for (place, number) in found.iter_mut().enumerate() {

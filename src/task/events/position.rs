@@ -119,6 +119,7 @@ impl EventPosition {
             told: BTreeSet::new(),
         };
         for mark in told {
+            // Noted one by one, because a client may send marks that lie before the place, and `note` drops those.
             position.note(mark_of(mark)?);
         }
         Some(position)

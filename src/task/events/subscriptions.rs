@@ -203,6 +203,7 @@ impl Subscriptions {
         new.replayed_ms = now_ms;
         if let Some(place) = self.0.iter().position(|it| it.key == new.key) {
             let before = self.0.remove(place);
+            // A renewal must not move the begin on, or events that are still to be sent would count as too early.
             new.since_ms = before.since_ms;
             new.replayed_ms = before.replayed_ms;
             // A renewal under the same secret must not end the time of the one before it.
@@ -226,6 +227,7 @@ impl Subscriptions {
 
     /// Removes the subscription. False: there is none.
     pub fn end(&mut self, receiver: ReceiverId, now_ms: u64) -> bool {
+        // Removed before the count, so that the end of an expired subscription is reported as that of none.
         self.0.retain(|it| now_ms < it.expires_ms);
         let before = self.0.len();
         self.0.retain(|it| it.key.receiver() != receiver);

@@ -366,6 +366,7 @@ fn send(task: &mut Task) {
 /// The call waits for its turn, for the first time or again: nothing is in flight.
 fn queue(task: &mut Task) {
     match task.leg {
+        // Nothing was sent since the last dispatch, so no attempt is used up.
         Leg::Queued => {}
         Leg::Sent(_) | Leg::Parked(_) => task.attempts += 1,
     }
@@ -410,6 +411,7 @@ fn fail(task: &mut Task, failure: Failure) -> Option<Effect> {
 
 fn end(task: &mut Task, outcome: Outcome) -> Option<Effect> {
     task.outcome = Some(outcome);
+    // Delivered ones stay: a retry that comes after the end is still compared with the answers that were given.
     task.questions
         .retain(|q| matches!(q.stage, QuestionStage::Delivered(_)));
     task.request_state = None;

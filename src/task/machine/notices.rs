@@ -29,6 +29,7 @@ fn news(before: &Task, after: &Task) -> Option<(NoticeState, bool)> {
     let state = told_as(after.status())?;
     let asked = |task: &Task| task.questions.len();
     let reminded = |task: &Task| task.questions.iter().filter(|q| q.reminded).count();
+    // No receiver was notified of the task before it was announced, so any state is new then.
     if !before.announced || told_as(before.status()) != Some(state) || asked(after) > asked(before)
     {
         return Some((state, false));

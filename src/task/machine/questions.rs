@@ -72,6 +72,7 @@ pub(super) fn ask_round(
         });
     }
     task.leg = Leg::Parked(sent);
+    // No server call is open now, so the death of a replica must not matter while the client answers.
     task.owner = None;
     None
 }

@@ -46,6 +46,7 @@ impl ClientCookies {
         }
         self.are_any.store(true, Ordering::Relaxed);
         newest.keys.push_back(key.clone());
+        // Requests of a session that is forgotten here carry only the cookies that the client itself sends.
         if newest.keys.len() > SESSIONS_MAX
             && let Some(oldest) = newest.keys.pop_front()
         {

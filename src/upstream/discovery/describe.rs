@@ -59,6 +59,8 @@ impl Upstream {
         };
         let describing = self.known.services.spawn(async move {
             let described = describing.await;
+            // The permit bounds the requests that go on without their callers, so it comes back when the request ends
+            // and not when its caller leaves.
             drop(one);
             described
         });

@@ -55,6 +55,7 @@ impl ServerFacts {
                 let (known, credentials) = (Arc::clone(self), credentials.cloned());
                 let asking = self.services.spawn(async move {
                     known.ask_of_sessions(credentials.as_ref()).await;
+                    // The turn ends with the question, because the request that began it waits for a bounded time only.
                     drop(turn);
                 });
                 let _ = asking.await;

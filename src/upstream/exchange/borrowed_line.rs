@@ -50,6 +50,7 @@ impl RequestTransport for BorrowedLineRequest {
 
     async fn send(&mut self) -> Result<Self::Open, Untaken> {
         let failed = |reason| Untaken::End(Event::Failed(Failure::new(reason, SideEffect::None)));
+        // The client's own requests run on this line, too, and no client has an id of this form.
         let id = RequestId::random();
         let params = translate::for_legacy(&self.request, &id);
         let params = params.map_err(|_| failed(Reason::UpstreamInvalid))?;
@@ -99,6 +100,7 @@ impl BorrowedLineControl {
 #[async_trait]
 impl Control for BorrowedLineControl {
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
+        // The call has ended, so the server needs no answer to its question.
         if self.underway().is_none() {
             return Ok(());
         }

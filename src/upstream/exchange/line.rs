@@ -225,6 +225,7 @@ impl Pinned for PinnedLine {
 async fn set_log_level(line: &Arc<SharedLine>, level: &Arc<str>) {
     let known = {
         let mut known = line.log_level.lock();
+        // Noted before the server answers, so that a call that comes meanwhile does not send the same level again.
         known.replace(Arc::clone(level))
     };
     if known.as_ref() == Some(level) {

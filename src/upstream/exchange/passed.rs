@@ -97,6 +97,7 @@ impl RequestTransport for PassedPost {
     }
 
     fn end(&mut self, messages: Option<Box<Messages>>, last: &Event) {
+        // After any other end the body is dropped, which closes the stream and so cancels the request.
         if let Some(messages) = messages
             && last.is_answer()
         {

@@ -100,6 +100,7 @@ impl Connector {
             ServerAddress::Unix(_) => true,
             ServerAddress::Tcp { host, .. } => {
                 host.eq_ignore_ascii_case("localhost")
+                    // An IPv4 address may also be written as a mapped IPv6 address, such as `::ffff:127.0.0.1`.
                     || host
                         .parse::<std::net::IpAddr>()
                         .is_ok_and(|ip| ip.to_canonical().is_loopback())

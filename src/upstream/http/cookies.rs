@@ -69,6 +69,7 @@ impl Cookies {
         let mut cookies = self.0.lock();
         let store = cookies.get_or_insert_default();
         for line in lines {
+            // A line that cannot be read sets no cookie, and must not cost the response (RFC 6265bis).
             let Ok(cookie) = RawCookie::parse(*line) else {
                 continue;
             };

@@ -52,6 +52,7 @@ impl ViaMark {
     pub(in crate::upstream) fn random() -> Self {
         let random = Uuid::new_v4().simple().to_string();
         let value = HeaderValue::try_from(format!("1.1 raincheck-{random}"));
+        // Hexadecimal digits are a valid value. The fallback only takes the place of a panic.
         Self(value.unwrap_or_else(|_| HeaderValue::from_static("1.1 raincheck")))
     }
 

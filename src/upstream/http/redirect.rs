@@ -81,6 +81,7 @@ impl Origin {
                 }
             }
             hops += 1;
+            // The body is read to its end, so that the next hop can use the same connection.
             self.http.finish(response.into_body());
             request = copy;
         }

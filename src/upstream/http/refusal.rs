@@ -50,6 +50,7 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
         text: said,
     };
     let failure = failure_of(head.status).with_detail(detail);
+    // The request met a redirect and ran nothing, although the same status without a known target proves nothing.
     if address::is_of_moved(&head.extensions) {
         return failure.with_effect(SideEffect::None);
     }
@@ -70,6 +71,7 @@ fn phrase(head: &Parts, sent: &[&str]) -> String {
 fn kind(head: &Parts) -> Option<String> {
     let kind = head.headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let kind = kind.split(';').next()?.trim();
+    // The server chooses the type, so nothing in it may be markup or a control character.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/+.-".contains(c);
     (kind.len() <= 64 && kind.chars().all(is_plain)).then(|| kind.to_owned())
 }

@@ -13,6 +13,7 @@ pub(in crate::upstream) fn resolve(base: &Url, named: &str) -> Option<Uri> {
     if named.origin() != base.origin() {
         return None;
     }
+    // A fragment is left out, because no request target has one (RFC 9110, 7.1).
     let target = match named.query() {
         Some(query) => format!("{}?{query}", named.path()),
         None => named.path().to_owned(),

@@ -43,6 +43,7 @@ pub(in crate::upstream) async fn ask(
     method: &str,
     params: &str,
 ) -> Result<Box<RawValue>, AskError> {
+    // No client stands behind this request, so no question of the server may be put to it.
     let mut ticket = line.open(MayAsk::Never).ok_or(AskError::Unsent)?;
     let text = translate::request(&RequestId::number(ticket.id), method, params);
     ticket.send(text).await;

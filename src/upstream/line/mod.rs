@@ -160,6 +160,7 @@ impl LineServer {
             sessions::LineChoice::New => None,
         };
         let going_on = |writer, _: &SharedLine| LineSession::new(writer, caller, true);
+        // The spare process may have ended since it was taken, and then the client gets a line of a new process.
         let session =
             if let Some(session) = spare.and_then(|spare| spare.handover.hand_over(going_on)) {
                 session

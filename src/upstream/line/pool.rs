@@ -204,6 +204,7 @@ impl LinePool {
 
     /// Starts the spare process, if there is none.
     pub(in crate::upstream) async fn start_spare(&self) {
+        // A start that fails frees the place again, and the first call starts a process of its own.
         if let Some(turn) = self.spare_place.try_turn()
             && let Ok(handover) = self.start_process().await
         {

@@ -62,6 +62,7 @@ impl From<LineCallError> for Event {
 impl RunningRequest {
     /// Ends the request without an answer. `unsent` is the reason if the request was not sent.
     pub(super) fn end(self, unsent: Reason) {
+        // The verdict is made once: a request that is withdrawn here is never sent, so it may be made again.
         let failure = if self.send_state.withdraw() {
             Failure::new(unsent, SideEffect::None)
         } else {

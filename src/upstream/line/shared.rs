@@ -113,6 +113,7 @@ impl SharedLine {
     /// Begins one request. `None` if the line has ended.
     pub(in crate::upstream) fn open(self: &Arc<Self>, kind: MayAsk) -> Option<LineTicket> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
+        // The place of the answer is taken now, so that the end of a call never waits for its reader.
         let answer = events.clone().try_reserve_owned().ok()?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let send_state = Arc::new(SendState::default());
@@ -159,6 +160,7 @@ impl SharedLine {
         };
         self.end_if_done(&table);
         let may_run = !pending.send_state.withdraw();
+        // A request that was withdrawn before it was written never runs, so it cannot ask.
         if may_run && may_ask {
             table.inflight.abandon(id, Instant::now());
         }
@@ -275,6 +277,7 @@ impl SharedLine {
             }
             Err(answer) => answer,
         };
+        // The task that reads the line must not wait, so the answer is dropped if the server does not read.
         self.writer.try_say(response(id, &answer));
     }
 }

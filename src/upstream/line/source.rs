@@ -80,6 +80,7 @@ impl LineSource {
     pub(super) fn stop_patience(&self) -> Duration {
         match self {
             Self::Program(_) => stdio::STOP_PATIENCE,
+            // A stream ends when its connection is closed, and leaves no process that could take time.
             Self::Sse(_) => Duration::ZERO,
         }
     }

@@ -200,6 +200,7 @@ impl SpareSlot {
             is_free = match state {
                 SpareState::Free => true,
                 SpareState::Busy => false,
+                // The end of a process does not free its place, so one that has ended counts as none.
                 SpareState::Ready(spare) => !spare.is_open(),
             };
             if is_free {
@@ -265,6 +266,7 @@ impl SpareSlot {
             }
             fits
         });
+        // The process may have ended while it waited in its place.
         taken.filter(Spare::is_open)
     }
 

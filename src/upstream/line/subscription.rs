@@ -123,6 +123,7 @@ impl LineSubscription {
                     let mut params = Writer::object();
                     params.str("uri", uri);
                     let asked = ask(line, "resources/subscribe", &params.end()).await;
+                    // A resource that the server refuses is not acknowledged, and the others are still served.
                     if asked.is_ok() {
                         taken.push(uri.clone());
                     }

@@ -253,6 +253,7 @@ impl LineWriter {
 
     /// Notes that the server has answered a call, and so works.
     pub(super) fn answered(&self) {
+        // All lines share one health, so only the first answer of a line takes its lock.
         if !self.vitals.has_answered.swap(true, Ordering::Relaxed) {
             self.vitals.health().answered();
         }

@@ -211,8 +211,11 @@ impl<S: PooledSession> SessionPool<S> {
             let session = Arc::clone(session);
             return Ok(Held { session, slot });
         }
+        // Set before the job runs: a caller that leaves in between must not free this place, in which a session is
+        // about to be started.
         slot.slot.is_begun.store(true, Ordering::Relaxed);
         let (kept, place) = (Arc::clone(&self.kept), Arc::clone(&slot.slot));
+        // A job, because other requests may wait for this start when the caller that began it leaves.
         let starting = self.services.spawn(async move {
             let start = || async {
                 // `get_or_try_init` lets each waiter try again, one after the other, so a failure is kept for all.

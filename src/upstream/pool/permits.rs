@@ -312,6 +312,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         {
             let mut state = self.state.lock();
             state.is_closed = true;
+            // The senders go with the queue, so that every request that waits fails at once.
             state.waiters = Waiters::default();
         }
         let ended = async {

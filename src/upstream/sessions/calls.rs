@@ -56,6 +56,7 @@ impl Drop for CallGuard {
     fn drop(&mut self) {
         let mut calls = self.calls.lock();
         calls.remove(&self.id);
+        // A call without an answer may still run at the server and ask, although its client is gone.
         if !self.is_answered {
             calls.abandon(self.id.clone(), Instant::now());
         }

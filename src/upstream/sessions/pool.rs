@@ -240,6 +240,7 @@ impl HttpSessionPool {
             session,
             pool: Arc::clone(self),
             held: None,
+            // The session is the client's own: only its DELETE ends it at the server.
             closes_session: false,
         }
     }
@@ -304,6 +305,7 @@ impl SessionStarter {
 /// remember them, nor keep their streams open.
 async fn evict_idle(sessions: Weak<SessionPool<ServerSession>>) {
     let mut round = tokio::time::interval(ROUND);
+    // Otherwise a process that was suspended would look many times in a row.
     round.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         round.tick().await;

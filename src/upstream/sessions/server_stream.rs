@@ -91,6 +91,7 @@ impl ServerStream {
     }
 
     async fn get(&self) -> StreamAttempt {
+        // A session that nothing holds any more has ended, so its stream is not opened again.
         let Some(session) = self.session.upgrade() else {
             return StreamAttempt::Never;
         };

@@ -466,6 +466,7 @@ impl ServerSession {
     /// Ends the session at the server, unless it was left to another process.
     pub(in crate::upstream) async fn close(&self) {
         self.background.end();
+        // Without an id there is nothing to end. A session that was left may be in use by another process.
         if !self.has_id() || self.left.load(Ordering::Acquire) {
             return;
         }

@@ -30,6 +30,7 @@ pub(in crate::upstream) fn attempt(
     let origin = std::sync::Arc::clone(session.origin());
     let cookies = std::sync::Arc::clone(session.cookies());
     async move {
+        // A server that cannot be reached may be back soon and still have the session.
         let Ok(response) = origin.send(request, RequestBody::empty()).await else {
             return StreamAttempt::Later(None);
         };

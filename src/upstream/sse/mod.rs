@@ -135,6 +135,7 @@ impl Dialer {
         loop {
             let event = match events.next().await {
                 Ok(SseItem::Event(event)) => event,
+                // Such an event answers a request of JSON-RPC, and the endpoint comes in an event of another name.
                 Ok(SseItem::TooLarge(_)) => continue,
                 Err(_) => return Err(unsent(Reason::UpstreamInvalid)),
             };

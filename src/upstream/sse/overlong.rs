@@ -45,6 +45,7 @@ impl OverlongEvent {
     /// Takes bytes up to the end of the event.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> OverlongVerdict {
         while let Some(first) = bytes.first() {
+            // A carriage return and its line feed are one line end, and may come in two chunks.
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
                 *bytes = bytes.get(1..).unwrap_or_default();
                 continue;

@@ -99,6 +99,7 @@ impl<'l, E: LineListener> Hearing<'l, E> {
     }
 
     fn go_on(&mut self, begun: BegunMessage) {
+        // An object that is never closed would otherwise take in all messages that follow.
         let is_over = begun.envelope.is_whole() || begun.text.len() > self.bytes_max;
         if !is_over {
             self.begun = Some(begun);

@@ -31,6 +31,7 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) -> Strin
             say(&mut rate, pid, line);
         }
     }
+    // A process that crashes may leave the reason in a line without an end.
     let rest = lines.rest();
     words.hear(rest);
     say(&mut rate, pid, rest);

@@ -240,6 +240,7 @@ impl CallRegistry {
                 | CallKind::Piped => Cancelled::Carried,
             }
         });
+        // `max` also drives the lazy iterator to its end, so that every call of that id is cancelled.
         cancelled.max().unwrap_or(Cancelled::Nothing)
     }
 
@@ -264,6 +265,7 @@ impl CallRegistry {
                 let _ = timeout(CANCEL_FOLLOWS, cancelled.cancelled()).await;
             }
         }
+        // Nearly always no client has given up, and then the lock is not taken once more.
         if self.giving_up.count.load(Ordering::Relaxed) == 0 {
             return;
         }

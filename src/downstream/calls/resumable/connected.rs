@@ -157,6 +157,7 @@ fn beating(
     if !is_stream || body.size_hint().exact().is_some() {
         return Response::from_parts(head, passed(Some(begun), body, passing));
     }
+    // Progress goes between the events, so a length of the server would cut the answer off.
     head.headers.remove(CONTENT_LENGTH);
     let body = Body::Passed {
         begun: None,

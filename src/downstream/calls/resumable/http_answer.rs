@@ -129,6 +129,7 @@ impl ServerAnswer {
                 Some(self.body(said.text))
             }
             Ok(None) => {
+                // Without an event id the server cannot be asked for the rest of the stream.
                 let Some(event_id) = self.event_id.clone() else {
                     return Some(self.failed(unknown(Reason::UpstreamReset)));
                 };
@@ -164,6 +165,7 @@ impl ServerAnswer {
             return Some(StreamItem::Answer(text));
         }
         self.state = ReadState::Reading(answering);
+        // Such an event brings only an id, from which the client can resume the stream.
         if text.is_empty() {
             return event_id.map(StreamItem::EventId);
         }

@@ -263,6 +263,7 @@ impl CallJob {
     fn cancel(&mut self, how: Leaving) {
         self.gave_up = how == Leaving::GaveUp;
         self.is_cancelled = true;
+        // A cancel that came to another replica has not reached the entry here.
         self.registration.entry.cancel();
         self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
     }

@@ -82,6 +82,7 @@ impl Control for SessionControl {
             Answer::Result(result) => envelope::result(id, &result),
             Answer::Refused(error) => envelope::error(id, &error),
         };
+        // A message that does not arrive is only logged. The call then runs until its deadline.
         self.server.tell(text).await;
         Ok(())
     }

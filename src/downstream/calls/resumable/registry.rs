@@ -63,6 +63,7 @@ impl ResumableCalls {
     ) -> Option<Registration> {
         let room = Arc::clone(&self.room).try_acquire_owned().ok()?;
         match self.active().entry(name) {
+            // A second registration would remove the first one from the table when it is dropped.
             Entry::Occupied(_) => return None,
             Entry::Vacant(place) => place.insert(recent),
         };

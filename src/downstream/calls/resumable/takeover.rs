@@ -95,6 +95,7 @@ impl Takeover {
         };
         let point = ResumePoint {
             event_id,
+            // The pause that the server asked for is in no record, so it is lost with the replica that read it.
             retry: None,
         };
         let lost = Reason::OwnerLost;

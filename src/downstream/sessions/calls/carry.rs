@@ -103,6 +103,7 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
             return refused.on_session().into_response();
         }
     };
+    // Without a session, the same call of this client cannot be told from that of another client.
     if request.method == "tools/call" && session.key().is_some() {
         entry.is_call(digest(request));
     }

@@ -84,6 +84,8 @@ impl ToldProgress {
     /// The notification of new progress. A task that has ended has none.
     pub(super) fn notification(&mut self, task: &Task) -> Option<String> {
         let token = self.token.as_ref()?;
+        // Progress must grow from one notification to the next (MCP, progress), so the same progress is not sent
+        // again.
         if task.is_ended() || task.progress == self.last {
             return None;
         }

@@ -284,6 +284,7 @@ impl FollowedTask {
 async fn next_of(exchange: Option<&mut Exchange>) -> Option<Event> {
     match exchange {
         Some(exchange) => exchange.events.next().await,
+        // Until the next poll asks for the result again, only the polls can end this turn.
         None => std::future::pending().await,
     }
 }
@@ -307,6 +308,7 @@ impl Unfold for Polls {
     type Item = NativeAnswer;
 
     async fn next(&mut self) -> Option<NativeAnswer> {
+        // The answer that creates the task has its state already, so the first poll comes after a pause, too.
         tokio::time::sleep(self.interval).await;
         let polled = NativeAnswer::to(self.requests.about("tasks/get", &self.task)).await;
         match &polled {

@@ -61,6 +61,7 @@ impl NativeAnswer {
             Self::None
         };
         let asked = tokio::time::timeout(ASK_PATIENCE, asking).await;
+        // A server that is slow now may answer the next poll, so this is no refusal.
         asked.unwrap_or(Self::None)
     }
 }

@@ -72,6 +72,7 @@ impl ModernTaskRequests {
             params = set(&params, "_meta", meta.get()).unwrap_or(params);
         }
         (self.begin)(UpstreamRequest {
+            // `Mcp-Name` mirrors the id of the task in every request about one (tasks.md, Routing Headers).
             name: Some(Arc::clone(&self.id)),
             ..self.call.about_task(method, params)
         })
@@ -137,6 +138,7 @@ impl RequestTransport for ModernTask {
             if let Some(event) = self.ready.pop() {
                 return Ok(event);
             }
+            // The answer that made the task has its state already, so the first poll comes after a pause, too.
             tokio::time::sleep(self.interval).await;
             match self.requests.ask("tasks/get", &[]).await {
                 NativeAnswer::Result(result) => {

@@ -62,6 +62,7 @@ impl SessionControl {
         let Some(CallUnderway { session, id, .. }) = self.underway() else {
             return;
         };
+        // A cancel that does not arrive costs the server work only: no client waits for the outcome any more.
         let _ = session.tell(cancelled(&id)).await;
     }
 

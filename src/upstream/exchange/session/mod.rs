@@ -41,6 +41,7 @@ pub(in crate::upstream) fn begin(
 ) -> Exchange {
     let (taken, is_taken) = watch::channel(false);
     let (beside, said_beside) = calls::events();
+    // A request without a pin runs on no client's session, so its token is never cancelled.
     let ended = request.pin.as_ref().map(pinned::ended).unwrap_or_default();
     let call = SessionCall {
         key: match &slot {

@@ -155,6 +155,7 @@ impl SessionCall {
             http_response::classify_on_session(response, self.origin.message_bytes_max).await;
         let said = match kind {
             ResponseKind::Messages(messages) => {
+                // A cancel that may have come before the call is sent once more from here on (`SessionControl`).
                 self.taken.send_replace(true);
                 return Ok(messages);
             }

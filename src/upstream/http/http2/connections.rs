@@ -88,12 +88,14 @@ impl Connections {
             };
             match taken {
                 Ok(sender) => {
+                    // A worn connection takes no request after this one, and is closed after its open answers.
                     if state.all.get(&id).is_some_and(Connection::is_worn) {
                         state.remove(id);
                     }
                     return Some((sender, self.place(id)));
                 }
                 Err(Untaken::Full) => {
+                    // It is listed again when one of its answers ends (`give_back`).
                     state.with_room.pop();
                 }
                 Err(Untaken::Ended) => state.remove(id),

@@ -148,6 +148,7 @@ impl LineSession {
         let is_borrowed = |running: &RunningRequest| {
             matches!(running.reader, running::RequestReader::Borrowed(_))
         };
+        // Calls of raincheck's end now and do not wait until the process is gone. The client's own end with the line.
         let borrowed = table.inflight.remove_where(is_borrowed);
         drop(table);
         self.writer.stop();
@@ -205,6 +206,7 @@ impl LineSession {
         &self,
         request: BorrowedRequest,
     ) -> Result<mpsc::Receiver<Event>, AcceptError> {
+        // The wait comes before the request counts as running: if the future is dropped here, nothing was sent.
         let room = self.writer.room().await.ok_or(AcceptError::Over)?;
         let (responder, receiver) = BorrowedResponder::new().ok_or(AcceptError::Over)?;
         let running = RunningRequest {

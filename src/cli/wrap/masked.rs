@@ -56,7 +56,11 @@ fn mask_value(value: &CstNode) {
     mask_members(value);
     if let CstNode::Container(CstContainerNode::Array(list)) = value {
         for element in list.elements() {
-            set(&element, &|_| MASK.to_owned());
+            if matches!(element, CstNode::Container(_)) {
+                mask_value(&element);
+            } else {
+                set(&element, &|_| MASK.to_owned());
+            }
         }
     }
 }
@@ -203,8 +207,8 @@ mod tests {
                 r#"{"a": {"args": ["--token", "***", "-t", "***", "run.js"]}}"#,
             ),
             (
-                r#"{"a": {"url": "https://h/mcp", "headers": {"x": "k3y"}, "on": true, "l": ["k3y", {"z": "k3y"}]}, "b": "k3y"} // c"#,
-                r#"{"a": {"url": "https://h/mcp", "headers": {"x": "***"}, "on": true, "l": ["***", {"z": "***"}]}, "b": "***"} // c"#,
+                r#"{"a": {"url": "https://h/mcp", "headers": {"x": "k3y"}, "on": true, "l": ["k3y", {"z": "k3y"}, [["k3y"], 7]]}, "b": "k3y"} // c"#,
+                r#"{"a": {"url": "https://h/mcp", "headers": {"x": "***"}, "on": true, "l": ["***", {"z": "***"}, [["***"], "***"]]}, "b": "***"} // c"#,
             ),
             (
                 r#"{"a": {"env": {"RAINCHECK_UPSTREAM__URL": "http://h/?k3y", "RAINCHECK_UPSTREAM__ENV_ALLOW": "T"}}}"#,

@@ -4,7 +4,6 @@ from contextlib import asynccontextmanager
 
 import anyio
 import mcp
-from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
 
 class Client:
@@ -34,10 +33,6 @@ class Client:
 
 
 @asynccontextmanager
-async def connect(url, elicit=None, mode="auto", token=None):
-    server = url
-    if token is not None:
-        headers = {"authorization": f"Bearer {token}"}
-        server = streamable_http_client(url, http_client=create_mcp_http_client(headers=headers))
-    async with mcp.Client(server, mode=mode, elicitation_callback=elicit) as client:
+async def connect(url, elicit=None, mode="auto"):
+    async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as client:
         yield Client(client)

@@ -8,28 +8,23 @@ import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
 const PLAIN = { name: "plain", version: "1.0.0" };
 const capabilities = { elicitation: { form: {} } };
 
-/**
- * Connect to `url`; `mode` is "sdk", the SDK 1.x, or the client 2.x's "legacy" or "auto". `elicit` answers questions. `token` says
- * who calls.
- */
-export async function connect(url, mode, elicit, token) {
-  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  const options = { requestInit: { headers } };
-  return await (mode === "sdk" ? sdk(new URL(url), options, elicit) : client(new URL(url), options, mode, elicit));
+/** Connect to `url`; `mode` is "sdk", the SDK 1.x, or the client 2.x's "legacy" or "auto". `elicit` answers questions. */
+export async function connect(url, mode, elicit) {
+  return await (mode === "sdk" ? sdk(new URL(url), elicit) : client(new URL(url), mode, elicit));
 }
 
-async function sdk(url, options, elicit) {
+async function sdk(url, elicit) {
   const client = new Client1(PLAIN, { capabilities });
   if (elicit !== undefined) client.setRequestHandler(ElicitRequestSchema, elicit);
-  const transport = new Transport1(url, options);
+  const transport = new Transport1(url);
   await client.connect(transport);
   return official(client, transport.protocolVersion, (params, options) => client.callTool(params, undefined, options));
 }
 
-async function client(url, options, mode, elicit) {
+async function client(url, mode, elicit) {
   const client = new Client2(PLAIN, { capabilities, versionNegotiation: { mode } });
   if (elicit !== undefined) client.setRequestHandler("elicitation/create", elicit);
-  await client.connect(new Transport2(url, options));
+  await client.connect(new Transport2(url));
   return official(client, client.getNegotiatedProtocolVersion(), (params, options) => client.callTool(params, options));
 }
 

@@ -1,5 +1,5 @@
 // The official TypeScript clients with a limit of their own on each call. Takes a job in JSON on standard input, times in seconds:
-// { patience, seconds, runs: [{ way, mode, url, token }] }, mode being sdk, legacy or auto. Prints what became of each run as JSON.
+// { patience, seconds, runs: [{ way, mode, url }] }, mode being sdk, legacy or auto. Prints what became of each run as JSON.
 
 import { json } from "node:stream/consumers";
 import { inspect } from "node:util";
@@ -45,10 +45,10 @@ async function again(client, seen) {
 
 const WAYS = { companion, heartbeat: waiting(true), both: waiting(true), alone: waiting(false), again };
 
-async function go({ way, mode, url, token }) {
+async function go({ way, mode, url }) {
   const seen = {};
   try {
-    const client = await connect(url, mode, undefined, token);
+    const client = await connect(url, mode);
     seen.version = client.version;
     // Whatever a client does before its first call is no part of that call's time.
     await client.call("greet", { name: "Ada" });

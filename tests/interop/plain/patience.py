@@ -38,25 +38,13 @@ async def alone(client, seen, job):
     return await client.call("quiet_compute", {"seconds": job["seconds"]}, progress, job["patience"])
 
 
-async def again(client, seen, job):
-    """Asks for no progress, and makes the same call again each time that its clock ends, as a program or a model does."""
-    for seen["tries"] in range(1, 2 * job["seconds"] // job["patience"]):
-        try:
-            return await client.call("quiet_compute", {"seconds": job["seconds"]}, None, job["patience"])
-        except Exception as error:
-            if "timed out" not in str(error).lower():
-                raise
-    raise RuntimeError("no try got the result")
+WAYS = {"companion": companion, "alone": alone}
 
 
-WAYS = {"companion": companion, "alone": alone, "again": again}
-
-
-async def go(job, way, url, mode=None, token=None):
+async def go(job, way, url, mode=None):
     seen = {}
     try:
-        more = {name: value for name, value in [("mode", mode), ("token", token)] if value is not None}
-        async with connect(url, None, **more) as client:
+        async with connect(url, None, *([] if mode is None else [mode])) as client:
             seen["version"] = client.version
             # Whatever a client does before its first call is no part of that call's time.
             await client.call("greet", {"name": "Ada"})

@@ -1,11 +1,11 @@
 // The official TypeScript clients with a limit of their own on each call. Takes a job in JSON on standard input, times in seconds:
-// { patience, seconds, runs: [{ way, mode, url }] }, mode being sdk, legacy or auto. Prints what became of each run as JSON.
+// { patience, seconds, again_seconds, runs: [{ way, mode, url }] }, mode being sdk, legacy or auto. Prints what became of each run as JSON.
 
 import { json } from "node:stream/consumers";
 import { inspect } from "node:util";
 import { connect } from "./official.mjs";
 
-const { patience, seconds, runs } = await json(process.stdin);
+const { patience, seconds, again_seconds, runs } = await json(process.stdin);
 const timeout = patience * 1000;
 
 /** Reads what it is told, as a model would, and calls the tool that it is told to call. */
@@ -35,7 +35,7 @@ const waiting = (resetTimeoutOnProgress) => (client, seen) => {
 async function again(client, seen) {
   for (seen.tries = 1; seen.tries < 2 * (seconds / patience); seen.tries += 1) {
     try {
-      return await client.call("quiet_compute", { seconds }, { timeout });
+      return await client.call("quiet_compute", { seconds: again_seconds }, { timeout });
     } catch (error) {
       if (!/timed out/i.test(inspect(error))) throw error;
     }

@@ -46,7 +46,7 @@ impl WaitingForStore {
             Ok((parts, reloaded))
         });
         let parts = parts.await?;
-        // The store may be away again. Then the outage begins with the parts, and they serve all the same.
+        // If the store is away again by now, the new parts serve without it, as in any other outage.
         parts.proxy.runner.start_without_store().await;
         Ok(parts)
     }

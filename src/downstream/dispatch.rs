@@ -132,7 +132,7 @@ async fn identify(
             }
             let share = match &proxy.fair {
                 Some(fair) => {
-                    // Shares go by proven callers: by headers that nobody checks, one client would have many.
+                    // Shares are counted by proven caller. By a header that is not checked, one client could have many.
                     let taken = fair.requests.take(identity.caller, 1);
                     Some(taken.ok_or_else(|| Box::new(response::too_many_requests()))?)
                 }

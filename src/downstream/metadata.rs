@@ -89,7 +89,7 @@ impl Proxy {
         headers.remove(WWW_AUTHENTICATE);
         for value in given {
             let rewritten = metadata.public.rewritten_challenge(&value);
-            // A challenge that names no metadata leads nobody past raincheck, so it stays.
+            // A challenge without metadata cannot lead a client past raincheck, so it stays as it is.
             headers.append(WWW_AUTHENTICATE, rewritten.unwrap_or(value));
         }
     }

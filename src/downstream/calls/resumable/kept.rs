@@ -55,7 +55,7 @@ fn message(json: &str) -> Option<Event> {
     match (&*method, message.get("id")) {
         ("notifications/progress", None) => params.map(Event::Progress),
         ("notifications/message", None) => params.map(Event::Log),
-        // Answered by the client, if it still reads its stream, or by nobody.
+        // The client answers a ping if it still reads its stream. The carrier has no answer to one.
         ("ping", Some(_)) | (_, None) => None,
         (method, Some(id)) => Some(Event::Question(Question {
             id: id.get().into(),

@@ -231,7 +231,7 @@ pub(super) async fn heartbeat(log: &EventLog, terms: &LogTerms) -> Option<Keepal
     let token = terms.heartbeat.clone()?;
     let age = log.now_ms().saturating_sub(terms.began_ms);
     let mut heartbeat = Keepalive::resumed(Duration::from_millis(age), token);
-    // If the log cannot be read, only the last progress is missing: the stream begins all the same.
+    // The log adds only the last progress, so the stream begins even if the log cannot be read.
     for (_, entry) in log.behind(0).await.unwrap_or_default() {
         heartbeat.saw(entry.json());
     }

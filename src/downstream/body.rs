@@ -128,10 +128,14 @@ impl HttpBody for Body {
             } => {
                 // The server's body is polled first: only while it is silent, progress of raincheck's own may be due.
                 let polled = body.poll_frame(context);
-                match heartbeat {
-                    Some(heartbeat) => heartbeat.poll_beside(polled, context),
-                    None => polled,
+                let Some(heartbeat) = heartbeat else {
+                    return polled;
+                };
+                let polled = heartbeat.poll_beside(polled, context);
+                if heartbeat.is_over() {
+                    body.answered();
                 }
+                polled
             }
         }
     }

@@ -23,7 +23,6 @@ use super::inbound::requester::Requester;
 use super::inbound::route::modern::{RequestFacts, Route, route};
 use super::modern_call::{self, ModernCall};
 use super::outbound::response::{self, Rpc, undecided};
-use super::passed_body::PassingCall;
 use super::proxy::Proxy;
 use super::related::{RedactedBody, forget_length};
 use super::request_body::{ReadBody, read};
@@ -296,11 +295,7 @@ async fn modern(
             // Dropped before the wait, so that the future of a request that passes does not keep them.
             drop((routed, modern));
             let body = traced.unwrap_or_else(|| body.clone());
-            let parts_of_proxy = (&proxy.runner, &proxy.upstream);
-            if is_call && let Some(call) = PassingCall::of(parts_of_proxy, by, &body) {
-                return passthrough::call(proxy, parts, body, call).await;
-            }
-            return passthrough::bytes(proxy, parts, body).await;
+            return passthrough::request(proxy, by, is_call, (parts, body)).await;
         }
         if traced.is_none() {
             return Box::pin(answer(proxy, by, &parts, body, &modern, routed)).await;
@@ -361,8 +356,10 @@ async fn answer<'k>(
                 }
             }
             Route::Pass => {
+                let is_call = modern.request.method == "tools/call";
                 let parts = Box::new(parts.clone());
-                break Box::pin(passthrough::bytes(proxy, parts, body.clone())).await;
+                let passing = passthrough::request(proxy, by, is_call, (parts, body.clone()));
+                break Box::pin(passing).await;
             }
             Route::PassWithHeartbeat => {
                 let sent = (parts.clone(), body.clone());

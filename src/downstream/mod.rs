@@ -26,6 +26,7 @@ mod modern_call;
 mod open_requests;
 mod outbound;
 mod passed_body;
+mod passing;
 mod passthrough;
 mod plaintext;
 mod proxy;

@@ -1,10 +1,8 @@
-//! The body of a response that passes, and what becomes of a `tools/call` whose client closes its connection before the
-//! answer has passed: if the client's clock ended, the runner reads the rest.
+//! The body of a response that passes, frame by frame.
 
 use std::fmt;
 use std::future::ready;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,140 +11,59 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Response};
 use memchr::memmem;
-use tokio::time::Instant;
 
-use super::inbound::idempotency::given_up_claim_of;
-use super::inbound::request::Inbound;
-use super::inbound::requester::Requester;
-use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::room::SMALL;
-use crate::runner::{CallClient, Runner};
-use crate::task::gave_up::is_time_of_clock;
-use crate::task::policy::Rules;
-use crate::upstream::PassedResponse;
+use super::calls::server_answer::CallAtServer;
+use super::passing::{PassedResponse, Passing, PassingCall, ReadOn};
+use crate::upstream::Exchange;
 use crate::upstream::http::ResponseBody;
-use crate::upstream::wrapped::Upstream;
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-
-/// A `tools/call` that passes.
-pub(super) struct PassingCall {
-    runner: Arc<Runner>,
-    upstream: Arc<Upstream>,
-    client: CallClient,
-    /// The name under which the client may make the same call again.
-    whose: [u8; 16],
-    rules: Arc<Rules>,
-    /// The request.
-    sent: Bytes,
-    began: Instant,
-}
-
-impl PassingCall {
-    /// `None`: raincheck cannot distinguish the client from others, so that nobody could collect the call.
-    pub(super) fn of(
-        (runner, upstream): (&Arc<Runner>, &Arc<Upstream>),
-        by: &Requester,
-        sent: &Bytes,
-    ) -> Option<Self> {
-        let whose = by.gives_up_as()?;
-        // The request is kept until the answer has passed. Large ones would take the room of others.
-        if sent.len() > SMALL {
-            return None;
-        }
-        Some(Self {
-            runner: Arc::clone(runner),
-            upstream: Arc::clone(upstream),
-            client: by.client_of_call(None),
-            whose,
-            rules: Arc::clone(&by.rules),
-            sent: sent.clone(),
-            began: Instant::now(),
-        })
-    }
-
-    /// Gives the rest of the call to the runner, if its client's clock has just ended.
-    fn give_up(self, rest: impl FnOnce() -> Option<PassedResponse>) {
-        if !is_time_of_clock(Instant::now().saturating_duration_since(self.began)) {
-            return;
-        }
-        let message = Inbound::read(&self.sent);
-        let (Some(id), Some(params)) = (message.request_id(), message.params()) else {
-            return;
-        };
-        let Some(claim) = given_up_claim_of(params, &self.whose, &self.rules) else {
-            return;
-        };
-        let tool = params.get_str("name").unwrap_or_default();
-        if let Some(exchange) = rest().and_then(|rest| self.upstream.passed(rest, id.get())) {
-            self.runner.keep_passed(self.client, claim, &tool, exchange);
-        }
-    }
-}
-
-/// The request of a call that passes, until the head of its response is there.
-pub(super) struct PassingRequest {
-    call: Option<PassingCall>,
-    response: Option<PassedResponse>,
-}
-
-impl PassingRequest {
-    pub(super) fn new(call: PassingCall, response: PassedResponse) -> Self {
-        Self {
-            call: Some(call),
-            response: Some(response),
-        }
-    }
-
-    /// Waits for the head. If this is dropped before it resolves, the client has closed its connection.
-    pub(super) async fn passed(mut self) -> Result<Response<PassedBody>, Failure> {
-        let response = match &mut self.response {
-            Some(response) => response.await,
-            None => return Err(Failure::new(Reason::UpstreamReset, SideEffect::Unknown)),
-        };
-        self.response = None;
-        let call = self.call.take();
-        response.map(|response| PassedBody::of_call(response, call))
-    }
-}
-
-impl Drop for PassingRequest {
-    fn drop(&mut self) {
-        if let (Some(call), Some(response)) = (self.call.take(), self.response.take()) {
-            call.give_up(|| Some(response));
-        }
-    }
-}
 
 /// The server's own body, frame by frame.
 pub(super) enum PassedBody {
     /// A body that nobody reads if the client does not.
     Plain(ResponseBody),
-    Call(Box<PassingStream>),
+    Call(Box<Passing<PassedEvents>>),
 }
 
 /// The events of a call that pass.
-pub(super) struct PassingStream {
-    /// `None` once the runner reads it.
-    body: Option<ResponseBody>,
-    /// `None` once the call is over.
-    call: Option<PassingCall>,
+pub(super) struct PassedEvents {
+    body: ResponseBody,
     /// `true` if whole events have passed up to now.
     is_whole: bool,
 }
 
+impl ReadOn for PassedEvents {
+    fn read_on(self, call: CallAtServer) -> Option<Exchange> {
+        // In the middle of an event nobody can go on.
+        if self.body.is_end_stream() || !self.is_whole {
+            return None;
+        }
+        let mut rest = Response::new(self.body);
+        rest.headers_mut().insert(CONTENT_TYPE, EVENT_STREAM);
+        let rest: PassedResponse = ready(Ok(rest)).boxed();
+        rest.read_on(call)
+    }
+}
+
 impl PassedBody {
-    /// The rest of a body that is no event stream, or is coded, is of no use without its beginning.
-    fn of_call(response: Response<ResponseBody>, call: Option<PassingCall>) -> Response<Self> {
-        let is_readable = is_event_stream(response.headers());
-        response.map(|body| match call.filter(|_| is_readable) {
-            Some(call) => Self::Call(Box::new(PassingStream {
-                body: Some(body),
-                call: Some(call),
-                is_whole: true,
-            })),
+    /// The body behind this head. The rest of one that is no event stream, or is coded, is of no use without its beginning.
+    pub(super) fn of_call(head: &HeaderMap, body: ResponseBody, call: Option<PassingCall>) -> Self {
+        match call.filter(|_| is_event_stream(head)) {
+            Some(call) => {
+                let is_whole = true;
+                let events = PassedEvents { body, is_whole };
+                Self::Call(Box::new(Passing::new(Some(call), events)))
+            }
             None => Self::Plain(body),
-        })
+        }
+    }
+
+    /// Notes that raincheck has answered the call, so that its client gives nothing up.
+    pub(super) fn answered(&mut self) {
+        if let Self::Call(events) = self {
+            events.passed();
+        }
     }
 
     pub(super) fn poll_frame(
@@ -155,7 +72,7 @@ impl PassedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, <ResponseBody as HttpBody>::Error>>> {
         match self {
             Self::Plain(body) => Pin::new(body).poll_frame(context),
-            Self::Call(stream) => stream.poll_frame(context),
+            Self::Call(events) => events.poll_frame(context),
         }
     }
 
@@ -171,52 +88,37 @@ impl PassedBody {
     fn body(&self) -> Option<&ResponseBody> {
         match self {
             Self::Plain(body) => Some(body),
-            Self::Call(stream) => stream.body.as_ref(),
+            Self::Call(events) => events.rest().map(|events| &events.body),
         }
     }
 }
 
-impl PassingStream {
+impl Passing<PassedEvents> {
     fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, <ResponseBody as HttpBody>::Error>>> {
-        let Some(body) = &mut self.body else {
+        let Some(events) = self.rest_mut() else {
             return Poll::Ready(None);
         };
-        let polled = Pin::new(body).poll_frame(context);
+        let polled = Pin::new(&mut events.body).poll_frame(context);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref().filter(|data| !data.is_empty()) {
-                    self.is_whole = data.ends_with(b"\n\n") || data.ends_with(b"\r\n\r\n");
+                    events.is_whole = data.ends_with(b"\n\n") || data.ends_with(b"\r\n\r\n");
                     // The client may have its answer now, and then it gives nothing up.
                     if may_be_answer(data) {
-                        self.call = None;
+                        self.passed();
                     }
                 }
             }
             // The stream of the server has ended, so nothing is left that the runner could read.
-            Poll::Ready(Some(Err(_)) | None) => self.call = None,
+            Poll::Ready(Some(Err(_)) | None) => {
+                self.passed();
+            }
             Poll::Pending => {}
         }
         polled
-    }
-}
-
-impl Drop for PassingStream {
-    fn drop(&mut self) {
-        let (Some(body), Some(call)) = (self.body.take(), self.call.take()) else {
-            return;
-        };
-        // In the middle of an event nobody can go on.
-        if body.is_end_stream() || !self.is_whole {
-            return;
-        }
-        call.give_up(|| {
-            let mut rest = Response::new(body);
-            rest.headers_mut().insert(CONTENT_TYPE, EVENT_STREAM);
-            Some(ready(Ok(rest)).boxed())
-        });
     }
 }
 

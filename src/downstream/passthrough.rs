@@ -10,8 +10,10 @@ use serde_json::value::RawValue;
 
 use super::body::Body;
 use super::inbound::request::Inbound;
+use super::inbound::requester::Requester;
 use super::outbound::response;
-use super::passed_body::{PassedBody, PassingCall, PassingRequest};
+use super::passed_body::PassedBody;
+use super::passing::{PassedResponse, Passing, PassingCall};
 use super::proxy::Proxy;
 use crate::mcp::error::Failure;
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -51,8 +53,21 @@ async fn pass(
     }))
 }
 
+/// Passes a modern client's request. `is_call`: it is a `tools/call`.
+pub(super) async fn request(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    is_call: bool,
+    (parts, body): (Box<Parts>, Bytes),
+) -> Response<Body> {
+    if is_call && let Some(call) = PassingCall::of((&proxy.runner, &proxy.upstream), by, &body) {
+        return self::call(proxy, parts, body, call).await;
+    }
+    bytes(proxy, parts, body).await
+}
+
 /// Passes a `tools/call`. If its client's clock ends before the answer has passed, the call runs on.
-pub(super) async fn call(
+async fn call(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
     body: Bytes,
@@ -62,13 +77,19 @@ pub(super) async fn call(
     // Taken before the request is sent: a drain that begins meanwhile waits for the answer.
     let answer = proxy.passing.token();
     let response = async move { upstream.pass(parts, RequestBody::Ready(body)).await };
-    match PassingRequest::new(call, response.boxed()).passed().await {
-        Ok(passed) => passed.map(|body| Body::Passed {
-            begun: None,
-            body,
-            heartbeat: None,
-            _answer: Some(answer),
-        }),
+    let response: PassedResponse = response.boxed();
+    let mut passing = Passing::new(Some(call), response);
+    match (&mut passing).await {
+        Ok(passed) => {
+            let (head, body) = passed.into_parts();
+            let body = Body::Passed {
+                begun: None,
+                body: PassedBody::of_call(&head.headers, body, passing.passed()),
+                heartbeat: None,
+                _answer: Some(answer),
+            };
+            Response::from_parts(head, body)
+        }
         Err(failure) => unreachable_upstream(&failure, Inbound::read(&sent).request_id()),
     }
 }

@@ -43,7 +43,7 @@ mod wanted;
 pub mod wrapped;
 
 pub use credentials::{CredentialRule, Credentials};
-pub use exchange::passed::PassedResponse;
+pub use exchange::NoopControl;
 pub use forward::ClientHeaders;
 pub use obstacle::Obstacle;
 pub use pin::Pin;

@@ -45,6 +45,20 @@ pub struct Answering {
     is_resumed: bool,
 }
 
+impl Relayed {
+    /// A response as far as it has come.
+    pub fn of(response: Response<ResponseBody>, message_bytes_max: usize) -> Self {
+        match Messages::try_of(response, message_bytes_max) {
+            Ok((head, messages)) => Self::Answer(Box::new(Answering {
+                head,
+                messages,
+                is_resumed: false,
+            })),
+            Err(response) => Self::Passed(*response),
+        }
+    }
+}
+
 /// From where a stream can be resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumePoint {
@@ -121,14 +135,7 @@ impl Upstream {
         // raincheck reads the messages of this answer, so it asks for no coding of the body.
         parts.headers.insert(ACCEPT_ENCODING, NO_CODING);
         let response = self.pass(Box::new(parts), body).await?;
-        Ok(match Messages::try_of(response, message_bytes_max) {
-            Ok((head, messages)) => Relayed::Answer(Box::new(Answering {
-                head,
-                messages,
-                is_resumed: false,
-            })),
-            Err(response) => Relayed::Passed(*response),
-        })
+        Ok(Relayed::of(response, message_bytes_max))
     }
 
     /// Posts a message of raincheck's with the client's headers, except for those that describe the client's

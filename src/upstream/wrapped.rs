@@ -25,7 +25,6 @@ pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::Undecided;
-use crate::upstream::exchange::passed::{self, PassedResponse};
 use crate::upstream::exchange::{native_task, session as session_exchange};
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::forward::ClientHeaders;
@@ -346,15 +345,6 @@ impl Upstream {
             ),
             ServerTransport::Lines(_) => None,
         }
-    }
-
-    /// Reads the rest of a request that passed, whose id is this JSON. `None`: the server is no HTTP server.
-    pub fn passed(&self, response: PassedResponse, id: &str) -> Option<Exchange> {
-        let Server::Http(http_server) = &self.server else {
-            return None;
-        };
-        let origin = Arc::clone(&http_server.origin);
-        Some(passed::begin(origin, response, id))
     }
 
     /// Passes a client's request and the answer on as bytes. Not for programs, see [`Self::speaks_http`].

@@ -20,6 +20,7 @@ in_both_eras!(
     a_call_that_is_not_tried_again_is_cancelled,
     nothing_is_kept_where_the_operator_says_so,
     a_client_that_hangs_up_after_whole_seconds_gets_the_result,
+    a_client_that_asked_for_progress_gets_the_result,
     a_client_that_hangs_up_at_another_time_cancels,
     two_tries_at_once_are_two_calls,
     no_other_client_and_no_other_call_collects_it,
@@ -158,9 +159,13 @@ fn ann(client: &Client) -> Client {
     client.clone().without_tasks().named("Bearer ann")
 }
 
-/// A modern client hangs up after this time. Returns `true` if its call runs on.
-async fn hangs_up(rig: &Rig, nonce: &str, after: Duration) -> bool {
-    let call = ann(&rig.client()).calling("held", json!({"nonce": nonce}));
+/// The call of a modern client that may hang up.
+fn call(rig: &Rig, tool: &str, nonce: &str) -> Request {
+    ann(&rig.client()).calling(tool, json!({"nonce": nonce, "n": 1}))
+}
+
+/// The client of a call hangs up after this time. Returns `true` if its call runs on.
+async fn hangs_up(rig: &Rig, call: Request, nonce: &str, after: Duration) -> bool {
     let first = tokio::time::timeout(after, call.send());
     assert!(first.await.is_err());
     let cancelled = rig
@@ -169,29 +174,47 @@ async fn hangs_up(rig: &Rig, nonce: &str, after: Duration) -> bool {
     tokio::time::timeout(SOON, cancelled).await.is_err()
 }
 
-async fn a_client_that_hangs_up_after_whole_seconds_gets_the_result(era: Era) {
-    let rig = Rig::start(era, Config::auto("2s")).await;
-    rig.client().call("slow", json!({})).await.into_text();
+/// A client hangs up after this time and makes its call again, which gets the result.
+async fn gets_it_later(rig: &Rig, tool: &str, after: Duration, edit: fn(&mut Value)) {
     // On a busy machine the client may be late.
     for number in 0..10 {
-        let nonce = number.to_string();
-        if !hangs_up(&rig, &nonce, Duration::from_secs(1)).await {
+        let nonce = format!("{tool} {after:?} {number}");
+        let call = || call(rig, tool, &nonce).edit(edit);
+        if !hangs_up(rig, call(), &nonce, after).await {
             continue;
         }
-        let again = ann(&rig.client()).calling("held", json!({"nonce": nonce}));
-        let again = tokio::spawn(again.send());
+        let again = tokio::spawn(call().send());
         rig.upstream.release(&nonce);
-        assert_eq!(again.await.unwrap().into_text(), "released");
+        let text = again.await.unwrap().into_text();
+        assert!(["released", "stepped"].contains(&&*text), "{text}");
         assert_runs(&rig.upstream, &nonce, 1);
         return;
     }
     panic!("no call was kept");
 }
 
+async fn a_client_that_hangs_up_after_whole_seconds_gets_the_result(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    rig.client().call("slow", json!({})).await.into_text();
+    gets_it_later(&rig, "held", Duration::from_secs(1), |_| ()).await;
+}
+
+/// The client hangs up before the head of the response, on a stream that the server began, and on one that raincheck
+/// began to send progress.
+async fn a_client_that_asked_for_progress_gets_the_result(era: Era) {
+    let rig = Rig::start(era, Config::auto("20s")).await;
+    rig.client().call("slow", json!({})).await.into_text();
+    let edit = |message: &mut Value| message["params"]["_meta"]["progressToken"] = json!(1);
+    for (tool, seconds) in [("held", 1), ("steps", 1), ("held", 9)] {
+        gets_it_later(&rig, tool, Duration::from_secs(seconds), edit).await;
+    }
+}
+
 async fn a_client_that_hangs_up_at_another_time_cancels(era: Era) {
     let rig = Rig::start(era, Config::auto("2s")).await;
     rig.client().call("slow", json!({})).await.into_text();
-    assert!(!hangs_up(&rig, "a", Duration::from_millis(500)).await);
+    let held = call(&rig, "held", "a");
+    assert!(!hangs_up(&rig, held, "a", Duration::from_millis(500)).await);
 }
 
 async fn two_tries_at_once_are_two_calls(era: Era) {

@@ -19,7 +19,6 @@ pub(super) mod borrowed_line;
 pub(super) mod line;
 pub(super) mod modern;
 pub(super) mod native_task;
-pub(super) mod passed;
 pub(super) mod session;
 
 /// How one request reaches the server, and what the server says about it there.
@@ -164,7 +163,8 @@ impl<T: RequestTransport> Unfold for Driver<T> {
 }
 
 /// The control of a call that asks nothing while it runs, and that dropping its exchange cancels.
-struct NoopControl;
+#[derive(Debug)]
+pub struct NoopControl;
 
 #[async_trait]
 impl Control for NoopControl {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::Response;
 use hyper::body::Body as _;
 use hyper::header::CONTENT_LENGTH;
@@ -15,12 +15,12 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::http_answer::{ReadState, Relaying, ServerAnswer};
-use super::item::StreamItem;
 use super::over_http::{needs_log, passed, untouched};
 use super::respond::without_ids;
 use super::resumable_call::{cancel_of, server_of};
 use crate::downstream::body::Body;
+use crate::downstream::calls::item::StreamItem;
+use crate::downstream::calls::server_answer::{CallAtServer, ReadState, ServerAnswer};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::keepalive::Keepalive;
 use crate::downstream::outbound::passed_call::PassedCall;
@@ -29,10 +29,10 @@ use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::stream_of;
 use crate::downstream::passed_body::PassedBody;
+use crate::downstream::passing::{Passing, PassingCall};
 use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::runner::responder::CallAnswer;
-use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{Answering, Relayed};
 
 /// A call whose client waits on its connection.
@@ -67,7 +67,9 @@ pub(in crate::downstream) async fn post_connected(
     let (server, cancel) = (server_of(proxy, &sent.0), cancel_of(id));
     let stop = async move { server.tell(cancel).await }.boxed();
     let call = call.stopped_by(proxy.passing.clone(), stop);
-    let (answer, mut relaying) = relay(proxy, by, sent, id);
+    let (parts, body) = sent;
+    let at_server = at_server(proxy, by, id);
+    let mut relaying = at_server.relay(parts.clone(), body);
     let patience = Instant::now() + by.head_patience(patience::LEGACY);
     // raincheck ends the call at its deadline by an event, which needs a stream by then.
     let patience = patience.min(call.deadline());
@@ -86,8 +88,8 @@ pub(in crate::downstream) async fn post_connected(
             ReadState::Reading(answering)
         }
     };
-    let answer = answer.with_state(state);
-    read(answer, (call, heartbeat), passing)
+    let items = ServerAnswer::new(at_server, Some(parts), state).items();
+    read(Passing::new(None, items), (call, heartbeat), passing)
 }
 
 /// Posts a call of a modern client. Whatever begins soon passes as it is, with progress between the events of a stream.
@@ -100,47 +102,50 @@ pub(in crate::downstream) async fn pass_connected(
     let passing = proxy.passing.token();
     let id = call.id;
     let (call, heartbeat) = call.begin(proxy, by);
-    let (answer, mut relaying) = relay(proxy, by, sent, id);
+    let (parts, body) = sent;
+    let kept = PassingCall::of((&proxy.runner, &proxy.upstream), by, &body);
+    let at_server = at_server(proxy, by, id);
+    let mut relaying = Passing::new(kept, at_server.relay(parts, body));
     let patience = Instant::now() + by.head_patience(patience::MODERN);
     // The first progress and the end at the deadline are events, so they need a stream by then.
     let patience = patience.min(heartbeat.due_at()).min(call.deadline());
     match timeout_at(patience, &mut relaying).await {
         Err(_elapsed) => {
-            let answer = answer.with_state(ReadState::Waiting(relaying)).of_modern();
-            read(answer, (call, heartbeat), passing)
+            let items = relaying.map(|relaying| {
+                ServerAnswer::new(at_server, None, ReadState::Waiting(relaying)).items()
+            });
+            read(items, (call, heartbeat), passing)
         }
         Ok(Err(failure)) => Rpc::call_answer(id.get(), CallAnswer::Failed(failure)).into_response(),
         Ok(Ok(Relayed::Passed(response))) => response.map(|body| passed(None, body, passing)),
-        Ok(Ok(Relayed::Answer(answering))) => beating(*answering, (call, heartbeat), passing),
+        Ok(Ok(Relayed::Answer(answering))) => {
+            beating(*answering, relaying.passed(), (call, heartbeat), passing)
+        }
     }
 }
 
-/// Begins to relay a call. Nothing is sent until the answer is awaited.
-fn relay(
-    proxy: &Arc<Proxy>,
-    by: &Requester,
-    (parts, body): (Parts, Bytes),
-    id: &RawValue,
-) -> (ServerAnswer, Relaying) {
-    let upstream = Arc::clone(&proxy.upstream);
-    let bytes_max = usize::try_from(by.rules.result_bytes_max()).unwrap_or(usize::MAX);
-    let answer = ServerAnswer::new(&upstream, &parts, id, bytes_max, ReadState::Answered);
-    let body = RequestBody::Ready(body);
-    let relaying = async move { upstream.relay(parts, body, bytes_max).await }.boxed();
-    (answer, relaying)
+fn at_server(proxy: &Proxy, by: &Requester, id: &RawValue) -> CallAtServer {
+    CallAtServer {
+        upstream: Arc::clone(&proxy.upstream),
+        id: id.to_owned(),
+        bytes_max: usize::try_from(by.rules.result_bytes_max()).unwrap_or(usize::MAX),
+    }
 }
 
 /// Returns a stream of the server's messages, which is read message by message.
 fn read(
-    answer: ServerAnswer,
+    items: Passing<BoxStream<'static, StreamItem>>,
     (call, heartbeat): (PassedCall, Keepalive),
     passing: TaskTrackerToken,
 ) -> Response<Body> {
     let ended = stream::once(call.ended().map(StreamItem::Answer));
     // `select` polls both in turn, so a server that never pauses cannot outrun the end of the call.
-    let items = stream::select(answer.items(), ended).inspect(move |_| {
-        // A drain waits for the answer.
-        let _ = &passing;
+    let items = items.map(|items| {
+        let both = stream::select(items, ended).inspect(move |_| {
+            // A drain waits for the answer.
+            let _ = &passing;
+        });
+        both.boxed()
     });
     stream_of(without_ids(items.boxed()), None, Some(heartbeat))
 }
@@ -148,10 +153,12 @@ fn read(
 /// The server's own answer. A stream has progress between its events.
 fn beating(
     answering: Answering,
+    kept: Option<PassingCall>,
     (call, heartbeat): (PassedCall, Keepalive),
     passing: TaskTrackerToken,
 ) -> Response<Body> {
     let is_stream = answering.is_stream();
+    // Nothing of the body was read, so none of it has begun.
     let (mut head, begun, body) = answering.untouched();
     // A body with a length is no stream that goes on.
     if !is_stream || body.size_hint().exact().is_some() {
@@ -161,7 +168,7 @@ fn beating(
     head.headers.remove(CONTENT_LENGTH);
     let body = Body::Passed {
         begun: None,
-        body: PassedBody::Plain(body),
+        body: PassedBody::of_call(&head.headers, body, kept),
         heartbeat: Some(Box::new(PassedHeartbeat::new(call, heartbeat))),
         _answer: Some(passing),
     };

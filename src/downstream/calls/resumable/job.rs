@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::item::StreamItem;
 use super::kept;
 use super::registry::Registration;
 use super::resumable_call::{KeptAs, ResumableCall, ServerOfCall, cancel_of};
 use crate::clock::at;
 use crate::downstream::calls::cancel::cancelled_elsewhere;
+use crate::downstream::calls::item::StreamItem;
 use crate::downstream::calls::registry::CallKind;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::Keepalive;

@@ -26,8 +26,6 @@ use crate::telemetry::repeats::OF_OUTAGE;
 mod connected;
 mod event_id;
 mod event_source;
-mod http_answer;
-mod item;
 mod job;
 mod kept;
 mod large_answers;

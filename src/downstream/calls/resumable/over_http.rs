@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use hyper::Response;
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
@@ -14,11 +13,11 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::http_answer::{ReadState, Relaying, ServerAnswer, is_answer};
 use super::reader::RETRY_MS;
 use super::respond::hold;
 use super::resumable_call::{ResumableCall, server_of};
 use crate::downstream::body::Body;
+use crate::downstream::calls::server_answer::{CallAtServer, ReadState, ServerAnswer, is_answer};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
 use crate::downstream::passed_body::PassedBody;
@@ -26,7 +25,7 @@ use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::sse;
-use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::http::ResponseBody;
 use crate::upstream::relay::{Answering, Relayed};
 
 /// Upper bound of the time in which a stream that began shows that the server can resume it.
@@ -41,18 +40,17 @@ pub(in crate::downstream) async fn post(
 ) -> Response<Body> {
     let patience = call.head_patience(by, patience::LEGACY);
     let call = call.at(server_of(proxy, &parts));
-    let upstream = Arc::clone(&proxy.upstream);
-    let bytes_max = call.bytes_max();
-    let (server, state) = (&proxy.upstream, ReadState::Answered);
-    let answer = ServerAnswer::new(server, &parts, &call.id, bytes_max, state);
-    let body = RequestBody::Ready(body);
+    let at_server = CallAtServer {
+        upstream: Arc::clone(&proxy.upstream),
+        id: call.id.clone(),
+        bytes_max: call.bytes_max(),
+    };
     // Taken before the request is sent: a drain that begins meanwhile waits for the answer.
     let passing = proxy.passing.token();
-    let mut relaying: Relaying =
-        async move { upstream.relay(parts, body, bytes_max).await }.boxed();
+    let mut relaying = at_server.relay(parts.clone(), body);
+    let answer = |state| ServerAnswer::new(at_server, Some(parts), state);
     let Ok(relayed) = timeout(patience, &mut relaying).await else {
-        let answer = answer.with_state(ReadState::Waiting(relaying));
-        return hold(proxy, call, answer.items());
+        return hold(proxy, call, answer(ReadState::Waiting(relaying)).items());
     };
     match relayed {
         Err(failure) => unreachable_upstream(&failure, Some(&call.id)),
@@ -65,7 +63,7 @@ pub(in crate::downstream) async fn post(
             }
             // `hold` makes a head of raincheck's own, and the client needs the server's session id.
             let session = answering.head.headers.get(SESSION_ID).cloned();
-            let answer = answer.with_state(ReadState::Reading(answering));
+            let answer = answer(ReadState::Reading(answering));
             let mut response = hold(proxy, call, answer.items());
             if let Some(session) = session {
                 response.headers_mut().insert(SESSION_ID, session);

@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::Response;
 
-use super::item::StreamItem;
 use super::job;
 use super::reader::LogReader;
 use super::resumable_call::{ResumableCall, Waiting};
 use crate::downstream::body::Body;
+use crate::downstream::calls::item::StreamItem;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::outbound::stream::{
@@ -87,4 +87,20 @@ pub(super) fn without_ids(
         StreamItem::EventId(_) | StreamItem::End => None,
     });
     events.boxed()
+}
+
+impl From<ResponseEvent> for StreamItem {
+    fn from(event: ResponseEvent) -> Self {
+        match event {
+            ResponseEvent::Message(json) => Self::Message {
+                json,
+                event_id: None,
+            },
+            ResponseEvent::Other(event) => Self::Other {
+                event,
+                event_id: None,
+            },
+            ResponseEvent::Answer(answer) => Self::Answer(answer.json),
+        }
+    }
 }

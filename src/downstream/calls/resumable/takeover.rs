@@ -7,11 +7,11 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
 use tokio::sync::watch;
 
-use super::http_answer::{ReadState, ServerAnswer};
-use super::item::StreamItem;
 use super::job::CallJob;
 use super::resumable_call::{CallerSession, server_of};
+use crate::downstream::calls::item::StreamItem;
 use crate::downstream::calls::registry::CallKind;
+use crate::downstream::calls::server_answer::{CallAtServer, ReadState, ServerAnswer};
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -100,7 +100,11 @@ impl Takeover {
         };
         let lost = Reason::OwnerLost;
         let state = ReadState::Cut { point, lost };
-        let upstream = &self.proxy.upstream;
-        ServerAnswer::new(upstream, &self.parts, &terms.id, terms.bytes_max, state).items()
+        let call = CallAtServer {
+            upstream: Arc::clone(&self.proxy.upstream),
+            id: terms.id.clone(),
+            bytes_max: terms.bytes_max,
+        };
+        ServerAnswer::new(call, Some(self.parts.clone()), state).items()
     }
 }

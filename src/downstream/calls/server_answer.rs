@@ -3,26 +3,28 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 
 use super::item::StreamItem;
-use crate::downstream::outbound::response::Rpc;
 use crate::mcp::answer;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::scan::with_finite;
 use crate::mcp::sse;
+use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;
 
-pub(super) type Relaying = BoxFuture<'static, Result<Relayed, Failure>>;
+pub(in crate::downstream) type Relaying = BoxFuture<'static, Result<Relayed, Failure>>;
 
 /// The point up to which the answer was read.
-pub(super) enum ReadState {
+pub(in crate::downstream) enum ReadState {
     Waiting(Relaying),
     Reading(Box<Answering>),
     /// The stream ended before the answer. `lost`: the error if the server does not resume the stream.
@@ -33,52 +35,56 @@ pub(super) enum ReadState {
     Answered,
 }
 
+/// The request to which a server answers.
+pub(in crate::downstream) struct CallAtServer {
+    pub(in crate::downstream) upstream: Arc<Upstream>,
+    pub(in crate::downstream) id: Box<RawValue>,
+    /// The largest message that the server may send.
+    pub(in crate::downstream) bytes_max: usize,
+}
+
+impl CallAtServer {
+    /// Begins to pass the request on. Nothing is sent until the future is polled.
+    pub(in crate::downstream) fn relay(&self, parts: Parts, body: Bytes) -> Relaying {
+        let (upstream, bytes_max) = (Arc::clone(&self.upstream), self.bytes_max);
+        let body = RequestBody::Ready(body);
+        async move { upstream.relay(parts, body, bytes_max).await }.boxed()
+    }
+
+    /// Requests the rest of a stream that was cut. `None`: it cannot be had.
+    async fn rest(&self, parts: Option<&Parts>, point: &ResumePoint) -> Option<Box<Answering>> {
+        let rest = self.upstream.relay_rest(parts?, point, self.bytes_max);
+        rest.await
+    }
+}
+
 /// The answer of a server to one call.
-pub(super) struct ServerAnswer {
-    upstream: Arc<Upstream>,
-    /// The head of a request of the client on the call's session.
-    parts: Parts,
-    id: Box<RawValue>,
-    bytes_max: usize,
+pub(in crate::downstream) struct ServerAnswer {
+    call: CallAtServer,
+    /// The head of a request of the client on the call's session. `None`: the stream cannot be resumed once it is cut, as
+    /// no modern stream can.
+    resumes_with: Option<Parts>,
     state: ReadState,
-    /// `true` if the server may keep the events of the stream. A modern stream that was cut cannot be resumed.
-    may_resume: bool,
     /// The server's last event id.
     event_id: Option<String>,
 }
 
 impl ServerAnswer {
-    pub(super) fn new(
-        upstream: &Arc<Upstream>,
-        parts: &Parts,
-        id: &RawValue,
-        bytes_max: usize,
+    pub(in crate::downstream) fn new(
+        call: CallAtServer,
+        resumes_with: Option<Parts>,
         state: ReadState,
     ) -> Self {
         Self {
-            upstream: Arc::clone(upstream),
-            parts: parts.clone(),
-            id: id.to_owned(),
-            bytes_max,
+            call,
+            resumes_with,
             state,
-            may_resume: true,
             event_id: None,
         }
     }
 
-    pub(super) fn of_modern(self) -> Self {
-        Self {
-            may_resume: false,
-            ..self
-        }
-    }
-
-    pub(super) fn with_state(self, state: ReadState) -> Self {
-        Self { state, ..self }
-    }
-
     /// Returns the server's messages, and an error under the client's own id where the server never answers.
-    pub(super) fn items(self) -> BoxStream<'static, StreamItem> {
+    pub(in crate::downstream) fn items(self) -> BoxStream<'static, StreamItem> {
         stream::unfold(self, |mut answer| async {
             let item = answer.next().await?;
             Some((item, answer))
@@ -97,11 +103,9 @@ impl ServerAnswer {
                     }
                 }
                 ReadState::Cut { point, lost } => {
-                    let rest = self
-                        .upstream
-                        .relay_rest(&self.parts, &point, self.bytes_max);
-                    let Some(rest) = rest.await else {
-                        return Some(self.failed(unknown(lost)));
+                    let (call, parts) = (&self.call, self.resumes_with.as_ref());
+                    let Some(rest) = call.rest(parts, &point).await else {
+                        return Some(self.failed(&unknown(lost)));
                     };
                     // If this stream breaks before its first id, it is resumed from the same event again.
                     self.event_id = Some(point.event_id);
@@ -113,7 +117,7 @@ impl ServerAnswer {
                         let error = error_of(refusal).await;
                         return Some(self.refused(&error));
                     }
-                    Err(failure) => return Some(self.failed(failure)),
+                    Err(failure) => return Some(self.failed(&failure)),
                 },
             }
         }
@@ -125,13 +129,13 @@ impl ServerAnswer {
         match answering.next().await {
             Ok(Some(said)) if is_stream => self.event(answering, said),
             Ok(Some(said)) => {
-                self.upstream.finish(*answering);
+                self.call.upstream.finish(*answering);
                 Some(self.body(said.text))
             }
             Ok(None) => {
                 // Without an event id the server cannot be asked for the rest of the stream.
                 let Some(event_id) = self.event_id.clone() else {
-                    return Some(self.failed(unknown(Reason::UpstreamReset)));
+                    return Some(self.failed(&unknown(Reason::UpstreamReset)));
                 };
                 let retry = answering.retry();
                 self.state = ReadState::Cut {
@@ -140,7 +144,7 @@ impl ServerAnswer {
                 };
                 None
             }
-            Err(failure) => Some(self.failed(failure)),
+            Err(failure) => Some(self.failed(&failure)),
         }
     }
 
@@ -151,7 +155,7 @@ impl ServerAnswer {
             is_named,
             other,
         } = said;
-        if event_id.is_some() && self.may_resume {
+        if event_id.is_some() && self.resumes_with.is_some() {
             self.event_id.clone_from(&event_id);
         }
         if let Some(other) = other {
@@ -159,9 +163,9 @@ impl ServerAnswer {
             let event = sse::encode(&other);
             return Some(StreamItem::Other { event, event_id });
         }
-        let kind = kind_of(&text, &self.id);
+        let kind = kind_of(&text, &self.call.id);
         if kind == MessageKind::Answer {
-            self.upstream.finish(*answering);
+            self.call.upstream.finish(*answering);
             return Some(StreamItem::Answer(text));
         }
         self.state = ReadState::Reading(answering);
@@ -180,23 +184,23 @@ impl ServerAnswer {
 
     /// A body is one message, and so the answer. A server that could not read the id has none in it.
     fn body(&self, text: String) -> StreamItem {
-        if is_answer(&text, &self.id) {
+        if is_answer(&text, &self.call.id) {
             return StreamItem::Answer(text);
         }
         let body = Object::parse(&text).ok();
         let error = body.as_ref().and_then(|body| body.get("error"));
         error.map_or_else(
-            || self.failed(unknown(Reason::UpstreamInvalid)),
+            || self.failed(&unknown(Reason::UpstreamInvalid)),
             |error| self.refused(error),
         )
     }
 
-    fn failed(&self, failure: Failure) -> StreamItem {
-        StreamItem::Answer(Rpc::failure(self.id.get(), failure).json)
+    fn failed(&self, failure: &Failure) -> StreamItem {
+        self.refused(&failure.to_error().to_raw())
     }
 
     fn refused(&self, error: &RawValue) -> StreamItem {
-        StreamItem::Answer(envelope::error(self.id.get(), error.get()))
+        StreamItem::Answer(envelope::error(self.call.id.get(), error.get()))
     }
 }
 
@@ -228,7 +232,7 @@ fn kind_of(text: &str, id: &RawValue) -> MessageKind {
 }
 
 /// Returns `true` if a text is the response to the request with that id.
-pub(super) fn is_answer(message: &str, id: &RawValue) -> bool {
+pub(in crate::downstream) fn is_answer(message: &str, id: &RawValue) -> bool {
     kind_of(message, id) == MessageKind::Answer
 }
 

@@ -74,9 +74,12 @@ async fn to_endpoint(
     let mut admitted = CredentialLimits::default();
     let opened = endpoint::open(&proxy, &mut parts, &body, connection.peer);
     let (mut response, asked) = match opened {
-        Ok(Endpoint::ProtectedResource) => (Box::pin(metadata::answer(&proxy, parts)).await, None),
-        Ok(Endpoint::Mcp) => match identify(&proxy, &mut parts).await {
-            Ok((client, bounds)) => {
+        Ok((Endpoint::ProtectedResource, _)) => {
+            (Box::pin(metadata::answer(&proxy, parts)).await, None)
+        }
+        Ok((Endpoint::Mcp, is_local)) => match identify(&proxy, &mut parts).await {
+            Ok((identity, bounds)) => {
+                let client = RequestClient { identity, is_local };
                 admitted = bounds;
                 let end = admitted.end;
                 let request = &mut admitted.request;
@@ -148,12 +151,21 @@ async fn identify(
     }
 }
 
+/// The client of one request.
+#[derive(Debug, Default)]
+pub(super) struct RequestClient {
+    /// Where clients must show one.
+    pub(super) identity: Option<Arc<Identity>>,
+    /// The request comes from this machine, and no proxy says that it passed it on.
+    pub(super) is_local: bool,
+}
+
 /// Calls `whole` when the request is there whole.
 async fn mcp(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
     body: Incoming,
-    client: Option<Arc<Identity>>,
+    client: RequestClient,
     whole: impl FnOnce(),
 ) -> Answered {
     if parts.method != Method::POST {
@@ -163,7 +175,7 @@ async fn mcp(
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
             return (response::not_allowed("POST"), None);
         }
-        let answer = Box::pin(sessions::other(proxy, parts, client)).await;
+        let answer = Box::pin(sessions::other(proxy, parts, client.identity)).await;
         return (answer, None);
     }
     let body = match read(proxy, body).await {
@@ -172,7 +184,7 @@ async fn mcp(
     };
     whole();
     // The body is in memory until the answer begins, and counts among the caller's bytes until then.
-    let Ok(_share) = share_of_body(proxy, client.as_deref(), body.len()) else {
+    let Ok(_share) = share_of_body(proxy, client.identity.as_deref(), body.len()) else {
         return (response::too_many_bytes(), None);
     };
     let message = Inbound::read(&body);
@@ -205,7 +217,7 @@ struct OverShare;
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     mut parts: Box<Parts>,
-    client: Option<Arc<Identity>>,
+    client: RequestClient,
     read: &Bytes,
     message: Inbound<'_>,
 ) -> Answered {
@@ -226,7 +238,8 @@ pub(super) async fn post(
         }
         (traced, _) => (PostBody { read, traced }, message),
     };
-    let mut by = proxy.requester(&parts, era, client);
+    let mut by = proxy.requester(&parts, era, client.identity);
+    by.is_local = client.is_local;
     by.span.clone_from(&span);
     let accessed = Accessed::begin(proxy, &by, &parts.headers, &message);
     let asked = Asked::begin(&parts, &message, era, span.map(SpanGuard::new));
@@ -274,6 +287,7 @@ async fn modern(
     // Only these methods depend on which client it is, and the lookup costs as much as reading `_meta`.
     if matches!(&*modern.request.method, "tools/call" | "tools/list") {
         by.client = ClientTerms::of(modern.meta.client_info.and_then(known_client::of));
+        by.recognise(&parts.headers, modern.meta.client_info);
     }
     // Checked before the route is chosen, so that no way to a tool or to its task leads past it.
     if by.rules.wants_scopes()

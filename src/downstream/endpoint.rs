@@ -19,13 +19,13 @@ use super::proxy::Proxy;
 use crate::mcp::error::{RpcError, code};
 use crate::printable::short_bytes;
 
-/// The endpoint that a request came to. `Err`: the answer to a request that no endpoint sees.
+/// The endpoint that a request came to, and `true` if it comes from this machine. `Err`: the answer to a request that no endpoint sees.
 pub(super) fn open(
     proxy: &Arc<Proxy>,
     parts: &mut Parts,
     body: &Incoming,
     peer: SocketAddr,
-) -> Result<Endpoint, Box<Response<Body>>> {
+) -> Result<(Endpoint, bool), Box<Response<Body>>> {
     let names = &proxy.settings.names;
     if !names.host_is_ours(&parts.uri, &parts.headers) {
         tell_of_host(parts);
@@ -71,8 +71,8 @@ pub(super) fn open(
         );
         return Err(refused(StatusCode::LOOP_DETECTED, &error));
     }
-    proxy.settings.way.settle(parts, peer);
-    Ok(endpoint)
+    let is_local = proxy.settings.way.settle(parts, peer);
+    Ok((endpoint, is_local))
 }
 
 fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {

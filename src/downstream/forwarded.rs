@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hyper::header::{HOST, HeaderName, HeaderValue};
+use hyper::HeaderMap;
+use hyper::header::{HOST, HeaderName, HeaderValue, VIA};
 use hyper::http::request::Parts;
 use ipnet::IpNet;
 
@@ -25,9 +26,12 @@ const REAL_IP: &str = "x-real-ip";
 impl ForwardedHeaders {
     /// Removes the headers that the client may not send, and adds those that the server is to have. Most requests
     /// have neither.
-    pub(super) fn settle(&self, parts: &mut Parts, peer: SocketAddr) {
+    ///
+    /// Returns `true` if the request comes from this machine, and no proxy says that it passed it on.
+    pub(super) fn settle(&self, parts: &mut Parts, peer: SocketAddr) -> bool {
         // A socket for both families shows IPv4 peers as mapped IPv6 addresses, which no IPv4 network contains.
         let peer = peer.ip().to_canonical();
+        let is_local = peer.is_loopback() && !was_passed_on(&parts.headers);
         let is_trusted = self.trusted.iter().any(|net| net.contains(&peer));
         if !is_trusted {
             remove_where(&mut parts.headers, |name| is_of_the_way(name.as_str()));
@@ -40,6 +44,7 @@ impl ForwardedHeaders {
                 parts.headers.insert(name, value);
             }
         }
+        is_local
     }
 
     fn say(&self, name: &HeaderName, parts: &Parts, peer: IpAddr) -> Option<HeaderValue> {
@@ -60,6 +65,11 @@ impl ForwardedHeaders {
         };
         HeaderValue::try_from(value).ok()
     }
+}
+
+fn was_passed_on(headers: &HeaderMap) -> bool {
+    let mut names = headers.keys();
+    names.any(|name| *name == VIA || is_of_the_way(name.as_str()))
 }
 
 /// The host that the client wrote, which was checked to be a name of raincheck.

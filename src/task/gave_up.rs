@@ -12,10 +12,33 @@ const WORDS: [&str; 5] = [
     "-32001",
 ];
 
-/// Clients set their clocks to whole seconds. A clock begins before the call arrives here: by the time that the client needs
-/// to connect. It rings a little late.
-const EARLY: Duration = Duration::from_millis(100);
-const LATE: Duration = Duration::from_millis(60);
+/// The values to which clients set their clocks: all multiples of `step`, from `shortest` on.
+///
+/// A clock begins before the call arrives here, by the time that the client needs to connect and to write the call. It rings
+/// a little late.
+struct ClockValues {
+    shortest: Duration,
+    step: Duration,
+    early: Duration,
+    late: Duration,
+}
+
+/// A client is given more time to send its call where fewer values are clocks': a connection that closes at a random time
+/// looks like a clock in one case of four.
+const CLOCKS: [ClockValues; 2] = [
+    ClockValues {
+        shortest: Duration::from_secs(1),
+        step: Duration::from_secs(1),
+        early: Duration::from_millis(100),
+        late: Duration::from_millis(60),
+    },
+    ClockValues {
+        shortest: Duration::from_secs(10),
+        step: Duration::from_secs(5),
+        early: Duration::from_millis(500),
+        late: Duration::from_millis(100),
+    },
+];
 
 /// Returns `true` if a cancel with this reason was sent because the client's clock ended.
 pub fn says_clock_ended(reason: &str) -> bool {
@@ -23,11 +46,13 @@ pub fn says_clock_ended(reason: &str) -> bool {
     WORDS.iter().any(|word| reason.contains(word))
 }
 
-/// Returns `true` if a connection that closed after `waited` was probably closed by a clock: the time is a whole number of
-/// seconds. A connection that closes at a random time looks like that in one case of six.
+/// Returns `true` if a connection that closed after `waited` was probably closed by a clock.
 pub fn is_time_of_clock(waited: Duration) -> bool {
-    let since_second = Duration::from_nanos(u64::from((waited + EARLY).subsec_nanos()));
-    waited + EARLY >= Duration::from_secs(1) && since_second <= EARLY + LATE
+    CLOCKS.iter().any(|values| {
+        let rung = waited + values.early;
+        let since_value = rung.as_nanos() % values.step.as_nanos();
+        rung >= values.shortest && since_value <= (values.early + values.late).as_nanos()
+    })
 }
 
 #[cfg(test)]
@@ -64,8 +89,15 @@ mod tests {
             (5_061, false),
             (4_890, false),
             (4_910, true),
+            (9_338, false),
+            (9_500, true),
+            (11_838, false),
+            (14_500, true),
+            (15_100, true),
+            (15_101, false),
             (60_060, true),
             (60_500, false),
+            (300_090, true),
         ] {
             assert_eq!(
                 is_time_of_clock(Duration::from_millis(ms)),

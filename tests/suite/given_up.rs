@@ -21,6 +21,8 @@ in_both_eras!(
     nothing_is_kept_where_the_operator_says_so,
     a_client_that_hangs_up_after_whole_seconds_gets_the_result,
     a_client_that_asked_for_progress_gets_the_result,
+    a_client_of_this_machine_needs_no_credentials,
+    a_client_behind_a_proxy_or_with_another_header_is_another_client,
     a_client_that_hangs_up_at_another_time_cancels,
     two_tries_at_once_are_two_calls,
     no_other_client_and_no_other_call_collects_it,
@@ -33,6 +35,9 @@ in_both_eras!(
 
 /// A cancelled call ends at the server within this time.
 const SOON: Duration = Duration::from_millis(300);
+
+/// The shortest time that counts as the time of a clock.
+const SECOND: Duration = Duration::from_secs(1);
 
 const GAVE_UP: &str = "raincheck_calls_total{fate=\"gave_up\",tool=\"held\"}";
 
@@ -159,9 +164,14 @@ fn ann(client: &Client) -> Client {
     client.clone().without_tasks().named("Bearer ann")
 }
 
+/// A client of this machine that shows nobody who it is.
+fn nobody(client: &Client) -> Client {
+    client.clone().without_tasks()
+}
+
 /// The call of a modern client that may hang up.
-fn call(rig: &Rig, tool: &str, nonce: &str) -> Request {
-    ann(&rig.client()).calling(tool, json!({"nonce": nonce, "n": 1}))
+fn call(client: &Client, tool: &str, nonce: &str) -> Request {
+    client.calling(tool, json!({"nonce": nonce, "n": 1}))
 }
 
 /// The client of a call hangs up after this time. Returns `true` if its call runs on.
@@ -174,29 +184,42 @@ async fn hangs_up(rig: &Rig, call: Request, nonce: &str, after: Duration) -> boo
     tokio::time::timeout(SOON, cancelled).await.is_err()
 }
 
-/// A client hangs up after this time and makes its call again, which gets the result.
-async fn gets_it_later(rig: &Rig, tool: &str, after: Duration, edit: fn(&mut Value)) {
+/// A client hangs up after this time, so that its call is kept. Returns the nonce of the call.
+async fn is_kept(
+    rig: &Rig,
+    (tool, after): (&str, Duration),
+    call: impl Fn(&str, &str) -> Request,
+) -> String {
     // On a busy machine the client may be late.
     for number in 0..10 {
         let nonce = format!("{tool} {after:?} {number}");
-        let call = || call(rig, tool, &nonce).edit(edit);
-        if !hangs_up(rig, call(), &nonce, after).await {
-            continue;
+        if hangs_up(rig, call(tool, &nonce), &nonce, after).await {
+            return nonce;
         }
-        let again = tokio::spawn(call().send());
-        rig.upstream.release(&nonce);
-        let text = again.await.unwrap().into_text();
-        assert!(["released", "stepped"].contains(&&*text), "{text}");
-        assert_runs(&rig.upstream, &nonce, 1);
-        return;
     }
     panic!("no call was kept");
+}
+
+/// A client hangs up after this time and makes its call again, which gets the result.
+async fn gets_it_later(
+    rig: &Rig,
+    (tool, after): (&str, Duration),
+    call: impl Fn(&str, &str) -> Request,
+) {
+    let nonce = is_kept(rig, (tool, after), &call).await;
+    let again = tokio::spawn(call(tool, &nonce).send());
+    rig.upstream.release(&nonce);
+    let text = again.await.unwrap().into_text();
+    assert!(["released", "stepped"].contains(&&*text), "{text}");
+    assert_runs(&rig.upstream, &nonce, 1);
 }
 
 async fn a_client_that_hangs_up_after_whole_seconds_gets_the_result(era: Era) {
     let rig = Rig::start(era, Config::auto("2s")).await;
     rig.client().call("slow", json!({})).await.into_text();
-    gets_it_later(&rig, "held", Duration::from_secs(1), |_| ()).await;
+    let ann = ann(&rig.client());
+    let trying = |tool: &str, nonce: &str| call(&ann, tool, nonce);
+    gets_it_later(&rig, ("held", SECOND), trying).await;
 }
 
 /// The client hangs up before the head of the response, on a stream that the server began, and on one that raincheck
@@ -204,16 +227,63 @@ async fn a_client_that_hangs_up_after_whole_seconds_gets_the_result(era: Era) {
 async fn a_client_that_asked_for_progress_gets_the_result(era: Era) {
     let rig = Rig::start(era, Config::auto("20s")).await;
     rig.client().call("slow", json!({})).await.into_text();
-    let edit = |message: &mut Value| message["params"]["_meta"]["progressToken"] = json!(1);
+    let ann = ann(&rig.client());
+    let asking = |tool: &str, nonce: &str| {
+        let call = call(&ann, tool, nonce);
+        call.edit(|message| message["params"]["_meta"]["progressToken"] = json!(1))
+    };
     for (tool, seconds) in [("held", 1), ("steps", 1), ("held", 9)] {
-        gets_it_later(&rig, tool, Duration::from_secs(seconds), edit).await;
+        gets_it_later(&rig, (tool, SECOND * seconds), asking).await;
+    }
+}
+
+async fn a_client_of_this_machine_needs_no_credentials(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    rig.client().call("slow", json!({})).await.into_text();
+    let nobody = nobody(&rig.client());
+    let number = std::cell::Cell::new(0);
+    gets_it_later(&rig, ("held", SECOND), |tool, nonce| {
+        number.set(number.get() + 1);
+        // Each request may have another trace.
+        let request_id = number.get().to_string();
+        call(&nobody, tool, nonce).header("x-request-id", &request_id)
+    })
+    .await;
+}
+
+async fn a_client_behind_a_proxy_or_with_another_header_is_another_client(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    rig.client().call("slow", json!({})).await.into_text();
+    let nobody = nobody(&rig.client());
+    for (name, value) in [("x-forwarded-for", "192.0.2.1"), ("via", "1.1 proxy")] {
+        let passed_on = call(&nobody, "held", name).header(name, value);
+        assert!(!hangs_up(&rig, passed_on, name, SECOND).await, "{name}");
+    }
+    let kept = is_kept(&rig, ("held", SECOND), |tool, nonce| {
+        call(&nobody, tool, nonce)
+    })
+    .await;
+    let others = [
+        call(&nobody, "held", &kept).header("x-api-key", "theirs"),
+        call(&nobody, "held", &kept).edit(|message| {
+            let info = "io.modelcontextprotocol/clientInfo";
+            message["params"]["_meta"][info] = json!({"name": "theirs", "version": "1"});
+        }),
+        call(&ann(&rig.client()), "held", &kept),
+    ];
+    let others = others.map(|call| tokio::spawn(call.send()));
+    let all = |tally: Tally| tally.started == 4;
+    rig.upstream.until(&kept, "started", all).await;
+    rig.upstream.release(&kept);
+    for answer in others {
+        assert_eq!(answer.await.unwrap().into_text(), "released");
     }
 }
 
 async fn a_client_that_hangs_up_at_another_time_cancels(era: Era) {
     let rig = Rig::start(era, Config::auto("2s")).await;
     rig.client().call("slow", json!({})).await.into_text();
-    let held = call(&rig, "held", "a");
+    let held = call(&ann(&rig.client()), "held", "a");
     assert!(!hangs_up(&rig, held, "a", Duration::from_millis(500)).await);
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::header::{ACCEPT, HeaderName, HeaderValue, ORIGIN, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Version};
+use serde_json::value::RawValue;
 
 use crate::auth::callers::Callers;
 use crate::auth::identity::Identity;
@@ -49,6 +50,11 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) list_key: Option<Caller>,
     /// The session that the request names.
     pub(in crate::downstream) session: Option<SessionKey>,
+    /// The client is on this machine, and no proxy stands between.
+    pub(in crate::downstream) is_local: bool,
+    /// The name that a client of this machine without credentials has by what it says of itself. Known where the request may
+    /// begin a call.
+    pub(in crate::downstream) local_name: Option<[u8; 16]>,
     /// The era that the client speaks.
     pub(in crate::downstream) era: Era,
     /// The client accepts event streams.
@@ -132,6 +138,8 @@ impl Requester {
             client: ClientTerms::default(),
             rules,
             session,
+            is_local: false,
+            local_name: None,
             era,
             reads_events: accepts_events(headers),
             takes_large_events: takes_large_events(headers),
@@ -197,16 +205,38 @@ impl Requester {
     }
 
     /// The name under which the client may collect a call that it gave up: a session, because a session may have a state at
-    /// the server, or else the caller. The query of a request tells servers apart.
+    /// the server, or else the caller, or on this machine what the client says of itself. The query of a request tells servers
+    /// apart.
     pub(in crate::downstream) fn gives_up_as(&self) -> Option<[u8; 16]> {
         let whose = match (&self.session, self.era) {
             (Some(session), Era::Legacy) => *session.as_bytes(),
-            _ => self.has_credentials.then(|| *self.caller.as_bytes())?,
+            _ if self.has_credentials => *self.caller.as_bytes(),
+            _ => self.local_name?,
         };
         Some(match &self.query {
-            Some(query) => *Digest::of(&[&hex::encode(&whose), query]).as_bytes(),
+            Some(query) => *Digest::of(&[&*hex::encode(&whose), &**query]).as_bytes(),
             None => whose,
         })
+    }
+
+    /// Recognises a modern client of this machine that has no credentials by its description of itself (`clientInfo`) and by its
+    /// headers: a server may know its clients by one of them.
+    pub(in crate::downstream) fn recognise(
+        &mut self,
+        headers: &HeaderMap,
+        info: Option<&RawValue>,
+    ) {
+        if self.has_credentials || !self.is_local || self.is_piped {
+            return;
+        }
+        let info = info.map_or("", RawValue::get);
+        let mut parts = vec![&b"local"[..], info.as_bytes()];
+        for (name, value) in headers {
+            if !is_of_the_request(name.as_str()) {
+                parts.extend([name.as_str().as_bytes(), value.as_bytes()]);
+            }
+        }
+        self.local_name = Some(*Digest::of(&parts).as_bytes());
     }
 
     /// The name that operators know the client by, where clients have one.
@@ -233,6 +263,32 @@ fn session_of(named: Option<SessionKey>, parts: &Parts, era: Era) -> Option<Sess
     // Only legacy clients have sessions: on a modern request the header could be anything.
     let is_known = era == Era::Legacy && id.len() >= SESSION_ID_MIN;
     named.filter(|_| is_known)
+}
+
+/// Returns `true` for a header that says nothing of its client, or something else with each request.
+fn is_of_the_request(name: &str) -> bool {
+    name.starts_with("mcp-")
+        || name.starts_with("x-b3-")
+        || name.starts_with("x-datadog-")
+        || matches!(
+            name,
+            "accept"
+                | "accept-encoding"
+                | "accept-language"
+                | "b3"
+                | "baggage"
+                | "connection"
+                | "content-length"
+                | "content-type"
+                | "host"
+                | "request-id"
+                | "sentry-trace"
+                | "traceparent"
+                | "tracestate"
+                | "transfer-encoding"
+                | "x-correlation-id"
+                | "x-request-id"
+        )
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::downstream::calls::registry::CallEntry;
-use crate::downstream::dispatch::post;
+use crate::downstream::dispatch::{RequestClient, post};
 use crate::downstream::inbound::request::Inbound;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
@@ -272,7 +272,14 @@ impl Client {
                 let message = Inbound::read(&sent.text);
                 let headers = sent.modern_headers(&self.proxy, &message).await;
                 let parts = self.session.parts(headers);
-                let posted = post(&self.proxy, parts, None, &sent.text, message).await;
+                let posted = post(
+                    &self.proxy,
+                    parts,
+                    RequestClient::default(),
+                    &sent.text,
+                    message,
+                )
+                .await;
                 let response = session::answered(posted);
                 // Before the answer is written, because the client may use the id again at once.
                 let over = |_: &str| entry.leave();

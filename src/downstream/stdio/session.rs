@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::answer::{answer_to, is_stream};
 use super::message::{StdioMessage, parts, plain_headers};
 use crate::downstream::body::Body;
-use crate::downstream::dispatch;
+use crate::downstream::dispatch::{self, RequestClient};
 use crate::downstream::durations::{Answered, Asked};
 use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::request::Inbound;
@@ -218,7 +218,16 @@ impl StdioSession {
 
 /// Posts a message as a client over HTTP would.
 async fn post(proxy: &Arc<Proxy>, parts: Box<Parts>, text: &Bytes) -> Response<Body> {
-    answered(dispatch::post(proxy, parts, None, text, Inbound::read(text)).await)
+    answered(
+        dispatch::post(
+            proxy,
+            parts,
+            RequestClient::default(),
+            text,
+            Inbound::read(text),
+        )
+        .await,
+    )
 }
 
 /// The response, with its measurement.

@@ -21,7 +21,7 @@ SHORT=
 SHORT_BUILDS_NO=(model deploy)
 # Of the other test programs, what these are part of the names of: what waits for leases, limits and pauses to end, what keeps both
 # cores busy, and, last, what promtool judges.
-SHORT_RUNS_NO=(claims_legacy:: counted:: counted_reasons:: discover:: excerpts:: excerpts_kept:: hosted_ends:: floods:: heartbeat::
+SHORT_RUNS_NO=(claims_legacy:: clocks:: counted:: counted_reasons:: discover:: excerpts:: excerpts_kept:: hosted_ends:: floods:: heartbeat::
   held_carried:: held_replicas:: known_clients:: large_results:: learned_polls:: queued:: races::http redis_errs:: redis_fleet::
   given_up:: slow_start:: stdio_memory:: stdio_sessions:: store_down:: subscribed_events:: unhurried:: webhooks:: webhooks_due::
   a_cluster_keeps_the_contract a_primary_behind_sentinels_keeps_the_contract both_sides_of_a_request_are_measured)

@@ -297,12 +297,13 @@ async fn modern(
     }
     let PostBody { read: body, traced } = body;
     if !modern.meta.names_tasks {
-        let given_up = if tools::may_be_given_up(proxy, by, &modern.request) {
-            Box::pin(tools::given_up(proxy, by, &modern.request)).await
+        let key = tools::same_call_key(by, &modern.request);
+        let given_up = if tools::may_be_given_up(proxy, key) {
+            Box::pin(tools::given_up(proxy, by, &modern.request, key)).await
         } else {
             None
         };
-        tools::enter(proxy, by, &modern.request);
+        tools::enter(proxy, by, key);
         let routed = routed(proxy, by, &modern, given_up);
         if matches!(routed.1, Route::Pass) {
             let is_call = modern.request.method == "tools/call";
@@ -330,8 +331,9 @@ async fn modern(
         && let Ok(ModernMessage::Request(modern)) = Inbound::read(&body).modern(&parts.headers)
     {
         by.related = related;
-        let given_up = tools::given_up(proxy, by, &modern.request).await;
-        tools::enter(proxy, by, &modern.request);
+        let key = tools::same_call_key(by, &modern.request);
+        let given_up = tools::given_up(proxy, by, &modern.request, key).await;
+        tools::enter(proxy, by, key);
         let routed = routed(proxy, by, &modern, given_up);
         return Box::pin(answer(proxy, by, &parts, &body, &modern, routed)).await;
     }

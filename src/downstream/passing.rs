@@ -20,8 +20,10 @@ use super::inbound::idempotency::given_up_claim_of;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
 use crate::mcp::error::Failure;
+use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::room::SMALL;
 use crate::runner::{CallClient, Runner};
+use crate::task::clocks::RungClock;
 use crate::task::gave_up::is_time_of_clock;
 use crate::task::policy::Rules;
 use crate::upstream::Exchange;
@@ -88,7 +90,16 @@ impl PassingCall {
             id: id.to_owned(),
             bytes_max: usize::try_from(self.rules.result_bytes_max()).unwrap_or(usize::MAX),
         };
+        let meta = params.get_object("_meta");
+        // Progress may have started the client's clock anew.
+        let is_since_begin = !meta.is_some_and(|meta| meta.contains(PROGRESS_TOKEN));
+        let clock = is_since_begin.then_some(RungClock {
+            whose: self.whose,
+            waited,
+            is_certain: false,
+        });
         if let Some(exchange) = rest.read_on(at_server) {
+            let claim = (claim, clock);
             self.runner.keep_passed(self.client, claim, &tool, exchange);
         }
     }

@@ -62,15 +62,17 @@ pub(super) fn facts_of_calls<'k>(
         is_late: false,
         server: known(proxy),
         given_up: None,
+        answer_after: tool.and_then(|_| proxy.runner.answer_after(by.gives_up_as())),
     }
 }
 
 /// Returns the claim by which this request collects the same `tools/call`, if its client gave that up. While no client gave a
-/// call up, this costs one comparison.
+/// call up, this costs one comparison. `key`: see [`same_call_key`].
 pub(super) async fn given_up(
     proxy: &Proxy,
     by: &Requester,
     request: &Request<'_>,
+    key: Option<u64>,
 ) -> Option<CallClaim> {
     if request.method != "tools/call" {
         return None;
@@ -80,7 +82,7 @@ pub(super) async fn given_up(
         let digest = || digest(request);
         proxy.calls.given_up_are_kept(session, digest).await;
     }
-    if let Some(key) = same_call_key(by, request) {
+    if let Some(key) = key {
         let same_calls = proxy.runner.same_calls();
         if same_calls.may_be_given_up(key) {
             same_calls.settled(key).await;
@@ -95,19 +97,18 @@ pub(super) async fn given_up(
 }
 
 /// Returns `true` if [`given_up`] has to look: a modern client may have given up a call, perhaps just now this one.
-pub(super) fn may_be_given_up(proxy: &Proxy, by: &Requester, request: &Request<'_>) -> bool {
+pub(super) fn may_be_given_up(proxy: &Proxy, key: Option<u64>) -> bool {
     proxy.runner.may_have_given_up()
-        || same_call_key(by, request)
-            .is_some_and(|key| proxy.runner.same_calls().may_be_given_up(key))
+        || key.is_some_and(|key| proxy.runner.same_calls().may_be_given_up(key))
 }
 
-/// Enters a `tools/call` of a modern client that can be told apart into the table of the calls that run.
-pub(super) fn enter(proxy: &Proxy, by: &mut Requester, request: &Request<'_>) {
-    let key = same_call_key(by, request);
+/// Enters a call of this key into the table of the calls that run.
+pub(super) fn enter(proxy: &Proxy, by: &mut Requester, key: Option<u64>) {
     by.running = key.map(|key| Arc::new(proxy.runner.same_calls().enter(key)));
 }
 
-fn same_call_key(by: &Requester, request: &Request<'_>) -> Option<u64> {
+/// The key of a `tools/call` of a modern client that can be told apart, in the table of the calls that run.
+pub(super) fn same_call_key(by: &Requester, request: &Request<'_>) -> Option<u64> {
     if by.era == Era::Legacy || request.method != "tools/call" {
         return None;
     }

@@ -29,6 +29,8 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i64 = -32601;
     pub const INVALID_PARAMS: i64 = -32602;
     pub const INTERNAL: i64 = -32603;
+    /// No specification has this number. The official clients give it to a timeout of their own.
+    pub const REQUEST_TIMEOUT: i64 = -32001;
     pub const HEADER_MISMATCH: i64 = -32020;
     pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
     pub const UNSUPPORTED_VERSION: i64 = -32022;

@@ -64,6 +64,9 @@ pub struct CallTerms {
     pub claim: Option<CallClaim>,
     /// The form in which the client is notified of a task.
     pub announce: Announce,
+    /// The time after which the client must have an answer, because its clock ends shortly after that. `None`: it has no clock,
+    /// as far as is known.
+    pub answer_after: Option<Duration>,
     /// The server calls the tool safe to repeat, and is believed.
     pub repeatable: bool,
     /// The server runs the tool as a task of its own.
@@ -79,6 +82,7 @@ impl CallTerms {
             plan: Plan::Held,
             claim: None,
             announce: Announce::Task,
+            answer_after: None,
             repeatable: false,
             native_task: false,
         }

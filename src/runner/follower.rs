@@ -43,6 +43,8 @@ pub(super) enum FollowReason {
     /// It collects a call that its client gave up before, with these capabilities.
     GivenUp {
         claim: CallClaim,
+        /// The name under which the client gives calls up.
+        whose: Option<[u8; 16]>,
         declared: Arc<str>,
         running: Option<Arc<RunningCall>>,
     },
@@ -68,6 +70,8 @@ struct CallFollower {
     asked: BTreeSet<Box<str>>,
     /// When to record next that a client waits.
     mark_present_at: Option<Instant>,
+    /// When the client is told that its call is still running.
+    answer_at: Option<Instant>,
 }
 
 impl Runner {
@@ -88,10 +92,11 @@ impl Runner {
             FollowReason::SameCall(declared) => (None, Some(declared)),
             FollowReason::GivenUp {
                 claim,
+                whose,
                 declared,
                 running: of_client,
             } => {
-                (given_up, running) = (Some(claim), of_client);
+                (given_up, running) = (Some((claim, whose)), of_client);
                 (None, Some(declared))
             }
             FollowReason::Retry => (None, None),
@@ -105,7 +110,9 @@ impl Runner {
         } else {
             (pause.map(|_| now), WaitingClient::joined(terms))
         };
-        let mut follower = CallFollower {
+        // A call that the same call cannot collect is not left before its end.
+        let answer_at = client.answer_at().filter(|_| given_up.is_some());
+        let follower = CallFollower {
             runner: Arc::clone(self),
             watch,
             announce_at,
@@ -114,47 +121,77 @@ impl Runner {
             told: None,
             asked: BTreeSet::new(),
             mark_present_at,
+            answer_at,
             loaded,
         };
-        let halt = self.halt.clone();
-        self.calls.spawn(async move {
-            let mut is_shutdown = false;
-            let heard = tokio::select! {
-                biased;
-                () = halt.cancelled() => {
-                    is_shutdown = true;
-                    // Another replica may still run the call.
-                    let failure = Failure::new(Reason::Shutdown, SideEffect::Unknown);
-                    Some(CallAnswer::Failed(failure).into())
-                }
-                () = client.responder.gone() => None,
-                heard = follower.hear(&client) => Some(heard),
-            };
-            let mut is_answered = false;
-            if let Some(heard) = heard {
-                client.answer(tool_of_task(&follower.loaded.task), heard);
-                is_answered = halt.is_cancelled() || client.responder.settled().await;
-            }
-            match given_up {
-                // The answer that this replica ends is none that the client wanted.
-                Some(claim) if is_shutdown || !is_answered => follower.left(&claim, &client).await,
-                None if !is_answered => drop(follower.runner.client_left(&follower.loaded).await),
-                Some(_) | None => {}
-            }
+        let following = async move {
+            follower.run(client, given_up).await;
             // The same call of the client waits until it is known what becomes of this one.
             drop(running);
-        });
+        };
+        self.calls.spawn(following);
         subscriber
     }
 }
 
 impl CallFollower {
+    /// Waits with the client until it has an answer, or leaves. `given_up`: the claim of a call that the client collected, and
+    /// the name under which it gives calls up.
+    async fn run(
+        mut self,
+        client: WaitingClient,
+        given_up: Option<(CallClaim, Option<[u8; 16]>)>,
+    ) {
+        let halt = self.runner.halt.clone();
+        let mut is_shutdown = false;
+        let heard = tokio::select! {
+            biased;
+            () = halt.cancelled() => {
+                is_shutdown = true;
+                // Another replica may still run the call.
+                let failure = Failure::new(Reason::Shutdown, SideEffect::Unknown);
+                Some(CallAnswer::Failed(failure).into())
+            }
+            () = client.responder.gone() => None,
+            heard = self.hear(&client) => Some(heard),
+        };
+        let (mut is_answered, mut is_kept) = (false, false);
+        if let Some(mut heard) = heard {
+            if heard.is_still_running()
+                && let Some((claim, _)) = &given_up
+            {
+                // Before the answer: the same call must find the claim. No clock rang, and what is known of it must not be
+                // confirmed by its own effect.
+                is_kept = self
+                    .runner
+                    .left_again((claim, None), &self.loaded.task)
+                    .await;
+                if !is_kept {
+                    heard = self.store_unavailable().into();
+                }
+            }
+            client.answer(tool_of_task(&self.loaded.task), heard);
+            is_answered = halt.is_cancelled() || client.responder.settled().await;
+        }
+        match given_up {
+            // The same call may have collected it by now.
+            _ if is_kept => {}
+            // The answer that this replica ends is none that the client wanted.
+            Some(whose) if is_shutdown || !is_answered => self.left(whose, &client).await,
+            None if !is_answered => drop(self.runner.client_left(&self.loaded).await),
+            Some(_) | None => {}
+        }
+    }
+
     /// Handles a client that leaves a call which it collected, without its answer. If it cancelled the call, the call is not
     /// kept for its window.
-    async fn left(&self, claim: &CallClaim, client: &WaitingClient) {
+    async fn left(&self, (claim, whose): (CallClaim, Option<[u8; 16]>), client: &WaitingClient) {
         let (runner, loaded) = (&self.runner, &self.loaded);
-        if runner.halt.is_cancelled() || client.gave_up() {
-            runner.left_again(claim, &loaded.task).await;
+        if runner.halt.is_cancelled() {
+            runner.left_again((&claim, None), &loaded.task).await;
+        } else if client.gave_up() {
+            let clock = client.rung_clock(whose);
+            runner.left_again((&claim, clock), &loaded.task).await;
         } else if runner.cancel_for_disconnect(loaded).await.is_err() {
             // The store did not take the cancel. This looks again after each window, until the store answers.
             runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
@@ -179,6 +216,7 @@ impl CallFollower {
                 () = at(reload_at) => {}
                 // The record is unchanged, so the store need not be asked.
                 () = at(self.announce_at) => continue,
+                () = at(self.answer_at) => return waiting::still_running(&self.loaded.task),
                 () = at(self.mark_present_at) => {
                     let pause = self.runner.mark_present(&self.loaded.task).await;
                     self.mark_present_at = pause.map(|pause| Instant::now() + pause);

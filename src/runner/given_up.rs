@@ -19,7 +19,7 @@ use super::call_claim::CallClaim;
 use super::carrier::Carrier;
 use super::claim::ClaimError;
 use super::follower::FollowReason;
-use super::given_up_claims::ClaimInWriting;
+use super::given_up_claims::{ClaimInWriting, MARK_SPARE_MS};
 use super::report;
 use super::responder::CallSubscriber;
 use super::state::Runner;
@@ -27,6 +27,7 @@ use super::waiting::WaitTerms;
 use crate::mcp::error::says_not_run;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
+use crate::task::clocks::{KNOWN_FOR, RungClock};
 use crate::task::id::TaskId;
 use crate::task::on_disconnect::OnDisconnect;
 use crate::task::policy::{OnOwnerLost, Rule};
@@ -40,18 +41,29 @@ const ENDED_MS: u64 = 60_000;
 /// Upper bound of the time in which the store says if a call was given up.
 const LOOK_PATIENCE: Duration = Duration::from_millis(300);
 
-/// A mark that ends so much later than needed spares the next ones.
-const MARK_SPARE_MS: u64 = 10_000;
-
 impl Runner {
     /// Returns `true` if a client may have given a call up, here or on another replica.
     pub fn may_have_given_up(&self) -> bool {
         self.given_up.may_stand(|| self.ledger.now_ms())
     }
 
+    /// Returns the time after which a call of the client of this name is answered, shortly before its clock ends. `None`: its
+    /// clock is not known.
+    pub fn answer_after(&self, whose: Option<[u8; 16]>) -> Option<Duration> {
+        self.given_up.answer_after(whose, || self.ledger.now_ms())
+    }
+
     /// Begins to keep a call whose client's clock has just ended. A program makes the same call again within
-    /// milliseconds: it waits from now on until the claim is written.
-    pub(super) fn begin_to_keep(&self, claim: &CallClaim) -> ClaimInWriting {
+    /// milliseconds: it waits from now on until the claim is written. `clock`: the clock, if it shows after how long the client
+    /// gives up.
+    pub(super) fn begin_to_keep(
+        &self,
+        claim: &CallClaim,
+        clock: Option<RungClock>,
+    ) -> ClaimInWriting {
+        if let Some(clock) = clock {
+            self.given_up.rang(clock, self.ledger.now_ms());
+        }
         self.given_up.begin(claim.name)
     }
 
@@ -98,7 +110,7 @@ impl Runner {
     pub fn keep_passed(
         self: &Arc<Self>,
         client: CallClient,
-        claim: CallClaim,
+        (claim, clock): (CallClaim, Option<RungClock>),
         tool: &str,
         exchange: Exchange,
     ) {
@@ -117,23 +129,22 @@ impl Runner {
             .described_by(Some(tool.into()), [].into());
         let call = CallSpec::of(client, CallTerms::held(None, &rule), outgoing, None);
         let carrier = Carrier::for_passed(Arc::clone(self), call, exchange);
-        let writing = self.begin_to_keep(&claim);
+        let writing = self.begin_to_keep(&claim, clock);
         self.spawn(carrier.task_id(), carrier.run_kept(claim, writing), permit);
     }
 
     /// Makes every replica look for claims for this time.
     async fn mark_given_up(&self, lifetime: Duration) -> Result<(), StoreError> {
         let needed_ms = self.ledger.now_ms().saturating_add(millis(lifetime));
-        if self.given_up.may_stand_until(needed_ms) {
+        let Some(value) = self.given_up.mark(needed_ms) else {
             return Ok(());
-        }
-        let until_ms = needed_ms.saturating_add(MARK_SPARE_MS);
+        };
         let lifetime = lifetime + Duration::from_millis(MARK_SPARE_MS);
-        let value = Bytes::from(until_ms.to_string());
-        self.kv.put(mark(), value, lifetime).await?;
+        let kept_for = lifetime.max(KNOWN_FOR);
+        self.kv.put(mark(), value.clone(), kept_for).await?;
         self.kv.tell(mark()).await?;
         // Noted last: if it were noted before a write that fails, the next call would skip the write.
-        self.given_up.stand_until(until_ms);
+        self.given_up.read(&value);
         Ok(())
     }
 
@@ -144,9 +155,9 @@ impl Runner {
             // This also finds what an earlier process left in a store that is this process's alone.
             let mut found = watch.read().await;
             loop {
-                let until_ms =
-                    found.and_then(|found| std::str::from_utf8(&found).ok()?.parse().ok());
-                self.given_up.stand_until(until_ms.unwrap_or(0));
+                if let Some(found) = &found {
+                    self.given_up.read(found);
+                }
                 found = watch.told().await;
             }
         };
@@ -181,6 +192,7 @@ impl Runner {
         let terms = WaitTerms::of(&call, self.upstream.start_allowance());
         let reason = FollowReason::GivenUp {
             claim,
+            whose: call.client.gives_up_as,
             declared: Arc::clone(&call.outgoing.capabilities),
             running: call.client.running.clone(),
         };
@@ -188,16 +200,22 @@ impl Runner {
     }
 
     /// Handles a client that leaves a call which it collected: the call may be collected once more, or ends.
-    pub(super) async fn left_again(self: &Arc<Self>, claim: &CallClaim, task: &Task) {
-        let writing = self.begin_to_keep(claim);
+    /// Returns `true` if it can be collected.
+    pub(super) async fn left_again(
+        self: &Arc<Self>,
+        (claim, clock): (&CallClaim, Option<RungClock>),
+        task: &Task,
+    ) -> bool {
+        let writing = self.begin_to_keep(claim, clock);
         // The window begins anew: the replica that looks for the client must find it until then.
         self.mark_present(task).await;
         let kept = self.keep_given_up(claim, task).await;
         drop(writing);
-        if let Err(error) = kept {
+        if let Err(error) = &kept {
             // The call ends at its deadline, and its result is lost.
             warn!(%error, "a call that its client gave up again cannot be collected");
         }
+        kept.is_ok()
     }
 }
 

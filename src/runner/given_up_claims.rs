@@ -1,19 +1,42 @@
-//! The claims of given-up calls, as far as this process knows of them: until when the store may have one, and which are
-//! being written.
+//! The given-up calls as far as this process knows of them: until when the store may have a claim of one, which claims are
+//! being written, and the clocks that made clients give up.
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tracing::info;
 
+use crate::lock::Mutex;
 use crate::store::kv::Name;
+use crate::task::clocks::{ClientClocks, RungClock};
+use crate::telemetry::calls;
 
-/// The claims of given-up calls, as far as this process knows of them.
+/// A mark that ends so much later than needed spares the next ones.
+pub(super) const MARK_SPARE_MS: u64 = 10_000;
+
+/// The given-up calls as far as this process knows of them.
 #[derive(Debug, Default)]
 pub(super) struct GivenUpClaims {
     until_ms: AtomicU64,
     writing: watch::Sender<HashSet<Name>>,
+    clocks: Mutex<ClientClocks>,
+    /// `true` once a clock rang.
+    has_clocks: AtomicBool,
+    /// A clock rang since the last write.
+    has_news: AtomicBool,
+}
+
+/// The value that all replicas watch.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Mark {
+    /// Claims may stand until then.
+    until_ms: u64,
+    clocks: ClientClocks,
 }
 
 impl GivenUpClaims {
@@ -23,13 +46,60 @@ impl GivenUpClaims {
         until_ms != 0 && (now_ms() < until_ms || !self.writing.borrow().is_empty())
     }
 
-    /// Returns `true` if it is known already that there may be claims until then.
-    pub(super) fn may_stand_until(&self, until_ms: u64) -> bool {
-        self.until_ms.load(Ordering::Relaxed) >= until_ms
+    /// Returns the value for the other replicas, if claims may stand until then. `None`: they know that already.
+    pub(super) fn mark(&self, until_ms: u64) -> Option<Bytes> {
+        let has_news = self.has_news.swap(false, Ordering::Relaxed);
+        if !has_news && self.until_ms.load(Ordering::Relaxed) >= until_ms {
+            return None;
+        }
+        let until_ms = until_ms.saturating_add(MARK_SPARE_MS);
+        let clocks = self.clocks.lock().clone();
+        let mark = serde_json::to_vec(&Mark { until_ms, clocks });
+        Some(mark.unwrap_or_default().into())
+    }
+
+    /// Takes over the value that a replica wrote.
+    pub(super) fn read(&self, mark: &[u8]) {
+        let Mark { until_ms, clocks } = serde_json::from_slice(mark).unwrap_or_default();
+        if !clocks.is_empty() {
+            let mut known = self.clocks.lock();
+            known.merge(clocks);
+            calls::clocks_known(known.known());
+            self.has_clocks.store(true, Ordering::Relaxed);
+        }
+        self.stand_until(until_ms);
+    }
+
+    /// Notes that a client's clock rang.
+    pub(super) fn rang(&self, clock: RungClock, now_ms: u64) {
+        let mut known = self.clocks.lock();
+        if known.rang(clock, now_ms) {
+            let seconds = clock.waited.as_secs();
+            info!(
+                seconds,
+                "a client gives up after the same time again and again; its calls are answered shortly before"
+            );
+        }
+        calls::clocks_known(known.known());
+        drop(known);
+        self.has_clocks.store(true, Ordering::Relaxed);
+        self.has_news.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`ClientClocks::answer_after`]. While no clock rang, this costs one comparison.
+    pub(super) fn answer_after(
+        &self,
+        whose: Option<[u8; 16]>,
+        now_ms: impl FnOnce() -> u64,
+    ) -> Option<Duration> {
+        if !self.has_clocks.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.clocks.lock().answer_after(&whose?, now_ms())
     }
 
     /// Notes that there may be claims until then.
-    pub(super) fn stand_until(&self, until_ms: u64) {
+    fn stand_until(&self, until_ms: u64) {
         // The highest time counts, because an older mark may be read after a newer one, and an expired mark reads as
         // zero.
         self.until_ms.fetch_max(until_ms, Ordering::Relaxed);

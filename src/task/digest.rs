@@ -19,12 +19,12 @@ impl Digest {
         Self::of(&[method, name.unwrap_or_default(), arguments])
     }
 
-    pub fn of(parts: &[impl AsRef<[u8]>]) -> Self {
+    pub fn of(parts: &[&str]) -> Self {
         let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-        for part in parts.iter().map(AsRef::as_ref) {
+        for part in parts {
             // With the length first, no two lists of parts have the same bytes.
             context.update(&(part.len() as u64).to_le_bytes());
-            context.update(part);
+            context.update(part.as_bytes());
         }
         let mut half = [0_u8; 16];
         for (to, from) in half.iter_mut().zip(context.finish().as_ref()) {

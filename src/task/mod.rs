@@ -3,6 +3,7 @@
 
 pub mod change;
 pub mod clients;
+pub mod clocks;
 pub mod digest;
 pub mod durations;
 pub mod events;
@@ -26,6 +27,7 @@ pub mod question;
 pub mod ranges;
 pub mod recovery;
 pub mod state;
+pub mod still_running;
 pub mod task_end;
 pub mod ticket;
 pub mod ticket_list;

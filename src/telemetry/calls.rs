@@ -20,6 +20,8 @@ pub enum Fate {
     Joined,
     /// The client's clock ended, and the call runs on for the same call to collect it.
     GaveUp,
+    /// An error shortly before its clock ends: the call runs on for the same call to collect it.
+    StillRunning,
     Refused,
 }
 
@@ -32,6 +34,7 @@ impl Fate {
             Self::Question => "question",
             Self::Joined => "joined",
             Self::GaveUp => "gave_up",
+            Self::StillRunning => "still_running",
             Self::Refused => "refused",
         }
     }
@@ -63,6 +66,14 @@ pub fn became(tool: &str, fate: Fate) {
     with_label(tool, |tool| {
         calls.with_label_values(&[tool, fate.word()]).inc();
     });
+}
+
+/// Reports of how many clients the clock is known.
+pub fn clocks_known(count: usize) {
+    METRICS
+        .calls
+        .clocks
+        .set(i64::try_from(count).unwrap_or(i64::MAX));
 }
 
 /// The end of a call whose client received a plain answer.

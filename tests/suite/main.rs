@@ -63,6 +63,7 @@ mod claims;
 mod claims_legacy;
 mod claims_shared;
 mod client_headers;
+mod clocks;
 mod companion;
 mod companion_hosted;
 mod companion_legacy;

@@ -58,7 +58,7 @@ pub(in crate::downstream) fn given_up_claim_of(
 }
 
 /// A retry brings answers, and so is another call than the one that asked.
-fn is_retry(params: &Object<'_>) -> bool {
+pub(in crate::downstream) fn is_retry(params: &Object<'_>) -> bool {
     params.contains("requestState") || params.contains("inputResponses")
 }
 

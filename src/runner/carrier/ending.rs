@@ -35,8 +35,8 @@ impl Carrier {
 
     /// Handles a client that went away before it received an answer.
     pub(super) async fn on_gone(&mut self) -> Flow {
-        if let Some(claim) = self.given_up_claim() {
-            let writing = self.runner.begin_to_keep(&claim);
+        if let Some((claim, clock)) = self.given_up() {
+            let writing = self.runner.begin_to_keep(&claim, clock);
             return self.keep(&claim, writing).await;
         }
         // The cancel goes out before the commit, which a store that is away would delay.

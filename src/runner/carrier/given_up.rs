@@ -1,28 +1,69 @@
 //! A call whose client gave up before it had its answer.
 
+use std::mem;
 use std::sync::Arc;
 
 use super::super::call_claim::CallClaim;
 use super::super::given_up_claims::ClaimInWriting;
 use super::super::report::tool_of;
+use super::super::responder::CallAnswer;
+use super::super::waiting::still_running;
 use super::record::digest;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms};
+use crate::mcp::error::SideEffect;
 use crate::mcp::json::Object;
+use crate::task::clocks::RungClock;
 use crate::task::id::TaskId;
 
 impl Carrier {
-    /// Returns the claim by which the same call collects this one, if its client's clock ended. `None`: the client
-    /// cancelled the call, or nobody can collect it.
-    pub(super) fn given_up_claim(&self) -> Option<CallClaim> {
-        let (CallStage::Plain(plain), Audience::Client(client)) = (&self.stage, &self.audience)
-        else {
+    /// Returns the claim by which the same call collects this one, if its client's clock ended, and the clock, if it shows after
+    /// how long the client gives up. `None`: the client cancelled the call, or nobody can collect it.
+    pub(super) fn given_up(&self) -> Option<(CallClaim, Option<RungClock>)> {
+        let client = self.audience.client().filter(|client| client.gave_up())?;
+        let claim = self.claim_to_collect()?;
+        let whose = match &self.stage {
+            CallStage::Plain(plain) => plain.origin.client.gives_up_as,
+            CallStage::Recorded(_) => None,
+        };
+        Some((claim, client.rung_clock(whose)))
+    }
+
+    /// Answers a client whose clock is about to end, and keeps its call for the same call to collect it.
+    pub(super) async fn on_clients_clock(&mut self) -> Flow {
+        let Some(claim) = self.claim_to_collect() else {
+            return Flow::Continue;
+        };
+        let audience = mem::replace(&mut self.audience, Audience::RecordReaders);
+        let Audience::Client(client) = audience else {
+            self.audience = audience;
+            return Flow::Continue;
+        };
+        // No clock rang: what is known of it must not be confirmed by its own effect.
+        let writing = self.runner.begin_to_keep(&claim, None);
+        let flow = self.keep(&claim, writing).await;
+        // Answered last: the same call must find the claim.
+        match self.stage.recorded() {
+            Some(recorded) => {
+                let task = recorded.task();
+                client.answer(Some(&task.name), still_running(task));
+            }
+            None => client
+                .responder
+                .answer(CallAnswer::StoreUnavailable(SideEffect::Unknown)),
+        }
+        flow
+    }
+
+    /// Returns the claim by which the same call collects this one. `None`: nobody can collect it.
+    fn claim_to_collect(&self) -> Option<CallClaim> {
+        let CallStage::Plain(plain) = &self.stage else {
             return None;
         };
         let tool = tool_of(&self.server.outgoing)?;
         let whose = plain.origin.client.gives_up_as?;
         let window_ms = self.server.rule.give_up_window_ms?;
         // Without the store the call is cancelled at once, as any other.
-        if !client.gave_up() || !*self.runner.store_answers.borrow() {
+        if !*self.runner.store_answers.borrow() {
             return None;
         }
         let params = Object::parse(&self.server.outgoing.params).unwrap_or_default();

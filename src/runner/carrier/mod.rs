@@ -156,6 +156,9 @@ impl Carrier {
         if let Some(when) = when {
             timers.arm(Timer::GraceWindow, now + when.latest());
         }
+        if let Some(at) = audience.client().and_then(WaitingClient::answer_at) {
+            timers.arm(Timer::ClientsClock, at);
+        }
         Box::new(Self {
             runner,
             server,
@@ -341,6 +344,7 @@ impl Carrier {
             Timer::QueueMessage => self.tell_queue(),
             // While this timer was armed, the loop did not check whether the drain has begun.
             Timer::HandOver => Flow::Continue,
+            Timer::ClientsClock => self.on_clients_clock().await,
             Timer::Deadline => self.on_deadline().await,
         }
     }

@@ -27,12 +27,14 @@ pub(super) enum Timer {
     /// Allows another attempt to leave the call to other replicas. Armed when the commit of the last attempt
     /// failed.
     HandOver,
+    /// Answers a client whose clock is about to end. Armed when the call begins.
+    ClientsClock,
     /// Ends the call. Always armed.
     Deadline,
 }
 
 /// Every timer but [`Timer::Deadline`], in the order in which due timers are served.
-const OPTIONAL: [Timer; 9] = [
+const OPTIONAL: [Timer; 10] = [
     Timer::Gather,
     Timer::GraceWindow,
     Timer::Progress,
@@ -42,6 +44,7 @@ const OPTIONAL: [Timer; 9] = [
     Timer::Requeue,
     Timer::QueueMessage,
     Timer::HandOver,
+    Timer::ClientsClock,
 ];
 
 /// When each timer is due.
@@ -141,7 +144,8 @@ mod tests {
             Timer::NextLeg => Some(Timer::Requeue),
             Timer::Requeue => Some(Timer::QueueMessage),
             Timer::QueueMessage => Some(Timer::HandOver),
-            Timer::HandOver => Some(Timer::Deadline),
+            Timer::HandOver => Some(Timer::ClientsClock),
+            Timer::ClientsClock => Some(Timer::Deadline),
             Timer::Deadline => None,
         }
     }

@@ -18,9 +18,12 @@ use crate::mcp::envelope;
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::set;
 use crate::mcp::version::Era;
+use crate::task::clocks::RungClock;
 use crate::task::gave_up::is_time_of_clock;
 use crate::task::state::Task;
+use crate::task::still_running;
 use crate::telemetry::calls::Fate;
+use crate::upstream::UpstreamError;
 
 mod rule;
 mod terms;
@@ -49,6 +52,13 @@ pub(super) struct Heard {
     answer: CallAnswer,
     /// `Fate::Plain`: how the call ended.
     fate: Fate,
+}
+
+impl Heard {
+    /// Returns `true` for the answer of [`still_running`].
+    pub(super) fn is_still_running(&self) -> bool {
+        self.fate == Fate::StillRunning
+    }
 }
 
 impl From<CallAnswer> for Heard {
@@ -92,6 +102,28 @@ impl WaitingClient {
         }
     }
 
+    /// Returns the clock that made the client give up. `None`: the client cancelled the call, it is sent progress, which starts
+    /// many clocks anew, or it cannot be told from others.
+    pub(super) fn rung_clock(&self, whose: Option<[u8; 16]>) -> Option<RungClock> {
+        let leaving = self.responder.leaving();
+        let is_clock = match (leaving, self.terms.era) {
+            (Leaving::GaveUp, _) => true,
+            (Leaving::Disconnected, Era::Modern) => self.gave_up(),
+            (Leaving::Disconnected, Era::Legacy) | (Leaving::Cancelled, _) => false,
+        };
+        let whose = whose.filter(|_| is_clock && self.terms.progress_token.is_none())?;
+        Some(RungClock {
+            whose,
+            waited: Instant::now().saturating_duration_since(self.began),
+            is_certain: leaving == Leaving::GaveUp,
+        })
+    }
+
+    /// The time at which the client is told that its call is still running.
+    pub(super) fn answer_at(&self) -> Option<Instant> {
+        Some(self.began + self.terms.answer_after?)
+    }
+
     /// Returns the kind of answer that the client receives, given the known state of its call.
     pub(super) fn hears(&self, view: CallView) -> Hears {
         rule::hears(&self.terms, view)
@@ -113,7 +145,8 @@ impl WaitingClient {
     /// Gives the answer, and reports to operators what the client got.
     pub(super) fn answer(&self, tool: Option<&str>, heard: impl Into<Heard>) {
         let Heard { answer, fate } = heard.into();
-        let fate = if self.has_joined { Fate::Joined } else { fate };
+        let has_joined = self.has_joined && fate != Fate::StillRunning;
+        let fate = if has_joined { Fate::Joined } else { fate };
         if fate == Fate::Plain {
             report::answered(tool, &answer, self.began);
         } else {
@@ -148,6 +181,14 @@ impl WaitingClient {
 /// The answer that asks the open questions. The client comes back with its answers in another request.
 pub(super) fn question(task: &Task) -> Heard {
     let (answer, fate) = (answer_of(input_required(task)), Fate::Question);
+    Heard { answer, fate }
+}
+
+/// The answer to a client whose clock is about to end: its call runs on, and the same call collects it.
+pub(super) fn still_running(task: &Task) -> Heard {
+    let error = still_running::error(task).to_raw();
+    let answer = CallAnswer::Error(UpstreamError::in_message(error));
+    let fate = Fate::StillRunning;
     Heard { answer, fate }
 }
 

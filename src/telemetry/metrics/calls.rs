@@ -1,12 +1,13 @@
 //! Metrics of calls and of what their clients got.
 
-use prometheus::{HistogramVec, IntCounterVec};
+use prometheus::{HistogramVec, IntCounterVec, IntGauge};
 
 use super::list::{CALL_SECONDS, List};
 
 #[derive(Debug)]
 pub struct CallMetrics {
     pub fates: IntCounterVec,
+    pub clocks: IntGauge,
     pub duration: HistogramVec,
     pub failed: IntCounterVec,
     pub refusals: IntCounterVec,
@@ -20,9 +21,15 @@ impl CallMetrics {
                 "Tool calls that raincheck carried, by what their clients got: `plain` (the answer itself), \
                  `task`, `ticket` (a task for a client without Tasks), `question` (asked before there was a \
                  task), `joined` (the record of a call that was made before), `gave_up` (nothing: its clock \
-                 ended, and the call runs on for the same call to collect it), `refused` (raincheck was busy; \
-                 nothing was sent).",
+                 ended, and the call runs on for the same call to collect it), `still_running` (an error shortly \
+                 before its clock ended; the call runs on, and counts as `gave_up`, too), `refused` (raincheck was \
+                 busy; nothing was sent).",
                 &["tool", "fate"],
+            ),
+            clocks: list.gauge(
+                "raincheck_client_clocks",
+                "Clients that gave calls up lately, and after how long is known: a call of theirs is answered \
+                 shortly before that.",
             ),
             duration: list.histograms(
                 "raincheck_call_duration_seconds",

@@ -23,8 +23,11 @@ pub(super) fn hand_over(
     source: BoxStream<'static, StreamItem>,
 ) {
     let exchange = kept::of_session(source, Arc::new(SessionControl { server, id }));
+    let clock = kept_as.rung_clock();
     let KeptAs { client, claim, .. } = kept_as;
-    proxy.runner.keep_passed(client, claim, tool, exchange);
+    proxy
+        .runner
+        .keep_passed(client, (claim, clock), tool, exchange);
 }
 
 /// The way back to the server, on the session of the client that gave the call up.

@@ -24,6 +24,7 @@ use crate::mcp::version::FIRST_WITH_PRIMING;
 use crate::runner::CallClient;
 use crate::runner::call_log::log::EventLog;
 use crate::runner::claim::CallClaim;
+use crate::task::clocks::RungClock;
 use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
@@ -75,6 +76,24 @@ pub(super) struct KeptAs {
     pub(super) client: CallClient,
     pub(super) digest: Digest,
     pub(super) claim: CallClaim,
+    began: Instant,
+    /// Progress may start the client's clock anew.
+    asks_for_progress: bool,
+}
+
+impl KeptAs {
+    /// The clock of a client that has just said that its clock ended.
+    pub(super) fn rung_clock(&self) -> Option<RungClock> {
+        let whose = self
+            .client
+            .gives_up_as
+            .filter(|_| !self.asks_for_progress)?;
+        Some(RungClock {
+            whose,
+            waited: Instant::now().saturating_duration_since(self.began),
+            is_certain: true,
+        })
+    }
 }
 
 /// The way the client of a call waits for it.
@@ -231,14 +250,19 @@ fn kept_as(by: &Requester, rule: &Rule, method: &str, params: &Object<'_>) -> Op
         client: by.client_of_call(by.session),
         digest,
         claim: CallClaim::of_given_up(&whose, digest, window_ms),
+        began: Instant::now(),
+        asks_for_progress: progress_token(params).is_some(),
     }))
 }
 
 /// The progress token of a client that is sent progress while the server is silent.
 fn heartbeat<'a>(by: &Requester, rule: &Rule, params: &Object<'a>) -> Option<&'a RawValue> {
-    let meta = params.get_object("_meta")?;
-    let token = meta.get(PROGRESS_TOKEN)?;
+    let token = progress_token(params)?;
     by.client.heartbeat(rule).value.then_some(token)
+}
+
+fn progress_token<'a>(params: &Object<'a>) -> Option<&'a RawValue> {
+    params.get_object("_meta")?.get(PROGRESS_TOKEN)
 }
 
 /// Returns the notification to a server that a call takes too long.

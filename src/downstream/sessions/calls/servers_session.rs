@@ -65,7 +65,7 @@ pub(in crate::downstream) async fn decide(
         headers: None,
     };
     let mut facts = facts(proxy, by, request, speaks_of_tasks);
-    facts.given_up = tools::given_up(proxy, by, request).await;
+    facts.given_up = tools::given_up(proxy, by, request, None).await;
     loop {
         return Ok(Some(match route::call::decide(&intent, by, &facts) {
             CallDecision::Ask(fact, _) => {

@@ -191,7 +191,7 @@ async fn answer(
         speaks_of_tasks: session.has_tasks(),
         is_no_task_here: false,
     };
-    facts.calls.given_up = tools::given_up(proxy, by, request).await;
+    facts.calls.given_up = tools::given_up(proxy, by, request, None).await;
     loop {
         // Sessions are hosted only in front of a modern server.
         facts.calls.server.era = Some(Era::Modern);

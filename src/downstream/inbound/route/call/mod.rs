@@ -6,11 +6,12 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use serde_json::value::RawValue;
 
-use super::super::idempotency::{claim_of, has_key};
+use super::super::idempotency::{claim_of, has_key, is_retry};
 use super::super::requester::Requester;
 use super::{KnownServer, MissingFact};
 use crate::downstream::companion::state::Companion;
 use crate::mcp::error::{RpcError, code};
+use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::params;
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
@@ -111,6 +112,9 @@ pub(in crate::downstream) struct CallFacts<'k> {
     pub(in crate::downstream) server: KnownServer,
     /// The client gave the same call up, and this one collects it.
     pub(in crate::downstream) given_up: Option<CallClaim>,
+    /// The time after which a call of the client is answered, because its clock ends shortly after that. `None`: its clock is
+    /// not known.
+    pub(in crate::downstream) answer_after: Option<Duration>,
 }
 
 #[cfg(test)]
@@ -127,6 +131,7 @@ impl<'k> CallFacts<'k> {
             is_late: false,
             server: KnownServer::default(),
             given_up: None,
+            answer_after: None,
         }
     }
 }
@@ -258,11 +263,8 @@ fn call(
     let Some(is_native) = is_native(name, by, facts) else {
         return Ok(CallDecision::Ask(MissingFact::Tools, None));
     };
-    // A call that passes waits for no turn, has no claim, and its result cannot be shortened.
-    let is_ours = plan != Plan::Held
-        || claim.is_some()
-        || facts.is_limited
-        || rule.result_inline.for_clients().is_some();
+    let answer_after = answer_after(request, rule, facts);
+    let is_ours = must_run(rule, facts, plan, claim.is_some() || answer_after.is_some());
     if !is_ours && is_open(intent.passing, server, is_native) {
         return Ok(CallDecision::Pass);
     }
@@ -288,8 +290,29 @@ fn call(
     let plan = if facts.is_late { NOW } else { plan };
     let mut terms = terms(name, rule, plan, intent, by, facts);
     terms.claim = claim;
+    terms.answer_after = answer_after;
     terms.announce = ticket.map_or(Announce::Task, Announce::Ticket);
     Ok(CallDecision::Run(Box::new(terms)))
+}
+
+/// Returns the time after which the client is answered, because its clock ends shortly after that. `None`: the same call
+/// cannot collect the call, or progress may start the clock anew.
+fn answer_after(request: &Request<'_>, rule: &Rule, facts: &CallFacts<'_>) -> Option<Duration> {
+    let answer_after = facts.answer_after?;
+    let meta = request.params.get_object("_meta");
+    let asks_for_progress = meta.is_some_and(|meta| meta.contains(PROGRESS_TOKEN));
+    let can_be_left =
+        rule.give_up_window_ms.is_some() && !asks_for_progress && !is_retry(&request.params);
+    can_be_left.then_some(answer_after)
+}
+
+/// Returns `true` if raincheck must run the call. A call that passes waits for no turn, has no claim, gets no answer but the
+/// server's, and its result cannot be shortened.
+fn must_run(rule: &Rule, facts: &CallFacts<'_>, plan: Plan, is_collected_or_left: bool) -> bool {
+    plan != Plan::Held
+        || is_collected_or_left
+        || facts.is_limited
+        || rule.result_inline.for_clients().is_some()
 }
 
 /// Returns the terms of a call without a claim, whose client is notified of the task by the task itself.

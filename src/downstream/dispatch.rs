@@ -297,7 +297,7 @@ async fn modern(
     }
     let PostBody { read: body, traced } = body;
     if !modern.meta.names_tasks {
-        let key = tools::same_call_key(by, &modern.request);
+        let key = tools::same_call_key(proxy, by, &modern.request);
         let given_up = if tools::may_be_given_up(proxy, key) {
             Box::pin(tools::given_up(proxy, by, &modern.request, key)).await
         } else {
@@ -331,7 +331,7 @@ async fn modern(
         && let Ok(ModernMessage::Request(modern)) = Inbound::read(&body).modern(&parts.headers)
     {
         by.related = related;
-        let key = tools::same_call_key(by, &modern.request);
+        let key = tools::same_call_key(proxy, by, &modern.request);
         let given_up = tools::given_up(proxy, by, &modern.request, key).await;
         tools::enter(proxy, by, key);
         let routed = routed(proxy, by, &modern, given_up);

@@ -15,7 +15,6 @@ use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::claim::CallClaim;
-use crate::runner::same_calls::SameCalls;
 use crate::upstream::wrapped::DiscoverError;
 
 /// The time that a call waits for the server's list of tools.
@@ -108,14 +107,14 @@ pub(super) fn enter(proxy: &Proxy, by: &mut Requester, key: Option<u64>) {
 }
 
 /// The key of a `tools/call` of a modern client that can be told apart, in the table of the calls that run.
-pub(super) fn same_call_key(by: &Requester, request: &Request<'_>) -> Option<u64> {
+pub(super) fn same_call_key(proxy: &Proxy, by: &Requester, request: &Request<'_>) -> Option<u64> {
     if by.era == Era::Legacy || request.method != "tools/call" {
         return None;
     }
     let whose = by.gives_up_as()?;
     let tool = request.params.get_str("name")?;
     let arguments = request.params.get("arguments").map_or("", RawValue::get);
-    Some(SameCalls::key(&whose, &tool, arguments))
+    Some(proxy.runner.same_calls().key(&whose, &tool, arguments))
 }
 
 /// Asks the server, and adds the answer to what is known.

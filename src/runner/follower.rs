@@ -137,11 +137,7 @@ impl Runner {
 impl CallFollower {
     /// Waits with the client until it has an answer, or leaves. `given_up`: the claim of a call that the client collected, and
     /// the name under which it gives calls up.
-    async fn run(
-        mut self,
-        client: WaitingClient,
-        given_up: Option<(CallClaim, Option<[u8; 16]>)>,
-    ) {
+    async fn run(mut self, client: WaitingClient, given_up: Option<(CallClaim, Option<[u8; 16]>)>) {
         let halt = self.runner.halt.clone();
         let mut is_shutdown = false;
         let heard = tokio::select! {

@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -21,7 +22,9 @@ const END_FOLLOWS: Duration = Duration::from_millis(50);
 /// The calls that run in this process.
 #[derive(Debug, Default)]
 pub struct SameCalls {
-    running: Mutex<HashMap<u64, Running>>,
+    /// Of this process: a client that knew it could make keys that are the same.
+    hash: RandomState,
+    running: Mutex<HashMap<u64, Running, RandomState>>,
     left: Notify,
 }
 
@@ -41,10 +44,8 @@ pub struct RunningCall {
 
 impl SameCalls {
     /// Returns the key of a call. Two calls of one key are nearly always the same: a mistake costs a short wait.
-    pub fn key(whose: &[u8; 16], tool: &str, arguments: &str) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (whose, tool, arguments).hash(&mut hasher);
-        hasher.finish()
+    pub fn key(&self, whose: &[u8; 16], tool: &str, arguments: &str) -> u64 {
+        self.hash.hash_one((whose, tool, arguments))
     }
 
     /// Returns `true` if a call of this key runs, and its client's clock may just have ended.
@@ -105,8 +106,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_same_call_waits_for_the_end_of_one_whose_clock_may_have_ended() {
         let calls = Arc::new(SameCalls::default());
-        let key = SameCalls::key(&[1; 16], "t", "{}");
-        let other = SameCalls::key(&[2; 16], "t", "{}");
+        let key = calls.key(&[1; 16], "t", "{}");
+        let other = calls.key(&[2; 16], "t", "{}");
         let began = Instant::now();
         let running = calls.enter(key);
         assert!(!calls.may_be_given_up(key));

@@ -56,7 +56,7 @@ impl MeasuredRequest {
                     tools: KnownTools::NotAsked,
                 },
                 given_up: None,
-                answer_after: None,
+                answer_at: None,
             },
             had_stand_in: false,
             is_no_task_here: false,

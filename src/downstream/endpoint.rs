@@ -71,7 +71,9 @@ pub(super) fn open(
         );
         return Err(refused(StatusCode::LOOP_DETECTED, &error));
     }
-    let is_local = proxy.settings.way.settle(parts, peer);
+    let is_from_here = proxy.settings.way.settle(parts, peer);
+    // Behind a proxy on this machine, all its clients would look like one.
+    let is_local = is_from_here && names.are_local(&parts.uri, &parts.headers);
     Ok((endpoint, is_local))
 }
 

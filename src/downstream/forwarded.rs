@@ -31,7 +31,8 @@ impl ForwardedHeaders {
     pub(super) fn settle(&self, parts: &mut Parts, peer: SocketAddr) -> bool {
         // A socket for both families shows IPv4 peers as mapped IPv6 addresses, which no IPv4 network contains.
         let peer = peer.ip().to_canonical();
-        let is_local = peer.is_loopback() && !was_passed_on(&parts.headers);
+        let is_alone = self.trusted.is_empty() && !was_passed_on(&parts.headers);
+        let is_local = peer.is_loopback() && is_alone;
         let is_trusted = self.trusted.iter().any(|net| net.contains(&peer));
         if !is_trusted {
             remove_where(&mut parts.headers, |name| is_of_the_way(name.as_str()));

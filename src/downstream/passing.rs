@@ -93,11 +93,8 @@ impl PassingCall {
         let meta = params.get_object("_meta");
         // Progress may have started the client's clock anew.
         let is_since_begin = !meta.is_some_and(|meta| meta.contains(PROGRESS_TOKEN));
-        let clock = is_since_begin.then_some(RungClock {
-            whose: self.whose,
-            waited,
-            is_certain: false,
-        });
+        let clock = self.client.clock_of(&tool).filter(|_| is_since_begin);
+        let clock = clock.map(|name| RungClock { name, waited });
         if let Some(exchange) = rest.read_on(at_server) {
             let claim = (claim, clock);
             self.runner.keep_passed(self.client, claim, &tool, exchange);

@@ -61,7 +61,7 @@ pub(super) fn facts_of_calls<'k>(
         is_late: false,
         server: known(proxy),
         given_up: None,
-        answer_after: tool.and_then(|_| proxy.runner.answer_after(by.gives_up_as())),
+        answer_at: proxy.runner.answer_at(|| by.clock_of(tool?)),
     }
 }
 

@@ -8,6 +8,14 @@ use hyper::header::HeaderName;
 
 use super::base64;
 
+/// Returns `true` for a header that the protocol itself defines. Servers may have others that begin with `mcp-`.
+pub fn is_of_protocol(name: &str) -> bool {
+    name.strip_prefix("mcp-").is_some_and(|rest| {
+        matches!(rest, "method" | "name" | "protocol-version" | "session-id")
+            || rest.starts_with("param-")
+    })
+}
+
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

@@ -12,6 +12,7 @@ use super::same_calls::RunningCall;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::meta::without_idempotency_key;
 use crate::mcp::version::Era;
+use crate::task::clocks::ClockName;
 use crate::task::id::{Caller, TaskId};
 use crate::task::plan::Plan;
 use crate::task::policy::Rule;
@@ -45,12 +46,21 @@ pub struct CallClient {
     /// The name under which the client may collect the call, should it give it up. `None`: raincheck cannot distinguish the
     /// client from other clients.
     pub gives_up_as: Option<[u8; 16]>,
+    /// A hash of the client's description of itself, 0 if it does not describe itself with each request.
+    pub program: u64,
     /// The call of a modern client in the table of the calls that run. Kept until the call has a record, or has ended.
     pub running: Option<Arc<RunningCall>>,
     /// The caller's tasks that the request is about.
     pub related: Vec<TaskId>,
     /// The span of the client's request, where its trace is recorded.
     pub span: Option<Arc<RequestSpan>>,
+}
+
+impl CallClient {
+    /// Returns the clock that the client has for calls of this tool. `None`: raincheck cannot distinguish the client from others.
+    pub fn clock_of(&self, tool: &str) -> Option<ClockName> {
+        Some(ClockName::of(&self.gives_up_as?, self.program, tool))
+    }
 }
 
 /// The terms on which a call runs.
@@ -64,9 +74,9 @@ pub struct CallTerms {
     pub claim: Option<CallClaim>,
     /// The form in which the client is notified of a task.
     pub announce: Announce,
-    /// The time after which the client must have an answer, because its clock ends shortly after that. `None`: it has no clock,
-    /// as far as is known.
-    pub answer_after: Option<Duration>,
+    /// The time at which the client must have an answer, because its clock ends shortly after that. `None`: it has no clock, as
+    /// far as is known.
+    pub answer_at: Option<Instant>,
     /// The server calls the tool safe to repeat, and is believed.
     pub repeatable: bool,
     /// The server runs the tool as a task of its own.
@@ -82,7 +92,7 @@ impl CallTerms {
             plan: Plan::Held,
             claim: None,
             announce: Announce::Task,
-            answer_after: None,
+            answer_at: None,
             repeatable: false,
             native_task: false,
         }

@@ -25,6 +25,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
 use crate::store::ledger::{ApplyError, Loaded};
+use crate::task::clocks::ClockName;
 use crate::task::large_results::{ReadHint, shortened};
 use crate::task::machine::TaskEvent;
 use crate::task::progress::Progress;
@@ -43,8 +44,8 @@ pub(super) enum FollowReason {
     /// It collects a call that its client gave up before, with these capabilities.
     GivenUp {
         claim: CallClaim,
-        /// The name under which the client gives calls up.
-        whose: Option<[u8; 16]>,
+        /// The clock that the client has for calls of the tool.
+        clock: Option<ClockName>,
         declared: Arc<str>,
         running: Option<Arc<RunningCall>>,
     },
@@ -72,7 +73,12 @@ struct CallFollower {
     mark_present_at: Option<Instant>,
     /// When the client is told that its call is still running.
     answer_at: Option<Instant>,
+    /// Of a client that collected the call.
+    given_up: Option<GivenUpCall>,
 }
+
+/// The claim of a call that was given up, and the clock of its client.
+type GivenUpCall = (CallClaim, Option<ClockName>);
 
 impl Runner {
     /// Spawns the job that follows the record for one client.
@@ -92,11 +98,11 @@ impl Runner {
             FollowReason::SameCall(declared) => (None, Some(declared)),
             FollowReason::GivenUp {
                 claim,
-                whose,
+                clock,
                 declared,
                 running: of_client,
             } => {
-                (given_up, running) = (Some((claim, whose)), of_client);
+                (given_up, running) = (Some((claim, clock)), of_client);
                 (None, Some(declared))
             }
             FollowReason::Retry => (None, None),
@@ -110,8 +116,6 @@ impl Runner {
         } else {
             (pause.map(|_| now), WaitingClient::joined(terms))
         };
-        // A call that the same call cannot collect is not left before its end.
-        let answer_at = client.answer_at().filter(|_| given_up.is_some());
         let follower = CallFollower {
             runner: Arc::clone(self),
             watch,
@@ -121,11 +125,12 @@ impl Runner {
             told: None,
             asked: BTreeSet::new(),
             mark_present_at,
-            answer_at,
+            answer_at: client.terms.answer_at,
+            given_up,
             loaded,
         };
         let following = async move {
-            follower.run(client, given_up).await;
+            follower.run(client).await;
             // The same call of the client waits until it is known what becomes of this one.
             drop(running);
         };
@@ -135,9 +140,8 @@ impl Runner {
 }
 
 impl CallFollower {
-    /// Waits with the client until it has an answer, or leaves. `given_up`: the claim of a call that the client collected, and
-    /// the name under which it gives calls up.
-    async fn run(mut self, client: WaitingClient, given_up: Option<(CallClaim, Option<[u8; 16]>)>) {
+    /// Waits with the client until it has an answer, or leaves.
+    async fn run(mut self, client: WaitingClient) {
         let halt = self.runner.halt.clone();
         let mut is_shutdown = false;
         let heard = tokio::select! {
@@ -152,28 +156,16 @@ impl CallFollower {
             heard = self.hear(&client) => Some(heard),
         };
         let (mut is_answered, mut is_kept) = (false, false);
-        if let Some(mut heard) = heard {
-            if heard.is_still_running()
-                && let Some((claim, _)) = &given_up
-            {
-                // Before the answer: the same call must find the claim. No clock rang, and what is known of it must not be
-                // confirmed by its own effect.
-                is_kept = self
-                    .runner
-                    .left_again((claim, None), &self.loaded.task)
-                    .await;
-                if !is_kept {
-                    heard = self.store_unavailable().into();
-                }
-            }
+        if let Some(heard) = heard {
+            is_kept = heard.is_still_running();
             client.answer(tool_of_task(&self.loaded.task), heard);
             is_answered = halt.is_cancelled() || client.responder.settled().await;
         }
-        match given_up {
+        match self.given_up {
             // The same call may have collected it by now.
             _ if is_kept => {}
             // The answer that this replica ends is none that the client wanted.
-            Some(whose) if is_shutdown || !is_answered => self.left(whose, &client).await,
+            Some(given_up) if is_shutdown || !is_answered => self.left(given_up, &client).await,
             None if !is_answered => drop(self.runner.client_left(&self.loaded).await),
             Some(_) | None => {}
         }
@@ -181,16 +173,28 @@ impl CallFollower {
 
     /// Handles a client that leaves a call which it collected, without its answer. If it cancelled the call, the call is not
     /// kept for its window.
-    async fn left(&self, (claim, whose): (CallClaim, Option<[u8; 16]>), client: &WaitingClient) {
+    async fn left(&self, (claim, clock): GivenUpCall, client: &WaitingClient) {
         let (runner, loaded) = (&self.runner, &self.loaded);
         if runner.halt.is_cancelled() {
             runner.left_again((&claim, None), &loaded.task).await;
         } else if client.gave_up() {
-            let clock = client.rung_clock(whose);
+            let clock = client.rung_clock(clock);
             runner.left_again((&claim, clock), &loaded.task).await;
         } else if runner.cancel_for_disconnect(loaded).await.is_err() {
             // The store did not take the cancel. This looks again after each window, until the store answers.
             runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
+        }
+    }
+
+    /// Leaves the call to the next same call. Returns `true` if that can collect it.
+    async fn is_left_for_now(&self) -> bool {
+        match &self.given_up {
+            // No clock rang: what is known of it must not be confirmed by its own effect.
+            Some((claim, _)) => {
+                let left = self.runner.left_again((claim, None), &self.loaded.task);
+                left.await
+            }
+            None => false,
         }
     }
 
@@ -212,7 +216,13 @@ impl CallFollower {
                 () = at(reload_at) => {}
                 // The record is unchanged, so the store need not be asked.
                 () = at(self.announce_at) => continue,
-                () = at(self.answer_at) => return waiting::still_running(&self.loaded.task),
+                () = at(self.answer_at) => {
+                    self.answer_at = None;
+                    if self.is_left_for_now().await {
+                        return waiting::still_running(&self.loaded.task);
+                    }
+                    continue;
+                }
                 () = at(self.mark_present_at) => {
                     let pause = self.runner.mark_present(&self.loaded.task).await;
                     self.mark_present_at = pause.map(|pause| Instant::now() + pause);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::call::{CallClient, CallSpec, CallTerms};
@@ -19,15 +19,15 @@ use super::call_claim::CallClaim;
 use super::carrier::Carrier;
 use super::claim::ClaimError;
 use super::follower::FollowReason;
-use super::given_up_claims::{ClaimInWriting, MARK_SPARE_MS};
-use super::report;
+use super::given_up_claims::ClaimInWriting;
+use super::report::{self, tool_of};
 use super::responder::CallSubscriber;
 use super::state::Runner;
 use super::waiting::WaitTerms;
 use crate::mcp::error::says_not_run;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
-use crate::task::clocks::{KNOWN_FOR, RungClock};
+use crate::task::clocks::{ClockName, KNOWN_FOR, RungClock};
 use crate::task::id::TaskId;
 use crate::task::on_disconnect::OnDisconnect;
 use crate::task::policy::{OnOwnerLost, Rule};
@@ -47,10 +47,11 @@ impl Runner {
         self.given_up.may_stand(|| self.ledger.now_ms())
     }
 
-    /// Returns the time after which a call of the client of this name is answered, shortly before its clock ends. `None`: its
-    /// clock is not known.
-    pub fn answer_after(&self, whose: Option<[u8; 16]>) -> Option<Duration> {
-        self.given_up.answer_after(whose, || self.ledger.now_ms())
+    /// Returns the time at which a call that has just come is answered, shortly before its client's clock ends. `None`: the
+    /// clock is not known. `name`: asked only if any clock is known.
+    pub fn answer_at(&self, name: impl FnOnce() -> Option<ClockName>) -> Option<Instant> {
+        let answer_after = self.given_up.answer_after(name, || self.ledger.now_ms())?;
+        Some(Instant::now() + answer_after)
     }
 
     /// Begins to keep a call whose client's clock has just ended. A program makes the same call again within
@@ -136,15 +137,20 @@ impl Runner {
     /// Makes every replica look for claims for this time.
     async fn mark_given_up(&self, lifetime: Duration) -> Result<(), StoreError> {
         let needed_ms = self.ledger.now_ms().saturating_add(millis(lifetime));
-        let Some(value) = self.given_up.mark(needed_ms) else {
+        if self.given_up.is_marked(needed_ms) {
             return Ok(());
-        };
-        let lifetime = lifetime + Duration::from_millis(MARK_SPARE_MS);
-        let kept_for = lifetime.max(KNOWN_FOR);
-        self.kv.put(mark(), value.clone(), kept_for).await?;
+        }
+        // What other replicas wrote meanwhile must not be lost with their value.
+        if let Some(found) = self.kv.find(mark()).await? {
+            self.given_up.read(&found, self.ledger.now_ms());
+        }
+        let (value, until_ms) = self.given_up.mark(needed_ms);
+        let left_ms = until_ms.saturating_sub(self.ledger.now_ms());
+        let lifetime = Duration::from_millis(left_ms).max(KNOWN_FOR);
+        self.kv.put(mark(), value, lifetime).await?;
         self.kv.tell(mark()).await?;
         // Noted last: if it were noted before a write that fails, the next call would skip the write.
-        self.given_up.read(&value);
+        self.given_up.marked(until_ms);
         Ok(())
     }
 
@@ -156,7 +162,7 @@ impl Runner {
             let mut found = watch.read().await;
             loop {
                 if let Some(found) = &found {
-                    self.given_up.read(found);
+                    self.given_up.read(found, self.ledger.now_ms());
                 }
                 found = watch.told().await;
             }
@@ -192,7 +198,7 @@ impl Runner {
         let terms = WaitTerms::of(&call, self.upstream.start_allowance());
         let reason = FollowReason::GivenUp {
             claim,
-            whose: call.client.gives_up_as,
+            clock: tool_of(&call.outgoing).and_then(|tool| call.client.clock_of(tool)),
             declared: Arc::clone(&call.outgoing.capabilities),
             running: call.client.running.clone(),
         };

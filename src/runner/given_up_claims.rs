@@ -13,11 +13,11 @@ use tracing::info;
 
 use crate::lock::Mutex;
 use crate::store::kv::Name;
-use crate::task::clocks::{ClientClocks, RungClock};
+use crate::task::clocks::{ClientClocks, ClockName, RungClock};
 use crate::telemetry::calls;
 
 /// A mark that ends so much later than needed spares the next ones.
-pub(super) const MARK_SPARE_MS: u64 = 10_000;
+const MARK_SPARE_MS: u64 = 10_000;
 
 /// The given-up calls as far as this process knows of them.
 #[derive(Debug, Default)]
@@ -46,25 +46,35 @@ impl GivenUpClaims {
         until_ms != 0 && (now_ms() < until_ms || !self.writing.borrow().is_empty())
     }
 
-    /// Returns the value for the other replicas, if claims may stand until then. `None`: they know that already.
-    pub(super) fn mark(&self, until_ms: u64) -> Option<Bytes> {
-        let has_news = self.has_news.swap(false, Ordering::Relaxed);
-        if !has_news && self.until_ms.load(Ordering::Relaxed) >= until_ms {
-            return None;
-        }
-        let until_ms = until_ms.saturating_add(MARK_SPARE_MS);
+    /// Returns `true` if the other replicas know by now that claims may stand until then, and which clocks rang.
+    pub(super) fn is_marked(&self, until_ms: u64) -> bool {
+        let has_news = self.has_news.load(Ordering::Relaxed);
+        !has_news && self.until_ms.load(Ordering::Relaxed) >= until_ms
+    }
+
+    /// Returns the value for the other replicas, where claims may stand until then, and until when it counts.
+    pub(super) fn mark(&self, until_ms: u64) -> (Bytes, u64) {
+        // The highest time counts: a claim that was written earlier may stand longer.
+        let spare_ms = until_ms.saturating_add(MARK_SPARE_MS);
+        let until_ms = self.until_ms.load(Ordering::Relaxed).max(spare_ms);
         let clocks = self.clocks.lock().clone();
         let mark = serde_json::to_vec(&Mark { until_ms, clocks });
-        Some(mark.unwrap_or_default().into())
+        (mark.unwrap_or_default().into(), until_ms)
+    }
+
+    /// Notes that the other replicas were given what is known here, with this time.
+    pub(super) fn marked(&self, until_ms: u64) {
+        self.has_news.store(false, Ordering::Relaxed);
+        self.stand_until(until_ms);
     }
 
     /// Takes over the value that a replica wrote.
-    pub(super) fn read(&self, mark: &[u8]) {
+    pub(super) fn read(&self, mark: &[u8], now_ms: u64) {
         let Mark { until_ms, clocks } = serde_json::from_slice(mark).unwrap_or_default();
         if !clocks.is_empty() {
             let mut known = self.clocks.lock();
-            known.merge(clocks);
-            calls::clocks_known(known.known());
+            known.merge(clocks, now_ms);
+            calls::clocks_known(known.known(now_ms));
             self.has_clocks.store(true, Ordering::Relaxed);
         }
         self.stand_until(until_ms);
@@ -77,10 +87,10 @@ impl GivenUpClaims {
             let seconds = clock.waited.as_secs();
             info!(
                 seconds,
-                "a client gives up after the same time again and again; its calls are answered shortly before"
+                "a client gave up twice after the same time; its calls of the tool are answered shortly before"
             );
         }
-        calls::clocks_known(known.known());
+        calls::clocks_known(known.known(now_ms));
         drop(known);
         self.has_clocks.store(true, Ordering::Relaxed);
         self.has_news.store(true, Ordering::Relaxed);
@@ -89,13 +99,14 @@ impl GivenUpClaims {
     /// See [`ClientClocks::answer_after`]. While no clock rang, this costs one comparison.
     pub(super) fn answer_after(
         &self,
-        whose: Option<[u8; 16]>,
+        name: impl FnOnce() -> Option<ClockName>,
         now_ms: impl FnOnce() -> u64,
     ) -> Option<Duration> {
         if !self.has_clocks.load(Ordering::Relaxed) {
             return None;
         }
-        self.clocks.lock().answer_after(&whose?, now_ms())
+        let name = name()?;
+        self.clocks.lock().answer_after(name, now_ms())
     }
 
     /// Notes that there may be claims until then.

@@ -1,17 +1,19 @@
-//! The clocks of clients: the time after which each client gives a call up, as far as that is known. Pure.
+//! The clocks of clients: the time after which each client gives up calls of each tool, as far as that is known. Pure.
 //!
-//! A client is known by the name under which it collects calls that it gave up. A clock is known when it has rung twice after
-//! the same time, or once with a reason that says so.
+//! A clock is known when it has rung twice after the same time: a program may set another one for each call.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of clients of which a clock is remembered.
-const CLIENTS_MAX: usize = 256;
+use super::digest::Digest;
+use crate::mcp::hex;
 
-/// A clock counts as known for this long after it rang: a client may be given another limit. Then it rings once more.
+/// The number of clocks that are remembered.
+const CLOCKS_MAX: usize = 256;
+
+/// A clock counts for this long after it rang: a client may be given another limit. Then it rings once more.
 pub const KNOWN_FOR: Duration = Duration::from_hours(1);
 
 /// Two times that differ by no more are the same clock's.
@@ -23,27 +25,45 @@ const SHORTEST_MS: u64 = 1_900;
 /// The answer before a clock rings is given so much earlier: a twentieth of its time, within these bounds.
 const AHEAD_MS: (u64, u64) = (500, 3_000);
 
+/// The clock that a client has for the calls of one tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClockName(u128);
+
+impl ClockName {
+    /// `whose`: the name under which the client collects calls. `program`: a hash of its description of itself, because
+    /// several programs may have one credential.
+    pub fn of(whose: &[u8; 16], program: u64, tool: &str) -> Self {
+        let digest = Digest::of(&[&hex::encode(whose), &program.to_string(), tool]);
+        Self(u128::from_be_bytes(*digest.as_bytes()))
+    }
+}
+
 /// A clock that rang.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RungClock {
-    /// The name under which the client collects calls.
-    pub whose: [u8; 16],
+    pub name: ClockName,
     /// The time for which the client waited.
     pub waited: Duration,
-    /// The client said that its clock rang.
-    pub is_certain: bool,
 }
 
 /// The clocks that rang lately.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ClientClocks(HashMap<u128, ClientClock>);
+pub struct ClientClocks(HashMap<ClockName, ClientClock>);
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct ClientClock {
+    /// The time after which it rang twice, and when it rang last.
+    known: Option<Ring>,
+    /// The last time, if it was another one.
+    other: Option<Ring>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Ring {
     waited_ms: u64,
-    is_known: bool,
-    rang_ms: u64,
+    at_ms: u64,
 }
 
 impl ClientClocks {
@@ -51,143 +71,199 @@ impl ClientClocks {
         self.0.is_empty()
     }
 
-    /// Returns the number of clients whose clock is known.
-    pub fn known(&self) -> usize {
-        self.0.values().filter(|clock| clock.is_known).count()
+    /// Returns the number of clocks that are known.
+    pub fn known(&self, now_ms: u64) -> usize {
+        let mut count = 0;
+        for clock in self.0.values() {
+            count += usize::from(clock.known.is_some_and(|ring| ring.is_recent(now_ms)));
+        }
+        count
     }
 
     /// Notes that a clock rang at this time of day. Returns `true` if it is known from now on.
     pub fn rang(&mut self, clock: RungClock, now_ms: u64) -> bool {
-        self.0.retain(|_, known| is_recent(known, now_ms));
-        let whose = u128::from_be_bytes(clock.whose);
-        let waited_ms = u64::try_from(clock.waited.as_millis()).unwrap_or(u64::MAX);
-        let before = self.0.get(&whose).copied();
-        let same = before.filter(|before| before.waited_ms.abs_diff(waited_ms) <= SAME_MS);
-        if before.is_none() && self.0.len() >= CLIENTS_MAX {
-            let oldest = self.0.iter().min_by_key(|(_, known)| known.rang_ms);
-            if let Some(oldest) = oldest.map(|(whose, _)| *whose) {
-                self.0.remove(&oldest);
-            }
-        }
-        let rung = ClientClock {
-            // A clock never rings early, so the shorter time is nearer to it.
-            waited_ms: same.map_or(waited_ms, |same| same.waited_ms.min(waited_ms)),
-            is_known: clock.is_certain || same.is_some(),
-            rang_ms: now_ms,
+        let ring = Ring {
+            waited_ms: u64::try_from(clock.waited.as_millis()).unwrap_or(u64::MAX),
+            at_ms: now_ms,
         };
-        self.0.insert(whose, rung);
-        rung.is_known && before.is_none_or(|before| !before.is_known)
+        self.make_room(clock.name, now_ms);
+        let before = self.0.get(&clock.name);
+        let (known, other) = before.map_or((None, None), |before| (before.known, before.other));
+        let known = known.filter(|known| known.is_recent(now_ms));
+        let same = |before: Option<Ring>| before.and_then(|before| before.again(ring));
+        let after = match (same(known), same(other)) {
+            (Some(known), _) => (Some(known), other),
+            (None, Some(known)) => (Some(known), None),
+            (None, None) => (known, Some(ring)),
+        };
+        let (is_new, (known, other)) = (known.is_none() && after.0.is_some(), after);
+        self.0.insert(clock.name, ClientClock { known, other });
+        is_new
     }
 
     /// Takes over what other replicas know.
-    pub fn merge(&mut self, others: Self) {
-        for (whose, other) in others.0.into_iter().take(CLIENTS_MAX) {
-            let is_newer = |mine: &ClientClock| mine.rang_ms < other.rang_ms;
-            let has_room = self.0.len() < CLIENTS_MAX;
-            if self.0.get(&whose).map_or(has_room, is_newer) {
-                self.0.insert(whose, other);
+    pub fn merge(&mut self, others: Self, now_ms: u64) {
+        for (name, other) in others.0.into_iter().take(CLOCKS_MAX) {
+            let is_newer = |mine: &ClientClock| mine.last_ms() < other.last_ms();
+            if other.is_recent(now_ms) && self.0.get(&name).is_none_or(is_newer) {
+                self.make_room(name, now_ms);
+                self.0.insert(name, other);
             }
         }
     }
 
-    /// Returns the time after which a call of this client is answered, shortly before its clock rings. `None`: its clock is
-    /// not known.
-    pub fn answer_after(&self, whose: &[u8; 16], now_ms: u64) -> Option<Duration> {
-        let known = self.0.get(&u128::from_be_bytes(*whose))?;
-        let counts = known.is_known && is_recent(known, now_ms) && known.waited_ms >= SHORTEST_MS;
+    /// Returns the time after which a call is answered, shortly before its clock rings. `None`: the clock is not known.
+    pub fn answer_after(&self, name: ClockName, now_ms: u64) -> Option<Duration> {
+        let known = self.0.get(&name)?.known?;
+        let counts = known.is_recent(now_ms) && known.waited_ms >= SHORTEST_MS;
         let ahead_ms = (known.waited_ms / 20).clamp(AHEAD_MS.0, AHEAD_MS.1);
         counts.then(|| Duration::from_millis(known.waited_ms - ahead_ms))
     }
+
+    /// Makes room for a clock of this name.
+    fn make_room(&mut self, name: ClockName, now_ms: u64) {
+        if self.0.len() < CLOCKS_MAX || self.0.contains_key(&name) {
+            return;
+        }
+        self.0.retain(|_, clock| clock.is_recent(now_ms));
+        let oldest = self.0.iter().min_by_key(|(_, clock)| clock.last_ms());
+        if let Some(oldest) = oldest.map(|(name, _)| *name)
+            && self.0.len() >= CLOCKS_MAX
+        {
+            self.0.remove(&oldest);
+        }
+    }
 }
 
-fn is_recent(clock: &ClientClock, now_ms: u64) -> bool {
-    let known_for_ms = u64::try_from(KNOWN_FOR.as_millis()).unwrap_or(u64::MAX);
-    now_ms < clock.rang_ms.saturating_add(known_for_ms)
+impl ClientClock {
+    fn last_ms(&self) -> u64 {
+        let rings = [self.known, self.other].into_iter().flatten();
+        rings.map(|ring| ring.at_ms).max().unwrap_or_default()
+    }
+
+    fn is_recent(&self, now_ms: u64) -> bool {
+        let mut rings = [self.known, self.other].into_iter().flatten();
+        rings.any(|ring| ring.is_recent(now_ms))
+    }
+}
+
+impl Ring {
+    fn is_recent(self, now_ms: u64) -> bool {
+        let known_for_ms = u64::try_from(KNOWN_FOR.as_millis()).unwrap_or(u64::MAX);
+        now_ms < self.at_ms.saturating_add(known_for_ms)
+    }
+
+    /// The same clock, after it rang again. `None`: it is another time.
+    fn again(self, ring: Self) -> Option<Self> {
+        let is_same = self.waited_ms.abs_diff(ring.waited_ms) <= SAME_MS;
+        is_same.then_some(Self {
+            // A clock never rings early, so the shorter time is nearer to it.
+            waited_ms: self.waited_ms.min(ring.waited_ms),
+            at_ms: ring.at_ms,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ANN: [u8; 16] = [1; 16];
+    fn name(tool: &str) -> ClockName {
+        ClockName::of(&[1; 16], 7, tool)
+    }
 
-    fn clock(waited_ms: u64, is_certain: bool) -> RungClock {
+    fn clock(waited_ms: u64) -> RungClock {
         RungClock {
-            whose: ANN,
+            name: name("build"),
             waited: Duration::from_millis(waited_ms),
-            is_certain,
         }
     }
 
+    /// Clocks that rang after these times, each a millisecond after the one before.
+    fn rung(waited_ms: &[u64]) -> ClientClocks {
+        let mut clocks = ClientClocks::default();
+        for (waited_ms, now_ms) in waited_ms.iter().zip(0..) {
+            clocks.rang(clock(*waited_ms), now_ms);
+        }
+        clocks
+    }
+
     fn after(clocks: &ClientClocks, now_ms: u64) -> Option<u64> {
-        let after = clocks.answer_after(&ANN, now_ms)?;
+        let after = clocks.answer_after(name("build"), now_ms)?;
         Some(u64::try_from(after.as_millis()).unwrap())
     }
 
     #[test]
     fn a_clock_is_known_once_it_rang_twice_after_the_same_time() {
-        let mut clocks = ClientClocks::default();
-        clocks.rang(clock(5_005, false), 0);
-        assert_eq!(after(&clocks, 0), None);
-        clocks.rang(clock(9_000, false), 1);
-        assert_eq!(after(&clocks, 1), None);
-        clocks.rang(clock(9_020, false), 2);
-        assert_eq!(after(&clocks, 2), Some(8_500));
-        assert_eq!(clocks.answer_after(&[2; 16], 2), None);
+        for (waited_ms, expected) in [
+            (&[5_000][..], None),
+            (&[5_000, 9_000], None),
+            (&[5_010, 5_000], Some(4_500)),
+            (&[60_003, 60_500], Some(57_003)),
+            (&[300_000, 300_000], Some(297_000)),
+            // One cancel at another time does not make it forget.
+            (&[60_000, 60_000, 10_000], Some(57_000)),
+            (&[60_000, 60_000, 10_000, 60_000], Some(57_000)),
+            (&[60_000, 60_000, 10_000, 10_000], Some(9_500)),
+            (&[1_990, 1_990], Some(1_490)),
+            // There would be hardly any time left to wait in.
+            (&[1_800, 1_800], None),
+        ] {
+            assert_eq!(after(&rung(waited_ms), 9), expected, "{waited_ms:?}");
+        }
     }
 
     #[test]
-    fn a_client_that_says_that_its_clock_rang_is_believed() {
-        for (waited_ms, expected) in [
-            (5_000, Some(4_500)),
-            (60_003, Some(57_003)),
-            (1_990, Some(1_490)),
-            // There would be hardly any time left to wait in.
-            (1_800, None),
+    fn each_client_program_and_tool_has_a_clock_of_its_own() {
+        let clocks = rung(&[5_000, 5_000]);
+        assert_eq!(clocks.known(0), 1);
+        for other in [
+            name("other"),
+            ClockName::of(&[1; 16], 8, "build"),
+            ClockName::of(&[2; 16], 7, "build"),
         ] {
-            let mut clocks = ClientClocks::default();
-            clocks.rang(clock(waited_ms, true), 0);
-            assert_eq!(after(&clocks, 0), expected, "{waited_ms}");
+            assert_eq!(clocks.answer_after(other, 0), None);
         }
     }
 
     #[test]
     fn a_clock_is_forgotten_after_a_while_and_learned_anew() {
         let known_for_ms = u64::try_from(KNOWN_FOR.as_millis()).unwrap();
-        let mut clocks = ClientClocks::default();
-        clocks.rang(clock(60_000, true), 0);
-        assert!(after(&clocks, known_for_ms - 1).is_some());
-        assert_eq!(after(&clocks, known_for_ms), None);
-        clocks.rang(clock(300_000, false), known_for_ms);
-        clocks.rang(clock(300_000, false), known_for_ms);
-        assert_eq!(after(&clocks, known_for_ms), Some(297_000));
+        let mut clocks = rung(&[60_000, 60_000]);
+        assert!(after(&clocks, known_for_ms).is_some());
+        let later = known_for_ms + 1;
+        assert_eq!((after(&clocks, later), clocks.known(later)), (None, 0));
+        clocks.rang(clock(60_000), later);
+        assert_eq!(after(&clocks, later), None);
+        clocks.rang(clock(60_000), later);
+        assert_eq!(after(&clocks, later), Some(57_000));
     }
 
     #[test]
     fn the_newer_clock_counts_of_two_replicas() {
-        let (mut one, mut other) = (ClientClocks::default(), ClientClocks::default());
-        one.rang(clock(5_000, true), 1);
-        other.rang(clock(60_000, true), 2);
+        let mut one = rung(&[5_000, 5_000]);
+        let other = rung(&[5_000, 60_000, 60_000]);
         let written = serde_json::to_vec(&other).unwrap();
-        one.merge(serde_json::from_slice(&written).unwrap());
-        assert_eq!(after(&one, 2), Some(57_000));
-        let mut older = ClientClocks::default();
-        older.rang(clock(5_000, true), 1);
-        one.merge(older);
-        assert_eq!(after(&one, 2), Some(57_000));
+        one.merge(serde_json::from_slice(&written).unwrap(), 3);
+        assert_eq!(after(&one, 3), Some(57_000));
+        one.merge(rung(&[5_000, 5_000]), 3);
+        assert_eq!(after(&one, 3), Some(57_000));
     }
 
     #[test]
     fn a_flood_of_clients_is_bounded() {
         let mut clocks = ClientClocks::default();
         for number in 0..10_000_u64 {
-            let whose = u128::from(number).to_be_bytes();
+            let name = ClockName::of(&[1; 16], number, "build");
             let clock = RungClock {
-                whose,
-                ..clock(5_000, true)
+                name,
+                ..clock(5_000)
             };
             clocks.rang(clock, number);
-            assert!(clocks.0.len() <= CLIENTS_MAX);
+            assert!(clocks.0.len() <= CLOCKS_MAX);
         }
+        let mut others = rung(&[5_000, 5_000]);
+        others.merge(clocks, 10_000);
+        assert!(others.0.len() <= CLOCKS_MAX);
     }
 }

@@ -7,6 +7,7 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 
 use crate::mcp::header_names::{has_one_reading, reading};
+use crate::mcp::headers::is_of_protocol;
 use crate::mcp::headers::remove_where;
 use crate::upstream::credentials::{CredentialRule, secret};
 use crate::upstream::http::hop_headers;
@@ -170,7 +171,7 @@ impl Forward {
             let text = name.as_str();
             let is_said_by_us = self.credentials.names(name)
                 || is_ours(text)
-                || text.starts_with("mcp-")
+                || is_of_protocol(text)
                 || text.starts_with("content-")
                 || hop_headers::is_body(text);
             !is_said_by_us

@@ -186,6 +186,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         list_key: None,
         session: None,
         gives_up_as: None,
+        program: 0,
         running: None,
         related: Vec::new(),
         span: None,

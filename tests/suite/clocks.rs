@@ -21,6 +21,9 @@ in_both_eras!(
 /// The clock of these clients, which is the shortest that counts.
 const CLOCK: Duration = Duration::from_secs(2);
 
+/// The clock of clients with a session: their calls survive the end of their connection once they have a stream.
+const LONGER: Duration = Duration::from_secs(3);
+
 fn ann(client: Client) -> Client {
     client.without_tasks().named("Bearer ann")
 }
@@ -36,11 +39,15 @@ async fn hangs_up(call: Request) {
 
 /// The answer that a client has before its clock ends.
 async fn before_the_clock(call: Request) -> Value {
+    before(CLOCK, call).await
+}
+
+async fn before(clock: Duration, call: Request) -> Value {
     let from = Instant::now();
-    let answer = tokio::time::timeout(CLOCK, call.send()).await;
+    let answer = tokio::time::timeout(clock, call.send()).await;
     let waited = from.elapsed();
     let answer = answer.expect("an answer before the clock ends").json();
-    assert!(waited >= CLOCK / 2, "after {waited:?}: {answer}");
+    assert!(waited >= clock / 2, "after {waited:?}: {answer}");
     answer
 }
 
@@ -65,18 +72,21 @@ async fn a_client_that_says_that_its_clock_ended_has_an_answer_before_it(era: Er
             message["params"]["_meta"] = json!({});
         })
     };
-    let waiting = async { rest(&mut held(1, "a").stream().await).await };
-    assert!(tokio::time::timeout(CLOCK, waiting).await.is_err());
-    let params = json!({"requestId": 1, "reason": "Request timed out"});
-    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
-    assert_eq!(session.post(&cancel).send().await.status, 202);
-    // The same call, and another call of the client.
-    for (id, nonce) in [(2, "a"), (3, "b")] {
-        let answer = before_the_clock(held(id, nonce)).await;
+    for id in 1..3 {
+        let waiting = async { rest(&mut held(id, "a").stream().await).await };
+        assert!(tokio::time::timeout(LONGER, waiting).await.is_err());
+        let params = json!({"requestId": id, "reason": "Request timed out"});
+        let cancel =
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+        assert_eq!(session.post(&cancel).send().await.status, 202);
+    }
+    // The same call, and another call of the tool.
+    for (id, nonce) in [(3, "a"), (4, "b")] {
+        let answer = before(LONGER, held(id, nonce)).await;
         assert_eq!(answer["id"], id);
         assert_still_running(&answer);
     }
-    for (id, nonce) in [(4, "a"), (5, "b")] {
+    for (id, nonce) in [(5, "a"), (6, "b")] {
         rig.upstream.release(nonce);
         let answer = held(id, nonce).send().await.json();
         assert_eq!(
@@ -110,9 +120,18 @@ async fn a_client_that_hung_up_twice_after_the_same_time_has_an_answer_before_it
         assert_eq!(again.await.unwrap().into_text(), "released");
         assert_eq!(rig.upstream.tally(nonce).started, 1, "{nonce}");
     }
-    // Nothing was learned of others.
+    // Nothing was learned of others, of another program with the same credential, and of another tool.
     let bob = rig.client().without_tasks().named("Bearer bob");
-    hangs_up(held(&bob, "c")).await;
+    let another_program = held(&ann, "c").edit(|message| {
+        let info = "io.modelcontextprotocol/clientInfo";
+        message["params"]["_meta"][info] = json!({"name": "another", "version": "1"});
+    });
+    let another_tool = ann.calling("never", json!({"nonce": "c"}));
+    tokio::join!(
+        hangs_up(held(&bob, "c")),
+        hangs_up(another_program),
+        hangs_up(another_tool)
+    );
 }
 
 async fn another_replica_knows_the_clock(era: Era) {

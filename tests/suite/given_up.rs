@@ -265,6 +265,7 @@ async fn a_client_behind_a_proxy_or_with_another_header_is_another_client(era: E
     .await;
     let others = [
         call(&nobody, "held", &kept).header("x-api-key", "theirs"),
+        call(&nobody, "held", &kept).header("mcp-api-key", "theirs"),
         call(&nobody, "held", &kept).edit(|message| {
             let info = "io.modelcontextprotocol/clientInfo";
             message["params"]["_meta"][info] = json!({"name": "theirs", "version": "1"});
@@ -272,7 +273,7 @@ async fn a_client_behind_a_proxy_or_with_another_header_is_another_client(era: E
         call(&ann(&rig.client()), "held", &kept),
     ];
     let others = others.map(|call| tokio::spawn(call.send()));
-    let all = |tally: Tally| tally.started == 4;
+    let all = |tally: Tally| tally.started == 5;
     rig.upstream.until(&kept, "started", all).await;
     rig.upstream.release(&kept);
     for answer in others {

@@ -37,7 +37,8 @@ fn event(item: StreamItem) -> Option<Event> {
         StreamItem::Message { json, .. } => message(&json),
         StreamItem::Answer(json) => {
             let answer = Object::parse(&json).unwrap_or_default();
-            Some(match (answer.get("result"), answer.get("error")) {
+            let member = |name| answer.get(name).filter(|raw| raw.get() != "null");
+            Some(match (member("result"), member("error")) {
                 (Some(result), _) if is_complete(result) => Event::Result(result.to_owned()),
                 // The request cannot be sent again with answers: nothing of it is known here. The same call begins anew.
                 (Some(_), _) => {

@@ -8,6 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::item::StreamItem;
@@ -17,7 +18,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
 use crate::mcp::scan::with_finite;
 use crate::mcp::sse;
-use crate::upstream::http::RequestBody;
+use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;
 
@@ -113,6 +114,11 @@ impl ServerAnswer {
                 }
                 ReadState::Waiting(relaying) => match relaying.await {
                     Ok(Relayed::Answer(answering)) => self.state = ReadState::Reading(answering),
+                    // The server's words may contain the credentials, which must not come into a record.
+                    Ok(Relayed::Passed(refusal)) if is_unauthorized(&refusal) => {
+                        let reason = Reason::UpstreamUnauthorized;
+                        return Some(self.failed(&Failure::new(reason, SideEffect::None)));
+                    }
                     Ok(Relayed::Passed(refusal)) => {
                         let error = error_of(refusal).await;
                         return Some(self.refused(&error));
@@ -234,6 +240,11 @@ fn kind_of(text: &str, id: &RawValue) -> MessageKind {
 /// Returns `true` if a text is the response to the request with that id.
 pub(in crate::downstream) fn is_answer(message: &str, id: &RawValue) -> bool {
     kind_of(message, id) == MessageKind::Answer
+}
+
+fn is_unauthorized(refusal: &Response<ResponseBody>) -> bool {
+    let status = refusal.status();
+    status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN
 }
 
 fn unknown(reason: Reason) -> Failure {

@@ -82,6 +82,17 @@ impl Names {
             && authority.is_none_or(is_ours)
     }
 
+    /// Returns `true` if only programs of this machine use this listener, as far as can be known, and a request names it so.
+    pub(in crate::downstream) fn are_local(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        let named = headers.get(HOST).and_then(|value| value.to_str().ok());
+        let authority = uri.authority().map(hyper::http::uri::Authority::as_str);
+        let mut hosts = named.into_iter().chain(authority);
+        self.address.is_loopback()
+            && self.public_path.is_none()
+            && self.hosts.is_empty()
+            && hosts.all(|host| host_of(host).is_some_and(is_loopback))
+    }
+
     /// Returns `true` if `Origin` may call this listener. Only browsers send it. They leave it out of some requests
     /// of foreign pages, which `Sec-Fetch-Site` then shows.
     pub(in crate::downstream) fn origin_is_ours(&self, headers: &HeaderMap) -> bool {
@@ -173,6 +184,41 @@ mod tests {
             hosts: vec!["mcp.example.com".into(), "192.0.2.9".into()],
             origins: vec!["https://app.example.com".into()],
             address: IpAddr::from([10, 0, 0, 7]),
+        }
+    }
+
+    #[test]
+    fn only_programs_of_this_machine_use_a_loopback_listener_that_has_no_other_name() {
+        let alone = Names {
+            path: "/mcp".to_owned(),
+            public_path: None,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            address: IpAddr::from([127, 0, 0, 1]),
+        };
+        let are_local = |names: &Names, host: &str| {
+            let request = hyper::Request::builder().uri("/mcp").header("host", host);
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            names.are_local(&parts.uri, &parts.headers)
+        };
+        assert!(are_local(&alone, "localhost:8440") && are_local(&alone, "[::1]:8440"));
+        assert!(!are_local(&alone, "mcp.example"));
+        let others = [
+            Names {
+                public_path: Some("/".to_owned()),
+                ..alone.clone()
+            },
+            Names {
+                hosts: vec!["mcp.example".to_owned()],
+                ..alone.clone()
+            },
+            Names {
+                address: IpAddr::from([0, 0, 0, 0]),
+                ..alone
+            },
+        ];
+        for names in others {
+            assert!(!are_local(&names, "localhost:8440"), "{names:?}");
         }
     }
 

@@ -15,12 +15,13 @@ use crate::auth::callers::Callers;
 use crate::auth::identity::Identity;
 use crate::downstream::inbound::connection_polls::ConnectionPolls;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::mcp::headers::SESSION_ID;
+use crate::mcp::headers::{SESSION_ID, is_of_protocol};
 use crate::mcp::hex;
 use crate::mcp::version::Era;
 use crate::runner::CallClient;
 use crate::runner::same_calls::RunningCall;
 use crate::task::clients::ClientTerms;
+use crate::task::clocks::ClockName;
 use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rules;
@@ -56,9 +57,9 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) session: Option<SessionKey>,
     /// The client is on this machine, and no proxy stands between.
     pub(in crate::downstream) is_local: bool,
-    /// The name that a client of this machine without credentials has by what it says of itself. Known where the request may
-    /// begin a call.
-    pub(in crate::downstream) local_name: Option<[u8; 16]>,
+    /// A hash of the description of itself that a modern client sends with each request, and of its headers. Known where the
+    /// request may begin a call.
+    pub(in crate::downstream) program: Option<u64>,
     /// The era that the client speaks.
     pub(in crate::downstream) era: Era,
     /// The client accepts event streams.
@@ -143,7 +144,7 @@ impl Requester {
             rules,
             session,
             is_local: false,
-            local_name: None,
+            program: None,
             era,
             reads_events: accepts_events(headers),
             takes_large_events: takes_large_events(headers),
@@ -192,6 +193,7 @@ impl Requester {
             list_key: self.list_key,
             session: session.map(|session| *session.as_bytes()),
             gives_up_as: self.gives_up_as(),
+            program: self.program.unwrap_or_default(),
             running: self.running.clone(),
             related: self.related.clone(),
             span: self.span.clone(),
@@ -215,7 +217,7 @@ impl Requester {
         let whose = match (&self.session, self.era) {
             (Some(session), Era::Legacy) => *session.as_bytes(),
             _ if self.has_credentials => *self.caller.as_bytes(),
-            _ => self.local_name?,
+            _ => self.local_name()?,
         };
         Some(match &self.query {
             Some(query) => *Digest::of(&[&hex::encode(&whose), query]).as_bytes(),
@@ -223,16 +225,29 @@ impl Requester {
         })
     }
 
-    /// Recognises a modern client of this machine that has no credentials by its description of itself (`clientInfo`) and by its
-    /// headers: a server may know its clients by one of them.
+    /// The clock that the client has for calls of this tool. `None`: raincheck cannot distinguish the client from others.
+    pub(in crate::downstream) fn clock_of(&self, tool: &str) -> Option<ClockName> {
+        let program = self.program.unwrap_or_default();
+        Some(ClockName::of(&self.gives_up_as()?, program, tool))
+    }
+
+    /// The name of a client of this machine that shows no credentials.
+    fn local_name(&self) -> Option<[u8; 16]> {
+        let program = self.program.filter(|_| self.is_local && !self.is_piped)?;
+        let mut name = *b"local           ";
+        for (to, from) in name[8..].iter_mut().zip(program.to_le_bytes()) {
+            *to = from;
+        }
+        Some(name)
+    }
+
+    /// Recognises a modern client by its description of itself (`clientInfo`) and by its headers: a server may know its clients
+    /// by one of them.
     pub(in crate::downstream) fn recognise(
         &mut self,
         headers: &HeaderMap,
         info: Option<&RawValue>,
     ) {
-        if self.has_credentials || !self.is_local || self.is_piped {
-            return;
-        }
         // A secure hash would cost each call too much. Whoever finds two headers of one hash knows both clients' headers.
         let mut hasher = DefaultHasher::new();
         info.map_or("", RawValue::get).hash(&mut hasher);
@@ -241,11 +256,7 @@ impl Requester {
                 (name.as_str(), value.as_bytes()).hash(&mut hasher);
             }
         }
-        let mut name = *b"local           ";
-        for (to, from) in name[8..].iter_mut().zip(hasher.finish().to_le_bytes()) {
-            *to = from;
-        }
-        self.local_name = Some(name);
+        self.program = Some(hasher.finish());
     }
 
     /// The name that operators know the client by, where clients have one.
@@ -292,9 +303,9 @@ fn is_of_the_request(name: &HeaderName) -> bool {
         || match name.as_str() {
             "b3" | "baggage" | "request-id" | "sentry-trace" | "traceparent" | "tracestate"
             | "x-correlation-id" | "x-request-id" => true,
-            name => ["mcp-", "x-b3-", "x-datadog-"]
-                .iter()
-                .any(|of| name.starts_with(of)),
+            name => {
+                is_of_protocol(name) || name.starts_with("x-b3-") || name.starts_with("x-datadog-")
+            }
         }
 }
 

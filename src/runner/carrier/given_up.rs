@@ -6,11 +6,10 @@ use std::sync::Arc;
 use super::super::call_claim::CallClaim;
 use super::super::given_up_claims::ClaimInWriting;
 use super::super::report::tool_of;
-use super::super::responder::CallAnswer;
+use super::super::responder::Leaving;
 use super::super::waiting::still_running;
 use super::record::digest;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms};
-use crate::mcp::error::SideEffect;
 use crate::mcp::json::Object;
 use crate::task::clocks::RungClock;
 use crate::task::id::TaskId;
@@ -21,37 +20,37 @@ impl Carrier {
     pub(super) fn given_up(&self) -> Option<(CallClaim, Option<RungClock>)> {
         let client = self.audience.client().filter(|client| client.gave_up())?;
         let claim = self.claim_to_collect()?;
-        let whose = match &self.stage {
-            CallStage::Plain(plain) => plain.origin.client.gives_up_as,
-            CallStage::Recorded(_) => None,
+        let clock = match (&self.stage, tool_of(&self.server.outgoing)) {
+            (CallStage::Plain(plain), Some(tool)) => plain.origin.client.clock_of(tool),
+            (CallStage::Plain(_), None) | (CallStage::Recorded(_), _) => None,
         };
-        Some((claim, client.rung_clock(whose)))
+        Some((claim, client.rung_clock(clock)))
     }
 
-    /// Answers a client whose clock is about to end, and keeps its call for the same call to collect it.
+    /// Keeps the call of a client whose clock is about to end, and answers the client. If the call cannot be kept, the client
+    /// waits on.
     pub(super) async fn on_clients_clock(&mut self) -> Flow {
         let Some(claim) = self.claim_to_collect() else {
             return Flow::Continue;
         };
         let audience = mem::replace(&mut self.audience, Audience::RecordReaders);
-        let Audience::Client(client) = audience else {
+        // No clock rang: what is known of it must not be confirmed by its own effect.
+        let writing = self.runner.begin_to_keep(&claim, None);
+        let is_kept = self.is_kept(&claim).await;
+        drop(writing);
+        let (Audience::Client(client), true) = (&audience, is_kept) else {
             self.audience = audience;
             return Flow::Continue;
         };
-        // No clock rang: what is known of it must not be confirmed by its own effect.
-        let writing = self.runner.begin_to_keep(&claim, None);
-        let flow = self.keep(&claim, writing).await;
-        // Answered last: the same call must find the claim.
-        match self.stage.recorded() {
-            Some(recorded) => {
-                let task = recorded.task();
-                client.answer(Some(&task.name), still_running(task));
-            }
-            None => client
-                .responder
-                .answer(CallAnswer::StoreUnavailable(SideEffect::Unknown)),
+        if let Some(recorded) = self.stage.recorded() {
+            let task = recorded.task();
+            client.answer(Some(&task.name), still_running(task));
         }
-        flow
+        // The client may have cancelled the call while it was written.
+        if client.responder.leaving() == Leaving::Cancelled {
+            return self.on_stopped().await;
+        }
+        self.on_recorded().await
     }
 
     /// Returns the claim by which the same call collects this one. `None`: nobody can collect it.
@@ -82,10 +81,22 @@ impl Carrier {
         ))
     }
 
-    /// Makes a record of the call, for the same call to collect. If the store does not take it, the call is cancelled.
+    /// Keeps the call for the same call to collect it. If the store does not take it, the call is cancelled.
     pub(super) async fn keep(&mut self, claim: &CallClaim, writing: ClaimInWriting) -> Flow {
         // Nobody reads what the client would have got.
         self.audience = Audience::RecordReaders;
+        let is_kept = self.is_kept(claim).await;
+        // Released before a cancel, which may wait for the server: the same call begins anew without that wait.
+        drop(writing);
+        if is_kept {
+            self.on_recorded().await
+        } else {
+            self.on_stopped().await
+        }
+    }
+
+    /// Makes a record of the call, and its claim. Returns `true` if the same call can collect it.
+    async fn is_kept(&mut self, claim: &CallClaim) -> bool {
         let runner = Arc::clone(&self.runner);
         self.forget_passed().await;
         let events = self.record_questions().await;
@@ -96,19 +107,11 @@ impl Carrier {
             announced: false,
         };
         if self.record(events, terms).await.is_err() {
-            // Released before the cancel, which may wait for the server: the same call begins anew without that wait.
-            drop(writing);
-            return self.on_stopped().await;
+            return false;
         }
-        let kept = match self.stage.recorded() {
+        match self.stage.recorded() {
             Some(recorded) => runner.keep_given_up(claim, recorded.task()).await.is_ok(),
             None => false,
-        };
-        drop(writing);
-        if kept {
-            self.on_recorded().await
-        } else {
-            self.on_stopped().await
         }
     }
 }

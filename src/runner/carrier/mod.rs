@@ -156,7 +156,7 @@ impl Carrier {
         if let Some(when) = when {
             timers.arm(Timer::GraceWindow, now + when.latest());
         }
-        if let Some(at) = audience.client().and_then(WaitingClient::answer_at) {
+        if let Some(at) = audience.client().and_then(|client| client.terms.answer_at) {
             timers.arm(Timer::ClientsClock, at);
         }
         Box::new(Self {

@@ -18,7 +18,7 @@ use crate::mcp::envelope;
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::set;
 use crate::mcp::version::Era;
-use crate::task::clocks::RungClock;
+use crate::task::clocks::{ClockName, RungClock};
 use crate::task::gave_up::is_time_of_clock;
 use crate::task::state::Task;
 use crate::task::still_running;
@@ -102,26 +102,17 @@ impl WaitingClient {
         }
     }
 
-    /// Returns the clock that made the client give up. `None`: the client cancelled the call, it is sent progress, which starts
-    /// many clocks anew, or it cannot be told from others.
-    pub(super) fn rung_clock(&self, whose: Option<[u8; 16]>) -> Option<RungClock> {
-        let leaving = self.responder.leaving();
-        let is_clock = match (leaving, self.terms.era) {
+    /// Returns the clock that made the client give up, by this name. `None`: the client cancelled the call, it is sent progress,
+    /// which starts many clocks anew, or it cannot be told from others.
+    pub(super) fn rung_clock(&self, name: Option<ClockName>) -> Option<RungClock> {
+        let is_clock = match (self.responder.leaving(), self.terms.era) {
             (Leaving::GaveUp, _) => true,
             (Leaving::Disconnected, Era::Modern) => self.gave_up(),
             (Leaving::Disconnected, Era::Legacy) | (Leaving::Cancelled, _) => false,
         };
-        let whose = whose.filter(|_| is_clock && self.terms.progress_token.is_none())?;
-        Some(RungClock {
-            whose,
-            waited: Instant::now().saturating_duration_since(self.began),
-            is_certain: leaving == Leaving::GaveUp,
-        })
-    }
-
-    /// The time at which the client is told that its call is still running.
-    pub(super) fn answer_at(&self) -> Option<Instant> {
-        Some(self.began + self.terms.answer_after?)
+        let name = name.filter(|_| is_clock && self.terms.progress_token.is_none())?;
+        let waited = Instant::now().saturating_duration_since(self.began);
+        Some(RungClock { name, waited })
     }
 
     /// Returns the kind of answer that the client receives, given the known state of its call.

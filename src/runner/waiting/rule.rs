@@ -66,7 +66,7 @@ mod tests {
             when: Some(TaskWhen::After(Duration::from_secs(1))),
             announce,
             input,
-            answer_after: None,
+            answer_at: None,
             era: Era::Modern,
             progress_token: None,
         }

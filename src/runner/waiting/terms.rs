@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::super::call::{Announce, CallSpec, grace};
 use crate::mcp::version::Era;
@@ -49,8 +50,8 @@ pub(in crate::runner) struct WaitTerms {
     pub(in crate::runner) announce: Announce,
     /// Determines whether the client is asked before it is notified of a task.
     pub(in crate::runner) input: InputWhen,
-    /// The time after which a client that gets no task is told that its call is still running.
-    pub(in crate::runner) answer_after: Option<Duration>,
+    /// The time at which a client that gets no task is told that its call is still running.
+    pub(in crate::runner) answer_at: Option<Instant>,
     /// A legacy client is asked while it waits.
     pub(in crate::runner) era: Era,
     pub(in crate::runner) progress_token: Option<Box<RawValue>>,
@@ -59,12 +60,13 @@ pub(in crate::runner) struct WaitTerms {
 impl WaitTerms {
     /// For the client of this call.
     pub(in crate::runner) fn of(call: &CallSpec, start_allowance: Duration) -> Self {
-        let answer_after = call.terms.answer_after;
+        let answer_at = call.terms.answer_at;
         let (when, input) = match call.terms.plan {
             Plan::Held | Plan::Refuse => (None, InputWhen::BeforeTask),
             Plan::Auto { window_ms, input } => {
                 let window = Duration::from_millis(window_ms);
-                let window = answer_after.map_or(window, |answer_after| window.min(answer_after));
+                let left = answer_at.map(|at| at.saturating_duration_since(Instant::now()));
+                let window = left.map_or(window, |left| window.min(left));
                 (Some(TaskWhen::After(window)), input)
             }
             Plan::Always { input } => {
@@ -84,7 +86,7 @@ impl WaitTerms {
             when,
             announce: call.terms.announce.clone(),
             input,
-            answer_after: answer_after.filter(|_| when.is_none()),
+            answer_at: answer_at.filter(|_| when.is_none()),
             era: call.client.era,
             progress_token: call.progress_token.clone(),
         }
@@ -96,7 +98,7 @@ impl WaitTerms {
             when: None,
             announce: Announce::Task,
             input: InputWhen::BeforeTask,
-            answer_after: None,
+            answer_at: None,
             era: Era::Modern,
             progress_token: None,
         }

@@ -23,7 +23,7 @@ pub(super) fn hand_over(
     source: BoxStream<'static, StreamItem>,
 ) {
     let exchange = kept::of_session(source, Arc::new(SessionControl { server, id }));
-    let clock = kept_as.rung_clock();
+    let clock = kept_as.rung_clock(tool);
     let KeptAs { client, claim, .. } = kept_as;
     proxy
         .runner

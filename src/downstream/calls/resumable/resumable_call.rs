@@ -83,16 +83,11 @@ pub(super) struct KeptAs {
 
 impl KeptAs {
     /// The clock of a client that has just said that its clock ended.
-    pub(super) fn rung_clock(&self) -> Option<RungClock> {
-        let whose = self
-            .client
-            .gives_up_as
-            .filter(|_| !self.asks_for_progress)?;
-        Some(RungClock {
-            whose,
-            waited: Instant::now().saturating_duration_since(self.began),
-            is_certain: true,
-        })
+    pub(super) fn rung_clock(&self, tool: &str) -> Option<RungClock> {
+        let clock = self.client.clock_of(tool);
+        let name = clock.filter(|_| !self.asks_for_progress)?;
+        let waited = Instant::now().saturating_duration_since(self.began);
+        Some(RungClock { name, waited })
     }
 }
 

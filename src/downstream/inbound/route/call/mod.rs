@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::HeaderMap;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::super::idempotency::{claim_of, has_key, is_retry};
 use super::super::requester::Requester;
@@ -112,9 +113,9 @@ pub(in crate::downstream) struct CallFacts<'k> {
     pub(in crate::downstream) server: KnownServer,
     /// The client gave the same call up, and this one collects it.
     pub(in crate::downstream) given_up: Option<CallClaim>,
-    /// The time after which a call of the client is answered, because its clock ends shortly after that. `None`: its clock is
-    /// not known.
-    pub(in crate::downstream) answer_after: Option<Duration>,
+    /// The time at which the call is answered, because its client's clock ends shortly after that. `None`: the clock is not
+    /// known.
+    pub(in crate::downstream) answer_at: Option<Instant>,
 }
 
 #[cfg(test)]
@@ -131,7 +132,7 @@ impl<'k> CallFacts<'k> {
             is_late: false,
             server: KnownServer::default(),
             given_up: None,
-            answer_after: None,
+            answer_at: None,
         }
     }
 }
@@ -263,8 +264,8 @@ fn call(
     let Some(is_native) = is_native(name, by, facts) else {
         return Ok(CallDecision::Ask(MissingFact::Tools, None));
     };
-    let answer_after = answer_after(request, rule, facts);
-    let is_ours = must_run(rule, facts, plan, claim.is_some() || answer_after.is_some());
+    let answer_at = answer_at(request, rule, facts);
+    let is_ours = must_run(rule, facts, plan, claim.is_some() || answer_at.is_some());
     if !is_ours && is_open(intent.passing, server, is_native) {
         return Ok(CallDecision::Pass);
     }
@@ -290,20 +291,20 @@ fn call(
     let plan = if facts.is_late { NOW } else { plan };
     let mut terms = terms(name, rule, plan, intent, by, facts);
     terms.claim = claim;
-    terms.answer_after = answer_after;
+    terms.answer_at = answer_at;
     terms.announce = ticket.map_or(Announce::Task, Announce::Ticket);
     Ok(CallDecision::Run(Box::new(terms)))
 }
 
-/// Returns the time after which the client is answered, because its clock ends shortly after that. `None`: the same call
-/// cannot collect the call, or progress may start the clock anew.
-fn answer_after(request: &Request<'_>, rule: &Rule, facts: &CallFacts<'_>) -> Option<Duration> {
-    let answer_after = facts.answer_after?;
+/// Returns the time at which the client is answered, because its clock ends shortly after that. `None`: the same call cannot
+/// collect the call, or progress may start the clock anew.
+fn answer_at(request: &Request<'_>, rule: &Rule, facts: &CallFacts<'_>) -> Option<Instant> {
+    let answer_at = facts.answer_at?;
     let meta = request.params.get_object("_meta");
     let asks_for_progress = meta.is_some_and(|meta| meta.contains(PROGRESS_TOKEN));
     let can_be_left =
         rule.give_up_window_ms.is_some() && !asks_for_progress && !is_retry(&request.params);
-    can_be_left.then_some(answer_after)
+    can_be_left.then_some(answer_at)
 }
 
 /// Returns `true` if raincheck must run the call. A call that passes waits for no turn, has no claim, gets no answer but the

@@ -22,6 +22,7 @@ use super::inbound::requester::Requester;
 use crate::mcp::error::Failure;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::room::SMALL;
+use crate::runner::responder::Leaving;
 use crate::runner::{CallClient, Runner};
 use crate::task::clocks::RungClock;
 use crate::task::gave_up::is_time_of_clock;
@@ -70,7 +71,12 @@ impl PassingCall {
     /// Gives the rest of the call to the runner, if its client's clock has just ended.
     fn give_up(self, rest: impl ReadOn) {
         let waited = Instant::now().saturating_duration_since(self.began);
-        if !is_time_of_clock(waited) {
+        let gave_up = match self.client.leaving.get() {
+            Leaving::GaveUp => true,
+            Leaving::Cancelled => false,
+            Leaving::Disconnected => is_time_of_clock(waited),
+        };
+        if !gave_up {
             debug!(
                 ?waited,
                 "the client closed its connection; its call is cancelled"

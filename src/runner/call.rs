@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::admission::QueueFull;
 use super::call_claim::CallClaim;
+use super::responder::LeavingNote;
 use super::same_calls::RunningCall;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::meta::without_idempotency_key;
@@ -48,6 +49,8 @@ pub struct CallClient {
     pub gives_up_as: Option<[u8; 16]>,
     /// A hash of the client's description of itself, 0 if it does not describe itself with each request.
     pub program: u64,
+    /// Where the client's front notes how the client leaves.
+    pub leaving: LeavingNote,
     /// The call of a modern client in the table of the calls that run. Kept until the call has a record, or has ended.
     pub running: Option<Arc<RunningCall>>,
     /// The caller's tasks that the request is about.

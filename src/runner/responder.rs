@@ -57,8 +57,7 @@ struct Cell {
     state: AtomicU8,
     /// `true` if the subscriber receives events on a stream from now on.
     streams: AtomicBool,
-    /// How the client left, as a [`Leaving`].
-    leaving: AtomicU8,
+    leaving: LeavingNote,
     gone: Notify,
 }
 
@@ -80,9 +79,12 @@ const GONE: u8 = 2;
 const CANCELLED: u8 = 1;
 const GAVE_UP: u8 = 2;
 
-/// Makes the two sides.
-pub(super) fn pair() -> (Responder, CallSubscriber) {
-    let cell = Arc::new(Cell::default());
+/// Makes the two sides. `leaving`: where the client's front notes how the client leaves.
+pub(super) fn pair(leaving: LeavingNote) -> (Responder, CallSubscriber) {
+    let cell = Arc::new(Cell {
+        leaving,
+        ..Cell::default()
+    });
     // Questions and the answer have room in the queue that no notification takes.
     let (replies, receiver) = mpsc::channel(REPLIES_MAX + QUESTIONS_MAX + 1);
     let (answers, answered) = mpsc::channel(QUESTIONS_MAX);
@@ -143,13 +145,7 @@ impl Responder {
 
     /// How the client left, once it has.
     pub(super) fn leaving(&self) -> Leaving {
-        // Relaxed is enough. The note is written before the guard decides, and callers look here only after that
-        // decision, which they read with Acquire.
-        match self.cell.leaving.load(Ordering::Relaxed) {
-            CANCELLED => Leaving::Cancelled,
-            GAVE_UP => Leaving::GaveUp,
-            _ => Leaving::Disconnected,
-        }
+        self.cell.leaving.get()
     }
 
     /// Returns `true` if the answer would be an event on a stream by now.
@@ -260,7 +256,7 @@ impl CallSubscriber {
 
     /// Returns the place where it is noted how the client leaves, before this subscriber is dropped.
     pub fn leaving(&self) -> LeavingNote {
-        LeavingNote(Arc::clone(&self.cell.0))
+        self.cell.0.leaving.clone()
     }
 
     /// Takes the guard, for a response body to hold until it was polled to its end.
@@ -270,8 +266,8 @@ impl CallSubscriber {
 }
 
 /// The place where it is noted how a client leaves. Without a note its connection closed.
-#[derive(Debug)]
-pub struct LeavingNote(Arc<Cell>);
+#[derive(Debug, Clone, Default)]
+pub struct LeavingNote(Arc<AtomicU8>);
 
 impl LeavingNote {
     pub fn set(&self, how: Leaving) {
@@ -280,7 +276,18 @@ impl LeavingNote {
             Leaving::Cancelled => CANCELLED,
             Leaving::GaveUp => GAVE_UP,
         };
-        self.0.leaving.store(how, Ordering::Relaxed);
+        // Relaxed is enough. The note is written before the guard decides, and readers look here only after that decision,
+        // which they read with Acquire.
+        self.0.store(how, Ordering::Relaxed);
+    }
+
+    /// How the client left, once it has.
+    pub fn get(&self) -> Leaving {
+        match self.0.load(Ordering::Relaxed) {
+            CANCELLED => Leaving::Cancelled,
+            GAVE_UP => Leaving::GaveUp,
+            _ => Leaving::Disconnected,
+        }
     }
 }
 
@@ -322,7 +329,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_holds_nothing_up_for_long() {
-        let (responder, mut client) = pair();
+        let (responder, mut client) = pair(LeavingNote::default());
         let began = Instant::now();
         for number in 0..REPLIES_MAX {
             responder.tell(note(number), None).await;
@@ -355,7 +362,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_was_told_is_over_once_its_answers_were_taken() {
-        let (mut responder, client) = pair();
+        let (mut responder, client) = pair(LeavingNote::default());
         let answers = client.answers();
         assert!(!responder.is_over());
         client.into_guard().announce();
@@ -373,7 +380,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_becomes_a_task_in_time_and_who_reads_again_is_told_again() {
-        let (responder, mut client) = pair();
+        let (responder, mut client) = pair(LeavingNote::default());
         let began = Instant::now();
         let window = began + Duration::from_secs(1);
         for number in 0..=REPLIES_MAX {

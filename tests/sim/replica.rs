@@ -187,6 +187,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         session: None,
         gives_up_as: None,
         program: 0,
+        leaving: raincheck::runner::responder::LeavingNote::default(),
         running: None,
         related: Vec::new(),
         span: None,

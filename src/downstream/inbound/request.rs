@@ -229,7 +229,7 @@ pub(in crate::downstream) struct CancelMessage<'a> {
 }
 
 impl<'a> CancelMessage<'a> {
-    fn of(params: &Object<'a>) -> Option<Self> {
+    pub(in crate::downstream) fn of(params: &Object<'a>) -> Option<Self> {
         let reason = params.get_str("reason").unwrap_or_default();
         let how = if says_clock_ended(&reason) {
             Leaving::GaveUp

@@ -19,6 +19,7 @@ use crate::mcp::headers::{SESSION_ID, is_of_protocol};
 use crate::mcp::hex;
 use crate::mcp::version::Era;
 use crate::runner::CallClient;
+use crate::runner::responder::LeavingNote;
 use crate::runner::same_calls::RunningCall;
 use crate::task::clients::ClientTerms;
 use crate::task::clocks::ClockName;
@@ -68,6 +69,8 @@ pub(in crate::downstream) struct Requester {
     pub(in crate::downstream) takes_large_events: bool,
     /// The client is on our standard input and output.
     pub(in crate::downstream) is_piped: bool,
+    /// Where its front notes how the client leaves.
+    pub(in crate::downstream) leaving: LeavingNote,
     /// The client is a web page, which a browser gives six connections at the most.
     pub(in crate::downstream) is_web_page: bool,
     /// The polls of its connection that are held, where many requests share the connection.
@@ -149,6 +152,7 @@ impl Requester {
             reads_events: accepts_events(headers),
             takes_large_events: takes_large_events(headers),
             is_piped: parts.extensions.get::<Piped>().is_some(),
+            leaving: parts.extensions.get().cloned().unwrap_or_default(),
             // Over HTTP/2 a browser sends all its requests on one connection, so the six are no limit.
             is_web_page: parts.version < Version::HTTP_2 && headers.contains_key(ORIGIN),
             connection_polls: parts.extensions.get().cloned(),
@@ -194,6 +198,7 @@ impl Requester {
             session: session.map(|session| *session.as_bytes()),
             gives_up_as: self.gives_up_as(),
             program: self.program.unwrap_or_default(),
+            leaving: self.leaving.clone(),
             running: self.running.clone(),
             related: self.related.clone(),
             span: self.span.clone(),
@@ -211,12 +216,14 @@ impl Requester {
     }
 
     /// The name under which the client may collect a call that it gave up: a session, because a session may have a state at
-    /// the server, or else the caller, or on this machine what the client says of itself. The query of a request tells servers
+    /// the server, or else the caller, its pipe, or on this machine what the client says of itself. The query of a request tells servers
     /// apart.
     pub(in crate::downstream) fn gives_up_as(&self) -> Option<[u8; 16]> {
         let whose = match (&self.session, self.era) {
             (Some(session), Era::Legacy) => *session.as_bytes(),
             _ if self.has_credentials => *self.caller.as_bytes(),
+            // A pipe has one client.
+            _ if self.is_piped => *self.list_key?.as_bytes(),
             _ => self.local_name()?,
         };
         Some(match &self.query {
@@ -233,7 +240,7 @@ impl Requester {
 
     /// The name of a client of this machine that shows no credentials.
     fn local_name(&self) -> Option<[u8; 16]> {
-        let program = self.program.filter(|_| self.is_local && !self.is_piped)?;
+        let program = self.program.filter(|_| self.is_local)?;
         let mut name = *b"local           ";
         for (to, from) in name[8..].iter_mut().zip(program.to_le_bytes()) {
             *to = from;

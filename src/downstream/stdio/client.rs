@@ -30,6 +30,8 @@ pub(super) struct Client {
     pub(super) streams: TaskTracker,
     /// The requests of the server that the client has not answered yet.
     pub(super) questions: ServerRequests,
+    /// Held while the server is sent a message that is no request.
+    pub(super) telling: tokio::sync::Mutex<()>,
     /// Cancelled when the client reads no more.
     pub(super) gone: CancellationToken,
 }

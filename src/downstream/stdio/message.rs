@@ -7,7 +7,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
 
-use crate::downstream::inbound::request::Inbound;
+use crate::downstream::inbound::request::{CancelMessage, Inbound};
 use crate::downstream::inbound::requester::Piped;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tools;
@@ -15,6 +15,7 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
 use crate::mcp::version::Era;
 use crate::mcp::{headers, params};
+use crate::runner::responder::Leaving;
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -28,8 +29,8 @@ pub(super) struct StdioMessage {
     pub(super) method: Option<Box<str>>,
     /// The id, as JSON, of the server's request that this answers.
     pub(super) answers: Option<Box<str>>,
-    /// The id, as JSON, of the request that a notification cancels.
-    pub(super) cancels: Option<Box<str>>,
+    /// The id, as JSON, of the request that a notification cancels, and how its client leaves it.
+    pub(super) cancels: Option<(Box<str>, Leaving)>,
 }
 
 impl StdioMessage {
@@ -40,7 +41,7 @@ impl StdioMessage {
         let method = message.method().map(|it| Box::from(&**it));
         let id: Option<Box<str>> = object.get("id").map(|id| id.get().into());
         let cancels = (method.as_deref() == Some("notifications/cancelled"))
-            .then(|| message.params()?.get("requestId"))
+            .then(|| CancelMessage::of(message.params()?))
             .flatten();
         let (id, answers) = match method {
             Some(_) => (id, None),
@@ -51,7 +52,7 @@ impl StdioMessage {
             id,
             answers,
             method,
-            cancels: cancels.map(|id| id.get().into()),
+            cancels: cancels.map(|cancel| (cancel.id.get().into(), cancel.how)),
             text: text.clone(),
         })
     }

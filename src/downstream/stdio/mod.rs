@@ -22,7 +22,7 @@ use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;
-use crate::runner::responder::Leaving;
+use crate::runner::responder::LeavingNote;
 
 mod answer;
 mod client;
@@ -76,6 +76,7 @@ impl Lines {
             requests: TaskTracker::new(),
             streams: TaskTracker::new(),
             questions: ServerRequests::default(),
+            telling: tokio::sync::Mutex::default(),
             gone: CancellationToken::new(),
         });
         let gone = client.gone.clone();
@@ -190,14 +191,15 @@ impl Client {
             if let Some(answered) = &sent.answers {
                 self.questions.answered(answered);
             }
-            let cancels = sent.cancels.clone();
-            let told = tokio::time::timeout(TELL, Box::pin(self.tell(sent)));
-            let _ = self.gone.run_until_cancelled(told).await;
             // Dropping the request cancels it at a modern server. Many legacy servers never answer a cancelled
             // request.
-            if let Some(id) = cancels {
-                self.proxy.calls.cancel(self.key, &id, Leaving::Cancelled);
+            let telling = self.telling.lock().await;
+            if let Some((id, how)) = &sent.cancels {
+                self.proxy.calls.cancel(self.key, id, *how);
             }
+            let told = tokio::time::timeout(TELL, Box::pin(self.tell(sent)));
+            let _ = self.gone.run_until_cancelled(told).await;
+            drop(telling);
             return;
         };
         // Before the next line is taken, so that a cancel in that line finds this request.
@@ -214,11 +216,17 @@ impl Client {
         self.requests.spawn(async move {
             // A guard, so that a handshake that fails or is dropped never blocks the lines behind it.
             let _agreed = agreeing.clone().map(CancellationToken::drop_guard);
-            let asked = Box::pin(this.ask(&sent, &id, &entry, agreeing.as_ref()));
+            let leaving = LeavingNote::default();
+            let asking = this.ask((&sent, &leaving), &id, &entry, agreeing.as_ref());
+            let mut asked = Box::pin(asking);
             // Dropping the request is to the call as if its client had hung up.
             tokio::select! {
-                () = asked => {}
-                _ = entry.cancelled() => {}
+                () = &mut asked => {}
+                how = entry.cancelled() => {
+                    leaving.set(how);
+                    // The server is told of the cancel first. Nothing more is said under the id meanwhile.
+                    drop(this.telling.lock().await);
+                }
                 () = this.gone.cancelled() => {}
             }
         });
@@ -262,7 +270,7 @@ impl Client {
 
     async fn ask(
         self: &Arc<Self>,
-        sent: &StdioMessage,
+        (sent, leaving): (&StdioMessage, &LeavingNote),
         id: &str,
         entry: &CallEntry,
         agreed: Option<&CancellationToken>,
@@ -271,7 +279,8 @@ impl Client {
             Era::Modern => {
                 let message = Inbound::read(&sent.text);
                 let headers = sent.modern_headers(&self.proxy, &message).await;
-                let parts = self.session.parts(headers);
+                let mut parts = self.session.parts(headers);
+                parts.extensions.insert(leaving.clone());
                 let posted = post(
                     &self.proxy,
                     parts,

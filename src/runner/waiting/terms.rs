@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::call::{Announce, CallSpec, grace};
+use super::super::responder::LeavingNote;
 use crate::mcp::version::Era;
 use crate::task::plan::Plan;
 use crate::task::policy::InputWhen;
@@ -55,6 +56,8 @@ pub(in crate::runner) struct WaitTerms {
     /// A legacy client is asked while it waits.
     pub(in crate::runner) era: Era,
     pub(in crate::runner) progress_token: Option<Box<RawValue>>,
+    /// Where the client's front notes how the client leaves.
+    pub(in crate::runner) leaving: LeavingNote,
 }
 
 impl WaitTerms {
@@ -89,6 +92,7 @@ impl WaitTerms {
             answer_at: answer_at.filter(|_| when.is_none()),
             era: call.client.era,
             progress_token: call.progress_token.clone(),
+            leaving: call.client.leaving.clone(),
         }
     }
 
@@ -101,6 +105,7 @@ impl WaitTerms {
             answer_at: None,
             era: Era::Modern,
             progress_token: None,
+            leaving: LeavingNote::default(),
         }
     }
 

@@ -298,7 +298,7 @@ async fn modern(
     let PostBody { read: body, traced } = body;
     if !modern.meta.names_tasks {
         let key = tools::same_call_key(proxy, by, &modern.request);
-        let given_up = if tools::may_be_given_up(proxy, key) {
+        let given_up = if tools::may_be_given_up(proxy, by, key) {
             Box::pin(tools::given_up(proxy, by, &modern.request, key)).await
         } else {
             None

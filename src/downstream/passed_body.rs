@@ -13,7 +13,7 @@ use hyper::{HeaderMap, Response};
 use memchr::memmem;
 
 use super::calls::server_answer::CallAtServer;
-use super::passing::{PassedResponse, Passing, PassingCall, ReadOn};
+use super::passing::{PassedResponse, Passing, PassingRequest, ReadOn};
 use crate::upstream::Exchange;
 use crate::upstream::http::ResponseBody;
 
@@ -48,12 +48,16 @@ impl ReadOn for PassedEvents {
 
 impl PassedBody {
     /// The body behind this head. The rest of one that is no event stream, or is coded, is of no use without its beginning.
-    pub(super) fn of_call(head: &HeaderMap, body: ResponseBody, call: Option<PassingCall>) -> Self {
+    pub(super) fn of_call(
+        head: &HeaderMap,
+        body: ResponseBody,
+        call: Option<PassingRequest<'_>>,
+    ) -> Self {
         match call.filter(|_| is_event_stream(head)) {
             Some(call) => {
                 let is_whole = true;
                 let events = PassedEvents { body, is_whole };
-                Self::Call(Box::new(Passing::new(Some(call), events)))
+                Self::Call(Box::new(Passing::new(Some(call), events).kept()))
             }
             None => Self::Plain(body),
         }

@@ -19,10 +19,11 @@ use super::calls::server_answer::{CallAtServer, ReadState, Relaying, ServerAnswe
 use super::inbound::idempotency::given_up_claim_of;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
+use super::proxy::Proxy;
 use crate::mcp::error::Failure;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::room::SMALL;
-use crate::runner::responder::Leaving;
+use crate::runner::responder::{Leaving, LeavingNote};
 use crate::runner::{CallClient, Runner};
 use crate::task::clocks::RungClock;
 use crate::task::gave_up::is_time_of_clock;
@@ -32,49 +33,77 @@ use crate::upstream::http::ResponseBody;
 use crate::upstream::relay::Relayed;
 use crate::upstream::wrapped::Upstream;
 
-/// A `tools/call` that passes.
+/// A `tools/call` that passes, while its request is answered.
+#[derive(Clone, Copy)]
+pub(super) struct PassingRequest<'a> {
+    proxy: &'a Proxy,
+    by: &'a Requester,
+    /// The request.
+    sent: &'a Bytes,
+    began: Instant,
+}
+
+/// A `tools/call` that passes, while its response is sent.
 pub(super) struct PassingCall {
     runner: Arc<Runner>,
     upstream: Arc<Upstream>,
     client: CallClient,
-    /// The name under which the client may make the same call again.
-    whose: [u8; 16],
     rules: Arc<Rules>,
     /// The request.
     sent: Bytes,
     began: Instant,
 }
 
-impl PassingCall {
+/// A call that the runner can keep.
+pub(super) trait Keepable {
+    /// Gives the rest of the call to the runner, if its client's clock has just ended.
+    fn give_up(self, rest: impl ReadOn);
+}
+
+impl<'a> PassingRequest<'a> {
     /// `None`: raincheck cannot distinguish the client from others, so that nobody could collect the call.
-    pub(super) fn of(
-        (runner, upstream): (&Arc<Runner>, &Arc<Upstream>),
-        by: &Requester,
-        sent: &Bytes,
-    ) -> Option<Self> {
-        let whose = by.gives_up_as()?;
+    pub(super) fn of(proxy: &'a Proxy, by: &'a Requester, sent: &'a Bytes) -> Option<Self> {
         // The request is kept until the answer has passed. Large ones would take the room of others.
-        if sent.len() > SMALL {
-            return None;
-        }
-        Some(Self {
-            runner: Arc::clone(runner),
-            upstream: Arc::clone(upstream),
-            client: by.client_of_call(None),
-            whose,
-            rules: Arc::clone(&by.rules),
-            sent: sent.clone(),
+        let can_be_kept = by.gives_up_as().is_some() && sent.len() <= SMALL;
+        can_be_kept.then(|| Self {
+            proxy,
+            by,
+            sent,
             began: Instant::now(),
         })
     }
 
-    /// Gives the rest of the call to the runner, if its client's clock has just ended.
+    fn kept(self) -> PassingCall {
+        let Self {
+            proxy,
+            by,
+            sent,
+            began,
+        } = self;
+        PassingCall {
+            runner: Arc::clone(&proxy.runner),
+            upstream: Arc::clone(&proxy.upstream),
+            client: by.client_of_call(None),
+            rules: Arc::clone(&by.rules),
+            sent: sent.clone(),
+            began,
+        }
+    }
+}
+
+impl Keepable for PassingRequest<'_> {
+    fn give_up(self, rest: impl ReadOn) {
+        self.kept().give_up(rest);
+    }
+}
+
+impl Keepable for PassingCall {
     fn give_up(self, rest: impl ReadOn) {
         let waited = Instant::now().saturating_duration_since(self.began);
-        let gave_up = match self.client.leaving.get() {
-            Leaving::GaveUp => true,
-            Leaving::Cancelled => false,
-            Leaving::Disconnected => is_time_of_clock(waited),
+        let gave_up = match self.client.leaving.as_ref().map(LeavingNote::get) {
+            Some(Leaving::GaveUp) => true,
+            Some(Leaving::Cancelled) => false,
+            Some(Leaving::Disconnected) | None => is_time_of_clock(waited),
         };
         if !gave_up {
             debug!(
@@ -87,9 +116,9 @@ impl PassingCall {
         let (Some(id), Some(params)) = (message.request_id(), message.params()) else {
             return;
         };
-        let Some(claim) = given_up_claim_of(params, &self.whose, &self.rules) else {
-            return;
-        };
+        let whose = self.client.gives_up_as;
+        let claim = whose.and_then(|whose| given_up_claim_of(params, &whose, &self.rules));
+        let Some(claim) = claim else { return };
         let tool = params.get_str("name").unwrap_or_default();
         let at_server = CallAtServer {
             upstream: self.upstream,
@@ -141,21 +170,31 @@ impl ReadOn for BoxStream<'static, StreamItem> {
 /// The rest of the response to a call that passes.
 ///
 /// If this is dropped before the answer has passed, the client has closed its connection.
-pub(super) struct Passing<T: ReadOn> {
+pub(super) struct Passing<T: ReadOn, C: Keepable = PassingCall> {
     /// `None`: the rest is of no use, or the answer has passed.
-    call: Option<PassingCall>,
+    call: Option<C>,
     /// `None` once it was taken.
     rest: Option<T>,
 }
 
-impl<T: ReadOn> Passing<T> {
-    pub(super) fn new(call: Option<PassingCall>, rest: T) -> Self {
+impl<T: ReadOn> Passing<T, PassingRequest<'_>> {
+    /// The same, once the request is answered.
+    pub(super) fn kept(mut self) -> Passing<T> {
+        Passing {
+            call: self.call.take().map(PassingRequest::kept),
+            rest: self.rest.take(),
+        }
+    }
+}
+
+impl<T: ReadOn, C: Keepable> Passing<T, C> {
+    pub(super) fn new(call: Option<C>, rest: T) -> Self {
         let rest = Some(rest);
         Self { call, rest }
     }
 
     /// The rest in another form.
-    pub(super) fn map<U: ReadOn>(mut self, map: impl FnOnce(T) -> U) -> Passing<U> {
+    pub(super) fn map<U: ReadOn>(mut self, map: impl FnOnce(T) -> U) -> Passing<U, C> {
         Passing {
             call: self.call.take(),
             rest: self.rest.take().map(map),
@@ -171,12 +210,12 @@ impl<T: ReadOn> Passing<T> {
     }
 
     /// Notes that the answer has passed: the client can give up nothing any more. Returns the call.
-    pub(super) fn passed(&mut self) -> Option<PassingCall> {
+    pub(super) fn passed(&mut self) -> Option<C> {
         self.call.take()
     }
 }
 
-impl<T: ReadOn> Drop for Passing<T> {
+impl<T: ReadOn, C: Keepable> Drop for Passing<T, C> {
     fn drop(&mut self) {
         if let (Some(call), Some(rest)) = (self.call.take(), self.rest.take()) {
             call.give_up(rest);
@@ -185,7 +224,7 @@ impl<T: ReadOn> Drop for Passing<T> {
 }
 
 /// Waits for the response. If this is dropped before it resolves, the client has closed its connection.
-impl<T: ReadOn + Future + Unpin> Future for Passing<T> {
+impl<T: ReadOn + Future + Unpin, C: Keepable + Unpin> Future for Passing<T, C> {
     type Output = T::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

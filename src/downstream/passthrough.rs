@@ -13,7 +13,7 @@ use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
 use super::outbound::response;
 use super::passed_body::PassedBody;
-use super::passing::{PassedResponse, Passing, PassingCall};
+use super::passing::{PassedResponse, Passing, PassingRequest};
 use super::proxy::Proxy;
 use crate::mcp::error::Failure;
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -60,8 +60,8 @@ pub(super) async fn request(
     is_call: bool,
     (parts, body): (Box<Parts>, Bytes),
 ) -> Response<Body> {
-    if is_call && let Some(call) = PassingCall::of((&proxy.runner, &proxy.upstream), by, &body) {
-        return self::call(proxy, parts, body, call).await;
+    if is_call && let Some(call) = PassingRequest::of(proxy, by, &body) {
+        return self::call(proxy, parts, &body, call).await;
     }
     bytes(proxy, parts, body).await
 }
@@ -70,10 +70,10 @@ pub(super) async fn request(
 async fn call(
     proxy: &Arc<Proxy>,
     parts: Box<Parts>,
-    body: Bytes,
-    call: PassingCall,
+    sent: &Bytes,
+    call: PassingRequest<'_>,
 ) -> Response<Body> {
-    let (upstream, sent) = (Arc::clone(&proxy.upstream), body.clone());
+    let (upstream, body) = (Arc::clone(&proxy.upstream), sent.clone());
     // Taken before the request is sent: a drain that begins meanwhile waits for the answer.
     let answer = proxy.passing.token();
     let response = async move { upstream.pass(parts, RequestBody::Ready(body)).await };
@@ -90,7 +90,7 @@ async fn call(
             };
             Response::from_parts(head, body)
         }
-        Err(failure) => unreachable_upstream(&failure, Inbound::read(&sent).request_id()),
+        Err(failure) => unreachable_upstream(&failure, Inbound::read(sent).request_id()),
     }
 }
 

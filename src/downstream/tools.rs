@@ -83,7 +83,7 @@ pub(super) async fn given_up(
     }
     if let Some(key) = key {
         let same_calls = proxy.runner.same_calls();
-        if same_calls.may_be_given_up(key) {
+        if same_calls.may_be_given_up(key, by.is_piped) {
             same_calls.settled(key).await;
         }
     }
@@ -96,9 +96,9 @@ pub(super) async fn given_up(
 }
 
 /// Returns `true` if [`given_up`] has to look: a modern client may have given up a call, perhaps just now this one.
-pub(super) fn may_be_given_up(proxy: &Proxy, key: Option<u64>) -> bool {
+pub(super) fn may_be_given_up(proxy: &Proxy, by: &Requester, key: Option<u64>) -> bool {
     proxy.runner.may_have_given_up()
-        || key.is_some_and(|key| proxy.runner.same_calls().may_be_given_up(key))
+        || key.is_some_and(|key| proxy.runner.same_calls().may_be_given_up(key, by.is_piped))
 }
 
 /// Enters a call of this key into the table of the calls that run.

@@ -49,8 +49,8 @@ pub struct CallClient {
     pub gives_up_as: Option<[u8; 16]>,
     /// A hash of the client's description of itself, 0 if it does not describe itself with each request.
     pub program: u64,
-    /// Where the client's front notes how the client leaves.
-    pub leaving: LeavingNote,
+    /// Where the client's front notes how the client leaves, if it has a way to say that.
+    pub leaving: Option<LeavingNote>,
     /// The call of a modern client in the table of the calls that run. Kept until the call has a record, or has ended.
     pub running: Option<Arc<RunningCall>>,
     /// The caller's tasks that the request is about.

@@ -48,12 +48,15 @@ impl SameCalls {
         self.hash.hash_one((whose, tool, arguments))
     }
 
-    /// Returns `true` if a call of this key runs, and its client's clock may just have ended.
-    pub fn may_be_given_up(&self, key: u64) -> bool {
+    /// Returns `true` if a call of this key runs, and its client's clock may just have ended. `at_any_time`: its client says so
+    /// with a reason, whenever that is.
+    pub fn may_be_given_up(&self, key: u64, at_any_time: bool) -> bool {
         let running = self.running.lock().get(&key).copied();
         running.is_some_and(|running| {
             let waited = Instant::now().saturating_duration_since(running.began);
-            is_time_of_clock(waited) || is_time_of_clock(waited.saturating_sub(END_FOLLOWS))
+            at_any_time
+                || is_time_of_clock(waited)
+                || is_time_of_clock(waited.saturating_sub(END_FOLLOWS))
         })
     }
 
@@ -110,16 +113,16 @@ mod tests {
         let other = calls.key(&[2; 16], "t", "{}");
         let began = Instant::now();
         let running = calls.enter(key);
-        assert!(!calls.may_be_given_up(key));
+        assert!(!calls.may_be_given_up(key, false));
         tokio::time::advance(Duration::from_millis(1_020)).await;
-        assert!(calls.may_be_given_up(key) && !calls.may_be_given_up(other));
+        assert!(calls.may_be_given_up(key, false) && !calls.may_be_given_up(other, false));
         let leaving = async {
             tokio::task::yield_now().await;
             drop(running);
         };
         tokio::join!(calls.settled(key), leaving);
         assert_eq!(Instant::now() - began, Duration::from_millis(1_020));
-        assert!(!calls.may_be_given_up(key));
+        assert!(!calls.may_be_given_up(key, false));
         // A call that goes on delays another one for a moment only.
         let _running = calls.enter(key);
         calls.settled(key).await;

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use crate::counted::{until_at, with_operators};
 use crate::held::{Session, primed, rest};
+use crate::stdio_front::{Launched, modern};
 use crate::support::client::{Client, Request};
 use crate::support::pair::Pair;
 use crate::support::stream::Stream;
 use crate::support::upstream::Tally;
-use crate::support::{Config, Era, Rig, Upstream, in_both_eras};
+use crate::support::{Config, Era, PATIENCE, Rig, Upstream, eventually, in_both_eras};
 
 in_both_eras!(
     the_next_try_of_a_session_gets_the_result,
@@ -21,6 +22,7 @@ in_both_eras!(
     nothing_is_kept_where_the_operator_says_so,
     a_client_that_hangs_up_after_whole_seconds_gets_the_result,
     a_client_that_asked_for_progress_gets_the_result,
+    the_next_try_over_a_pipe_gets_the_result,
     a_client_of_this_machine_needs_no_credentials,
     a_client_behind_a_proxy_or_with_another_header_is_another_client,
     a_client_that_hangs_up_at_another_time_cancels,
@@ -235,6 +237,41 @@ async fn a_client_that_asked_for_progress_gets_the_result(era: Era) {
     for (tool, seconds) in [("held", 1), ("steps", 1), ("held", 9)] {
         gets_it_later(&rig, (tool, SECOND * seconds), asking).await;
     }
+}
+
+/// Clients on a pipe cancel in both eras.
+async fn the_next_try_over_a_pipe_gets_the_result(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let mut client = Launched::new(Config::auto("20s"), &upstream);
+    let capabilities = "io.modelcontextprotocol/clientCapabilities";
+    let mut held = modern(json!({"name": "held", "arguments": {"nonce": "a"}}));
+    held["_meta"][capabilities] = json!({});
+    let call = |id: u64, held: &Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": held});
+    client.say(call(1, &held)).await;
+    upstream.until_started("a").await;
+    client.say(cancel(1, TIMED_OUT)).await;
+    client.say(call(2, &held)).await;
+    eventually(PATIENCE, "the call is kept", async || {
+        let log = client.log();
+        log.contains("the client's clock ended")
+            .then_some(())
+            .ok_or(log)
+    })
+    .await;
+    upstream.release("a");
+    let answer = client.answer(json!(2)).await;
+    assert_eq!(
+        answer["result"]["content"][0]["text"], "released",
+        "{answer}"
+    );
+    assert_runs(&upstream, "a", 1);
+    // Nothing is kept after another reason.
+    held["arguments"]["nonce"] = json!("b");
+    client.say(call(3, &held)).await;
+    upstream.until_started("b").await;
+    client.say(cancel(3, "the user pressed escape")).await;
+    let cancelled = |tally: Tally| tally.cancelled == 1;
+    upstream.until("b", "cancelled", cancelled).await;
 }
 
 async fn a_client_of_this_machine_needs_no_credentials(era: Era) {

@@ -70,7 +70,7 @@ pub(in crate::downstream) struct Requester {
     /// The client is on our standard input and output.
     pub(in crate::downstream) is_piped: bool,
     /// Where its front notes how the client leaves.
-    pub(in crate::downstream) leaving: LeavingNote,
+    pub(in crate::downstream) leaving: Option<LeavingNote>,
     /// The client is a web page, which a browser gives six connections at the most.
     pub(in crate::downstream) is_web_page: bool,
     /// The polls of its connection that are held, where many requests share the connection.
@@ -152,7 +152,7 @@ impl Requester {
             reads_events: accepts_events(headers),
             takes_large_events: takes_large_events(headers),
             is_piped: parts.extensions.get::<Piped>().is_some(),
-            leaving: parts.extensions.get().cloned().unwrap_or_default(),
+            leaving: parts.extensions.get().cloned(),
             // Over HTTP/2 a browser sends all its requests on one connection, so the six are no limit.
             is_web_page: parts.version < Version::HTTP_2 && headers.contains_key(ORIGIN),
             connection_polls: parts.extensions.get().cloned(),

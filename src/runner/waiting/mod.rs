@@ -80,7 +80,7 @@ impl WaitingClient {
     }
 
     fn new(terms: WaitTerms, has_joined: bool) -> (Self, CallSubscriber) {
-        let (responder, subscriber) = responder::pair(terms.leaving.clone());
+        let (responder, subscriber) = responder::pair(terms.leaving.clone().unwrap_or_default());
         let client = Self {
             responder,
             terms,

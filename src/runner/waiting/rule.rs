@@ -56,7 +56,6 @@ pub(super) fn hears(terms: &WaitTerms, view: CallView) -> Hears {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::responder::LeavingNote;
     use super::super::terms::TaskWhen;
     use super::*;
     use crate::mcp::version::Era;
@@ -70,7 +69,7 @@ mod tests {
             answer_at: None,
             era: Era::Modern,
             progress_token: None,
-            leaving: LeavingNote::default(),
+            leaving: None,
         }
     }
 

@@ -57,7 +57,7 @@ pub(in crate::runner) struct WaitTerms {
     pub(in crate::runner) era: Era,
     pub(in crate::runner) progress_token: Option<Box<RawValue>>,
     /// Where the client's front notes how the client leaves.
-    pub(in crate::runner) leaving: LeavingNote,
+    pub(in crate::runner) leaving: Option<LeavingNote>,
 }
 
 impl WaitTerms {
@@ -105,7 +105,7 @@ impl WaitTerms {
             answer_at: None,
             era: Era::Modern,
             progress_token: None,
-            leaving: LeavingNote::default(),
+            leaving: None,
         }
     }
 

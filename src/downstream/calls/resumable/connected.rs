@@ -29,7 +29,7 @@ use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::stream_of;
 use crate::downstream::passed_body::PassedBody;
-use crate::downstream::passing::{Passing, PassingCall};
+use crate::downstream::passing::{Passing, PassingRequest};
 use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::runner::responder::CallAnswer;
@@ -103,7 +103,8 @@ pub(in crate::downstream) async fn pass_connected(
     let id = call.id;
     let (call, heartbeat) = call.begin(proxy, by);
     let (parts, body) = sent;
-    let kept = PassingCall::of((&proxy.runner, &proxy.upstream), by, &body);
+    let sent = body.clone();
+    let kept = PassingRequest::of(proxy, by, &sent);
     let at_server = at_server(proxy, by, id);
     let mut relaying = Passing::new(kept, at_server.relay(parts, body));
     let patience = Instant::now() + by.head_patience(patience::MODERN);
@@ -114,7 +115,7 @@ pub(in crate::downstream) async fn pass_connected(
             let items = relaying.map(|relaying| {
                 ServerAnswer::new(at_server, None, ReadState::Waiting(relaying)).items()
             });
-            read(items, (call, heartbeat), passing)
+            read(items.kept(), (call, heartbeat), passing)
         }
         Ok(Err(failure)) => Rpc::call_answer(id.get(), CallAnswer::Failed(failure)).into_response(),
         Ok(Ok(Relayed::Passed(response))) => response.map(|body| passed(None, body, passing)),
@@ -153,7 +154,7 @@ fn read(
 /// The server's own answer. A stream has progress between its events.
 fn beating(
     answering: Answering,
-    kept: Option<PassingCall>,
+    kept: Option<PassingRequest<'_>>,
     (call, heartbeat): (PassedCall, Keepalive),
     passing: TaskTrackerToken,
 ) -> Response<Body> {

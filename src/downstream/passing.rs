@@ -19,7 +19,6 @@ use super::calls::server_answer::{CallAtServer, ReadState, Relaying, ServerAnswe
 use super::inbound::idempotency::given_up_claim_of;
 use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
-use super::proxy::Proxy;
 use crate::mcp::error::Failure;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::room::SMALL;
@@ -36,7 +35,8 @@ use crate::upstream::wrapped::Upstream;
 /// A `tools/call` that passes, while its request is answered.
 #[derive(Clone, Copy)]
 pub(super) struct PassingRequest<'a> {
-    proxy: &'a Proxy,
+    runner: &'a Arc<Runner>,
+    upstream: &'a Arc<Upstream>,
     by: &'a Requester,
     /// The request.
     sent: &'a Bytes,
@@ -62,11 +62,16 @@ pub(super) trait Keepable {
 
 impl<'a> PassingRequest<'a> {
     /// `None`: raincheck cannot distinguish the client from others, so that nobody could collect the call.
-    pub(super) fn of(proxy: &'a Proxy, by: &'a Requester, sent: &'a Bytes) -> Option<Self> {
+    pub(super) fn of(
+        (runner, upstream): (&'a Arc<Runner>, &'a Arc<Upstream>),
+        by: &'a Requester,
+        sent: &'a Bytes,
+    ) -> Option<Self> {
         // The request is kept until the answer has passed. Large ones would take the room of others.
         let can_be_kept = by.gives_up_as().is_some() && sent.len() <= SMALL;
         can_be_kept.then(|| Self {
-            proxy,
+            runner,
+            upstream,
             by,
             sent,
             began: Instant::now(),
@@ -74,19 +79,13 @@ impl<'a> PassingRequest<'a> {
     }
 
     fn kept(self) -> PassingCall {
-        let Self {
-            proxy,
-            by,
-            sent,
-            began,
-        } = self;
         PassingCall {
-            runner: Arc::clone(&proxy.runner),
-            upstream: Arc::clone(&proxy.upstream),
-            client: by.client_of_call(None),
-            rules: Arc::clone(&by.rules),
-            sent: sent.clone(),
-            began,
+            runner: Arc::clone(self.runner),
+            upstream: Arc::clone(self.upstream),
+            client: self.by.client_of_call(None),
+            rules: Arc::clone(&self.by.rules),
+            sent: self.sent.clone(),
+            began: self.began,
         }
     }
 }

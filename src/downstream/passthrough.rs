@@ -60,7 +60,7 @@ pub(super) async fn request(
     is_call: bool,
     (parts, body): (Box<Parts>, Bytes),
 ) -> Response<Body> {
-    if is_call && let Some(call) = PassingRequest::of(proxy, by, &body) {
+    if is_call && let Some(call) = PassingRequest::of((&proxy.runner, &proxy.upstream), by, &body) {
         return self::call(proxy, parts, &body, call).await;
     }
     bytes(proxy, parts, body).await

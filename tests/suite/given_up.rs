@@ -33,6 +33,7 @@ in_both_eras!(
     the_next_try_may_overtake_the_cancel,
     a_cancel_at_another_replica_ends_a_call_that_passes,
     the_next_try_is_told_that_the_replica_of_the_first_died,
+    a_drain_waits_for_a_call_that_was_given_up,
 );
 
 /// A cancelled call ends at the server within this time.
@@ -449,4 +450,23 @@ async fn a_cancel_at_another_replica_ends_a_call_that_passes(era: Era) {
     pair.upstream.release("a");
     // By the first call, which is kept, or by a call of its own.
     assert_eq!(text(&mut second).await, (json!(11), "released".into()));
+}
+
+async fn a_drain_waits_for_a_call_that_was_given_up(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let config = with_operators(Config::auto("2s")).section("drain", "grace = \"20s\"");
+    let mut pair = Pair::of(upstream, config).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
+    gives_up(&at_a, 10, TIMED_OUT).await;
+    until_at(&pair.a, GAVE_UP, 1.0).await;
+    let upstream = &pair.upstream;
+    let trying = async {
+        let mut second = tries(&at_b, 11).await;
+        upstream.release("a");
+        text(&mut second).await
+    };
+    let (_ended, answer) = tokio::join!(pair.a.stop(), trying);
+    assert_eq!(answer, (json!(11), "released".into()));
+    assert_runs(&pair.upstream, "a", 1);
 }

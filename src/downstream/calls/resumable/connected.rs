@@ -104,7 +104,7 @@ pub(in crate::downstream) async fn pass_connected(
     let (call, heartbeat) = call.begin(proxy, by);
     let (parts, body) = sent;
     let sent = body.clone();
-    let kept = PassingRequest::of(proxy, by, &sent);
+    let kept = PassingRequest::of((&proxy.runner, &proxy.upstream), by, &sent);
     let at_server = at_server(proxy, by, id);
     let mut relaying = Passing::new(kept, at_server.relay(parts, body));
     let patience = Instant::now() + by.head_patience(patience::MODERN);

@@ -73,7 +73,7 @@ pub(super) fn open(
     }
     let is_from_here = proxy.settings.way.settle(parts, peer);
     // Behind a proxy on this machine, all its clients would look like one.
-    let is_local = is_from_here && names.are_local(&parts.uri, &parts.headers);
+    let is_local = is_from_here && names.are_local();
     Ok((endpoint, is_local))
 }
 

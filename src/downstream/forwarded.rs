@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderName, HeaderValue, VIA};
 use hyper::http::request::Parts;
 use ipnet::IpNet;
@@ -31,12 +30,12 @@ impl ForwardedHeaders {
     pub(super) fn settle(&self, parts: &mut Parts, peer: SocketAddr) -> bool {
         // A socket for both families shows IPv4 peers as mapped IPv6 addresses, which no IPv4 network contains.
         let peer = peer.ip().to_canonical();
-        let is_alone = self.trusted.is_empty() && !was_passed_on(&parts.headers);
-        let is_local = peer.is_loopback() && is_alone;
+        let headers = &mut parts.headers;
         let is_trusted = self.trusted.iter().any(|net| net.contains(&peer));
-        if !is_trusted {
-            remove_where(&mut parts.headers, |name| is_of_the_way(name.as_str()));
-        }
+        let was_passed_on = !is_trusted
+            && remove_where(headers, |name| is_of_the_way(name.as_str())) > 0
+            || headers.contains_key(VIA);
+        let is_local = peer.is_loopback() && self.trusted.is_empty() && !was_passed_on;
         for name in &self.said {
             // A header that is left came through a trusted proxy, which is nearer to the client.
             if !parts.headers.contains_key(name)
@@ -66,11 +65,6 @@ impl ForwardedHeaders {
         };
         HeaderValue::try_from(value).ok()
     }
-}
-
-fn was_passed_on(headers: &HeaderMap) -> bool {
-    let mut names = headers.keys();
-    names.any(|name| *name == VIA || is_of_the_way(name.as_str()))
 }
 
 /// The host that the client wrote, which was checked to be a name of raincheck.

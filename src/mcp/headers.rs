@@ -40,13 +40,15 @@ pub fn decode(value: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Removes the headers for which `goes` is true. One pass over the headers costs less than looking up each
-/// name of a list, because most requests have none of those names.
-pub fn remove_where(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) {
+/// name of a list, because most requests have none of those names. Returns the number of names.
+pub fn remove_where(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) -> usize {
     // The names are copied, because a header cannot be removed while the map is read.
     let gone: Vec<HeaderName> = headers.keys().filter(|name| goes(name)).cloned().collect();
+    let count = gone.len();
     for name in gone {
         headers.remove(name);
     }
+    count
 }
 
 /// The value as a header may carry it.

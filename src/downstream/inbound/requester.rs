@@ -3,10 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST,
-    HeaderName, HeaderValue, ORIGIN, TRANSFER_ENCODING, USER_AGENT,
-};
+use hyper::header::{ACCEPT, HeaderName, HeaderValue, ORIGIN, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Version};
 use serde_json::value::RawValue;
@@ -259,7 +256,7 @@ impl Requester {
         let mut hasher = DefaultHasher::new();
         info.map_or("", RawValue::get).hash(&mut hasher);
         for (name, value) in headers {
-            if !is_of_the_request(name) {
+            if !is_of_the_request(name.as_str()) {
                 (name.as_str(), value.as_bytes()).hash(&mut hasher);
             }
         }
@@ -292,28 +289,16 @@ fn session_of(named: Option<SessionKey>, parts: &Parts, era: Era) -> Option<Sess
     named.filter(|_| is_known)
 }
 
-/// Headers that most requests have, and that say nothing of their client.
-const OF_ANY_REQUEST: [HeaderName; 8] = [
-    HOST,
-    ACCEPT,
-    CONTENT_TYPE,
-    CONTENT_LENGTH,
-    ACCEPT_ENCODING,
-    CONNECTION,
-    ACCEPT_LANGUAGE,
-    TRANSFER_ENCODING,
-];
-
 /// Returns `true` for a header that says nothing of its client, or something else with each request.
-fn is_of_the_request(name: &HeaderName) -> bool {
-    OF_ANY_REQUEST.contains(name)
-        || match name.as_str() {
-            "b3" | "baggage" | "request-id" | "sentry-trace" | "traceparent" | "tracestate"
-            | "x-correlation-id" | "x-request-id" => true,
-            name => {
-                is_of_protocol(name) || name.starts_with("x-b3-") || name.starts_with("x-datadog-")
-            }
-        }
+fn is_of_the_request(name: &str) -> bool {
+    match name.as_bytes() {
+        b"accept" | b"accept-encoding" | b"accept-language" | b"b3" | b"baggage"
+        | b"connection" | b"content-length" | b"content-type" | b"host" | b"request-id"
+        | b"sentry-trace" | b"traceparent" | b"tracestate" | b"transfer-encoding"
+        | b"x-correlation-id" | b"x-request-id" => true,
+        [b'm', b'c', b'p', b'-', ..] => is_of_protocol(name),
+        other => other.starts_with(b"x-b3-") || other.starts_with(b"x-datadog-"),
+    }
 }
 
 fn accepts_events(headers: &HeaderMap) -> bool {

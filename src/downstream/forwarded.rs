@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use hyper::Version;
 use hyper::header::{HOST, HeaderName, HeaderValue, VIA};
 use hyper::http::request::Parts;
 use ipnet::IpNet;
@@ -35,7 +36,10 @@ impl ForwardedHeaders {
         let was_passed_on = !is_trusted
             && remove_where(headers, |name| is_of_the_way(name.as_str())) > 0
             || headers.contains_key(VIA);
-        let is_local = peer.is_loopback() && self.trusted.is_empty() && !was_passed_on;
+        // Proxies that say nothing of themselves often speak HTTP/1.0 to what is behind them, and clients never do.
+        let may_be_client = parts.version > Version::HTTP_10;
+        let is_local =
+            peer.is_loopback() && self.trusted.is_empty() && !was_passed_on && may_be_client;
         for name in &self.said {
             // A header that is left came through a trusted proxy, which is nearer to the client.
             if !parts.headers.contains_key(name)

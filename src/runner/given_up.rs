@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::call::{CallClient, CallSpec, CallTerms};
 use super::call_claim::CallClaim;
@@ -83,28 +83,47 @@ impl Runner {
         found.is_some_and(|found| matches!(claim.read(&found), Ok(Some(_))))
     }
 
-    /// Keeps a call with a record running after its client's clock ended: for the window of the record, or until the same
-    /// call comes again.
-    pub(super) async fn keep_given_up(
-        self: &Arc<Self>,
+    /// Writes the claim by which the same call collects the call that has this record, or will have it. `on_disconnect`: of
+    /// the record.
+    pub(super) async fn write_claim(
+        &self,
         claim: &CallClaim,
-        task: &Task,
+        id: TaskId,
+        on_disconnect: OnDisconnect,
     ) -> Result<(), StoreError> {
-        let OnDisconnect::KeepFor(window_ms) = task.on_disconnect else {
+        let OnDisconnect::KeepFor(window_ms) = on_disconnect else {
             return Ok(());
         };
         let lifetime = Duration::from_millis(window_ms);
-        let value = claim.value(task.id);
-        self.kv.put(claim.name, value, lifetime).await?;
-        // The claim stands before the mark, so a replica that reads the mark finds the claim.
-        self.mark_given_up(lifetime).await?;
+        let written = async {
+            self.kv.put(claim.name, claim.value(id), lifetime).await?;
+            // The claim stands before the mark, so a replica that reads the mark finds the claim.
+            self.mark_given_up(lifetime).await
+        };
+        let written = written.await;
+        if written.is_err() {
+            self.withdraw(claim).await;
+        }
+        written
+    }
+
+    /// Takes a claim back whose call cannot be collected.
+    pub(super) async fn withdraw(&self, claim: &CallClaim) {
+        // A claim that stays names no record, or a call that its own client waits for.
+        if let Err(error) = self.kv.remove(claim.name).await {
+            debug!(%error, "a claim of a call was not taken back");
+        }
+    }
+
+    /// Lets a call with a record and a claim run on after its client's clock ended: for the window of the record, or until
+    /// the same call comes again.
+    pub(super) fn runs_on(self: &Arc<Self>, task: &Task) {
         report::became(Some(&task.name), Fate::GaveUp);
         info!(
             tool = &*task.name,
             "the client's clock ended; its call runs on for the same call to collect it"
         );
         self.cancel_if_abandoned(task.id, task.on_disconnect);
-        Ok(())
     }
 
     /// Keeps a call of this tool that passed until its client's clock ended. `exchange`: the rest of it.
@@ -140,6 +159,14 @@ impl Runner {
         if self.given_up.is_marked(needed_ms) {
             return Ok(());
         }
+        let written = self.write_mark(needed_ms).await;
+        if written.is_err() {
+            self.given_up.has_news();
+        }
+        written
+    }
+
+    async fn write_mark(&self, needed_ms: u64) -> Result<(), StoreError> {
         // What other replicas wrote meanwhile must not be lost with their value.
         if let Some(found) = self.kv.find(mark()).await? {
             self.given_up.read(&found, self.ledger.now_ms());
@@ -150,7 +177,7 @@ impl Runner {
         self.kv.put(mark(), value, lifetime).await?;
         self.kv.tell(mark()).await?;
         // Noted last: if it were noted before a write that fails, the next call would skip the write.
-        self.given_up.marked(until_ms);
+        self.given_up.stand_until(until_ms);
         Ok(())
     }
 
@@ -215,13 +242,17 @@ impl Runner {
         let writing = self.begin_to_keep(claim, clock);
         // The window begins anew: the replica that looks for the client must find it until then.
         self.mark_present(task).await;
-        let kept = self.keep_given_up(claim, task).await;
+        let written = self.write_claim(claim, task.id, task.on_disconnect);
+        let written = written.await;
         drop(writing);
-        if let Err(error) = &kept {
-            // The call ends at its deadline, and its result is lost.
-            warn!(%error, "a call that its client gave up again cannot be collected");
+        match &written {
+            Ok(()) => self.runs_on(task),
+            Err(error) => {
+                // The call ends at its deadline, and its result is lost.
+                warn!(%error, "a call that its client gave up again cannot be collected");
+            }
         }
-        kept.is_ok()
+        written.is_ok()
     }
 }
 

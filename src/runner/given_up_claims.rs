@@ -54,6 +54,8 @@ impl GivenUpClaims {
 
     /// Returns the value for the other replicas, where claims may stand until then, and until when it counts.
     pub(super) fn mark(&self, until_ms: u64) -> (Bytes, u64) {
+        // Before the clocks are read: one that rings meanwhile is written the next time.
+        self.has_news.store(false, Ordering::Relaxed);
         // The highest time counts: a claim that was written earlier may stand longer.
         let spare_ms = until_ms.saturating_add(MARK_SPARE_MS);
         let until_ms = self.until_ms.load(Ordering::Relaxed).max(spare_ms);
@@ -62,10 +64,9 @@ impl GivenUpClaims {
         (mark.unwrap_or_default().into(), until_ms)
     }
 
-    /// Notes that the other replicas were given what is known here, with this time.
-    pub(super) fn marked(&self, until_ms: u64) {
-        self.has_news.store(false, Ordering::Relaxed);
-        self.stand_until(until_ms);
+    /// Notes that the other replicas do not know all that is known here.
+    pub(super) fn has_news(&self) {
+        self.has_news.store(true, Ordering::Relaxed);
     }
 
     /// Takes over the value that a replica wrote.
@@ -93,7 +94,7 @@ impl GivenUpClaims {
         calls::clocks_known(known.known(now_ms));
         drop(known);
         self.has_clocks.store(true, Ordering::Relaxed);
-        self.has_news.store(true, Ordering::Relaxed);
+        self.has_news();
     }
 
     /// See [`ClientClocks::answer_after`]. While no clock rang, this costs one comparison.
@@ -110,7 +111,7 @@ impl GivenUpClaims {
     }
 
     /// Notes that there may be claims until then.
-    fn stand_until(&self, until_ms: u64) {
+    pub(super) fn stand_until(&self, until_ms: u64) {
         // The highest time counts, because an older mark may be read after a newer one, and an expired mark reads as
         // zero.
         self.until_ms.fetch_max(until_ms, Ordering::Relaxed);

@@ -132,6 +132,11 @@ impl Responder {
         Presence(&self.cell).was_told()
     }
 
+    /// Returns `true` if the client has gone away before it received the answer.
+    pub(super) fn is_gone(&self) -> bool {
+        self.cell.state.load(Ordering::Acquire) == GONE
+    }
+
     /// Returns `true` if nothing more comes from the client: it has received the answer, and every answer to a
     /// relayed question was taken.
     pub(super) fn is_over(&self) -> bool {

@@ -89,7 +89,8 @@ impl ClientClocks {
         self.make_room(clock.name, now_ms);
         let before = self.0.get(&clock.name);
         let (known, other) = before.map_or((None, None), |before| (before.known, before.other));
-        let known = known.filter(|known| known.is_recent(now_ms));
+        let recent = |ring: Option<Ring>| ring.filter(|ring| ring.is_recent(now_ms));
+        let (known, other) = (recent(known), recent(other));
         let same = |before: Option<Ring>| before.and_then(|before| before.again(ring));
         let after = match (same(known), same(other)) {
             (Some(known), _) => (Some(known), other),
@@ -104,10 +105,11 @@ impl ClientClocks {
     /// Takes over what other replicas know.
     pub fn merge(&mut self, others: Self, now_ms: u64) {
         for (name, other) in others.0.into_iter().take(CLOCKS_MAX) {
-            let is_newer = |mine: &ClientClock| mine.last_ms() < other.last_ms();
-            if other.is_recent(now_ms) && self.0.get(&name).is_none_or(is_newer) {
+            if other.is_recent(now_ms) {
                 self.make_room(name, now_ms);
-                self.0.insert(name, other);
+                let mine = self.0.entry(name).or_insert(other);
+                mine.known = newer(mine.known, other.known);
+                mine.other = newer(mine.other, other.other);
             }
         }
     }
@@ -162,6 +164,10 @@ impl Ring {
             at_ms: ring.at_ms,
         })
     }
+}
+
+fn newer(one: Option<Ring>, other: Option<Ring>) -> Option<Ring> {
+    one.into_iter().chain(other).max_by_key(|ring| ring.at_ms)
 }
 
 #[cfg(test)]

@@ -124,8 +124,9 @@ impl StdioSession {
             None => (response, None),
         };
         let is_lost = match refusal {
-            Some(refusal) => self.is_lost(proxy, &refusal).await,
-            None => false,
+            // A session that is lost has nothing that could be cancelled.
+            Some(refusal) if sent.cancels.is_none() => self.is_lost(proxy, &refusal).await,
+            Some(_) | None => false,
         };
         if is_lost && self.renew(proxy, sent_on.as_ref()).await {
             // Safe to send again, because the refusal proves that the server ran nothing.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::super::call_claim::CallClaim;
 use super::super::given_up_claims::ClaimInWriting;
 use super::super::report::tool_of;
-use super::super::responder::Leaving;
 use super::super::waiting::still_running;
 use super::record::digest;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms};
@@ -47,7 +46,7 @@ impl Carrier {
             client.answer(Some(&task.name), still_running(task));
         }
         // The client may have cancelled the call while it was written.
-        if client.responder.leaving() == Leaving::Cancelled {
+        if client.responder.is_gone() && !client.gave_up() {
             return self.on_stopped().await;
         }
         self.on_recorded().await
@@ -95,23 +94,30 @@ impl Carrier {
         }
     }
 
-    /// Makes a record of the call, and its claim. Returns `true` if the same call can collect it.
+    /// Makes a record of the call, and its claim. Returns `true` if the same call can collect it. If not, there is no record.
     async fn is_kept(&mut self, claim: &CallClaim) -> bool {
         let runner = Arc::clone(&self.runner);
         self.forget_passed().await;
+        let id = TaskId::random();
+        // The claim comes first: a call with a record and without a claim would have no client any more.
+        let on_disconnect = claim.on_disconnect();
+        if runner.write_claim(claim, id, on_disconnect).await.is_err() {
+            return false;
+        }
         let events = self.record_questions().await;
         let terms = RecordTerms {
-            id: TaskId::random(),
+            id,
             ttl_ms: 0,
-            on_disconnect: claim.on_disconnect(),
+            on_disconnect,
             announced: false,
         };
         if self.record(events, terms).await.is_err() {
+            runner.withdraw(claim).await;
             return false;
         }
-        match self.stage.recorded() {
-            Some(recorded) => runner.keep_given_up(claim, recorded.task()).await.is_ok(),
-            None => false,
+        if let Some(recorded) = self.stage.recorded() {
+            runner.runs_on(recorded.task());
         }
+        true
     }
 }

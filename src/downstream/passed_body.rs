@@ -13,7 +13,7 @@ use hyper::{HeaderMap, Response};
 use memchr::memmem;
 
 use super::calls::server_answer::CallAtServer;
-use super::passing::{PassedResponse, Passing, PassingRequest, ReadOn};
+use super::passing::{PassedResponse, PassingRequest, ReadOn, ResponseRest};
 use crate::upstream::Exchange;
 use crate::upstream::http::ResponseBody;
 
@@ -23,17 +23,17 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 pub(super) enum PassedBody {
     /// A body that nobody reads if the client does not.
     Plain(ResponseBody),
-    Call(Box<Passing<PassedEvents>>),
+    Call(Box<ResponseRest<PassingEvents>>),
 }
 
 /// The events of a call that pass.
-pub(super) struct PassedEvents {
+pub(super) struct PassingEvents {
     body: ResponseBody,
     /// `true` if whole events have passed up to now.
     is_whole: bool,
 }
 
-impl ReadOn for PassedEvents {
+impl ReadOn for PassingEvents {
     fn read_on(self, call: CallAtServer) -> Option<Exchange> {
         // In the middle of an event nobody can go on.
         if self.body.is_end_stream() || !self.is_whole {
@@ -56,8 +56,8 @@ impl PassedBody {
         match call.filter(|_| is_event_stream(head)) {
             Some(call) => {
                 let is_whole = true;
-                let events = PassedEvents { body, is_whole };
-                Self::Call(Box::new(Passing::new(Some(call), events).kept()))
+                let events = PassingEvents { body, is_whole };
+                Self::Call(Box::new(ResponseRest::new(Some(call), events).kept()))
             }
             None => Self::Plain(body),
         }
@@ -97,7 +97,7 @@ impl PassedBody {
     }
 }
 
-impl Passing<PassedEvents> {
+impl ResponseRest<PassingEvents> {
     fn poll_frame(
         &mut self,
         context: &mut Context<'_>,

@@ -169,32 +169,32 @@ impl ReadOn for BoxStream<'static, StreamItem> {
 /// The rest of the response to a call that passes.
 ///
 /// If this is dropped before the answer has passed, the client has closed its connection.
-pub(super) struct Passing<T: ReadOn, C: Keepable = PassingCall> {
+pub(super) struct ResponseRest<T: ReadOn, C: Keepable = PassingCall> {
     /// `None`: the rest is of no use, or the answer has passed.
     call: Option<C>,
     /// `None` once it was taken.
     rest: Option<T>,
 }
 
-impl<T: ReadOn> Passing<T, PassingRequest<'_>> {
+impl<T: ReadOn> ResponseRest<T, PassingRequest<'_>> {
     /// The same, once the request is answered.
-    pub(super) fn kept(mut self) -> Passing<T> {
-        Passing {
+    pub(super) fn kept(mut self) -> ResponseRest<T> {
+        ResponseRest {
             call: self.call.take().map(PassingRequest::kept),
             rest: self.rest.take(),
         }
     }
 }
 
-impl<T: ReadOn, C: Keepable> Passing<T, C> {
+impl<T: ReadOn, C: Keepable> ResponseRest<T, C> {
     pub(super) fn new(call: Option<C>, rest: T) -> Self {
         let rest = Some(rest);
         Self { call, rest }
     }
 
     /// The rest in another form.
-    pub(super) fn map<U: ReadOn>(mut self, map: impl FnOnce(T) -> U) -> Passing<U, C> {
-        Passing {
+    pub(super) fn map<U: ReadOn>(mut self, map: impl FnOnce(T) -> U) -> ResponseRest<U, C> {
+        ResponseRest {
             call: self.call.take(),
             rest: self.rest.take().map(map),
         }
@@ -214,7 +214,7 @@ impl<T: ReadOn, C: Keepable> Passing<T, C> {
     }
 }
 
-impl<T: ReadOn, C: Keepable> Drop for Passing<T, C> {
+impl<T: ReadOn, C: Keepable> Drop for ResponseRest<T, C> {
     fn drop(&mut self) {
         if let (Some(call), Some(rest)) = (self.call.take(), self.rest.take()) {
             call.give_up(rest);
@@ -223,7 +223,7 @@ impl<T: ReadOn, C: Keepable> Drop for Passing<T, C> {
 }
 
 /// Waits for the response. If this is dropped before it resolves, the client has closed its connection.
-impl<T: ReadOn + Future + Unpin, C: Keepable + Unpin> Future for Passing<T, C> {
+impl<T: ReadOn + Future + Unpin, C: Keepable + Unpin> Future for ResponseRest<T, C> {
     type Output = T::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -239,7 +239,7 @@ impl<T: ReadOn + Future + Unpin, C: Keepable + Unpin> Future for Passing<T, C> {
     }
 }
 
-impl Stream for Passing<BoxStream<'static, StreamItem>> {
+impl Stream for ResponseRest<BoxStream<'static, StreamItem>> {
     type Item = StreamItem;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<StreamItem>> {

@@ -13,7 +13,7 @@ use super::inbound::request::Inbound;
 use super::inbound::requester::Requester;
 use super::outbound::response;
 use super::passed_body::PassedBody;
-use super::passing::{PassedResponse, Passing, PassingRequest};
+use super::passing::{PassedResponse, PassingRequest, ResponseRest};
 use super::proxy::Proxy;
 use crate::mcp::error::Failure;
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -78,7 +78,7 @@ async fn call(
     let answer = proxy.passing.token();
     let response = async move { upstream.pass(parts, RequestBody::Ready(body)).await };
     let response: PassedResponse = response.boxed();
-    let mut passing = Passing::new(Some(call), response);
+    let mut passing = ResponseRest::new(Some(call), response);
     match (&mut passing).await {
         Ok(passed) => {
             let (head, body) = passed.into_parts();

@@ -33,7 +33,7 @@ pub(super) struct GivenUpClaims {
 
 /// The value that all replicas watch.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Mark {
+struct GivenUpMark {
     /// Claims may stand until then.
     until_ms: u64,
     clocks: ClientClocks,
@@ -60,7 +60,7 @@ impl GivenUpClaims {
         let spare_ms = until_ms.saturating_add(MARK_SPARE_MS);
         let until_ms = self.until_ms.load(Ordering::Relaxed).max(spare_ms);
         let clocks = self.clocks.lock().clone();
-        let mark = serde_json::to_vec(&Mark { until_ms, clocks });
+        let mark = serde_json::to_vec(&GivenUpMark { until_ms, clocks });
         (mark.unwrap_or_default().into(), until_ms)
     }
 
@@ -71,7 +71,7 @@ impl GivenUpClaims {
 
     /// Takes over the value that a replica wrote.
     pub(super) fn read(&self, mark: &[u8], now_ms: u64) {
-        let Mark { until_ms, clocks } = serde_json::from_slice(mark).unwrap_or_default();
+        let GivenUpMark { until_ms, clocks } = serde_json::from_slice(mark).unwrap_or_default();
         if !clocks.is_empty() {
             let mut known = self.clocks.lock();
             known.merge(clocks, now_ms);

@@ -29,7 +29,7 @@ use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::stream_of;
 use crate::downstream::passed_body::PassedBody;
-use crate::downstream::passing::{Passing, PassingRequest};
+use crate::downstream::passing::{PassingRequest, ResponseRest};
 use crate::downstream::passthrough::unreachable_upstream;
 use crate::downstream::proxy::Proxy;
 use crate::runner::responder::CallAnswer;
@@ -89,7 +89,7 @@ pub(in crate::downstream) async fn post_connected(
         }
     };
     let items = ServerAnswer::new(at_server, Some(parts), state).items();
-    read(Passing::new(None, items), (call, heartbeat), passing)
+    read(ResponseRest::new(None, items), (call, heartbeat), passing)
 }
 
 /// Posts a call of a modern client. Whatever begins soon passes as it is, with progress between the events of a stream.
@@ -106,7 +106,7 @@ pub(in crate::downstream) async fn pass_connected(
     let sent = body.clone();
     let kept = PassingRequest::of((&proxy.runner, &proxy.upstream), by, &sent);
     let at_server = at_server(proxy, by, id);
-    let mut relaying = Passing::new(kept, at_server.relay(parts, body));
+    let mut relaying = ResponseRest::new(kept, at_server.relay(parts, body));
     let patience = Instant::now() + by.head_patience(patience::MODERN);
     // The first progress and the end at the deadline are events, so they need a stream by then.
     let patience = patience.min(heartbeat.due_at()).min(call.deadline());
@@ -135,7 +135,7 @@ fn at_server(proxy: &Proxy, by: &Requester, id: &RawValue) -> CallAtServer {
 
 /// Returns a stream of the server's messages, which is read message by message.
 fn read(
-    items: Passing<BoxStream<'static, StreamItem>>,
+    items: ResponseRest<BoxStream<'static, StreamItem>>,
     (call, heartbeat): (PassedCall, Keepalive),
     passing: TaskTrackerToken,
 ) -> Response<Body> {

@@ -1,6 +1,8 @@
 //! The trace that a request belongs to: `traceparent` and `tracestate` of W3C Trace Context, in the headers of a
 //! request or in `_meta` of its params (SEP-414).
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
@@ -48,7 +50,7 @@ impl ToldTrace {
         });
         let by_headers = || {
             let parent = only(headers, &TRACEPARENT)?;
-            TraceContext::read(parent, only(headers, &TRACESTATE))
+            TraceContext::read(parent, state_in(headers).as_deref())
         };
         Self {
             context: by_meta.or_else(|| if in_headers { by_headers() } else { None }),
@@ -74,7 +76,8 @@ impl TraceContext {
         let mut parts = parent.split('-');
         let (version, trace) = (parts.next()?, TraceId::parse(parts.next()?)?);
         let (span, flags) = (SpanId::parse(parts.next()?)?, parts.next()?);
-        let is_byte = |text: &str| text.len() == 2 && u8::from_str_radix(text, 16).is_ok();
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_byte = |text: &str| text.len() == 2 && text.bytes().all(is_digit);
         // A later version may have more parts.
         let has_rest = parts.next().is_some();
         // The standard forbids version ff, and gives version 00 exactly four parts.
@@ -246,6 +249,18 @@ fn are_in(headers: &HeaderMap) -> bool {
 }
 
 /// The value of a header that occurs once.
+/// A sender may split its state into several headers (W3C Trace Context, tracestate).
+fn state_in(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let mut values = headers.get_all(TRACESTATE).iter();
+    let mut state = Cow::Borrowed(values.next()?.to_str().ok()?);
+    for value in values {
+        let state = state.to_mut();
+        state.push(',');
+        state.push_str(value.to_str().ok()?);
+    }
+    Some(state)
+}
+
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -283,6 +298,9 @@ mod tests {
             "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
             "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-+1",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0A",
+            "CC-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "00-0af7651916cd43dd8448eb211c80319-b7ad6b71692033312-01",
         ] {
             assert_eq!(TraceContext::read(wrong, None), None, "{wrong}");
@@ -306,6 +324,10 @@ mod tests {
         let span = |context: Option<TraceContext>| context.unwrap().span.to_string();
         assert_eq!(span(of(Some(&params), &headers)), "b7ad6b7169203331");
         assert_eq!(span(of(None, &headers)), "a1ad6b7169203331");
+        headers.append(TRACESTATE, "a=1".parse().unwrap());
+        headers.append(TRACESTATE, "b=2,c=3".parse().unwrap());
+        let state = of(None, &headers).unwrap().state;
+        assert_eq!(state.as_deref(), Some("a=1,b=2,c=3"));
         let wrong = Object::parse(r#"{"_meta":{"traceparent":7}}"#).unwrap();
         assert_eq!(span(of(Some(&wrong), &headers)), "a1ad6b7169203331");
         headers.append(TRACEPARENT, other.parse().unwrap());

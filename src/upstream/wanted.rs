@@ -63,8 +63,16 @@ impl WantedChanges {
         }
         let uri = params.and_then(|params| Object::parse(params.get()).ok()?.get_str("uri"));
         let uris = self.uris.as_deref().unwrap_or_default();
-        uri.is_some_and(|uri| uris.iter().any(|wanted| uri.starts_with(wanted.as_str())))
+        uri.is_some_and(|uri| uris.iter().any(|wanted| is_at_or_below(&uri, wanted)))
     }
+}
+
+/// Returns `true` if a resource is the one that was subscribed to, or a part of it.
+fn is_at_or_below(uri: &str, subscribed: &str) -> bool {
+    let below = uri.strip_prefix(subscribed);
+    below.is_some_and(|below| {
+        below.is_empty() || subscribed.ends_with('/') || below.starts_with(['/', '?', '#'])
+    })
 }
 
 #[cfg(test)]
@@ -86,7 +94,9 @@ mod tests {
             let params = RawValue::from_string(format!(r#"{{"uri":"{uri}"}}"#)).unwrap();
             wanted.hears(RESOURCE_UPDATED, Some(&params))
         };
-        assert!(updated("a:b") && updated("a:b/c") && !updated("a:c"));
+        assert!(updated("a:b") && updated("a:b/c") && updated("a:b?c") && updated("a:b#c"));
+        assert!(!updated("a:c") && !updated("a:bc") && !updated("a:"));
+        assert!(is_at_or_below("file:///a/b", "file:///a/") && is_at_or_below("a", "a"));
         assert!(wanted.hears("notifications/tools/list_changed", None));
         assert!(!wanted.hears("notifications/resources/list_changed", None));
         assert!(

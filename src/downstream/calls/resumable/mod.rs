@@ -20,6 +20,7 @@ use crate::mcp::headers::LAST_EVENT_ID;
 use crate::runner::call_log::entry::{EntryKind, LogEntry};
 use crate::runner::call_log::log::EventLog;
 use crate::runner::call_log::standing::CallStanding;
+use crate::store::StoreError;
 use crate::task::id::TaskId;
 use crate::telemetry::repeats::OF_OUTAGE;
 
@@ -79,10 +80,7 @@ pub(in crate::downstream) async fn resume(
         Ok(stands) => stands,
         // A call that runs here can be read without the store.
         Err(_) if recent.is_some() => None,
-        Err(error) => {
-            tracing::warn!(name: OF_OUTAGE, %error, "a client came back while the store does not answer");
-            return response::store_unavailable();
-        }
+        Err(error) => return store_is_away(&error),
     };
     let heartbeat = match &stands {
         Some(stands) => reader::heartbeat(&log, &stands.terms).await,
@@ -91,10 +89,13 @@ pub(in crate::downstream) async fn resume(
     };
     if recent.is_none()
         && let Some(stands) = &stands
-        && is_all_told(&log, stands, number).await
     {
-        // A client comes back again and again to a stream that ends at once.
-        return unknown();
+        match is_all_told(&log, stands, number).await {
+            Ok(false) => {}
+            // A client comes back again and again to a stream that ends at once.
+            Ok(true) => return unknown(),
+            Err(error) => return store_is_away(&error),
+        }
     }
     let mut reader = LogReader::new(proxy, call, log, heartbeat).behind(number);
     if primes(headers) {
@@ -109,17 +110,30 @@ pub(in crate::downstream) async fn resume(
 }
 
 /// Returns `true` if the call is over, and nothing of it comes behind this entry.
-async fn is_all_told(log: &EventLog, stands: &CallStanding, number: u64) -> bool {
+async fn is_all_told(
+    log: &EventLog,
+    stands: &CallStanding,
+    number: u64,
+) -> Result<bool, StoreError> {
     if !stands.is_over {
-        return false;
+        return Ok(false);
     }
-    let behind = patiently(|| log.behind(number)).await.unwrap_or_default();
+    let behind = patiently(|| log.behind(number)).await?;
     let is_shown = |(_, entry): &(u64, LogEntry)| entry.kind() != EntryKind::End;
     if behind.iter().any(is_shown) {
-        return false;
+        return Ok(false);
     }
     // The error of a call that was ended without a last entry is for every client that comes back.
-    stands.error.is_none() || patiently(|| log.is_complete()).await.unwrap_or_default()
+    if stands.error.is_none() {
+        return Ok(true);
+    }
+    patiently(|| log.is_complete()).await
+}
+
+/// A client that comes back later keeps its place.
+fn store_is_away(error: &StoreError) -> Response<Body> {
+    tracing::warn!(name: OF_OUTAGE, %error, "a client came back while the store does not answer");
+    response::store_unavailable()
 }
 
 /// Not 404, because 404 means that the session and all its calls are lost. After any other refusal real clients try

@@ -35,7 +35,7 @@ pub(super) struct PassingEvents {
 
 impl ReadOn for PassingEvents {
     fn read_on(self, call: CallAtServer) -> Option<Exchange> {
-        // In the middle of an event nobody can go on.
+        // The rest of an event cannot be read without its beginning.
         if self.body.is_end_stream() || !self.is_whole {
             return None;
         }

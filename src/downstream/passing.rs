@@ -61,7 +61,7 @@ pub(super) trait Keepable {
 }
 
 impl<'a> PassingRequest<'a> {
-    /// `None`: raincheck cannot distinguish the client from others, so that nobody could collect the call.
+    /// `None`: the client cannot be distinguished from others, or the request is too large to be kept.
     pub(super) fn of(
         (runner, upstream): (&'a Arc<Runner>, &'a Arc<Upstream>),
         by: &'a Requester,

@@ -22,7 +22,7 @@ const END_FOLLOWS: Duration = Duration::from_millis(50);
 /// The calls that run in this process.
 #[derive(Debug, Default)]
 pub struct SameCalls {
-    /// Of this process: a client that knew it could make keys that are the same.
+    /// Random in each process, so that a client cannot choose calls whose keys collide.
     hash: RandomState,
     running: Mutex<HashMap<u64, Running, RandomState>>,
     left: Notify,

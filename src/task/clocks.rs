@@ -3,6 +3,7 @@
 //! A clock is known when it has rung twice after the same time: a program may set another one for each call.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -19,8 +20,9 @@ pub const KNOWN_FOR: Duration = Duration::from_hours(1);
 /// Two times that differ by no more are the same clock's.
 const SAME_MS: u64 = 600;
 
-/// The shortest clock that is worth an answer before it rings: of two seconds, which begin a little before the call arrives.
-const SHORTEST_MS: u64 = 1_900;
+/// The clocks for which a call is answered before they ring. The shortest is one of two seconds, which begins a little before
+/// the call arrives. A longer one than a day is a value that no replica wrote.
+const ANSWERED_MS: RangeInclusive<u64> = 1_900..=86_400_000;
 
 /// The answer before a clock rings is given so much earlier: a twentieth of its time, within these bounds.
 const AHEAD_MS: (u64, u64) = (500, 3_000);
@@ -117,9 +119,9 @@ impl ClientClocks {
     /// Returns the time after which a call is answered, shortly before its clock rings. `None`: the clock is not known.
     pub fn answer_after(&self, name: ClockName, now_ms: u64) -> Option<Duration> {
         let known = self.0.get(&name)?.known?;
-        let counts = known.is_recent(now_ms) && known.waited_ms >= SHORTEST_MS;
+        let counts = known.is_recent(now_ms) && ANSWERED_MS.contains(&known.waited_ms);
         let ahead_ms = (known.waited_ms / 20).clamp(AHEAD_MS.0, AHEAD_MS.1);
-        counts.then(|| Duration::from_millis(known.waited_ms - ahead_ms))
+        counts.then(|| Duration::from_millis(known.waited_ms.saturating_sub(ahead_ms)))
     }
 
     /// Makes room for a clock of this name.
@@ -152,7 +154,8 @@ impl ClientClock {
 impl Ring {
     fn is_recent(self, now_ms: u64) -> bool {
         let known_for_ms = u64::try_from(KNOWN_FOR.as_millis()).unwrap_or(u64::MAX);
-        now_ms < self.at_ms.saturating_add(known_for_ms)
+        // A time far ahead is none that a replica wrote, and would count for ever.
+        now_ms.abs_diff(self.at_ms) < known_for_ms
     }
 
     /// The same clock, after it rang again. `None`: it is another time.
@@ -254,6 +257,16 @@ mod tests {
         assert_eq!(after(&one, 3), Some(57_000));
         one.merge(rung(&[5_000, 5_000]), 3);
         assert_eq!(after(&one, 3), Some(57_000));
+    }
+
+    #[test]
+    fn values_that_no_replica_wrote_count_for_nothing() {
+        assert_eq!(after(&rung(&[u64::MAX, u64::MAX]), 9), None);
+        let mut forged = rung(&[5_000]);
+        forged.rang(clock(5_000), u64::MAX);
+        let mut mine = ClientClocks::default();
+        mine.merge(forged, 9);
+        assert_eq!((after(&mine, 9), mine.known(9)), (None, 0));
     }
 
     #[test]

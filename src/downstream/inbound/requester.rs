@@ -252,7 +252,8 @@ impl Requester {
         headers: &HeaderMap,
         info: Option<&RawValue>,
     ) {
-        // A secure hash would cost each call too much. Whoever finds two headers of one hash knows both clients' headers.
+        // A secure hash would cost each call too much. To make a request with the hash of another client, one must know that
+        // client's headers, and could send those.
         let mut hasher = DefaultHasher::new();
         info.map_or("", RawValue::get).hash(&mut hasher);
         for (name, value) in headers {

@@ -15,7 +15,7 @@ use crate::task::id::TaskId;
 
 impl Carrier {
     /// Returns the claim by which the same call collects this one, if its client's clock ended, and the clock, if it shows after
-    /// how long the client gives up. `None`: the client cancelled the call, or nobody can collect it.
+    /// how long the client gives up. `None`: the client cancelled the call, or no other request can be recognised as the same.
     pub(super) fn given_up(&self) -> Option<(CallClaim, Option<RungClock>)> {
         let client = self.audience.client().filter(|client| client.gave_up())?;
         let claim = self.claim_to_collect()?;
@@ -52,7 +52,7 @@ impl Carrier {
         self.on_recorded().await
     }
 
-    /// Returns the claim by which the same call collects this one. `None`: nobody can collect it.
+    /// Returns the claim by which the same call collects this one. `None`: no other request can be recognised as the same.
     fn claim_to_collect(&self) -> Option<CallClaim> {
         let CallStage::Plain(plain) = &self.stage else {
             return None;

@@ -22,7 +22,7 @@ use super::inbound::requester::Requester;
 use crate::mcp::error::Failure;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::room::SMALL;
-use crate::runner::responder::{Leaving, LeavingNote};
+use crate::runner::client_note::{ClientNote, Leaving};
 use crate::runner::{CallClient, Runner};
 use crate::task::clocks::RungClock;
 use crate::task::gave_up::is_time_of_clock;
@@ -99,7 +99,7 @@ impl Keepable for PassingRequest<'_> {
 impl Keepable for PassingCall {
     fn give_up(self, rest: impl ReadOn) {
         let waited = Instant::now().saturating_duration_since(self.began);
-        let gave_up = match self.client.leaving.as_ref().map(LeavingNote::get) {
+        let gave_up = match self.client.note.as_ref().map(ClientNote::leaving) {
             Some(Leaving::GaveUp) => true,
             Some(Leaving::Cancelled) => false,
             Some(Leaving::Disconnected) | None => is_time_of_clock(waited),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::inbound::idempotency::{digest, given_up_claim};
 use super::inbound::requester::Requester;
@@ -12,13 +12,17 @@ use super::inbound::route::call::CallFacts;
 use super::inbound::route::{KnownServer, KnownTools, MissingFact};
 use super::proxy::Proxy;
 use crate::mcp::request::Request;
-use crate::mcp::tools::Tools;
+use crate::mcp::tools::{Repeats, Tools};
 use crate::mcp::version::Era;
 use crate::runner::claim::CallClaim;
+use crate::runner::client_note::ClientNote;
 use crate::upstream::wrapped::DiscoverError;
 
 /// The time that a call waits for the server's list of tools.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The time that a call waits until the same call, which runs, can be joined.
+const SHARED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The server's tools, as a client with these capabilities may see them. `None`: the list cannot be had now.
 pub(super) async fn listed(
@@ -31,7 +35,7 @@ pub(super) async fn listed(
         .upstream
         .tools(caller, by.credentials.clone(), capabilities.into());
     // The reading goes on after the timeout if the server was asked already, and a later call finds the list.
-    let listed = tokio::time::timeout(PATIENCE, listing).await;
+    let listed = timeout(PATIENCE, listing).await;
     listed.ok().and_then(Result::ok)
 }
 
@@ -68,7 +72,7 @@ pub(super) fn facts_of_calls<'k>(
 /// Returns the claim by which this request collects the same `tools/call`, if its client gave that up. While no client gave a
 /// call up, this costs one comparison. `key`: see [`same_call_key`].
 pub(super) async fn given_up(
-    proxy: &Proxy,
+    proxy: &Arc<Proxy>,
     by: &Requester,
     request: &Request<'_>,
     key: Option<u64>,
@@ -77,9 +81,13 @@ pub(super) async fn given_up(
         return None;
     }
     // First, because the cancel of the same call may still be on its way over another connection.
+    let mut shared = None;
     if let Some(session) = by.session {
         let digest = || digest(request);
-        proxy.calls.given_up_are_kept(session, digest).await;
+        let running = proxy.calls.given_up_are_kept(session, digest).await;
+        if let Some(running) = running {
+            shared = Box::pin(share(proxy, by, request, &running)).await;
+        }
     }
     if let Some(key) = key {
         let same_calls = proxy.runner.same_calls();
@@ -91,8 +99,27 @@ pub(super) async fn given_up(
         return None;
     }
     let claim = given_up_claim(request, by)?;
+    let claim = shared
+        .and_then(|repeats| claim.shared(repeats))
+        .unwrap_or(claim);
     let was_given_up = proxy.runner.was_given_up(&claim).await;
     was_given_up.then_some(claim)
+}
+
+/// Makes a running call one that the same call can join, if the server says that its tool may be called again. Many clients
+/// say nothing when their clock ends, so this call may be the next try, or one that its client wants as well.
+async fn share(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    request: &Request<'_>,
+    running: &ClientNote,
+) -> Option<Repeats> {
+    let tools = listed(proxy, by, by.session_capabilities()).await?;
+    let repeats = tools.get(&request.params.get_str("name")?)?.repeats?;
+    timeout(SHARED_WITHIN, running.sends_again(repeats))
+        .await
+        .ok()?;
+    Some(repeats)
 }
 
 /// Returns `true` if [`given_up`] has to look: a modern client may have given up a call, perhaps just now this one.

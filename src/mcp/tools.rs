@@ -19,8 +19,8 @@ pub struct Tools {
 #[derive(Debug, Default, Clone)]
 pub struct Tool {
     pub mirrored: Vec<Mirrored>,
-    /// The server calls the tool read-only or idempotent. This is an untrusted hint (tools, Tool).
-    pub repeatable: bool,
+    /// What the server says of a second call with the same arguments. This is an untrusted hint (tools, Tool).
+    pub repeats: Option<Repeats>,
     /// The cases in which a legacy server runs the tool as a task of its own (2025-11-25, Tasks).
     pub own_task: OwnTask,
 }
@@ -30,6 +30,15 @@ impl Tool {
     pub fn requires_task(&self) -> bool {
         self.own_task == OwnTask::Always
     }
+}
+
+/// A tool that may be called again with the same arguments (schema, `ToolAnnotations`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeats {
+    /// A second call has no effect of its own.
+    Idempotent,
+    /// No call has an effect.
+    ReadOnly,
 }
 
 /// When a legacy server makes a task of its own of a call.
@@ -92,7 +101,7 @@ impl Tools {
             }
             let known = Tool {
                 mirrored,
-                repeatable: is_repeatable(&tool),
+                repeats: repeats(&tool),
                 own_task: own_task(&tool),
             };
             if self.by_name.insert(name.as_ref().into(), known).is_none() {
@@ -112,11 +121,13 @@ fn own_task(tool: &Object<'_>) -> OwnTask {
     }
 }
 
-fn is_repeatable(tool: &Object<'_>) -> bool {
+fn repeats(tool: &Object<'_>) -> Option<Repeats> {
     let hints = tool.get_object("annotations").unwrap_or_default();
-    ["readOnlyHint", "idempotentHint"]
-        .iter()
-        .any(|hint| hints.get(hint).is_some_and(|raw| raw.get() == "true"))
+    let says = |hint| hints.get(hint).is_some_and(|raw| raw.get() == "true");
+    if says("readOnlyHint") {
+        return Some(Repeats::ReadOnly);
+    }
+    says("idempotentHint").then_some(Repeats::Idempotent)
 }
 
 /// Collects the mirrored arguments. Only arguments that are reachable by `properties` alone count

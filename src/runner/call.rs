@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::admission::QueueFull;
 use super::call_claim::CallClaim;
-use super::responder::LeavingNote;
+use super::client_note::ClientNote;
 use super::same_calls::RunningCall;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::meta::without_idempotency_key;
@@ -49,8 +49,8 @@ pub struct CallClient {
     pub gives_up_as: Option<[u8; 16]>,
     /// A hash of the client's description of itself, 0 if it does not describe itself with each request.
     pub program: u64,
-    /// Where the client's front notes how the client leaves, if it has a way to say that.
-    pub leaving: Option<LeavingNote>,
+    /// The note of the client's front, if it has something to note.
+    pub note: Option<ClientNote>,
     /// The call of a modern client in the table of the calls that run. Kept until the call has a record, or has ended.
     pub running: Option<Arc<RunningCall>>,
     /// The caller's tasks that the request is about.
@@ -119,6 +119,8 @@ pub(super) struct CallOrigin {
     pub(super) repeatable: bool,
     /// The client is notified of the task by a ticket.
     pub(super) by_ticket: bool,
+    /// The claim by which the same call collects the call, if that is known already.
+    pub(super) collected_by: Option<CallClaim>,
 }
 
 impl CallSpec {
@@ -163,6 +165,7 @@ impl CallSpec {
             began: Instant::now(),
             repeatable: self.terms.repeatable,
             by_ticket: matches!(self.terms.announce, Announce::Ticket(_)),
+            collected_by: self.terms.claim.filter(CallClaim::is_of_given_up),
         };
         (server, origin)
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::mcp::error::says_not_run;
 use crate::mcp::hex;
+use crate::mcp::tools::Repeats;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::task::digest::Digest;
@@ -32,7 +33,11 @@ enum ClaimTerms {
     /// The call itself is the name, while it runs and for a window after that.
     Call { window_ms: u64 },
     /// The call itself is the name, from when its client's clock ended until the same call comes again.
-    GivenUp { window_ms: u64 },
+    GivenUp {
+        window_ms: u64,
+        /// The client may wait still: the tool is one that can be called again.
+        shared: Option<Repeats>,
+    },
 }
 
 impl CallClaim {
@@ -61,7 +66,28 @@ impl CallClaim {
         Self {
             name: Name::of(Kind::GivenUp, &["call", &whose, &call]),
             digest,
-            terms: ClaimTerms::GivenUp { window_ms },
+            terms: ClaimTerms::GivenUp {
+                window_ms,
+                shared: None,
+            },
+        }
+    }
+
+    /// The same claim for a call whose client may wait still. `None`: the claim is of another kind.
+    pub fn shared(self, repeats: Repeats) -> Option<Self> {
+        let ClaimTerms::GivenUp { window_ms, .. } = self.terms else {
+            return None;
+        };
+        let shared = Some(repeats);
+        let terms = ClaimTerms::GivenUp { window_ms, shared };
+        Some(Self { terms, ..self })
+    }
+
+    /// What the server says of the tool of a call whose client may wait still. `None`: it does not wait.
+    pub(super) fn shares(&self) -> Option<Repeats> {
+        match self.terms {
+            ClaimTerms::GivenUp { shared, .. } => shared,
+            ClaimTerms::Key | ClaimTerms::Call { .. } => None,
         }
     }
 
@@ -73,7 +99,7 @@ impl CallClaim {
     /// The time that a given-up call runs on. `None`: the claim is of another kind.
     pub(super) fn give_up_window(&self) -> Option<Duration> {
         match self.terms {
-            ClaimTerms::GivenUp { window_ms } => Some(Duration::from_millis(window_ms)),
+            ClaimTerms::GivenUp { window_ms, .. } => Some(Duration::from_millis(window_ms)),
             ClaimTerms::Key | ClaimTerms::Call { .. } => None,
         }
     }
@@ -82,7 +108,7 @@ impl CallClaim {
         match self.terms {
             // The claim must outlive the call: once it has expired, the same key begins a second run.
             ClaimTerms::Key => KEY_LIFETIME_MS.max(rule.max_duration_ms),
-            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
+            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms, .. } => {
                 // The window begins when the call ends, which may be as late as its longest duration.
                 rule.max_duration_ms.saturating_add(window_ms)
             }
@@ -101,7 +127,7 @@ impl CallClaim {
     pub(super) fn on_disconnect(&self) -> OnDisconnect {
         match self.terms {
             ClaimTerms::Key => OnDisconnect::Keep,
-            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
+            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms, .. } => {
                 OnDisconnect::KeepFor(window_ms)
             }
         }
@@ -118,7 +144,7 @@ impl CallClaim {
         match self.terms {
             // A repeated key gets the outcome of its call as long as the claim exists, so nothing runs twice.
             ClaimTerms::Key => false,
-            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms } => {
+            ClaimTerms::Call { window_ms } | ClaimTerms::GivenUp { window_ms, .. } => {
                 // A cancelled call has no result to share, so the next same call runs.
                 matches!(ended, Outcome::Cancelled)
                     || now_ms >= task.updated_ms.saturating_add(window_ms)

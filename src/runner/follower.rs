@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::call::Announce;
 use super::call_claim::CallClaim;
@@ -23,6 +24,7 @@ use super::watch::{RELOAD, Watch};
 use crate::clock::at;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
+use crate::mcp::tools::Repeats;
 use crate::mcp::version::Era;
 use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::clocks::ClockName;
@@ -46,7 +48,7 @@ pub(super) enum FollowReason {
         claim: CallClaim,
         /// The clock that the client has for calls of the tool.
         clock: Option<ClockName>,
-        declared: Arc<str>,
+        declared: Option<Arc<str>>,
         running: Option<Arc<RunningCall>>,
     },
     /// It came back with answers.
@@ -65,6 +67,8 @@ struct CallFollower {
     unauthorized: Option<oneshot::Receiver<UpstreamError>>,
     /// The capabilities of a client that did not make the call. The server knows those of the client that did.
     declared: Option<Arc<str>>,
+    /// When to read the record next, although it has not changed as far as is known.
+    reload_at: Option<Instant>,
     /// The progress that the client received last.
     told: Option<Progress>,
     /// The keys of the questions that the client was asked.
@@ -89,8 +93,41 @@ impl Runner {
         terms: WaitTerms,
         came_by: FollowReason,
     ) -> CallSubscriber {
+        let (client, subscriber) = match came_by {
+            FollowReason::Call(_) => WaitingClient::of_call(terms),
+            FollowReason::SameCall(_) | FollowReason::GivenUp { .. } | FollowReason::Retry => {
+                WaitingClient::joined(terms)
+            }
+        };
+        self.follow_for(client, loaded, watch, came_by);
+        subscriber
+    }
+
+    /// The same for the client of a call that got this record while the client waited, so that the same call can join it.
+    pub(super) fn follow_shared(
+        self: &Arc<Self>,
+        loaded: Loaded,
+        client: WaitingClient,
+        claim: CallClaim,
+    ) {
+        let watch = self.watches.watch(vec![loaded.task.id]);
+        let shared = FollowReason::GivenUp {
+            claim,
+            clock: None,
+            declared: None,
+            running: None,
+        };
+        self.follow_for(client, loaded, watch, shared);
+    }
+
+    fn follow_for(
+        self: &Arc<Self>,
+        client: WaitingClient,
+        loaded: Loaded,
+        watch: Watch,
+        came_by: FollowReason,
+    ) {
         let now = Instant::now();
-        let announce_at = terms.when.map(|when| now + when.latest());
         let pause = presence_pause(&loaded.task);
         let (mut given_up, mut running) = (None, None);
         let (unauthorized, declared) = match came_by {
@@ -103,25 +140,24 @@ impl Runner {
                 running: of_client,
             } => {
                 (given_up, running) = (Some((claim, clock)), of_client);
-                (None, Some(declared))
+                (None, declared)
             }
             FollowReason::Retry => (None, None),
         };
         // While the client that made the call is connected, no replica looks for its presence.
-        let (mark_present_at, (client, subscriber)) = if unauthorized.is_some() {
-            (
-                pause.map(|pause| now + pause),
-                WaitingClient::of_call(terms),
-            )
+        let mark_present_at = if unauthorized.is_some() {
+            pause.map(|pause| now + pause)
         } else {
-            (pause.map(|_| now), WaitingClient::joined(terms))
+            pause.map(|_| now)
         };
         let follower = CallFollower {
             runner: Arc::clone(self),
             watch,
-            announce_at,
+            announce_at: client.announce_at(),
             unauthorized,
             declared,
+            // A shared record may have changed before its watch began.
+            reload_at: given_up.map(|_| now),
             told: None,
             asked: BTreeSet::new(),
             mark_present_at,
@@ -135,7 +171,6 @@ impl Runner {
             drop(running);
         };
         self.calls.spawn(following);
-        subscriber
     }
 }
 
@@ -166,6 +201,10 @@ impl CallFollower {
             _ if is_kept => {}
             // The answer that this replica ends is none that the client wanted.
             Some(given_up) if is_shutdown || !is_answered => self.left(given_up, &client).await,
+            // A client whose clock ended without a sign reads no answer, and makes the same call again.
+            Some((claim, _)) if claim.shares() == Some(Repeats::ReadOnly) => {
+                self.leave_claim(&claim).await;
+            }
             None if !is_answered => drop(self.runner.client_left(&self.loaded).await),
             Some(_) | None => {}
         }
@@ -180,6 +219,9 @@ impl CallFollower {
         } else if client.gave_up() {
             let clock = client.rung_clock(clock);
             runner.left_again((&claim, clock), &loaded.task).await;
+        } else if claim.shares().is_some() {
+            // Another client may wait.
+            runner.client_left(loaded).await;
         } else if runner.cancel_for_disconnect(loaded).await.is_err() {
             // The store did not take the cancel. This looks again after each window, until the store answers.
             runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
@@ -198,9 +240,31 @@ impl CallFollower {
         }
     }
 
+    /// Lets the same call, which the client sent again, join this one.
+    async fn on_sent_again(&mut self, client: &WaitingClient) {
+        // They look for the claim as soon as these are dropped.
+        let sent_again = client.responder.note().take_sent_again();
+        let repeats = sent_again.first().map(|again| again.repeats);
+        let claim = self.given_up.and_then(|(claim, _)| claim.shared(repeats?));
+        if let (Some(claim), Some(given_up)) = (claim, &mut self.given_up) {
+            given_up.0 = claim;
+            self.leave_claim(&claim).await;
+        }
+    }
+
+    async fn leave_claim(&self, claim: &CallClaim) {
+        let task = &self.loaded.task;
+        let written = self
+            .runner
+            .write_claim(claim, task.id, task.on_disconnect)
+            .await;
+        if let Err(error) = written {
+            debug!(%error, "a call cannot be joined");
+        }
+    }
+
     /// Waits for the end of the call, for its next question, or until the client may be notified of its task.
     async fn hear(&mut self, client: &WaitingClient) -> Heard {
-        let mut reload_at = None;
         loop {
             if let Some(heard) = self.so_far(client).await {
                 return heard;
@@ -213,7 +277,11 @@ impl CallFollower {
                     return CallAnswer::Error(error).into();
                 }
                 _ = self.watch.changed() => {}
-                () = at(reload_at) => {}
+                () = at(self.reload_at) => {}
+                () = client.responder.note().sent_again() => {
+                    self.on_sent_again(client).await;
+                    continue;
+                }
                 // The record is unchanged, so the store need not be asked.
                 () = at(self.announce_at) => continue,
                 () = at(self.answer_at) => {
@@ -229,13 +297,13 @@ impl CallFollower {
                     continue;
                 }
             }
-            reload_at = None;
+            self.reload_at = None;
             match self.runner.ledger.load(self.loaded.task.id).await {
                 Ok(Some(loaded)) => self.loaded = loaded,
                 Ok(None) => return self.store_lost(),
                 // Before its deadline the call may still be answered, so the client waits until the store is back.
                 Err(_) if self.is_due() => return self.store_unavailable().into(),
-                Err(_) => reload_at = Some(Instant::now() + RELOAD),
+                Err(_) => self.reload_at = Some(Instant::now() + RELOAD),
             }
         }
     }

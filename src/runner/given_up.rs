@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
@@ -23,7 +24,7 @@ use super::given_up_claims::ClaimInWriting;
 use super::report::{self, tool_of};
 use super::responder::CallSubscriber;
 use super::state::Runner;
-use super::waiting::WaitTerms;
+use super::waiting::{WaitTerms, WaitingClient};
 use crate::mcp::error::says_not_run;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
@@ -140,17 +141,40 @@ impl Runner {
                 .spawn(async move { exchange.control.cancel().await });
             return;
         };
+        let call = self.passed(client, tool, None);
+        let carrier = Carrier::for_passed(Arc::clone(self), call, None, exchange);
+        let writing = self.begin_to_keep(&claim, clock);
+        self.spawn(carrier.task_id(), carrier.run_kept(claim, writing), permit);
+    }
+
+    /// Carries a call of this tool on that passed until its client, which waits, sent it again. `exchange`: the rest of it.
+    /// `None`: there is no room for it, and `exchange` was not asked for.
+    pub fn carry_passed(
+        self: &Arc<Self>,
+        (client, claim): (CallClient, CallClaim),
+        tool: &str,
+        progress_token: Option<&RawValue>,
+        exchange: impl FnOnce() -> Exchange,
+    ) -> Option<CallSubscriber> {
+        let permit = self.permit().ok()?;
+        let mut call = self.passed(client, tool, progress_token);
+        call.terms.claim = Some(claim);
+        let terms = WaitTerms::of(&call, self.upstream.start_allowance());
+        let (client, subscriber) = WaitingClient::of_call(terms);
+        let carrier = Carrier::for_passed(Arc::clone(self), call, Some(client), exchange());
+        self.spawn(carrier.task_id(), carrier.run(), permit);
+        Some(subscriber)
+    }
+
+    /// A call that passed: nothing of its request is known any more.
+    fn passed(&self, client: CallClient, tool: &str, token: Option<&RawValue>) -> CallSpec {
         let rule = Rule {
-            // The request is not known any more.
             on_owner_lost: OnOwnerLost::Fail,
             ..self.rules().for_tool(tool).0.clone()
         };
         let outgoing = UpstreamRequest::new(*client.caller.as_bytes(), "tools/call", "{}")
             .described_by(Some(tool.into()), [].into());
-        let call = CallSpec::of(client, CallTerms::held(None, &rule), outgoing, None);
-        let carrier = Carrier::for_passed(Arc::clone(self), call, exchange);
-        let writing = self.begin_to_keep(&claim, clock);
-        self.spawn(carrier.task_id(), carrier.run_kept(claim, writing), permit);
+        CallSpec::of(client, CallTerms::held(None, &rule), outgoing, token)
     }
 
     /// Makes every replica look for claims for this time.
@@ -226,7 +250,7 @@ impl Runner {
         let reason = FollowReason::GivenUp {
             claim,
             clock: tool_of(&call.outgoing).and_then(|tool| call.client.clock_of(tool)),
-            declared: Arc::clone(&call.outgoing.capabilities),
+            declared: Some(Arc::clone(&call.outgoing.capabilities)),
             running: call.client.running.clone(),
         };
         Ok(self.follow(loaded, watch, terms, reason))

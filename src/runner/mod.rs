@@ -29,6 +29,7 @@ pub mod call_log;
 mod carried;
 mod carrier;
 pub mod claim;
+pub mod client_note;
 mod custody;
 mod due;
 mod elsewhere;

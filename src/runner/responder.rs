@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
+use super::client_note::ClientNote;
 use crate::failpoint::{Point, hit};
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, SideEffect};
@@ -57,32 +58,18 @@ struct Cell {
     state: AtomicU8,
     /// `true` if the subscriber receives events on a stream from now on.
     streams: AtomicBool,
-    leaving: LeavingNote,
+    note: ClientNote,
     gone: Notify,
-}
-
-/// How a client left that went away before it had its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leaving {
-    /// Its connection closed.
-    Disconnected,
-    /// It cancelled the call.
-    Cancelled,
-    /// It cancelled the call because its clock ended.
-    GaveUp,
 }
 
 const ANNOUNCING: u8 = 0;
 const ANNOUNCED: u8 = 1;
 const GONE: u8 = 2;
 
-const CANCELLED: u8 = 1;
-const GAVE_UP: u8 = 2;
-
-/// Makes the two sides. `leaving`: where the client's front notes how the client leaves.
-pub(super) fn pair(leaving: LeavingNote) -> (Responder, CallSubscriber) {
+/// Makes the two sides. `note`: of the client's front.
+pub(super) fn pair(note: ClientNote) -> (Responder, CallSubscriber) {
     let cell = Arc::new(Cell {
-        leaving,
+        note,
         ..Cell::default()
     });
     // Questions and the answer have room in the queue that no notification takes.
@@ -148,9 +135,9 @@ impl Responder {
         Presence(&self.cell).settled().await
     }
 
-    /// How the client left, once it has.
-    pub(super) fn leaving(&self) -> Leaving {
-        self.cell.leaving.get()
+    /// The note of the client's front.
+    pub(super) fn note(&self) -> &ClientNote {
+        &self.cell.note
     }
 
     /// Returns `true` if the answer would be an event on a stream by now.
@@ -202,19 +189,25 @@ impl Responder {
 }
 
 /// The presence of the client.
+#[derive(Clone, Copy)]
 pub(super) struct Presence<'s>(&'s Cell);
 
 impl Presence<'_> {
     /// Returns `true` if the client has received the answer by now.
-    pub(super) fn was_told(&self) -> bool {
+    pub(super) fn was_told(self) -> bool {
         self.0.state.load(Ordering::Acquire) == ANNOUNCED
+    }
+
+    /// See [`ClientNote::sent_again`].
+    pub(super) async fn sent_again(self) {
+        self.0.note.sent_again().await;
     }
 
     /// Resolves when the client has gone away before it received the answer. Never resolves after the client received
     /// the answer.
     ///
     /// Cancel safe.
-    pub(super) async fn gone(&self) {
+    pub(super) async fn gone(self) {
         if self.settled().await {
             std::future::pending::<()>().await;
         }
@@ -223,7 +216,7 @@ impl Presence<'_> {
     /// Resolves when it is decided whether the client received the answer: `true` if it did.
     ///
     /// Cancel safe.
-    pub(super) async fn settled(&self) -> bool {
+    pub(super) async fn settled(self) -> bool {
         loop {
             match self.0.state.load(Ordering::Acquire) {
                 GONE => return false,
@@ -259,40 +252,9 @@ impl CallSubscriber {
         self.cell.0.streams.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the place where it is noted how the client leaves, before this subscriber is dropped.
-    pub fn leaving(&self) -> LeavingNote {
-        self.cell.0.leaving.clone()
-    }
-
     /// Takes the guard, for a response body to hold until it was polled to its end.
     pub fn into_guard(self) -> DeliveryGuard {
         self.cell
-    }
-}
-
-/// The place where it is noted how a client leaves. Without a note its connection closed.
-#[derive(Debug, Clone, Default)]
-pub struct LeavingNote(Arc<AtomicU8>);
-
-impl LeavingNote {
-    pub fn set(&self, how: Leaving) {
-        let how = match how {
-            Leaving::Disconnected => 0,
-            Leaving::Cancelled => CANCELLED,
-            Leaving::GaveUp => GAVE_UP,
-        };
-        // Relaxed is enough. The note is written before the guard decides, and readers look here only after that decision,
-        // which they read with Acquire.
-        self.0.store(how, Ordering::Relaxed);
-    }
-
-    /// How the client left, once it has.
-    pub fn get(&self) -> Leaving {
-        match self.0.load(Ordering::Relaxed) {
-            CANCELLED => Leaving::Cancelled,
-            GAVE_UP => Leaving::GaveUp,
-            _ => Leaving::Disconnected,
-        }
     }
 }
 
@@ -334,7 +296,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_holds_nothing_up_for_long() {
-        let (responder, mut client) = pair(LeavingNote::default());
+        let (responder, mut client) = pair(ClientNote::default());
         let began = Instant::now();
         for number in 0..REPLIES_MAX {
             responder.tell(note(number), None).await;
@@ -367,7 +329,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_was_told_is_over_once_its_answers_were_taken() {
-        let (mut responder, client) = pair(LeavingNote::default());
+        let (mut responder, client) = pair(ClientNote::default());
         let answers = client.answers();
         assert!(!responder.is_over());
         client.into_guard().announce();
@@ -385,7 +347,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_becomes_a_task_in_time_and_who_reads_again_is_told_again() {
-        let (responder, mut client) = pair(LeavingNote::default());
+        let (responder, mut client) = pair(ClientNote::default());
         let began = Instant::now();
         let window = began + Duration::from_secs(1);
         for number in 0..=REPLIES_MAX {

@@ -187,7 +187,7 @@ pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
         session: None,
         gives_up_as: None,
         program: 0,
-        leaving: None,
+        note: None,
         running: None,
         related: Vec::new(),
         span: None,

@@ -98,11 +98,15 @@ async fn a_client_that_says_that_its_clock_ended_has_an_answer_before_it(era: Er
     }
 }
 
-/// Both clocks of this client ring, or, on a busy machine, one of them rings at another time.
+/// This client hangs up until its clock is known. On a busy machine some of its clocks ring late.
 async fn learns(client: &Client) {
-    for number in 0..2 {
-        hangs_up(held(client, &format!("lesson {number}"))).await;
+    for number in 0..6 {
+        let call = held(client, &format!("lesson {number}"));
+        if tokio::time::timeout(CLOCK, call.send()).await.is_ok() {
+            return;
+        }
     }
+    panic!("the clock is not known");
 }
 
 async fn a_client_that_hung_up_twice_after_the_same_time_has_an_answer_before_it(era: Era) {

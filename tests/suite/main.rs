@@ -142,6 +142,7 @@ mod restart;
 mod result_sizes;
 mod results;
 mod sealed;
+mod sent_again;
 mod slow_start;
 mod sse;
 mod stdio;

@@ -14,7 +14,7 @@ use super::registry::{CallEntry, Cancelled};
 use crate::downstream::inbound::request::CancelMessage;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::proxy::Proxy;
-use crate::runner::responder::Leaving;
+use crate::runner::client_note::Leaving;
 use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, OverQuota, Quotas};
 use crate::task::id::Caller;

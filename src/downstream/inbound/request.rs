@@ -12,7 +12,7 @@ use crate::mcp::meta::{META, Meta, PROTOCOL_VERSION};
 use crate::mcp::request::{ClientMessage, Envelope, Refused, Request, check_on_session, no_object};
 use crate::mcp::scan::{Fault, scan};
 use crate::mcp::version::Era;
-use crate::runner::responder::Leaving;
+use crate::runner::client_note::Leaving;
 use crate::task::gave_up::says_clock_ended;
 
 /// A client's message, before the era is known by whose rules it is read.

@@ -16,7 +16,7 @@ use crate::mcp::headers::{SESSION_ID, is_of_protocol};
 use crate::mcp::hex;
 use crate::mcp::version::Era;
 use crate::runner::CallClient;
-use crate::runner::responder::LeavingNote;
+use crate::runner::client_note::ClientNote;
 use crate::runner::same_calls::RunningCall;
 use crate::task::clients::ClientTerms;
 use crate::task::clocks::ClockName;
@@ -67,7 +67,7 @@ pub(in crate::downstream) struct Requester {
     /// The client is on our standard input and output.
     pub(in crate::downstream) is_piped: bool,
     /// Where its front notes how the client leaves.
-    pub(in crate::downstream) leaving: Option<LeavingNote>,
+    pub(in crate::downstream) note: Option<ClientNote>,
     /// The client is a web page, which a browser gives six connections at the most.
     pub(in crate::downstream) is_web_page: bool,
     /// The polls of its connection that are held, where many requests share the connection.
@@ -149,7 +149,7 @@ impl Requester {
             reads_events: accepts_events(headers),
             takes_large_events: takes_large_events(headers),
             is_piped: parts.extensions.get::<Piped>().is_some(),
-            leaving: parts.extensions.get().cloned(),
+            note: parts.extensions.get().cloned(),
             // Over HTTP/2 a browser sends all its requests on one connection, so the six are no limit.
             is_web_page: parts.version < Version::HTTP_2 && headers.contains_key(ORIGIN),
             connection_polls: parts.extensions.get().cloned(),
@@ -195,7 +195,7 @@ impl Requester {
             session: session.map(|session| *session.as_bytes()),
             gives_up_as: self.gives_up_as(),
             program: self.program.unwrap_or_default(),
-            leaving: self.leaving.clone(),
+            note: self.note.clone(),
             running: self.running.clone(),
             related: self.related.clone(),
             span: self.span.clone(),

@@ -15,7 +15,7 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
 use crate::mcp::version::Era;
 use crate::mcp::{headers, params};
-use crate::runner::responder::Leaving;
+use crate::runner::client_note::Leaving;
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -22,7 +22,7 @@ use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;
-use crate::runner::responder::LeavingNote;
+use crate::runner::client_note::ClientNote;
 
 mod answer;
 mod client;
@@ -216,14 +216,14 @@ impl Client {
         self.requests.spawn(async move {
             // A guard, so that a handshake that fails or is dropped never blocks the lines behind it.
             let _agreed = agreeing.clone().map(CancellationToken::drop_guard);
-            let leaving = LeavingNote::default();
-            let asking = this.ask((&sent, &leaving), &id, &entry, agreeing.as_ref());
+            let note = ClientNote::default();
+            let asking = this.ask((&sent, &note), &id, &entry, agreeing.as_ref());
             let mut asked = Box::pin(asking);
             // Dropping the request is to the call as if its client had hung up.
             tokio::select! {
                 () = &mut asked => {}
                 how = entry.cancelled() => {
-                    leaving.set(how);
+                    note.leaves(how);
                     // The server is told of the cancel first. Nothing more is said under the id meanwhile.
                     drop(this.telling.lock().await);
                 }
@@ -270,7 +270,7 @@ impl Client {
 
     async fn ask(
         self: &Arc<Self>,
-        (sent, leaving): (&StdioMessage, &LeavingNote),
+        (sent, note): (&StdioMessage, &ClientNote),
         id: &str,
         entry: &CallEntry,
         agreed: Option<&CancellationToken>,
@@ -280,7 +280,7 @@ impl Client {
                 let message = Inbound::read(&sent.text);
                 let headers = sent.modern_headers(&self.proxy, &message).await;
                 let mut parts = self.session.parts(headers);
-                parts.extensions.insert(leaving.clone());
+                parts.extensions.insert(note.clone());
                 let posted = post(
                     &self.proxy,
                     parts,

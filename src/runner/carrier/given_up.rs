@@ -52,11 +52,39 @@ impl Carrier {
         self.on_recorded().await
     }
 
+    /// Makes a record of the call, for the same call, which came again, to join. The client waits on, as one that follows the
+    /// record.
+    pub(super) async fn on_sent_again(&mut self) -> Flow {
+        let Audience::Client(client) = &self.audience else {
+            return Flow::Continue;
+        };
+        // They look for the claim as soon as these are dropped.
+        let sent_again = client.responder.note().take_sent_again();
+        let repeats = sent_again.first().map(|again| again.repeats);
+        let claim = self.claim_to_collect();
+        let Some(claim) = claim.and_then(|claim| claim.shared(repeats?)) else {
+            return Flow::Continue;
+        };
+        let audience = mem::replace(&mut self.audience, Audience::RecordReaders);
+        if !self.is_recorded_under(&claim).await {
+            self.audience = audience;
+            return Flow::Continue;
+        }
+        if let (Audience::Client(client), Some(recorded)) = (audience, self.stage.recorded()) {
+            let loaded = recorded.loaded.clone();
+            self.runner.follow_shared(loaded, *client, claim);
+        }
+        self.on_recorded().await
+    }
+
     /// Returns the claim by which the same call collects this one. `None`: no other request can be recognised as the same.
     fn claim_to_collect(&self) -> Option<CallClaim> {
         let CallStage::Plain(plain) = &self.stage else {
             return None;
         };
+        if plain.origin.collected_by.is_some() {
+            return plain.origin.collected_by;
+        }
         let tool = tool_of(&self.server.outgoing)?;
         let whose = plain.origin.client.gives_up_as?;
         let window_ms = self.server.rule.give_up_window_ms?;
@@ -94,8 +122,18 @@ impl Carrier {
         }
     }
 
-    /// Makes a record of the call, and its claim. Returns `true` if the same call can collect it. If not, there is no record.
+    /// Makes a record of the call, and its claim, and lets the call run on without a client. Returns `true` if the same call can
+    /// collect it. If not, there is no record.
     async fn is_kept(&mut self, claim: &CallClaim) -> bool {
+        let is_kept = self.is_recorded_under(claim).await;
+        if let Some(recorded) = self.stage.recorded().filter(|_| is_kept) {
+            self.runner.runs_on(recorded.task());
+        }
+        is_kept
+    }
+
+    /// Makes a record of the call, and its claim. Returns `true` if the same call can collect it. If not, there is no record.
+    async fn is_recorded_under(&mut self, claim: &CallClaim) -> bool {
         let runner = Arc::clone(&self.runner);
         self.forget_passed().await;
         let id = TaskId::random();
@@ -114,9 +152,6 @@ impl Carrier {
         if self.record(events, terms).await.is_err() {
             runner.withdraw(claim).await;
             return false;
-        }
-        if let Some(recorded) = self.stage.recorded() {
-            runner.runs_on(recorded.task());
         }
         true
     }

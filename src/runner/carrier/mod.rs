@@ -104,6 +104,8 @@ enum Wakeup {
     Halted,
     /// The client went away before it received an answer.
     Gone,
+    /// The client, which waits, sent the same call again.
+    SentAgain,
     /// The client cancels, and the store is away.
     Stopped,
     /// The record changed.
@@ -137,10 +139,18 @@ impl Carrier {
         Self::for_call(runner, call, Audience::RecordReaders, admittance.into())
     }
 
-    /// A call that passed until its client gave it up. It gets a record now.
-    pub(super) fn for_passed(runner: Arc<Runner>, call: CallSpec, exchange: Exchange) -> Box<Self> {
+    /// A call that passed until its client gave it up or sent it again. `client`: it waits still.
+    pub(super) fn for_passed(
+        runner: Arc<Runner>,
+        call: CallSpec,
+        client: Option<WaitingClient>,
+        exchange: Exchange,
+    ) -> Box<Self> {
         let dispatch = Dispatch::under_way(exchange, LegOrigin::Sent);
-        Self::for_call(runner, call, Audience::RecordReaders, dispatch)
+        let audience = client.map_or(Audience::RecordReaders, |client| {
+            Audience::Client(Box::new(client))
+        });
+        Self::for_call(runner, call, audience, dispatch)
     }
 
     fn for_call(
@@ -312,6 +322,7 @@ impl Carrier {
         match woken {
             Wakeup::Halted => self.on_halted().await,
             Wakeup::Gone => self.on_gone().await,
+            Wakeup::SentAgain => self.on_sent_again().await,
             Wakeup::Stopped => self.on_stopped().await,
             Wakeup::Changed => self.on_change().await,
             Wakeup::Draining => self.on_draining().await,
@@ -377,6 +388,7 @@ impl Carrier {
             biased;
             () = self.runner.halt.cancelled() => Wakeup::Halted,
             was_told = decided(presence) => return (!was_told).then_some(Wakeup::Gone),
+            () = sent_again(presence) => Wakeup::SentAgain,
             () = stopped(custody) => Wakeup::Stopped,
             () = changed(custody) => Wakeup::Changed,
             () = self.runner.draining.cancelled(), if may_hand_over => Wakeup::Draining,
@@ -407,6 +419,13 @@ async fn decided(presence: Option<Presence<'_>>) -> bool {
         // Once the client has its answer, `settled` resolves at once, and would wake the loop without end.
         Some(presence) if !presence.was_told() => presence.settled().await,
         Some(_) | None => std::future::pending().await,
+    }
+}
+
+async fn sent_again(presence: Option<Presence<'_>>) {
+    match presence {
+        Some(presence) => presence.sent_again().await,
+        None => std::future::pending().await,
     }
 }
 

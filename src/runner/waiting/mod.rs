@@ -10,9 +10,10 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::call::Announce;
+use super::client_note::Leaving;
 use super::report;
 use super::request_state::input_required;
-use super::responder::{self, CallAnswer, CallSubscriber, Leaving, Responder};
+use super::responder::{self, CallAnswer, CallSubscriber, Responder};
 use super::state::Runner;
 use crate::mcp::envelope;
 use crate::mcp::error::SideEffect;
@@ -80,7 +81,7 @@ impl WaitingClient {
     }
 
     fn new(terms: WaitTerms, has_joined: bool) -> (Self, CallSubscriber) {
-        let (responder, subscriber) = responder::pair(terms.leaving.clone().unwrap_or_default());
+        let (responder, subscriber) = responder::pair(terms.note.clone().unwrap_or_default());
         let client = Self {
             responder,
             terms,
@@ -90,10 +91,16 @@ impl WaitingClient {
         (client, subscriber)
     }
 
+    /// Returns the time at which the client is notified of a task.
+    pub(super) fn announce_at(&self) -> Option<Instant> {
+        let when = self.terms.when?;
+        Some(self.began + when.latest())
+    }
+
     /// Returns `true` if the client, which went away before it had its answer, shows that its clock ended. A legacy client
     /// that only closes its connection may come back.
     pub(super) fn gave_up(&self) -> bool {
-        match (self.responder.leaving(), self.terms.era) {
+        match (self.responder.note().leaving(), self.terms.era) {
             (Leaving::GaveUp, _) | (Leaving::Disconnected, Era::Legacy) => true,
             (Leaving::Cancelled, _) => false,
             (Leaving::Disconnected, Era::Modern) => {
@@ -105,7 +112,7 @@ impl WaitingClient {
     /// Returns the clock that made the client give up, by this name. `None`: the client cancelled the call, it is sent progress,
     /// which starts many clocks anew, or it cannot be told from others.
     pub(super) fn rung_clock(&self, name: Option<ClockName>) -> Option<RungClock> {
-        let is_clock = match (self.responder.leaving(), self.terms.era) {
+        let is_clock = match (self.responder.note().leaving(), self.terms.era) {
             (Leaving::GaveUp, _) => true,
             (Leaving::Disconnected, Era::Modern) => self.gave_up(),
             (Leaving::Disconnected, Era::Legacy) | (Leaving::Cancelled, _) => false,

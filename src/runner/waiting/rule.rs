@@ -69,7 +69,7 @@ mod tests {
             answer_at: None,
             era: Era::Modern,
             progress_token: None,
-            leaving: None,
+            note: None,
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::call::{Announce, CallSpec, grace};
-use super::super::responder::LeavingNote;
+use super::super::client_note::ClientNote;
 use crate::mcp::version::Era;
 use crate::task::plan::Plan;
 use crate::task::policy::InputWhen;
@@ -56,8 +56,8 @@ pub(in crate::runner) struct WaitTerms {
     /// A legacy client is asked while it waits.
     pub(in crate::runner) era: Era,
     pub(in crate::runner) progress_token: Option<Box<RawValue>>,
-    /// Where the client's front notes how the client leaves.
-    pub(in crate::runner) leaving: Option<LeavingNote>,
+    /// The note of the client's front.
+    pub(in crate::runner) note: Option<ClientNote>,
 }
 
 impl WaitTerms {
@@ -92,7 +92,7 @@ impl WaitTerms {
             answer_at: answer_at.filter(|_| when.is_none()),
             era: call.client.era,
             progress_token: call.progress_token.clone(),
-            leaving: call.client.leaving.clone(),
+            note: call.client.note.clone(),
         }
     }
 
@@ -105,7 +105,7 @@ impl WaitTerms {
             answer_at: None,
             era: Era::Modern,
             progress_token: None,
-            leaving: None,
+            note: None,
         }
     }
 

@@ -3,14 +3,12 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::downstream::inbound::session_key::SessionKey;
@@ -18,8 +16,12 @@ use crate::downstream::outbound::response::Rpc;
 use crate::lock::Mutex;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{quote, string};
-use crate::runner::responder::{Leaving, RelayedAnswer};
-use crate::task::digest::Digest;
+use crate::runner::client_note::Leaving;
+use crate::runner::responder::RelayedAnswer;
+
+mod given_up;
+
+use given_up::{Collectable, GivingUp};
 
 /// Calls of all sessions together, those among them that wait for their client. Resumable calls have a bound of
 /// their own.
@@ -27,12 +29,6 @@ const CALLS_MAX: usize = 16 * 1024;
 
 /// Calls of one session to a modern server.
 const AT_MODERN_SERVER_MAX: usize = 256;
-
-/// Upper bound of the time by which a cancel arrives later than the call that was sent after it.
-const CANCEL_FOLLOWS: Duration = Duration::from_millis(50);
-
-/// Upper bound of the time in which the runner takes over a call whose client gave up.
-const KEPT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Requests of the client on our standard input; more wait in the pipe.
 const PIPED_MAX: usize = 1024;
@@ -114,14 +110,6 @@ pub struct CallRegistry {
     giving_up: Arc<GivingUp>,
 }
 
-/// The calls whose clients have given up, and which are still in the registry.
-#[derive(Debug, Default)]
-struct GivingUp {
-    count: AtomicUsize,
-    /// Notified when one of them leaves.
-    left: Notify,
-}
-
 #[derive(Debug, Default)]
 struct Calls {
     /// By session, and by number in order of time.
@@ -138,8 +126,10 @@ struct Call {
     cancelled: CancellationToken,
     /// Set before `cancelled`: the client's clock ended.
     gave_up: Arc<AtomicBool>,
-    /// The digest of a `tools/call` that the same call can collect.
-    digest: Option<Digest>,
+    /// A `tools/call` that the same call can collect.
+    collectable: Option<Collectable>,
+    /// raincheck carries a call that passed until the same call came.
+    is_carried: bool,
     /// The questions that the client was asked, by their ids as JSON; bounded by the questions that one
     /// call may ask.
     questions: HashMap<Box<str>, AnswerPath>,
@@ -200,7 +190,8 @@ impl CallRegistry {
             kind,
             cancelled: cancelled.clone(),
             gave_up: Arc::clone(&gave_up),
-            digest: None,
+            collectable: None,
+            is_carried: false,
             questions: HashMap::new(),
         };
         let of_session = calls.of_sessions.entry(session).or_default();
@@ -227,12 +218,14 @@ impl CallRegistry {
             // After a cancel by a person nothing is kept.
             let gives_up = how == Leaving::GaveUp && !call.cancelled.is_cancelled();
             if gives_up && !call.gave_up.swap(true, Ordering::Relaxed) {
-                self.giving_up.count.fetch_add(1, Ordering::Relaxed);
+                self.giving_up.begin();
             }
             call.cancelled.cancel();
             match call.kind {
                 // The job of the call decides what the server gets.
-                CallKind::Resumable if how == Leaving::GaveUp => Cancelled::Carried,
+                CallKind::Resumable if how == Leaving::GaveUp || call.is_carried => {
+                    Cancelled::Carried
+                }
                 CallKind::Resumable => Cancelled::AtServer,
                 CallKind::Carried
                 | CallKind::Joined
@@ -242,45 +235,6 @@ impl CallRegistry {
         });
         // `max` also drives the lazy iterator to its end, so that every call of that id is cancelled.
         cancelled.max().unwrap_or(Cancelled::Nothing)
-    }
-
-    /// Waits for what may precede a call that its client makes again as soon as its clock has ended: for the cancel, which
-    /// goes over another connection, if the session has the same call running; and until the runner has taken over the
-    /// calls that were given up.
-    pub(in crate::downstream) async fn given_up_are_kept(
-        &self,
-        session: SessionKey,
-        digest: impl FnOnce() -> Digest,
-    ) {
-        let running: Vec<_> = {
-            let calls = self.calls();
-            let of_session = calls.of_session(session);
-            let running = of_session.filter(|call| !call.cancelled.is_cancelled());
-            let running = running.filter_map(|call| Some((call.digest?, call.cancelled.clone())));
-            running.collect()
-        };
-        if !running.is_empty() {
-            let digest = digest();
-            if let Some((_, cancelled)) = running.iter().find(|(of, _)| *of == digest) {
-                let _ = timeout(CANCEL_FOLLOWS, cancelled.cancelled()).await;
-            }
-        }
-        // Nearly always no client has given up, and then the lock is not taken once more.
-        if self.giving_up.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let all_left = async {
-            loop {
-                // Before the look, so that no notification is missed.
-                let left = self.giving_up.left.notified();
-                let gave_up = |call: &Call| call.gave_up.load(Ordering::Relaxed);
-                if !self.calls().of_session(session).any(gave_up) {
-                    return;
-                }
-                left.await;
-            }
-        };
-        let _ = timeout(KEPT_WITHIN, all_left).await;
     }
 
     /// Cancels every call of the session, which has ended.
@@ -367,19 +321,21 @@ impl Call {
 impl CallEntry {
     /// The client is asked this question, and its answer goes that way.
     pub(in crate::downstream) fn asks(&self, question: &str, path: AnswerPath) {
-        let mut calls = self.registry.calls();
-        let of_session = calls.of_sessions.get_mut(&self.session);
-        if let Some(call) = of_session.and_then(|calls| calls.get_mut(&self.number)) {
+        self.update(|call| {
             call.questions.insert(question.into(), path);
-        }
+        });
     }
 
-    /// Notes that the same call, with this digest, can collect this one.
-    pub(in crate::downstream) fn is_call(&self, digest: Digest) {
+    /// raincheck carries the call from now on, so a cancel by its id is not for the server.
+    pub(in crate::downstream) fn is_carried(&self) {
+        self.update(|call| call.is_carried = true);
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Call)) {
         let mut calls = self.registry.calls();
         let of_session = calls.of_sessions.get_mut(&self.session);
         if let Some(call) = of_session.and_then(|calls| calls.get_mut(&self.number)) {
-            call.digest = Some(digest);
+            change(call);
         }
     }
 
@@ -407,9 +363,7 @@ impl CallEntry {
     pub(in crate::downstream) fn leave(&self) {
         let left = self.registry.calls().leave(self.session, self.number);
         if left.is_some_and(|call| call.gave_up.load(Ordering::Relaxed)) {
-            let giving_up = &self.registry.giving_up;
-            giving_up.count.fetch_sub(1, Ordering::Relaxed);
-            giving_up.left.notify_waiters();
+            self.registry.giving_up.end();
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::runner::call_log::entry::EntryKind;
 use crate::runner::call_log::log::EventLog;
 use crate::runner::call_log::recent::RecentEvents;
 use crate::runner::call_log::writer::{LogWriter, RETRY};
-use crate::runner::responder::Leaving;
+use crate::runner::client_note::{ClientNote, Leaving};
 use crate::task::log_terms::LogTerms;
 
 /// The longest time for a timer: later ends overflow the clock.
@@ -50,7 +50,7 @@ type Begun = (watch::Receiver<RecentEvents>, Option<Keepalive>);
 /// Begins the job. `Err`: there is no room for it; here is the source.
 pub(super) fn begin(
     proxy: &Arc<Proxy>,
-    call: ResumableCall,
+    mut call: ResumableCall,
     log: EventLog,
     source: BoxStream<'static, StreamItem>,
 ) -> Result<Begun, BoxStream<'static, StreamItem>> {
@@ -62,8 +62,9 @@ pub(super) fn begin(
     // The record counts among the tasks of its caller.
     let has_room = proxy.runner.ledger().has_room(&log.caller());
     let registration = entry.ok().filter(|_| has_room).and_then(|entry| {
-        if let Some(kept_as) = &call.kept_as {
-            entry.is_call(kept_as.digest);
+        if let Some(kept_as) = &mut call.kept_as {
+            let note = kept_as.client.note.get_or_insert_default();
+            entry.is_call(kept_as.digest, note.clone());
         }
         let recent = shown.clone();
         proxy.resumable.begin(log.name(), entry, recent)
@@ -110,6 +111,8 @@ pub(super) struct CallJob {
     is_cancelled: bool,
     /// The client's clock ended.
     gave_up: bool,
+    /// The runner carries the call, for the client and for the same calls that joined it. The client's note.
+    carried_for: Option<ClientNote>,
 }
 
 impl CallJob {
@@ -138,6 +141,7 @@ impl CallJob {
             cancelled_elsewhere,
             is_cancelled: false,
             gave_up: false,
+            carried_for: None,
         }
     }
 
@@ -224,7 +228,8 @@ impl CallJob {
             tokio::select! {
                 item = item => return Some(item.unwrap_or(StreamItem::End)),
                 () = halt.cancelled() => {
-                    let may_leave = self.proxy.runner.others_carry_logs_on();
+                    let may_leave =
+                        self.carried_for.is_none() && self.proxy.runner.others_carry_logs_on();
                     let is_left = may_leave && self.writer.leave().await;
                     if !is_left {
                         return Some(failed(&self.writer.terms().id, Reason::Shutdown));
@@ -241,6 +246,7 @@ impl CallJob {
                 // A future that has resolved must not be polled again.
                 // The replica to which the cancel came has passed it on, so the server ends the call.
                 _ = &mut self.cancelled_elsewhere, if !self.is_cancelled => self.cancel(Leaving::Cancelled),
+                () = sent_again(self.kept_as.as_deref()) => self.carry_on(source),
                 () = retry => self.writer.write_down().await,
                 // A change of the record may mean that another replica owns the call by now.
                 () = self.writer.changed() => self.writer.look().await,
@@ -266,6 +272,27 @@ impl CallJob {
         // A cancel that came to another replica has not reached the entry here.
         self.registration.entry.cancel();
         self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
+        if let Some(note) = &self.carried_for {
+            // The answer is for the same calls that joined.
+            note.leaves(how);
+            self.deadline = Instant::now();
+        }
+    }
+
+    /// Lets the same call, which the client sent again while it waits, join this one: the runner carries the rest of it.
+    fn carry_on(&mut self, source: &mut BoxStream<'static, StreamItem>) {
+        let Some(kept_as) = self.kept_as.take() else {
+            return;
+        };
+        let note = kept_as.client.note.clone();
+        let way = (self.server.clone(), self.writer.terms().id.clone());
+        let tool = self.writer.tool();
+        if let Some(items) = kept::carry_on(&self.proxy, *kept_as, tool, way, source) {
+            *source = items;
+            self.server = ServerOfCall::silent();
+            self.registration.entry.is_carried();
+            self.carried_for = note;
+        }
     }
 
     /// Keeps the answer in memory until the store takes it: a client that comes back to this replica gets it.
@@ -293,6 +320,14 @@ impl CallJob {
         let left = Duration::from_millis(forgotten_ms.saturating_sub(self.writer.log().now_ms()));
         let write = write_until_taken(&mut self.writer, ASKED_AGAIN);
         let _ = tokio::time::timeout(left.min(LASTS_MAX), write).await;
+    }
+}
+
+/// Resolves when the client has sent the same call again. Cancel safe.
+async fn sent_again(kept_as: Option<&KeptAs>) {
+    match kept_as.and_then(|kept_as| kept_as.client.note.as_ref()) {
+        Some(note) => note.sent_again().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,17 +1,20 @@
 //! A call whose client gave it up: the rest of the server's messages goes to a carrier, which keeps the result.
 
+use std::mem;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::value::RawValue;
 
 use super::resumable_call::{KeptAs, ServerOfCall, cancel_of};
 use crate::downstream::calls::item::StreamItem;
 use crate::downstream::calls::kept;
+use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::envelope;
 use crate::mcp::error::Failure;
+use crate::runner::responder::Reply;
 use crate::upstream::{Answer, Control};
 
 /// Gives the rest of a call of this tool to the runner. `id`: the id under which the server has the call.
@@ -28,6 +31,50 @@ pub(super) fn hand_over(
     proxy
         .runner
         .keep_passed(client, (claim, clock), tool, exchange);
+}
+
+/// Gives the rest of such a call, which its client sent again while it waits, to the runner. Returns what the client gets;
+/// `None`: there is no room for the call, and it goes on as it is.
+pub(super) fn carry_on(
+    proxy: &Arc<Proxy>,
+    kept_as: KeptAs,
+    tool: &str,
+    (server, id): (ServerOfCall, Box<RawValue>),
+    source: &mut BoxStream<'static, StreamItem>,
+) -> Option<BoxStream<'static, StreamItem>> {
+    let KeptAs {
+        client,
+        claim,
+        progress_token,
+        ..
+    } = kept_as;
+    let answered_as = id.clone();
+    let exchange = || {
+        let items = mem::replace(source, stream::empty().boxed());
+        kept::of_session(items, Arc::new(SessionControl { server, id }))
+    };
+    let token = progress_token.as_deref();
+    let subscriber = proxy
+        .runner
+        .carry_passed((client, claim), tool, token, exchange)?;
+    let items = stream::unfold(Some(subscriber), move |subscriber| {
+        let id = answered_as.clone();
+        async move {
+            let mut subscriber = subscriber?;
+            match subscriber.next().await? {
+                Reply::Relay(json) => {
+                    let event_id = None;
+                    Some((StreamItem::Message { json, event_id }, Some(subscriber)))
+                }
+                Reply::Answer(answer) => {
+                    subscriber.into_guard().announce();
+                    let json = Rpc::legacy_answer(id.get(), answer).json;
+                    Some((StreamItem::Answer(json), None))
+                }
+            }
+        }
+    });
+    Some(items.boxed())
 }
 
 /// The way back to the server, on the session of the client that gave the call up.

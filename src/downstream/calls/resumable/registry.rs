@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::downstream::calls::registry::{CallKind, CallRegistry, Cancelled};
     use crate::downstream::inbound::session_key::SessionKey;
-    use crate::runner::responder::Leaving;
+    use crate::runner::client_note::Leaving;
 
     #[test]
     fn a_log_has_one_call_and_its_place_is_free_again() {

@@ -78,14 +78,14 @@ pub(super) struct KeptAs {
     pub(super) claim: CallClaim,
     began: Instant,
     /// Progress may start the client's clock anew.
-    asks_for_progress: bool,
+    pub(super) progress_token: Option<Box<RawValue>>,
 }
 
 impl KeptAs {
     /// The clock of a client that has just said that its clock ended.
     pub(super) fn rung_clock(&self, tool: &str) -> Option<RungClock> {
         let clock = self.client.clock_of(tool);
-        let name = clock.filter(|_| !self.asks_for_progress)?;
+        let name = clock.filter(|_| self.progress_token.is_none())?;
         let waited = Instant::now().saturating_duration_since(self.began);
         Some(RungClock { name, waited })
     }
@@ -155,7 +155,7 @@ impl ServerOfCall {
     }
 
     /// A server that needs no message.
-    fn silent() -> Self {
+    pub(super) fn silent() -> Self {
         Self::new(|_| std::future::ready(()))
     }
 
@@ -246,7 +246,7 @@ fn kept_as(by: &Requester, rule: &Rule, method: &str, params: &Object<'_>) -> Op
         digest,
         claim: CallClaim::of_given_up(&whose, digest, window_ms),
         began: Instant::now(),
-        asks_for_progress: progress_token(params).is_some(),
+        progress_token: progress_token(params).map(ToOwned::to_owned),
     }))
 }
 

@@ -26,7 +26,8 @@ use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 use crate::runner::CallSpec;
 use crate::runner::claim::ClaimError;
-use crate::runner::responder::{CallAnswer, CallSubscriber, Leaving, RelayedAnswer, Reply};
+use crate::runner::client_note::{ClientNote, Leaving};
+use crate::runner::responder::{CallAnswer, CallSubscriber, RelayedAnswer, Reply};
 use crate::task::policy::Rule;
 
 /// Messages that wait for a slow client. The answer has a place of its own.
@@ -104,8 +105,9 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
         }
     };
     // Without a session, the same call of this client cannot be told from that of another client.
+    let note = by.note.clone().unwrap_or_default();
     if request.method == "tools/call" && session.key().is_some() {
-        entry.is_call(digest(request));
+        entry.is_call(digest(request), note.clone());
     }
     let (messages, said) = mpsc::channel(MESSAGES_MAX + 1);
     let client = CallingClient {
@@ -117,7 +119,7 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
         runs_on: kind != CallKind::Joined,
     };
     let (begins, begun) = oneshot::channel();
-    let job = begin(Arc::clone(proxy), call, entry, client, begins);
+    let job = begin(Arc::clone(proxy), (call, note), entry, client, begins);
     // A job, because this handler is dropped with the connection, and the call outlives the connection.
     proxy.passing.spawn(job);
     match begun.await {
@@ -141,7 +143,7 @@ fn question_patience(rule: &Rule) -> Duration {
 /// Begins the call and follows it to its end. The call goes on if the client goes away before the call has begun.
 async fn begin<S: CallSession>(
     proxy: Arc<Proxy>,
-    call: impl Future<Output = CallSpec>,
+    (call, note): (impl Future<Output = CallSpec>, ClientNote),
     entry: CallEntry,
     mut client: CallingClient<S>,
     begun: oneshot::Sender<Result<(), ClaimError>>,
@@ -154,7 +156,7 @@ async fn begin<S: CallSession>(
         }
     };
     tokio::pin!(unwanted);
-    let call = tokio::select! {
+    let mut call = tokio::select! {
         // Biased, so that a call that was cancelled while it was made does not begin.
         biased;
         _ = &mut unwanted => {
@@ -164,6 +166,7 @@ async fn begin<S: CallSession>(
         }
         call = call => call,
     };
+    call.client.note = Some(note.clone());
     let patience = question_patience(&call.terms.rule);
     let subscriber = match claims::begin(&proxy, call).await {
         Ok(subscriber) => subscriber,
@@ -183,13 +186,13 @@ async fn begin<S: CallSession>(
         reads_events: client.reads_events,
         patience,
     };
-    let (leaving, answers) = (subscriber.leaving(), subscriber.answers());
+    let answers = subscriber.answers();
     let mut following = Box::pin(client.follow(&asked, subscriber));
     let ended = tokio::select! {
         biased;
         how = unwanted => {
             // Before the subscriber is dropped, which shows the carrier that the client is gone.
-            leaving.set(how);
+            note.leaves(how);
             drop(following);
             if how == Leaving::GaveUp {
                 // The call stays in the registry until the carrier keeps it: the same call waits for that.

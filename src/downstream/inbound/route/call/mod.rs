@@ -339,7 +339,7 @@ fn terms(
     };
     CallTerms {
         plan,
-        repeatable: facts.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
+        repeatable: facts.trusts_annotations && tool.is_some_and(|tool| tool.repeats.is_some()),
         native_task,
         ..CallTerms::held(era, rule)
     }

@@ -432,6 +432,14 @@ fn advice(error: &clap::Error, text: &str) -> String {
     };
     let takes_command = text.contains("[-- <");
     if error.kind() == ErrorKind::UnknownArgument && takes_command && !unexpected.starts_with('-') {
+        if ["http://", "https://"].iter().any(|scheme| unexpected.starts_with(scheme)) {
+            let option = if command(text) == "raincheck call" {
+                "--url"
+            } else {
+                "--upstream"
+            };
+            return format!("did you mean {option} {unexpected}?");
+        }
         return format!("the server's command comes after --, as in: -- {unexpected}");
     }
     format!("{} --help says what is", command(text))
@@ -468,6 +476,10 @@ mod tests {
             (
                 &["run", "npx", "server"],
                 "unexpected argument 'npx' found; the server's command comes after --, as in: -- npx",
+            ),
+            (
+                &["run", "http://127.0.0.1:8000/mcp"],
+                "unexpected argument 'http://127.0.0.1:8000/mcp' found; did you mean --upstream http://127.0.0.1:8000/mcp?",
             ),
             (
                 &["wrap"],

@@ -48,6 +48,10 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
         self.running.get(key).map(|running| &running.request)
     }
 
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut R> {
+        self.running.get_mut(key).map(|running| &mut running.request)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.running.len()
     }

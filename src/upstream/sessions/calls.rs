@@ -17,7 +17,8 @@ use crate::upstream::port::{Event, Question, UpstreamRequest};
 use crate::upstream::reader_queue::{Full, ReaderQueue, SHARED_PATIENCE};
 use crate::upstream::request_id::RequestId;
 
-/// Events that wait for a call. One task reads the stream for all calls, and waits only a moment for one of them.
+/// Events that wait for a call; its end has a place of its own. One task reads the stream for all calls, and waits only a
+/// moment for one of them.
 const EVENTS_MAX: usize = 16;
 
 /// The calls that run on one session. One at a time, unless the session is shared.
@@ -29,11 +30,13 @@ struct JoinedCall {
     wants_progress: bool,
     log_level: Option<Arc<str>>,
     events: ReaderQueue<Event>,
+    /// The place of its end. `None`: it has ended, or the place is that of an earlier session of the call.
+    end: Option<mpsc::OwnedPermit<Event>>,
 }
 
 /// A channel for the events of one call.
 pub(in crate::upstream) fn events() -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
-    mpsc::channel(EVENTS_MAX)
+    mpsc::channel(EVENTS_MAX + 1)
 }
 
 /// A call that is joined to its session. After the guard is dropped, the call receives nothing more, but it may go on
@@ -70,7 +73,10 @@ impl SessionCalls {
         request: &UpstreamRequest,
         events: mpsc::Sender<Event>,
     ) -> CallGuard {
+        // The place is taken now, so that the end of a call never waits for its reader.
+        let end = events.clone().try_reserve_owned().ok();
         let call = JoinedCall {
+            end,
             wants_progress: request.wants_progress,
             log_level: request.log_level.clone(),
             events: ReaderQueue::new(events, SHARED_PATIENCE),
@@ -132,10 +138,18 @@ impl SessionCalls {
 
     /// Ends a call whose answer came here and not on the call's own stream.
     pub(in crate::upstream) fn end(&self, id: &str, end: Event) {
-        if let Some(named) = self.lock().get(&RequestId::read(id)) {
-            named.say(end);
-        } else {
+        let mut calls = self.lock();
+        let Some(named) = calls.get_mut(&RequestId::read(id)) else {
             debug!("an answer to no request of ours was ignored");
+            return;
+        };
+        match named.end.take() {
+            Some(place) => {
+                place.send(end);
+            }
+            None => {
+                named.say(end);
+            }
         }
     }
 }
@@ -148,5 +162,30 @@ impl JoinedCall {
             debug!("an event for a slow reader was dropped");
         }
         is_put
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_slow_to_read_gets_its_end() {
+        let calls = Arc::new(SessionCalls::default());
+        let (said, mut events) = events();
+        let request = UpstreamRequest::new([1; 16], "tools/call", "{}").with_progress(true);
+        let _joined = calls.join(RequestId::number(1), &request, said);
+        let progress = serde_json::json!({"progressToken": 1, "progress": 1});
+        for _ in 0..2 * EVENTS_MAX {
+            calls.progress(to_raw_value(&progress).unwrap());
+        }
+        calls.end("1", Event::Result(to_raw_value("done").unwrap()));
+        let mut last = None;
+        while let Ok(event) = events.try_recv() {
+            last = Some(event);
+        }
+        assert!(matches!(last, Some(Event::Result(_))), "{last:?}");
     }
 }

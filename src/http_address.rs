@@ -21,6 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::public_address::is_public;
 use crate::tls::kept::Kept;
+use crate::tunnel::Tunnel;
 
 /// A larger response head is refused.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -44,6 +45,8 @@ pub struct HttpAddress {
     authority: Box<str>,
     path: Box<str>,
     tls: Option<(Arc<Kept<ClientConfig>>, ServerName<'static>)>,
+    /// The proxy on the way. An address that is not for all is reached directly, because the proxy would resolve its name.
+    tunnel: Option<Tunnel>,
     allowed: AllowedAddresses,
 }
 
@@ -115,6 +118,8 @@ impl HttpAddress {
                 .map_or("/", |path| path.as_str())
                 .into(),
             tls,
+            // A proxy that cannot be used is an error of the server's address; this one is then tried directly.
+            tunnel: Tunnel::to(url).ok().flatten(),
             allowed: AllowedAddresses::All,
         })
     }
@@ -154,20 +159,37 @@ impl HttpAddress {
         request: Request<Full<Bytes>>,
         wanted: AnswerPart,
     ) -> Result<HttpAnswer, BoxError> {
-        let stream = self.connect().await?;
         let Some((config, name)) = &self.tls else {
+            let stream = self.connect(self.place()).await?;
             return self.send_over(stream, request, wanted).await;
         };
-        let connecting = TlsConnector::from(config.current()).connect(name.clone(), stream);
-        self.send_over(connecting.await?, request, wanted).await
+        let tls = TlsConnector::from(config.current());
+        let tunnel = self.tunnel.as_ref();
+        match tunnel.filter(|_| self.allowed == AllowedAddresses::All) {
+            None => {
+                let stream = self.connect(self.place()).await?;
+                let stream = tls.connect(name.clone(), stream).await?;
+                self.send_over(stream, request, wanted).await
+            }
+            Some(tunnel) => {
+                let proxy = self.connect(tunnel.place()).await?;
+                let stream = tunnel.open(proxy, self.place()).await?;
+                let stream = tls.connect(name.clone(), stream).await?;
+                self.send_over(stream, request, wanted).await
+            }
+        }
+    }
+
+    fn place(&self) -> (&str, u16) {
+        (&self.host, self.port)
     }
 
     /// Connects to the first of the name's addresses that is allowed and answers. The name is resolved once, so that the
     /// address that is checked is the address that is used.
-    async fn connect(&self) -> Result<TcpStream, BoxError> {
+    async fn connect(&self, place: (&str, u16)) -> Result<TcpStream, BoxError> {
         // This error remains if the name has no address at all, because then no attempt gives one.
         let mut failure = BoxError::from(io::Error::from(io::ErrorKind::NotFound));
-        for address in lookup_host((&*self.host, self.port)).await? {
+        for address in lookup_host(place).await? {
             let is_allowed = match self.allowed {
                 AllowedAddresses::All => true,
                 AllowedAddresses::Public => is_public(address.ip()),

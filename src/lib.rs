@@ -49,5 +49,6 @@ pub mod store;
 pub mod task;
 pub mod telemetry;
 pub mod tls;
+pub mod tunnel;
 pub mod turns;
 pub mod upstream;

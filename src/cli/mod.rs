@@ -432,7 +432,10 @@ fn advice(error: &clap::Error, text: &str) -> String {
     };
     let takes_command = text.contains("[-- <");
     if error.kind() == ErrorKind::UnknownArgument && takes_command && !unexpected.starts_with('-') {
-        if ["http://", "https://"].iter().any(|scheme| unexpected.starts_with(scheme)) {
+        if ["http://", "https://"]
+            .iter()
+            .any(|scheme| unexpected.starts_with(scheme))
+        {
             let option = if command(text) == "raincheck call" {
                 "--url"
             } else {

@@ -49,7 +49,9 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
     }
 
     pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut R> {
-        self.running.get_mut(key).map(|running| &mut running.request)
+        self.running
+            .get_mut(key)
+            .map(|running| &mut running.request)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -23,6 +23,7 @@ use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
 use crate::tls::kept::Kept;
+use crate::tunnel::{Tunnel, UnusableProxy, is_loopback};
 use crate::upstream::http::http2::first_byte::FirstByte;
 use crate::upstream::http::http2::handshake::{handshake, no_http2};
 use crate::upstream::obstacle::Obstacle;
@@ -66,6 +67,8 @@ enum ServerAddress {
 struct ServerTls {
     config: Arc<Kept<ClientConfig>>,
     name: ServerName<'static>,
+    /// The proxy on the way.
+    tunnel: Option<Tunnel>,
 }
 
 /// Why an upstream URL cannot be used.
@@ -75,6 +78,8 @@ pub enum UrlError {
     Scheme,
     #[error(transparent)]
     Tls(#[from] TlsError),
+    #[error(transparent)]
+    Proxy(#[from] UnusableProxy),
     #[error("there is no thread to start the server from: {}", io_reason(.0))]
     Thread(#[from] io::Error),
 }
@@ -98,13 +103,7 @@ impl Connector {
     pub(in crate::upstream) fn is_local(&self) -> bool {
         match &self.place {
             ServerAddress::Unix(_) => true,
-            ServerAddress::Tcp { host, .. } => {
-                host.eq_ignore_ascii_case("localhost")
-                    // An IPv4 address may also be written as a mapped IPv6 address, such as `::ffff:127.0.0.1`.
-                    || host
-                        .parse::<std::net::IpAddr>()
-                        .is_ok_and(|ip| ip.to_canonical().is_loopback())
-            }
+            ServerAddress::Tcp { host, .. } => is_loopback(host),
         }
     }
 
@@ -143,7 +142,7 @@ impl Connector {
             connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
         match &connected {
             Err(error) if self.is_tls_failure(error) => {
-                tracing::warn!(error = %io_reason(error), "no TLS with the server: {TLS_SETTINGS}");
+                tracing::warn!(error = %tls_reason(error), "no TLS with the server: {TLS_SETTINGS}");
                 // Awaited, so that the next attempt of the caller already uses files that were renewed.
                 self.read_anew().await;
             }
@@ -182,22 +181,32 @@ impl Connector {
             ServerAddress::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
             ServerAddress::Tcp { host, port, tls } => (&**host, *port, tls),
         };
-        let addresses = lookup_host((host, port)).await?.take(ADDRESSES_MAX);
-        let stream = first_of(addresses.collect()).await?;
-        socket::prepare(&stream)?;
-        match tls {
-            None => Ok(Box::new(stream)),
-            Some(tls) => {
-                // Connections that are open keep the files that they began with.
-                let connector = TlsConnector::from(tls.config.current());
-                let stream = connector.connect(tls.name.clone(), stream).await?;
-                // A server that knows nothing of ALPN chooses nothing.
-                if self.http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-                    return Err(no_http2());
-                }
-                Ok(Box::new(stream))
+        let Some(tls) = tls else {
+            return Ok(Box::new(reach((host, port)).await?));
+        };
+        match &tls.tunnel {
+            None => self.over_tls(tls, reach((host, port)).await?).await,
+            Some(tunnel) => {
+                let proxy = reach(tunnel.place()).await?;
+                let stream = tunnel.open(proxy, (host, port)).await?;
+                self.over_tls(tls, stream).await
             }
         }
+    }
+
+    async fn over_tls(
+        &self,
+        tls: &ServerTls,
+        stream: impl ServerConnection + 'static,
+    ) -> io::Result<Box<dyn ServerConnection>> {
+        // Connections that are open keep the files that they began with.
+        let connector = TlsConnector::from(tls.config.current());
+        let stream = connector.connect(tls.name.clone(), stream).await?;
+        // A server that knows nothing of ALPN chooses nothing.
+        if self.http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Err(no_http2());
+        }
+        Ok(Box::new(stream))
     }
 
     /// The obstacle that counts until the attempt has an outcome.
@@ -217,7 +226,7 @@ impl Connector {
             _ if error.kind() == io::ErrorKind::TimedOut => self.connecting(),
             ServerAddress::Unix(path) => Obstacle::NoConnection(about_socket(path, error)),
             ServerAddress::Tcp { .. } if self.is_tls_failure(error) => {
-                Obstacle::NoConnection(format!("{} ({TLS_SETTINGS})", io_reason(error)))
+                Obstacle::NoConnection(format!("{} ({TLS_SETTINGS})", tls_reason(error)))
             }
             ServerAddress::Tcp { .. } => Obstacle::NoConnection(io_reason(error)),
         }
@@ -226,6 +235,26 @@ impl Connector {
 
 /// The settings that are about TLS to the server.
 const TLS_SETTINGS: &str = "upstream.tls.roots names the certificates to trust";
+
+/// What TLS failed with.
+fn tls_reason(error: &io::Error) -> String {
+    let text = io_reason(error);
+    // The certificates that `openssl req -x509` makes: other clients take them, where they are trusted.
+    if text.contains("CaUsedAsEndEntity") {
+        return "the server shows the certificate of an authority (CA:TRUE) as its own; openssl makes one for a server with \
+                -addext basicConstraints=critical,CA:FALSE"
+            .to_owned();
+    }
+    text
+}
+
+/// Connects to the first address of this host that answers.
+async fn reach((host, port): (&str, u16)) -> io::Result<TcpStream> {
+    let addresses = lookup_host((host, port)).await?.take(ADDRESSES_MAX);
+    let stream = first_of(addresses.collect()).await?;
+    socket::prepare(&stream)?;
+    Ok(stream)
+}
 
 /// Connects to the first of these addresses that answers. A silent address holds up no other: the next address
 /// is tried at the same time (RFC 8305), of the other family if there is one.
@@ -284,7 +313,16 @@ impl ServerAddress {
                         ..Files::default()
                     })?,
                 };
-                (Some(ServerTls { config, name }), 443)
+                let tunnel = Tunnel::to(url)?;
+                if let Some(tunnel) = &tunnel {
+                    tracing::info!(proxy = %tunnel, "the server is reached through the proxy that the environment names");
+                }
+                let tls = ServerTls {
+                    config,
+                    name,
+                    tunnel,
+                };
+                (Some(tls), 443)
             }
             _ => return Err(UrlError::Scheme),
         };

@@ -7,6 +7,7 @@
 #   unit          every Rust test but tests/interop.rs and tests/bars: the modules, the store contract, the suite, the tidy test, doc
 #                 tests, and tests/failpoints.rs, which has a build of the program of its own
 #   interop       clients and servers written by others, talking to raincheck or wrapped by it
+#   field         what people met elsewhere, tried on raincheck: tests/field/README.md
 #   conformance   the official suite through raincheck, in front of each plain upstream and on each durable store
 #   bars          what must hold when replicas and Redis are killed, frozen and emptied, at a tenth of its size (docs/bars.md)
 # The last line sums what ran: "N passed, N failed[, N skipped]". The line before it names what was not run. Exit 0 if nothing failed.
@@ -14,7 +15,7 @@ set -euo pipefail
 # shellcheck source=tests/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
-ALL=(unit interop conformance bars)
+ALL=(unit interop field conformance bars)
 # What the short run is. It needs nothing that `tests/setup.sh short` does not install.
 SHORT=
 # Test programs that it does not even build: ten thousand histories on each store; helm, promtool and whole packages.
@@ -167,6 +168,8 @@ built() { [ -n "$SHORT" ] || cargo build --locked --bin raincheck; }
 conformance() { built && "$TESTS/conformance/all.sh" ${SHORT:+"${SHORT_CONFORMANCE[@]}"}; }
 
 bars() { "$TESTS/bars/all.sh"; }
+
+field() { built && RAINCHECK=$(raincheck_path) "$TESTS/field/run.py"; }
 
 interop() { built && "$TESTS/interop/all.sh" ${SHORT:+"${SHORT_INTEROP[@]}"}; }
 

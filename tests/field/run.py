@@ -8,10 +8,12 @@ import concurrent.futures
 import importlib.util
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import traceback
 
+sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).parent
 LOG = HERE / "README.md"
 LIMIT = 120
@@ -66,6 +68,7 @@ def one(path):
         return 1
     finally:
         field.end()
+        shutil.rmtree(field.dir, ignore_errors=True)
     return 0
 
 

@@ -61,10 +61,11 @@ impl Runner {
     pub(super) fn begin_to_keep(
         &self,
         claim: &CallClaim,
+        tool: &str,
         clock: Option<RungClock>,
     ) -> ClaimInWriting {
         if let Some(clock) = clock {
-            self.given_up.rang(clock, self.ledger.now_ms());
+            self.given_up.rang(clock, tool, self.ledger.now_ms());
         }
         self.given_up.begin(claim.name)
     }
@@ -143,7 +144,7 @@ impl Runner {
         };
         let call = self.passed(client, tool, None);
         let carrier = Carrier::for_passed(Arc::clone(self), call, None, exchange);
-        let writing = self.begin_to_keep(&claim, clock);
+        let writing = self.begin_to_keep(&claim, tool, clock);
         self.spawn(carrier.task_id(), carrier.run_kept(claim, writing), permit);
     }
 
@@ -263,7 +264,7 @@ impl Runner {
         (claim, clock): (&CallClaim, Option<RungClock>),
         task: &Task,
     ) -> bool {
-        let writing = self.begin_to_keep(claim, clock);
+        let writing = self.begin_to_keep(claim, &task.name, clock);
         // The window begins anew: the replica that looks for the client must find it until then.
         self.mark_present(task).await;
         let written = self.write_claim(claim, task.id, task.on_disconnect);

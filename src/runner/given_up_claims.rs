@@ -82,11 +82,12 @@ impl GivenUpClaims {
     }
 
     /// Notes that a client's clock rang.
-    pub(super) fn rang(&self, clock: RungClock, now_ms: u64) {
+    pub(super) fn rang(&self, clock: RungClock, tool: &str, now_ms: u64) {
         let mut known = self.clocks.lock();
         if known.rang(clock, now_ms) {
             let seconds = clock.waited.as_secs();
             info!(
+                tool,
                 seconds,
                 "a client gave up twice after the same time; its calls of the tool are answered shortly before"
             );

@@ -36,7 +36,8 @@ impl Carrier {
     /// Handles a client that went away before it received an answer.
     pub(super) async fn on_gone(&mut self) -> Flow {
         if let Some((claim, clock)) = self.given_up() {
-            let writing = self.runner.begin_to_keep(&claim, clock);
+            let tool = tool_of(&self.server.outgoing).unwrap_or_default();
+            let writing = self.runner.begin_to_keep(&claim, tool, clock);
             return self.keep(&claim, writing).await;
         }
         // The cancel goes out before the commit, which a store that is away would delay.

@@ -34,7 +34,8 @@ impl Carrier {
         };
         let audience = mem::replace(&mut self.audience, Audience::RecordReaders);
         // No clock rang: what is known of it must not be confirmed by its own effect.
-        let writing = self.runner.begin_to_keep(&claim, None);
+        let tool = tool_of(&self.server.outgoing).unwrap_or_default();
+        let writing = self.runner.begin_to_keep(&claim, tool, None);
         let is_kept = self.is_kept(&claim).await;
         drop(writing);
         let (Audience::Client(client), true) = (&audience, is_kept) else {

@@ -10,6 +10,8 @@
 #   program              the same server, run by raincheck over standard input and output
 #   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, SDK 1.32, client 2.4, fastmcp 3 and 4), in front of each
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
+#   again                again.mjs: ten clients at full size that make a call of 150 s again until they have its result; only where it is
+#                        named, and HOSTS_SECONDS=150 tests/setup.sh installs what it needs. RAINCHECK_RENEW=1 writes the table
 #   hosts                hosts.mjs: clients, libraries and agents in their default settings, a raincheck without any, a silent tool of 75 s
 #                        and a network of their own (needs root); HOSTS_SECONDS=150,330 at full size: ten to fifteen minutes, and also
 #                        mcpc, Codex, Claude Code, Qwen Code, libraries on mcp 2, and rmcp
@@ -43,6 +45,11 @@ lane() {
     wrapped | plain | patience | agents | large | spellings | desync | peer | polling | sleeper | signin | webhooks)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
+      return
+      ;;
+    again)
+      SECONDS_MAX=1800
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests again.mjs "$dir"
       return
       ;;
     hosts)

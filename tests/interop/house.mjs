@@ -1,6 +1,8 @@
 // A plain upstream of tests/conformance and raincheck in front of it.
 
+import { spawn } from "node:child_process";
 import { mkdir } from "node:fs/promises";
+import { text } from "node:stream/consumers";
 import { freePort, listening, start } from "./processes.mjs";
 
 const { RAINCHECK, RAINCHECK_TEST_CACHE: CACHE } = process.env;
@@ -37,4 +39,11 @@ export async function front(inner, config, dir, started, environment = {}, port 
 export async function ran(inner, tool) {
   const all = await (await fetch(`http://127.0.0.1:${inner}/_stats`)).json();
   return all[tool] ?? { started: 0, finished: 0, cancelled: 0 };
+}
+
+/** Has a program of plain/ do all the runs of `job` at the same time; what each saw. */
+export async function perform([path, ...args], job, timeout) {
+  const child = spawn(path, args, { stdio: ["pipe", "pipe", "inherit"], timeout });
+  child.stdin.end(JSON.stringify(job));
+  return JSON.parse(await text(child.stdout));
 }

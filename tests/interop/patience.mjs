@@ -11,11 +11,9 @@
 // All at once, because they do nothing but wait. `node patience.mjs CLIENT..` runs some clients.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { mkdir } from "node:fs/promises";
-import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
-import { front, here, python, ran, serve } from "./house.mjs";
+import { front, here, perform, python, ran, serve } from "./house.mjs";
 import { end } from "./processes.mjs";
 
 const { SCRATCH, PATIENCE_SCALE = "4" } = process.env;
@@ -149,9 +147,6 @@ async function wait(program, houses) {
     again_seconds: AGAIN_SECONDS,
     runs: runs.map(({ upstream, client, way }) => ({ way, mode: client.mode, url: houses[upstream][WAYS[way].front] })),
   };
-  const [path, ...args] = PROGRAMS[program];
-  const child = spawn(path, args, { stdio: ["pipe", "pipe", "inherit"], timeout: LIMIT.timeout });
-  child.stdin.end(JSON.stringify(job));
-  const all = JSON.parse(await text(child.stdout));
+  const all = await perform(PROGRAMS[program], job, LIMIT.timeout);
   runs.forEach((run, place) => (run.seen = all[place]));
 }

@@ -1,12 +1,13 @@
 // The official TypeScript clients with a limit of their own on each call. Takes a job in JSON on standard input, times in seconds:
-// { patience, seconds, again_seconds, runs: [{ way, mode, url }] }, mode being sdk, legacy or auto. Prints what became of each run as JSON.
+// { patience, seconds, again_seconds, runs: [{ way, mode, url }] }, mode being sdk, legacy or auto; without `patience`, the limit is the
+// client's own. A run may say `seconds` and `tries` for the way "again". Prints what became of each run as JSON.
 
 import { json } from "node:stream/consumers";
 import { inspect } from "node:util";
 import { connect } from "./official.mjs";
 
 const { patience, seconds, again_seconds, runs } = await json(process.stdin);
-const timeout = patience * 1000;
+const timeout = patience === undefined ? undefined : patience * 1000;
 
 /** Reads what it is told, as a model would, and calls the tool that it is told to call. */
 async function companion(client, seen) {
@@ -32,12 +33,14 @@ const waiting = (resetTimeoutOnProgress) => (client, seen) => {
 };
 
 /** Asks for no progress, and makes the same call again each time that its clock ends, as a program or a model does. */
-async function again(client, seen) {
-  for (seen.tries = 1; seen.tries < 2 * (seconds / patience); seen.tries += 1) {
+async function again(client, seen, { seconds: takes = again_seconds, tries = 2 * (seconds / patience) - 1 }) {
+  for (seen.tries = 0; seen.tries < tries; ) {
+    seen.tries += 1;
     try {
-      return await client.call("quiet_compute", { seconds: again_seconds }, { timeout });
+      return await client.call("quiet_compute", { seconds: takes }, { timeout });
     } catch (error) {
       if (!/timed out/i.test(inspect(error))) throw error;
+      seen.last = error.message;
     }
   }
   throw new Error("no try got the result");
@@ -45,7 +48,7 @@ async function again(client, seen) {
 
 const WAYS = { companion, heartbeat: waiting(true), both: waiting(true), alone: waiting(false), again };
 
-async function go({ way, mode, url }) {
+async function go({ way, mode, url, ...own }) {
   const seen = {};
   try {
     const client = await connect(url, mode);
@@ -54,7 +57,7 @@ async function go({ way, mode, url }) {
     await client.call("greet", { name: "Ada" });
     const began = performance.now();
     try {
-      seen.said = await WAYS[way](client, seen);
+      seen.said = await WAYS[way](client, seen, own);
     } finally {
       seen.took = (performance.now() - began) / 1000;
       await client.close();

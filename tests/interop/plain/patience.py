@@ -1,5 +1,5 @@
 """The official Python client with a limit of its own on each call: the same job on standard input as for patience.mjs, mode
-being one of mcp 2.x. Prints what became of each run as JSON."""
+being one of mcp 2.x, or "openai-agents". Prints what became of each run as JSON."""
 
 import asyncio
 import json
@@ -7,10 +7,8 @@ import re
 import sys
 import time
 
-from official import connect
 
-
-async def companion(client, seen, job):
+async def companion(client, seen, job, _own):
     """Reads what it is told, as a model would, and calls the tool that it is told to call."""
     seen |= {"tools": await client.tools(), "called": [], "longest": 0}
 
@@ -28,7 +26,7 @@ async def companion(client, seen, job):
     return said
 
 
-async def alone(client, seen, job):
+async def alone(client, seen, job, _own):
     """Hears of progress all the time. No Python client's clock begins anew with it."""
     seen["progress"] = 0
 
@@ -38,30 +36,43 @@ async def alone(client, seen, job):
     return await client.call("quiet_compute", {"seconds": job["seconds"]}, progress, job["patience"])
 
 
-async def again(client, seen, job):
+async def again(client, seen, job, own):
     """Asks for no progress, and makes the same call again each time that its clock ends, as a program or a model does."""
-    for seen["tries"] in range(1, 2 * job["seconds"] // job["patience"]):
+    tries = own.get("tries") or 2 * job["seconds"] // job["patience"] - 1
+    arguments = {"seconds": own.get("seconds") or job["again_seconds"]}
+    for seen["tries"] in range(1, int(tries) + 1):
         try:
-            return await client.call("quiet_compute", {"seconds": job["again_seconds"]}, None, job["patience"])
+            return await client.call("quiet_compute", arguments, None, job.get("patience"))
         except Exception as error:
             if "timed out" not in str(error).lower():
                 raise
+            seen["last"] = str(error)
     raise RuntimeError("no try got the result")
 
 
 WAYS = {"companion": companion, "alone": alone, "again": again}
 
 
-async def go(job, way, url, mode=None):
+def connect(url, mode):
+    if mode == "openai-agents":
+        import openai_agents
+
+        return openai_agents.connect(url)
+    import official
+
+    return official.connect(url, None, *([] if mode is None else [mode]))
+
+
+async def go(job, way, url, mode=None, **own):
     seen = {}
     try:
-        async with connect(url, None, *([] if mode is None else [mode])) as client:
+        async with connect(url, mode) as client:
             seen["version"] = client.version
             # Whatever a client does before its first call is no part of that call's time.
             await client.call("greet", {"name": "Ada"})
             began = time.monotonic()
             try:
-                seen["said"] = await WAYS[way](client, seen, job)
+                seen["said"] = await WAYS[way](client, seen, job, own)
             except Exception as error:
                 seen["gave_up"] = str(error)
             seen["took"] = time.monotonic() - began

@@ -12,6 +12,8 @@
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
 #   again                again.mjs: ten clients at full size that make a call of 150 s again until they have its result; only where it is
 #                        named, and HOSTS_SECONDS=150 tests/setup.sh installs what it needs. RAINCHECK_RENEW=1 writes the table
+#   repeats              repeats.mjs: agents whose models make a call again that timed out; RAINCHECK_RENEW=1 at full size, and writes the
+#                        tables (needs root, as hosts)
 #   hosts                hosts.mjs: clients, libraries and agents in their default settings, a raincheck without any, a silent tool of 75 s
 #                        and a network of their own (needs root); HOSTS_SECONDS=150,330 at full size: ten to fifteen minutes, and also
 #                        mcpc, Codex, Claude Code, Qwen Code, libraries on mcp 2, and rmcp
@@ -50,6 +52,11 @@ lane() {
     again)
       SECONDS_MAX=1800
       RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests again.mjs "$dir"
+      return
+      ;;
+    repeats)
+      NETWORK=("${ALONE[@]}") SECONDS_MAX=${RAINCHECK_RENEW:+3000}
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests repeats.mjs "$dir"
       return
       ;;
     hosts)
@@ -165,11 +172,11 @@ long_calls() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(hosts patience signin pages board web wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(hosts patience repeats signin pages board web wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch
-# Three of them, hosts, patience and signin, mostly wait.
+# Four of them, hosts, patience, repeats and signin, mostly wait.
 lanes 3 "${LANES[@]}"
 cd "$SCRATCH"
 LINE=$(closing_line "${LANES[@]/%/.out}")

@@ -9,26 +9,18 @@
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdir, readFile } from "node:fs/promises";
-import { createInterface } from "node:readline";
-import { text } from "node:stream/consumers";
+import { mkdir } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
+import { ask, CLAUDE, CODEX, large, library, npm, program, START } from "./asked.mjs";
 import { front, here, python, ran, serve } from "./house.mjs";
-import { end, start } from "./processes.mjs";
+import { end } from "./processes.mjs";
 
-const { RAINCHECK, RAINCHECK_TEST_CACHE: CACHE, SCRATCH, HOSTS_SECONDS } = process.env;
+const { RAINCHECK, SCRATCH, HOSTS_SECONDS } = process.env;
 const IS_FULL = HOSTS_SECONDS !== undefined;
 const SIZES = (HOSTS_SECONDS ?? "75").split(",").map(Number);
-/** For an agent to start, connect and make its call; a client library that needs more after its call's end hangs. Two start at
- *  once, because that keeps two cores busy. */
-const START = 60;
-const STARTING = 2;
 /** So late a result or the end of a limit may be heard of; by who asks for its task now and then, an interval later. */
 const LATE = 15;
 const INTERVAL = 15;
-
-const npm = (path) => here(`node_modules/${path}`);
-const large = (path) => `${CACHE}/npm-hosts/node_modules/${path}`;
 
 /** Addresses of raincheck, in front of a server of each era. */
 const ADDRESSES = ["legacy", "modern"];
@@ -44,16 +36,6 @@ const mcpc = (...how) => {
   const path = large("@apify/mcpc/bin/mcpc");
   return { runs: [process.execPath, here("plain/mcpc.mjs")], how: [path, ...how], path, isPlain: true };
 };
-/** An agent library, in that environment. */
-const library = (environment, file, ...how) => ({ runs: [python(environment), here(`agents/${file}`)], how, path: python(environment) });
-/** An agent that is a program. */
-const program = (name, ...command) => ({
-  runs: [python("agents"), here("agents/programs.py")], how: [name, ...command], path: command.at(-1), launches: true,
-});
-
-const CODEX = large("@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex");
-const CLAUDE = large("@anthropic-ai/claude-code-linux-x64/claude");
-
 const OPENAI_GIVES_UP = /An error occurred while running the tool/;
 const GIVES_UP_AT_60 = { seconds: 60, ends: /timed out/i };
 const PYDANTIC_GIVES_UP = { seconds: 300, says: /timed out/i };
@@ -141,10 +123,11 @@ describe("hosts", { concurrency: 64 }, () => {
       assert.ok(existsSync(host.path), `${host.path} is missing: tests/setup.sh installs it`);
       const dir = `${SCRATCH}/run-${place}`;
       await mkdir(dir);
-      const server = launches ? command(way !== "stdio") : await front(servers[way], here("agents.toml"), dir, started, { XDG_STATE_HOME: dir });
+      const state = { XDG_STATE_HOME: dir };
+      const server = launches ? command(way !== "stdio") : await front(servers[way], here("agents.toml"), dir, started, state);
       if (!launches) calls[way] += 1;
       const limit = host.limit?.seconds < seconds ? host.limit : undefined;
-      const { seen, error, took } = await ask(host, server, seconds, `${dir}/agent.log`);
+      const { seen, error, took } = await ask(host, server, seconds, seconds + START, `${dir}/agent.log`);
       const turns = seen?.turns ? `, turns: ${seen.turns}, calls: ${seen.called.length}` : "";
       t.diagnostic(`${title}: ${took.toFixed(1)} s${turns}${limit ? ", gave up" : ""}`);
       // An agent has its own limit, and may need some turns more to hear of the end.
@@ -172,60 +155,4 @@ function command(isSlow) {
   const server = [python("legacy"), here("../conformance/upstream_legacy.py"), "--transport", "stdio"];
   const slow = isSlow ? ["sh", "-c", 'sleep 3 && exec "$@"', "sh"] : [];
   return JSON.stringify([RAINCHECK, "stdio", "--", ...slow, ...server]);
-}
-
-/** Those that wait for their turn to start. */
-const queue = [];
-let starting = 0;
-
-async function turn() {
-  if (starting >= STARTING) await new Promise((resolve) => queue.push(resolve));
-  else starting += 1;
-}
-
-function next() {
-  if (queue.length > 0) queue.shift()();
-  else starting -= 1;
-}
-
-/** Has the client or the agent make its call and wait: what it saw, or the error that it ended with, and how long that took from
- *  its call. */
-async function ask({ runs, how }, server, seconds, log) {
-  const env = {
-    ...process.env,
-    AGENT_TOOL: "quiet_compute",
-    AGENT_ARGUMENTS: JSON.stringify({ seconds }),
-    AGENT_LIMIT: `${seconds + START}`,
-    FASTMCP_CHECK_FOR_UPDATES: "off",
-  };
-  await turn();
-  const child = start([...runs, server, ...how], log, env);
-  // It says when it calls the tool; then the next one may start.
-  let began;
-  let hangs;
-  const within = (limit, what) => setTimeout(() => {
-    hangs = `${what} within ${limit} s`;
-    end(child);
-  }, limit * 1000);
-  let timer = within(START, "it made no call");
-  const calling = () => {
-    if (began !== undefined) return;
-    began = performance.now();
-    clearTimeout(timer);
-    timer = within(seconds + START, "it did not end after its call");
-    next();
-  };
-  createInterface({ input: child.stderr }).on("line", (line) => line === "calling" && calling());
-  const [printed] = await Promise.all([text(child.stdout), child.over]);
-  const over = performance.now();
-  clearTimeout(timer);
-  const isCalled = began !== undefined;
-  if (!isCalled) next();
-  await end(child);
-  assert.equal(hangs, undefined);
-  const said = await readFile(log, "utf8");
-  assert.ok(isCalled, `it ended before its call:\n${said}`);
-  if (child.exitCode !== 0) return { error: `it ended with ${child.exitCode}:\n${said}`, took: (over - began) / 1000 };
-  const seen = JSON.parse(printed);
-  return { seen, took: seen.took };
 }

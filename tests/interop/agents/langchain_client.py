@@ -1,15 +1,15 @@
 """langchain-mcp-adapters, which opens a session for each call and ends it with the answer: langchain_client.py URL."""
 
-import asyncio
 import sys
+from datetime import timedelta
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_mcp_adapters.client import MultiServerMCPClient
-from langgraph.prebuilt import create_react_agent
+from langgraph.prebuilt import ToolNode, create_react_agent
 
-from script import LIMIT, Script
+from script import CALLS, CLOCK, HEADERS, Script
 
 script = Script()
 
@@ -41,10 +41,17 @@ def text(content):
 
 
 async def main():
-    client = MultiServerMCPClient({"server": {"url": sys.argv[1], "transport": "streamable_http"}})
-    agent = create_react_agent(Model(), await client.get_tools())
+    server = {"url": sys.argv[1], "transport": "streamable_http"}
+    if CLOCK is not None:
+        server["session_kwargs"] = {"read_timeout_seconds": timedelta(seconds=CLOCK)}
+    if HEADERS:
+        server["headers"] = HEADERS
+    client = MultiServerMCPClient({"server": server})
+    tools = await client.get_tools()
+    # Without this, the agent ends where a call fails with an error of JSON-RPC.
+    agent = create_react_agent(Model(), ToolNode(tools, handle_tool_errors=True) if CALLS else tools)
     ended = await agent.ainvoke({"messages": [("user", "Compute.")]})
     script.print(ended["messages"][-1].content)
 
 
-asyncio.run(asyncio.wait_for(main(), LIMIT))
+script.run(main)

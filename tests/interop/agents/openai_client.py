@@ -1,7 +1,6 @@
 """openai-agents, with a server that plays the part of the OpenAI API: openai_client.py URL
 SECONDS|default, which is its own limit of a call."""
 
-import asyncio
 import sys
 
 from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
@@ -9,7 +8,7 @@ from agents.mcp import MCPServerStreamableHttp
 from openai import AsyncOpenAI
 
 from api import Api
-from script import LIMIT, Script
+from script import CALLS, Script
 
 script = Script()
 
@@ -23,9 +22,11 @@ async def main():
     server = MCPServerStreamableHttp({"url": sys.argv[1]}, **limit)
     async with server:
         agent = Agent("agent", model=model, mcp_servers=[server])
-        ended = await Runner.run(agent, "Compute.")
+        # Without this, it ends after 10.
+        turns = {"max_turns": CALLS + 2} if CALLS else {}
+        ended = await Runner.run(agent, "Compute.", **turns)
     assert not api.failed, api.failed
     script.print(ended.final_output)
 
 
-asyncio.run(asyncio.wait_for(main(), LIMIT))
+script.run(main)

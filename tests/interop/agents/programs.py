@@ -13,12 +13,21 @@ import termios
 from pathlib import Path
 
 from api import Api
-from script import LIMIT, Script
+from script import CLOCK, HEADERS, Script
 
 script = Script()
 
 SERVER = json.loads(sys.argv[1]) if sys.argv[1].startswith("[") else sys.argv[1]
 PROMPT = "Compute."
+
+
+def clock(key, unit):
+    """The setting of that name for the agent's limit of a call, if it has not its default; `unit`: so many are a second."""
+    return {} if CLOCK is None else {key: round(CLOCK * unit)}
+
+
+def headers():
+    return {"headers": HEADERS} if HEADERS else {}
 
 
 def server(url_key, **around):
@@ -31,7 +40,7 @@ def server(url_key, **around):
 def opencode(home, api):
     model = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": api.url, "apiKey": "none"}, "models": {"script": {}}}
     mcp = {"type": "remote", "url": SERVER} if isinstance(SERVER, str) else {"type": "local", "command": SERVER}
-    settings = {"model": "script/script", "provider": {"script": model}, "mcp": {"server": mcp}}
+    settings = {"model": "script/script", "provider": {"script": model}, "mcp": {"server": mcp | clock("timeout", 1000)}}
     Path(home, "opencode.json").write_text(json.dumps(settings))
     return ["run", PROMPT], {
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -49,7 +58,7 @@ def codex(home, api, *wait):
         f'name = "script"\nbase_url = "{api.url}"\nwire_api = "responses"\nenv_key = "SCRIPT_KEY"',
         "[analytics]\nenabled = false",
         "[mcp_servers.server]",
-        *(f"{key} = {json.dumps(value)}" for key, value in server("url").items()),
+        *(f"{key} = {json.dumps(value)}" for key, value in {**server("url"), **clock("tool_timeout_sec", 1)}.items()),
         *wait,
     ]
     Path(home, ".codex").mkdir()
@@ -71,6 +80,7 @@ def claude_code(home, api):
         "ANTHROPIC_API_KEY": "none",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
+        **{key: str(value) for key, value in clock("MCP_TOOL_TIMEOUT", 1000).items()},
     }
 
 
@@ -89,7 +99,7 @@ def claude_code_terminal(home, api):
 def gemini(home, api):
     # Usage statistics and updates off; the rest names the model's API and the server.
     settings = {
-        "mcpServers": {"server": server("httpUrl")},
+        "mcpServers": {"server": server("httpUrl") | clock("timeout", 1000) | headers()},
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False},
@@ -105,7 +115,7 @@ def gemini(home, api):
 
 def qwen(home, api):
     settings = {
-        "mcpServers": {"server": server("httpUrl")},
+        "mcpServers": {"server": server("httpUrl") | clock("timeout", 1000) | headers()},
         "security": {"auth": {"selectedType": "openai"}},
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False, "disableAutoUpdate": True},
@@ -188,4 +198,4 @@ async def main():
     script.print(answer)
 
 
-asyncio.run(asyncio.wait_for(main(), LIMIT))
+script.run(main)

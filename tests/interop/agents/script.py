@@ -1,6 +1,8 @@
 """The part of the model, for every agent here: calls the long tool, then whatever it is told to call, and says what it
-heard last. It reads what an agent shows its model, and nothing else."""
+heard last. It reads what an agent shows its model, and nothing else. AGENT_CALLS lets it make the same call again as long as it has
+no result, after it thought for AGENT_THINKS seconds: repeats.mjs."""
 
+import asyncio
 import json
 import os
 import re
@@ -11,6 +13,13 @@ import time
 TOOL = os.environ.get("AGENT_TOOL", "slow_compute")
 ARGUMENTS = json.loads(os.environ.get("AGENT_ARGUMENTS", '{"seconds": 5, "label": "agent"}'))
 LIMIT = float(os.environ.get("AGENT_LIMIT", "50"))
+# How many calls it makes in all, and what it does before each but the first.
+CALLS = int(os.environ.get("AGENT_CALLS", "0"))
+THINKS = float(os.environ.get("AGENT_THINKS", "0"))
+# The agent's own limit of a call in seconds, if it is not its default.
+CLOCK = float(os.environ["AGENT_CLOCK"]) if "AGENT_CLOCK" in os.environ else None
+# What it says of itself with each request, if anything.
+HEADERS = {"Authorization": f"Bearer {os.environ['AGENT_TOKEN']}"} if "AGENT_TOKEN" in os.environ else {}
 
 
 # How a model finds a tool that is not in its list: Claude Code and Qwen Code list few tools, and have one that finds the rest.
@@ -24,6 +33,8 @@ FINDS_MAX = 20
 class Script:
     def __init__(self):
         self.offered = []
+        # The names of tools that are not in the list.
+        self.found = []
         self.called = []
         self.heard = []
         self.turns = 0
@@ -50,8 +61,11 @@ class Script:
         self.took = time.monotonic() - self.began
         self.is_over = "moved to the background" not in said
         following = re.search(r"Ticket ([0-9a-f-]{36})\b.* Call (\w+) with this ticket and round (\d+)", said, re.DOTALL)
-        if following is None:
+        if CALLS and ("done after" in said or len(self.called) >= CALLS):
             return None
+        time.sleep(THINKS)
+        if following is None:
+            return self.call(tools, TOOL, ARGUMENTS) if CALLS else None
         ticket, tool, turn = following.groups()
         return self.call(tools, tool, {"ticket": ticket, "round": int(turn)})
 
@@ -61,7 +75,8 @@ class Script:
         finder = next((tool for tool in tools if tool in (*FINDERS, SHELL)), None)
         found = re.search(rf'"name": ?"(\w+__{TOOL})"', said or "") if "tool_call" in tools else None
         if finder is None or found or any(tool.endswith(TOOL) for tool in tools):
-            return self.call([*tools, *([found[1]] if found else [])], TOOL, ARGUMENTS)
+            self.found = [found[1]] if found else []
+            return self.call(tools, TOOL, ARGUMENTS)
         self.finds += 1
         assert self.finds <= FINDS_MAX, f"{TOOL} is not found: {said}"
         if finder == SHELL:
@@ -69,8 +84,10 @@ class Script:
         return finder, {"query": f"select:mcp__server__{TOOL}", "max_results": 5}
 
     def call(self, tools, tool, arguments):
+        # What was found once is not looked for again.
+        tools = [*tools, *self.found]
         assert any(name.endswith(tool) for name in tools), f"{tool} is none of {tools}"
-        assert arguments not in [earlier for _, earlier in self.called], "the same call again"
+        assert CALLS or arguments not in [earlier for _, earlier in self.called], "the same call again"
         if not self.called:
             self.began = time.monotonic()
             print("calling", file=sys.stderr, flush=True)
@@ -78,6 +95,14 @@ class Script:
         name = next(name for name in tools if name.endswith(tool))
         # Qwen Code calls a tool that was found by another one.
         return ("tool_call", {"name": name, "arguments": arguments}) if "tool_call" in tools else (name, arguments)
+
+    def run(self, main):
+        """The agent, within its limit. What its model saw is also told where the agent ends with an error."""
+        try:
+            asyncio.run(asyncio.wait_for(main(), LIMIT))
+        except Exception:
+            self.print(None)
+            raise
 
     def print(self, answer):
         called = [tool for tool, _ in self.called]

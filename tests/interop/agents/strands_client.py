@@ -9,7 +9,7 @@ from strands.models.openai import OpenAIModel
 from strands.tools.mcp import MCPClient
 
 from api import Api
-from script import LIMIT, Script
+from script import Script
 
 script = Script()
 
@@ -28,4 +28,4 @@ async def main():
     script.print(answer)
 
 
-asyncio.run(asyncio.wait_for(main(), LIMIT))
+script.run(main)

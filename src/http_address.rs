@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::public_address::is_public;
 use crate::tls::kept::Kept;
-use crate::tunnel::Tunnel;
+use crate::tunnel::{Tunnel, UnusableProxy};
 
 /// A larger response head is refused.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -45,7 +45,7 @@ pub struct HttpAddress {
     authority: Box<str>,
     path: Box<str>,
     tls: Option<(Arc<Kept<ClientConfig>>, ServerName<'static>)>,
-    /// The proxy on the way. An address that is not for all is reached directly, because the proxy would resolve its name.
+    /// The proxy on the way.
     tunnel: Option<Tunnel>,
     allowed: AllowedAddresses,
 }
@@ -118,10 +118,16 @@ impl HttpAddress {
                 .map_or("/", |path| path.as_str())
                 .into(),
             tls,
-            // A proxy that cannot be used is an error of the server's address; this one is then tried directly.
-            tunnel: Tunnel::to(url).ok().flatten(),
+            tunnel: None,
             allowed: AllowedAddresses::All,
         })
+    }
+
+    /// The same, reached through the proxy that the environment names for this URL. Only for an address that the operator
+    /// chose: the proxy resolves the name, in a network where that may lead anywhere.
+    pub fn through_proxy(self, url: &Uri) -> Result<Self, UnusableProxy> {
+        let tunnel = Tunnel::to(url)?;
+        Ok(Self { tunnel, ..self })
     }
 
     /// The same, where the name may lead to these addresses only.
@@ -164,8 +170,7 @@ impl HttpAddress {
             return self.send_over(stream, request, wanted).await;
         };
         let tls = TlsConnector::from(config.current());
-        let tunnel = self.tunnel.as_ref();
-        match tunnel.filter(|_| self.allowed == AllowedAddresses::All) {
+        match &self.tunnel {
             None => {
                 let stream = self.connect(self.place()).await?;
                 let stream = tls.connect(name.clone(), stream).await?;

@@ -3,6 +3,7 @@
 //! The environment names the proxy, as it does for curl and the official clients: `HTTPS_PROXY` or `ALL_PROXY`, and
 //! `NO_PROXY` for what is reached without it. A server that speaks http without TLS is reached directly.
 
+use std::env;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -21,15 +22,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// A larger response head is refused.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
+/// The variables that name a proxy for https.
+const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
 static ENVIRONMENT: LazyLock<Matcher> = LazyLock::new(Matcher::from_env);
 
 /// The environment names a proxy that raincheck cannot use.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "HTTPS_PROXY or ALL_PROXY names a proxy of the scheme {0}, and raincheck speaks to proxies by http only; \
-     set HTTPS_PROXY to an address that begins with http://, or name the server in NO_PROXY"
+    "HTTPS_PROXY or ALL_PROXY is not the address of a proxy that raincheck can use: it must begin with http:// (a proxy that \
+     speaks TLS or SOCKS cannot be used, and what a URL cannot contain is written as %40 in a password); or name the server in \
+     NO_PROXY"
 )]
-pub struct UnusableProxy(Box<str>);
+pub struct UnusableProxy;
 
 /// The proxy on the way to a server.
 #[derive(Clone)]
@@ -42,22 +47,33 @@ pub struct Tunnel {
 impl Tunnel {
     /// The proxy on the way to this URL, by the environment of the process. `None`: it is reached directly.
     pub fn to(url: &Uri) -> Result<Option<Self>, UnusableProxy> {
-        Self::by(&ENVIRONMENT, url)
+        if !may_be_proxied(url) {
+            return Ok(None);
+        }
+        let tunnel = Self::by(&ENVIRONMENT, url)?;
+        // A value that nobody can read must not lead around the proxy.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "these variables are of all programs, and no settings of raincheck"
+        )]
+        let named = VARIABLES.iter().filter_map(|name| env::var(name).ok());
+        let named = named.filter(|value| !value.is_empty());
+        if tunnel.is_none() && named.map(|value| reads(&value)).any(|reads| !reads) {
+            return Err(UnusableProxy);
+        }
+        Ok(tunnel)
     }
 
     fn by(matcher: &Matcher, url: &Uri) -> Result<Option<Self>, UnusableProxy> {
-        let is_https = url.scheme_str() == Some("https");
-        // No proxy leads back to this machine.
-        if !is_https || is_loopback(host_of(url)) {
+        if !may_be_proxied(url) {
             return Ok(None);
         }
         let Some(proxy) = matcher.intercept(url) else {
             return Ok(None);
         };
         let uri = proxy.uri();
-        let scheme = uri.scheme_str().unwrap_or("http");
-        if scheme != "http" || proxy.raw_auth().is_some() {
-            return Err(UnusableProxy(scheme.into()));
+        if uri.scheme_str() != Some("http") || proxy.raw_auth().is_some() {
+            return Err(UnusableProxy);
         }
         Ok(Some(Self {
             host: host_of(uri).into(),
@@ -133,8 +149,21 @@ impl fmt::Debug for Tunnel {
     }
 }
 
-/// Returns `true` for this machine, however it is spelt.
+fn may_be_proxied(url: &Uri) -> bool {
+    // No proxy leads back to this machine.
+    url.scheme_str() == Some("https") && !is_loopback(host_of(url))
+}
+
+/// Returns `true` if this is the value of a variable that names a proxy.
+fn reads(value: &str) -> bool {
+    let any = Uri::from_static("https://a.example/");
+    let matcher = Matcher::builder().https(value).build();
+    matcher.intercept(&any).is_some()
+}
+
+/// Returns `true` for this machine.
 pub fn is_loopback(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
     host.eq_ignore_ascii_case("localhost")
         // An IPv4 address may also be written as a mapped IPv6 address, such as `::ffff:127.0.0.1`.
         || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
@@ -206,8 +235,11 @@ mod tests {
         ] {
             assert_eq!(tunnel(https, no, url), expected, "{https} {no} {url}");
         }
-        let refused = tunnel("socks5://proxy:1080", "", "https://a.example/");
-        assert_eq!(refused, Err(UnusableProxy("socks5".into())));
+        for refused in ["socks5://proxy:1080", "https://proxy"] {
+            let refused = tunnel(refused, "", "https://a.example/");
+            assert_eq!(refused, Err(UnusableProxy));
+        }
+        assert!(reads("proxy:3128") && !reads("http://ada:p#w@proxy:3128"));
     }
 
     /// What the proxy gets, and what comes of its answer.

@@ -10,6 +10,14 @@ pub(super) fn refuse_missing_program(server: &Wrapped) -> Result<(), AppError> {
     let Wrapped::Command(command) = server else {
         return Ok(());
     };
+    if let Some(directory) = &command.directory
+        && !directory.is_dir()
+    {
+        let directory = directory.display();
+        return Err(AppError(format!(
+            "upstream.cwd: {directory} is not a directory"
+        )));
+    }
     let program = &command.program;
     // Like `execvp`, the start does not search the PATH for a name with a slash.
     let why = if program.contains('/') {

@@ -396,7 +396,7 @@ async fn end_calls(proxy: &Proxy, patience: Duration) {
             let _ = timeout(last, proxy.passing.wait()).await;
         }
     };
-    tokio::join!(proxy.runner.drain(patience), passed);
+    tokio::join!(proxy.runner.drain(patience, &proxy.passing), passed);
 }
 
 async fn stop_server(proxy: &Proxy, early: Option<&Proxy>) {

@@ -93,6 +93,9 @@ fn receiver(settings: &NotifySettings) -> Result<ConfiguredReceiver, AppError> {
     let address = HttpAddress::new(&settings.url, tls.map_err(line)?);
     let address =
         address.ok_or_else(|| AppError("notify: nothing can be sent to an address".into()))?;
+    let address = address
+        .through_proxy(&settings.url)
+        .map_err(|error| AppError(format!("notify: {error}")))?;
     let allowed = AllowedAddresses::of(settings.allow_private, is_https);
     let receiver = Receiver {
         host: settings.url.host().unwrap_or_default().into(),

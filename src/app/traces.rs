@@ -64,7 +64,9 @@ fn collector(settings: &TraceSettings) -> Result<Collector, String> {
         _ => None,
     };
     let address = HttpAddress::new(&settings.endpoint, tls)
-        .ok_or("telemetry.traces.endpoint: nothing can be sent there")?;
+        .ok_or("telemetry.traces.endpoint: nothing can be sent there")?
+        .through_proxy(&settings.endpoint)
+        .map_err(|error| format!("telemetry.traces.endpoint: {error}"))?;
     let mut headers = HeaderMap::new();
     for header in &settings.headers {
         // The values were checked when the settings were read, so none is left out here.

@@ -38,7 +38,10 @@ pub struct KeysAddress(HttpAddress);
 impl KeysAddress {
     /// `tls` is for https. `None`: it is no address that keys are fetched from.
     pub fn new(url: &Uri, tls: Option<Arc<Kept<ClientConfig>>>) -> Option<Self> {
-        HttpAddress::new(url, tls).map(Self)
+        HttpAddress::new(url, tls)?
+            .through_proxy(url)
+            .ok()
+            .map(Self)
     }
 
     pub(super) async fn fetch(&self) -> Result<String, FetchError> {

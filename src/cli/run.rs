@@ -145,6 +145,8 @@ const FEW_FILES: u64 = 1024;
 pub(super) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
+    /// HUP of a terminal that closes.
+    hangup: Option<Signal>,
 }
 
 impl StopSignals {
@@ -152,12 +154,28 @@ impl StopSignals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: None,
+        })
+    }
+
+    /// For a process that reloads nothing.
+    pub(super) fn with_hangup() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: Some(signal(SignalKind::hangup())?),
+            ..Self::new()?
         })
     }
 
     /// Cancel safe: no signal is lost.
     pub(super) async fn asked(&mut self) -> &'static str {
+        let hung_up = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            _ = hung_up => "SIGHUP",
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         }

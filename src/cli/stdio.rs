@@ -13,6 +13,7 @@ use super::run::{StopSignals, raise_file_limit};
 use crate::app::App;
 use crate::config::Config;
 use crate::io_reason::io_reason;
+use crate::upstream::stdio::group;
 
 /// The longest drain: clients wait about this long after they send a signal, and then kill the process.
 const GRACE: Duration = Duration::from_millis(1_500);
@@ -27,7 +28,7 @@ pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let mut stop =
-            StopSignals::new().map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
+            StopSignals::with_hangup().map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
         let (shutdown, ended) = (CancellationToken::new(), CancellationToken::new());
         let upstream = config.upstream.server.to_string();
         let app = App::build_stdio(config, open_files, ended.clone(), patience)
@@ -50,6 +51,8 @@ pub(super) fn serve(mut config: Config) -> Result<ExitCode, CommandFailure> {
         }
         Ok(())
     });
+    // Below, nothing waits for the jobs that would end the server's processes.
+    runtime.block_on(group::end_all());
     // A thread may still wait for the client's next message.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)

@@ -238,13 +238,25 @@ fn environment_layer(environment: &[(String, String)]) -> Result<Layer, ConfigEr
             if value.contains(char::REPLACEMENT_CHARACTER) {
                 return Err(ConfigError::new(format!("{name}: is not UTF-8")));
             }
-            insert(&mut settings, &path, &Value::from(value.as_str()));
+            insert(
+                &mut settings,
+                &path,
+                &Value::from(without_line_end(&path, value)),
+            );
         }
     }
     Ok(Layer {
         name: ENVIRONMENT.into(),
         settings,
     })
+}
+
+/// A value without the line end that a Secret of Kubernetes often has, as the files of secrets are read. The variables of
+/// the wrapped program are the program's.
+fn without_line_end<'v>(path: &[String], value: &'v str) -> &'v str {
+    let of_program = matches!(path, [section, env, ..] if section == "upstream" && env == "env");
+    let line = value.strip_suffix('\n').filter(|_| !of_program);
+    line.map_or(value, |line| line.strip_suffix('\r').unwrap_or(line))
 }
 
 /// Turns underscores in a header's name into dashes. Shells allow no dash in a variable, and headers use no underscore.

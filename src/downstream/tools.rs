@@ -6,16 +6,16 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::inbound::idempotency::{digest, given_up_claim};
+use super::calls::registry::JoinableCall;
+use super::inbound::idempotency::{digest, given_up_claim, is_all_of_call};
 use super::inbound::requester::Requester;
 use super::inbound::route::call::CallFacts;
 use super::inbound::route::{KnownServer, KnownTools, MissingFact};
 use super::proxy::Proxy;
 use crate::mcp::request::Request;
-use crate::mcp::tools::{Repeats, Tools};
+use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::claim::CallClaim;
-use crate::runner::client_note::ClientNote;
 use crate::upstream::wrapped::DiscoverError;
 
 /// The time that a call waits for the server's list of tools.
@@ -81,12 +81,19 @@ pub(super) async fn given_up(
         return None;
     }
     // First, because the cancel of the same call may still be on its way over another connection.
-    let mut shared = None;
+    let mut joins = false;
     if let Some(session) = by.session {
-        let digest = || digest(request);
-        let running = proxy.calls.given_up_are_kept(session, digest).await;
-        if let Some(running) = running {
-            shared = Box::pin(share(proxy, by, request, &running)).await;
+        let same = proxy
+            .calls
+            .given_up_are_kept(session, || digest(request))
+            .await;
+        joins = same.was_joined;
+        if let Some(running) = same.running.filter(|_| is_all_of_call(&request.params)) {
+            let sharing = share(proxy, by, request, &running);
+            if Box::pin(sharing).await.is_some() {
+                proxy.calls.is_joined(session, digest(request));
+                joins = true;
+            }
         }
     }
     if let Some(key) = key {
@@ -99,10 +106,7 @@ pub(super) async fn given_up(
         return None;
     }
     let claim = given_up_claim(request, by)?;
-    let claim = shared
-        .and_then(|repeats| claim.shared(repeats))
-        .unwrap_or(claim);
-    let was_given_up = proxy.runner.was_given_up(&claim).await;
+    let was_given_up = proxy.runner.was_given_up(&claim, joins).await;
     was_given_up.then_some(claim)
 }
 
@@ -112,14 +116,17 @@ async fn share(
     proxy: &Arc<Proxy>,
     by: &Requester,
     request: &Request<'_>,
-    running: &ClientNote,
-) -> Option<Repeats> {
+    running: &JoinableCall,
+) -> Option<()> {
+    let tool = request.params.get_str("name")?;
+    by.rules.for_tool(&tool).0.give_up_window_ms?;
     let tools = listed(proxy, by, by.session_capabilities()).await?;
-    let repeats = tools.get(&request.params.get_str("name")?)?.repeats?;
-    timeout(SHARED_WITHIN, running.sends_again(repeats))
-        .await
-        .ok()?;
-    Some(repeats)
+    let repeats = tools.get(&tool)?.repeats?;
+    if running.is_cancelled() {
+        return None;
+    }
+    let shared = timeout(SHARED_WITHIN, running.note.sends_again(repeats));
+    shared.await.ok()
 }
 
 /// Returns `true` if [`given_up`] has to look: a modern client may have given up a call, perhaps just now this one.

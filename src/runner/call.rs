@@ -84,6 +84,8 @@ pub struct CallTerms {
     pub repeatable: bool,
     /// The server runs the tool as a task of its own.
     pub native_task: bool,
+    /// The call passed before: nothing of its request is known.
+    pub has_passed: bool,
 }
 
 impl CallTerms {
@@ -98,6 +100,7 @@ impl CallTerms {
             answer_at: None,
             repeatable: false,
             native_task: false,
+            has_passed: false,
         }
     }
 }
@@ -119,7 +122,7 @@ pub(super) struct CallOrigin {
     pub(super) repeatable: bool,
     /// The client is notified of the task by a ticket.
     pub(super) by_ticket: bool,
-    /// The claim by which the same call collects the call, if that is known already.
+    /// The claim by which the same call collects a call that passed, whose request is not known any more.
     pub(super) collected_by: Option<CallClaim>,
 }
 
@@ -165,7 +168,7 @@ impl CallSpec {
             began: Instant::now(),
             repeatable: self.terms.repeatable,
             by_ticket: matches!(self.terms.announce, Announce::Ticket(_)),
-            collected_by: self.terms.claim.filter(CallClaim::is_of_given_up),
+            collected_by: self.terms.claim.filter(|_| self.terms.has_passed),
         };
         (server, origin)
     }

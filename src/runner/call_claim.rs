@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use crate::mcp::error::says_not_run;
 use crate::mcp::hex;
-use crate::mcp::tools::Repeats;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::task::digest::Digest;
@@ -26,6 +25,17 @@ pub struct CallClaim {
     terms: ClaimTerms,
 }
 
+/// A call that several clients of one session wait for: the tool is one that can be called again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sharing {
+    /// No call of the tool has an effect, so its result can be collected once more after its end.
+    pub(super) keeps_result: bool,
+}
+
+/// Behind the id in the value of a claim of a call that is shared.
+const SHARED: u8 = 1;
+const SHARED_WITH_RESULT: u8 = 2;
+
 #[derive(Debug, Clone, Copy)]
 enum ClaimTerms {
     /// The client chose a key.
@@ -35,8 +45,7 @@ enum ClaimTerms {
     /// The call itself is the name, from when its client's clock ended until the same call comes again.
     GivenUp {
         window_ms: u64,
-        /// The client may wait still: the tool is one that can be called again.
-        shared: Option<Repeats>,
+        shared: Option<Sharing>,
     },
 }
 
@@ -74,17 +83,17 @@ impl CallClaim {
     }
 
     /// The same claim for a call whose client may wait still. `None`: the claim is of another kind.
-    pub fn shared(self, repeats: Repeats) -> Option<Self> {
+    pub(super) fn shared(self, sharing: Sharing) -> Option<Self> {
         let ClaimTerms::GivenUp { window_ms, .. } = self.terms else {
             return None;
         };
-        let shared = Some(repeats);
+        let shared = Some(sharing);
         let terms = ClaimTerms::GivenUp { window_ms, shared };
         Some(Self { terms, ..self })
     }
 
-    /// What the server says of the tool of a call whose client may wait still. `None`: it does not wait.
-    pub(super) fn shares(&self) -> Option<Repeats> {
+    /// How the call is shared. `None`: its client has left it.
+    pub(super) fn sharing(&self) -> Option<Sharing> {
         match self.terms {
             ClaimTerms::GivenUp { shared, .. } => shared,
             ClaimTerms::Key | ClaimTerms::Call { .. } => None,
@@ -153,17 +162,30 @@ impl CallClaim {
     }
 
     pub(super) fn value(&self, id: TaskId) -> Bytes {
+        let shared: &[u8] = match self.sharing() {
+            None => &[],
+            Some(sharing) if sharing.keeps_result => &[SHARED_WITH_RESULT],
+            Some(_) => &[SHARED],
+        };
         // The digest comes along, so that a key that comes again with another call is noticed and refused.
-        Bytes::from([*self.digest.as_bytes(), *id.as_bytes()].concat())
+        Bytes::from([self.digest.as_bytes(), id.as_bytes().as_slice(), shared].concat())
     }
 
     /// Reads the id of the call that a stored claim names. `None`: the call has another digest.
     pub(super) fn read(&self, value: &[u8]) -> Result<Option<TaskId>, StoreError> {
-        let (digest, id) = value
-            .split_first_chunk::<16>()
-            .and_then(|(digest, id)| Some((digest, <[u8; 16]>::try_from(id).ok()?)))
-            .ok_or(StoreError::Corrupt("a claim"))?;
+        let read = value.split_first_chunk::<16>().and_then(|(digest, rest)| {
+            let (id, shared) = rest.split_first_chunk::<16>()?;
+            (shared.len() <= 1).then_some((digest, id))
+        });
+        let (digest, id) = read.ok_or(StoreError::Corrupt("a claim"))?;
         let is_this_call = digest == self.digest.as_bytes();
-        Ok(is_this_call.then(|| TaskId::from_bytes(id)))
+        Ok(is_this_call.then(|| TaskId::from_bytes(*id)))
+    }
+
+    /// Reads how the call of a stored claim is shared.
+    pub(super) fn read_sharing(value: &[u8]) -> Option<Sharing> {
+        let kind = *value.get(32)?;
+        let keeps_result = kind == SHARED_WITH_RESULT;
+        Some(Sharing { keeps_result })
     }
 }

@@ -41,8 +41,8 @@ struct Note {
 /// The same call, which came again while the first one runs. Dropped, it looks for the claim of the first one.
 #[derive(Debug)]
 pub struct SentAgain {
-    pub repeats: Repeats,
-    _waits: oneshot::Sender<()>,
+    pub(super) repeats: Repeats,
+    waits: oneshot::Sender<()>,
 }
 
 impl ClientNote {
@@ -75,10 +75,7 @@ impl ClientNote {
             if sent_again.len() >= SENT_AGAIN_MAX {
                 return;
             }
-            sent_again.push(SentAgain {
-                repeats,
-                _waits: waits,
-            });
+            sent_again.push(SentAgain { repeats, waits });
         }
         self.0.has_sent_again.notify_one();
         // Nothing is sent: the end of the sender is the notification.
@@ -93,7 +90,9 @@ impl ClientNote {
     }
 
     /// Takes the same calls that wait.
-    pub(super) fn take_sent_again(&self) -> Vec<SentAgain> {
-        mem::take(&mut self.0.sent_again.lock())
+    pub fn take_sent_again(&self) -> Vec<SentAgain> {
+        let mut taken = mem::take(&mut *self.0.sent_again.lock());
+        taken.retain(|again| !again.waits.is_closed());
+        taken
     }
 }

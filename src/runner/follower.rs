@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::call::Announce;
-use super::call_claim::CallClaim;
+use super::call_claim::{CallClaim, Sharing};
+use super::client_share::ClientShare;
 use super::presence::presence_pause;
 use super::report::tool_of_task;
 use super::responder::{CallAnswer, CallSubscriber};
@@ -24,13 +25,14 @@ use super::watch::{RELOAD, Watch};
 use crate::clock::at;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
-use crate::mcp::tools::Repeats;
+use crate::mcp::result;
 use crate::mcp::version::Era;
 use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::clocks::ClockName;
 use crate::task::large_results::{ReadHint, shortened};
 use crate::task::machine::TaskEvent;
 use crate::task::progress::Progress;
+use crate::task::state::{Outcome, Payload};
 use crate::task::task_end::TaskEnd;
 use crate::task::ticket::CompanionTool;
 use crate::task::view_2025;
@@ -79,6 +81,8 @@ struct CallFollower {
     answer_at: Option<Instant>,
     /// Of a client that collected the call.
     given_up: Option<GivenUpCall>,
+    /// The client's share in a call that it collected.
+    shared: ClientShare,
 }
 
 /// The claim of a call that was given up, and the clock of its client.
@@ -163,6 +167,7 @@ impl Runner {
             mark_present_at,
             answer_at: client.terms.answer_at,
             given_up,
+            shared: ClientShare::of(&self.given_up, loaded.task.id),
             loaded,
         };
         let following = async move {
@@ -202,9 +207,7 @@ impl CallFollower {
             // The answer that this replica ends is none that the client wanted.
             Some(given_up) if is_shutdown || !is_answered => self.left(given_up, &client).await,
             // A client whose clock ended without a sign reads no answer, and makes the same call again.
-            Some((claim, _)) if claim.shares() == Some(Repeats::ReadOnly) => {
-                self.leave_claim(&claim).await;
-            }
+            Some((claim, _)) if self.keeps_result(&claim) => self.leave_claim(&claim).await,
             None if !is_answered => drop(self.runner.client_left(&self.loaded).await),
             Some(_) | None => {}
         }
@@ -219,9 +222,8 @@ impl CallFollower {
         } else if client.gave_up() {
             let clock = client.rung_clock(clock);
             runner.left_again((&claim, clock), &loaded.task).await;
-        } else if claim.shares().is_some() {
-            // Another client may wait.
-            runner.client_left(loaded).await;
+        } else if claim.sharing().is_some() && !self.shared.is_last() {
+            // Another client waits.
         } else if runner.cancel_for_disconnect(loaded).await.is_err() {
             // The store did not take the cancel. This looks again after each window, until the store answers.
             runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
@@ -244,12 +246,26 @@ impl CallFollower {
     async fn on_sent_again(&mut self, client: &WaitingClient) {
         // They look for the claim as soon as these are dropped.
         let sent_again = client.responder.note().take_sent_again();
-        let repeats = sent_again.first().map(|again| again.repeats);
-        let claim = self.given_up.and_then(|(claim, _)| claim.shared(repeats?));
-        if let (Some(claim), Some(given_up)) = (claim, &mut self.given_up) {
+        let Some((claim, _)) = self.given_up.filter(|_| !sent_again.is_empty()) else {
+            return;
+        };
+        let sharing = claim.sharing().unwrap_or(Sharing {
+            keeps_result: false,
+        });
+        if let (Some(claim), Some(given_up)) = (claim.shared(sharing), &mut self.given_up) {
             given_up.0 = claim;
             self.leave_claim(&claim).await;
         }
+    }
+
+    /// Returns `true` for a result that one more try may collect: a good one, of a tool without effects.
+    fn keeps_result(&self, claim: &CallClaim) -> bool {
+        let is_good = match &self.loaded.task.outcome {
+            Some(Outcome::Completed(Payload::Inline(result))) => !result::is_tool_error(result),
+            Some(Outcome::Completed(Payload::Kept { is_error, .. })) => !is_error,
+            Some(Outcome::Failed(_) | Outcome::Cancelled) | None => false,
+        };
+        is_good && claim.sharing().is_some_and(|sharing| sharing.keeps_result)
     }
 
     async fn leave_claim(&self, claim: &CallClaim) {

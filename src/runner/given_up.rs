@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
 use super::call::{CallClient, CallSpec, CallTerms};
-use super::call_claim::CallClaim;
+use super::call_claim::{CallClaim, Sharing};
 use super::carrier::Carrier;
 use super::claim::ClaimError;
 use super::follower::FollowReason;
@@ -71,8 +71,8 @@ impl Runner {
     }
 
     /// Returns `true` if the call that this claim names was given up, and can be collected. If the store does not answer at
-    /// once, it cannot: other calls must not wait for that.
-    pub async fn was_given_up(&self, claim: &CallClaim) -> bool {
+    /// once, it cannot: other calls must not wait for that. `joins`: the call may be one that its client waits for.
+    pub async fn was_given_up(&self, claim: &CallClaim, joins: bool) -> bool {
         if !*self.store_answers.borrow() {
             return false;
         }
@@ -82,7 +82,10 @@ impl Runner {
         };
         let found = timeout(LOOK_PATIENCE, looking).await;
         let found = found.ok().and_then(Result::ok).flatten();
-        found.is_some_and(|found| matches!(claim.read(&found), Ok(Some(_))))
+        found.is_some_and(|found| {
+            let is_named = matches!(claim.read(&found), Ok(Some(_)));
+            is_named && (joins || CallClaim::read_sharing(&found).is_none())
+        })
     }
 
     /// Writes the claim by which the same call collects the call that has this record, or will have it. `on_disconnect`: of
@@ -173,9 +176,13 @@ impl Runner {
             on_owner_lost: OnOwnerLost::Fail,
             ..self.rules().for_tool(tool).0.clone()
         };
+        let terms = CallTerms {
+            has_passed: true,
+            ..CallTerms::held(None, &rule)
+        };
         let outgoing = UpstreamRequest::new(*client.caller.as_bytes(), "tools/call", "{}")
             .described_by(Some(tool.into()), [].into());
-        CallSpec::of(client, CallTerms::held(None, &rule), outgoing, token)
+        CallSpec::of(client, terms, outgoing, token)
     }
 
     /// Makes every replica look for claims for this time.
@@ -237,9 +244,19 @@ impl Runner {
         let watch = self.watches.watch(vec![id]);
         let loaded = self.ledger.load(id).await?;
         let now_ms = self.ledger.now_ms();
-        let Some(loaded) = loaded.filter(|it| can_be_collected(&it.task, now_ms)) else {
+        let sharing = CallClaim::read_sharing(&found);
+        let is_over = |task: &Task| task.is_ended() && sharing.is_some_and(|it| !it.keeps_result);
+        let loaded = loaded.filter(|it| can_be_collected(&it.task, now_ms) && !is_over(&it.task));
+        let Some(loaded) = loaded else {
             return Ok(self.call(call)?);
         };
+        // The client of the first call keeps the result for later tries.
+        let joined = sharing.map(|_| Sharing {
+            keeps_result: false,
+        });
+        let claim = joined
+            .and_then(|joined| claim.shared(joined))
+            .unwrap_or(claim);
         // Of several requests one takes the claim: the others are calls of their own, which a client makes at the same time
         // because it wants both. No claim can be read from the value in its place.
         let taken = Bytes::from(TaskId::random().to_string());

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tracing::info;
 
+use super::client_share::ClientCounts;
 use crate::lock::Mutex;
 use crate::store::kv::Name;
 use crate::task::clocks::{ClientClocks, ClockName, RungClock};
@@ -29,6 +30,8 @@ pub(super) struct GivenUpClaims {
     has_clocks: AtomicBool,
     /// A clock rang since the last write.
     has_news: AtomicBool,
+    /// Of the calls that have a record and clients here.
+    pub(super) clients: ClientCounts,
 }
 
 /// The value that all replicas watch.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::TryAcquireError;
+use tokio_util::task::TaskTracker;
 use tracing::{error, warn};
 
 use crate::mcp::error::Reason;
@@ -30,6 +31,7 @@ mod carried;
 mod carrier;
 pub mod claim;
 pub mod client_note;
+mod client_share;
 mod custody;
 mod due;
 mod elsewhere;
@@ -196,15 +198,22 @@ impl Runner {
         self.permits.close();
     }
 
-    /// Waits for the calls under way, after [`Self::refuse`]. Shortly before `grace` is over, calls that
+    /// Waits for the calls under way, after [`Self::refuse`], and for those that pass: one that takes long becomes a call that
+    /// is under way here. Shortly before `grace` is over, calls that
     /// another replica can carry on are left to that replica, and the other calls fail as `shutdown`.
-    pub async fn drain(&self, grace: Duration) {
+    pub async fn drain(&self, grace: Duration, passing: &TaskTracker) {
         // Without this the `wait` below would never resolve. A closed tracker still takes new jobs.
         self.calls.close();
         self.draining.cancel();
         let last = last_words(grace);
+        let ended = async {
+            while !(passing.is_empty() && self.calls.is_empty()) {
+                passing.wait().await;
+                self.calls.wait().await;
+            }
+        };
         // Either all calls ended, or the rest must end now.
-        let _ = tokio::time::timeout(grace.saturating_sub(last), self.calls.wait()).await;
+        let _ = tokio::time::timeout(grace.saturating_sub(last), ended).await;
         self.halt.cancel();
         // Other replicas find the calls that could not reach the store or the server by then.
         let _ = tokio::time::timeout(last * 2 / 3, self.calls.wait()).await;

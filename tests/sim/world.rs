@@ -21,6 +21,7 @@ use raincheck::task::state::{Outcome, Payload, Task};
 use raincheck::upstream::Forwarded;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use tokio_util::task::TaskTracker;
 
 use crate::dice::Dice;
 use crate::forger::FORGED;
@@ -186,7 +187,10 @@ impl World {
             // A new version is rolled out.
             4 => {
                 runner.refuse();
-                runner.drain(self.all.dice.millis(1_000, 6_000)).await;
+                let passing = TaskTracker::new();
+                passing.close();
+                let grace = self.all.dice.millis(1_000, 6_000);
+                runner.drain(grace, &passing).await;
                 link.kill();
                 self.drained.fetch_add(1, Ordering::Relaxed);
                 self.start_again(number).await;

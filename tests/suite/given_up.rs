@@ -15,6 +15,7 @@ use crate::support::{Config, Era, PATIENCE, Rig, Upstream, eventually, in_both_e
 
 in_both_eras!(
     the_next_try_of_a_session_gets_the_result,
+    a_second_cancel_changes_nothing,
     the_next_try_gets_what_has_ended_meanwhile,
     a_third_try_gets_the_result_of_the_first,
     a_cancel_for_another_reason_is_passed_on_at_once,
@@ -104,6 +105,20 @@ async fn the_next_try_of_a_session_gets_the_result(era: Era) {
     rig.upstream.until("a", "started again", again).await;
     rig.upstream.release("a");
     assert_eq!(third.await.unwrap().status, 200);
+}
+
+/// opencode cancels twice, for two reasons.
+async fn a_second_cancel_changes_nothing(era: Era) {
+    let rig = Rig::start(era, Config::auto("2s")).await;
+    let session = session(&rig).await;
+    let mut first = gives_up(&session, 10, TIMED_OUT).await;
+    assert!(rest(&mut first).await.is_empty());
+    let aborted = cancel(10, "AbortError: The operation was aborted.");
+    assert_eq!(session.post(&aborted).send().await.status, 202);
+    let mut second = tries(&session, 11).await;
+    rig.upstream.release("a");
+    assert_eq!(text(&mut second).await, (json!(11), "released".into()));
+    assert_runs(&rig.upstream, "a", 1);
 }
 
 async fn the_next_try_gets_what_has_ended_meanwhile(era: Era) {

@@ -18,6 +18,9 @@ in_both_eras!(
     tools_with_effects_are_not_joined,
     calls_that_begin_together_are_not_joined,
     nothing_is_joined_where_the_operator_says_so,
+    what_may_be_another_call_is_not_joined,
+    a_call_in_between_ends_the_sharing,
+    the_last_one_that_cancels_ends_the_call,
 );
 
 /// Longer than two calls are apart that a client wants both.
@@ -167,4 +170,42 @@ async fn nothing_is_joined_where_the_operator_says_so(era: Era) {
     times_out(&mut first).await;
     let second = tries(&session, LOOK, 11).await;
     assert_two_runs(&rig, first, second).await;
+}
+
+/// What the second one asks may be about another user, or about what has changed since.
+async fn what_may_be_another_call_is_not_joined(era: Era) {
+    let (rig, session) = rig(era, "").await;
+    let mut first = tries(&session, LOOK, 10).await;
+    times_out(&mut first).await;
+    let call = session
+        .calling(LOOK, json!({"nonce": "a"}))
+        .edit(|message| {
+            message["id"] = json!(11);
+            message["params"]["_meta"] = json!({"com.example/user": "bob"});
+        });
+    let mut second = call.stream().await;
+    primed(&mut second).await;
+    assert_two_runs(&rig, first, second).await;
+}
+
+async fn a_call_in_between_ends_the_sharing(era: Era) {
+    let (rig, session) = rig(era, "").await;
+    let mut first = tries(&session, LOOK, 10).await;
+    times_out(&mut first).await;
+    session.calling("echo", json!({"text": "x"})).send().await;
+    let second = tries(&session, LOOK, 11).await;
+    assert_two_runs(&rig, first, second).await;
+}
+
+async fn the_last_one_that_cancels_ends_the_call(era: Era) {
+    let (rig, session) = rig(era, "").await;
+    let mut first = tries(&session, LOOK, 10).await;
+    times_out(&mut first).await;
+    let mut second = tries(&session, LOOK, 11).await;
+    cancel(&session, 10).await;
+    assert!(rest(&mut first).await.is_empty());
+    cancel(&session, 11).await;
+    assert!(rest(&mut second).await.is_empty());
+    let cancelled = |tally: Tally| tally.cancelled == 1;
+    rig.upstream.until("a", "cancelled", cancelled).await;
 }

@@ -17,6 +17,7 @@ use crate::downstream::proxy::Proxy;
 use crate::runner::client_note::Leaving;
 use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, OverQuota, Quotas};
+use crate::task::gave_up::CancelCause;
 use crate::task::id::Caller;
 
 /// The time that a call runs before it looks for a cancel that came to another replica.
@@ -44,7 +45,7 @@ pub(in crate::downstream) fn cancel(
     session: SessionKey,
     cancel: &CancelMessage<'_>,
 ) -> Cancelled {
-    let cancelled = proxy.calls.cancel(session, cancel.id.get(), cancel.how);
+    let cancelled = proxy.calls.cancel(session, cancel.id.get(), cancel.cause);
     if cancelled == Cancelled::Nothing {
         tell_others(proxy, caller, session, cancel);
     }
@@ -70,7 +71,13 @@ fn tell_others(
         return;
     }
     let (proxy, name) = (Arc::clone(proxy), name(session, cancel.id));
-    let value = value(now_ms, cancel.how);
+    // How long the client has waited is known where the call runs.
+    let how = if cancel.cause == CancelCause::Clock {
+        Leaving::GaveUp
+    } else {
+        Leaving::Cancelled
+    };
+    let value = value(now_ms, how);
     let passing = proxy.passing.clone();
     // A tracked job, so that a drain waits until the cancel is written.
     passing.spawn(async move {

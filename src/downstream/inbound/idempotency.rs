@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::requester::{KeyHeader, Requester};
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, string};
-use crate::mcp::meta::IDEMPOTENCY_KEY;
+use crate::mcp::meta::{IDEMPOTENCY_KEY, PROGRESS_TOKEN};
 use crate::mcp::request::Request;
 use crate::runner::claim::CallClaim;
 use crate::task::digest::Digest;
@@ -60,6 +60,16 @@ pub(in crate::downstream) fn given_up_claim_of(
 /// A retry brings answers, and so is another call than the one that asked.
 pub(in crate::downstream) fn is_retry(params: &Object<'_>) -> bool {
     params.contains("requestState") || params.contains("inputResponses")
+}
+
+/// Returns `true` if the tool and the arguments are all that a client says of a `tools/call` with these params. What else is in
+/// `_meta` may be about one of several users.
+pub(in crate::downstream) fn is_all_of_call(params: &Object<'_>) -> bool {
+    let Some(meta) = params.get("_meta") else {
+        return true;
+    };
+    let says_nothing = |key: &str| [PROGRESS_TOKEN, "traceparent", "tracestate"].contains(&key);
+    Object::parse(meta.get()).is_ok_and(|meta| meta.iter().all(|(key, _)| says_nothing(key)))
 }
 
 /// Returns `true` if the client gave the call a key, valid or not.

@@ -12,8 +12,7 @@ use crate::mcp::meta::{META, Meta, PROTOCOL_VERSION};
 use crate::mcp::request::{ClientMessage, Envelope, Refused, Request, check_on_session, no_object};
 use crate::mcp::scan::{Fault, scan};
 use crate::mcp::version::Era;
-use crate::runner::client_note::Leaving;
-use crate::task::gave_up::says_clock_ended;
+use crate::task::gave_up::CancelCause;
 
 /// A client's message, before the era is known by whose rules it is read.
 pub(in crate::downstream) struct Inbound<'a> {
@@ -225,19 +224,15 @@ pub(in crate::downstream) struct CancelMessage<'a> {
     /// The id of the request that the client no longer waits for.
     pub(in crate::downstream) id: &'a RawValue,
     /// By the reason.
-    pub(in crate::downstream) how: Leaving,
+    pub(in crate::downstream) cause: CancelCause,
 }
 
 impl<'a> CancelMessage<'a> {
     pub(in crate::downstream) fn of(params: &Object<'a>) -> Option<Self> {
         let reason = params.get_str("reason").unwrap_or_default();
-        let how = if says_clock_ended(&reason) {
-            Leaving::GaveUp
-        } else {
-            Leaving::Cancelled
-        };
+        let cause = CancelCause::of(&reason);
         let id = params.get("requestId")?;
-        Some(Self { id, how })
+        Some(Self { id, cause })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
 use crate::mcp::version::Era;
 use crate::mcp::{headers, params};
-use crate::runner::client_note::Leaving;
+use crate::task::gave_up::CancelCause;
 
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -30,7 +30,7 @@ pub(super) struct StdioMessage {
     /// The id, as JSON, of the server's request that this answers.
     pub(super) answers: Option<Box<str>>,
     /// The id, as JSON, of the request that a notification cancels, and how its client leaves it.
-    pub(super) cancels: Option<(Box<str>, Leaving)>,
+    pub(super) cancels: Option<(Box<str>, CancelCause)>,
 }
 
 impl StdioMessage {
@@ -52,7 +52,7 @@ impl StdioMessage {
             id,
             answers,
             method,
-            cancels: cancels.map(|cancel| (cancel.id.get().into(), cancel.how)),
+            cancels: cancels.map(|cancel| (cancel.id.get().into(), cancel.cause)),
             text: text.clone(),
         })
     }

@@ -3,13 +3,14 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::super::call_claim::CallClaim;
+use super::super::call_claim::{CallClaim, Sharing};
 use super::super::given_up_claims::ClaimInWriting;
 use super::super::report::tool_of;
 use super::super::waiting::still_running;
 use super::record::digest;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms};
 use crate::mcp::json::Object;
+use crate::mcp::tools::Repeats;
 use crate::task::clocks::RungClock;
 use crate::task::id::TaskId;
 
@@ -61,9 +62,16 @@ impl Carrier {
         };
         // They look for the claim as soon as these are dropped.
         let sent_again = client.responder.note().take_sent_again();
-        let repeats = sent_again.first().map(|again| again.repeats);
-        let claim = self.claim_to_collect();
-        let Some(claim) = claim.and_then(|claim| claim.shared(repeats?)) else {
+        let sharing = sent_again.first().map(|again| Sharing {
+            keeps_result: again.repeats == Repeats::ReadOnly,
+        });
+        // The client's answer to an open question would find no carrier.
+        let asks = match &self.stage {
+            CallStage::Plain(plain) => !plain.asked.is_empty() || plain.round.is_some(),
+            CallStage::Recorded(_) => true,
+        };
+        let claim = self.claim_to_collect().filter(|_| !asks);
+        let Some(claim) = claim.and_then(|claim| claim.shared(sharing?)) else {
             return Flow::Continue;
         };
         let audience = mem::replace(&mut self.audience, Audience::RecordReaders);
@@ -83,15 +91,15 @@ impl Carrier {
         let CallStage::Plain(plain) = &self.stage else {
             return None;
         };
-        if plain.origin.collected_by.is_some() {
-            return plain.origin.collected_by;
-        }
         let tool = tool_of(&self.server.outgoing)?;
         let whose = plain.origin.client.gives_up_as?;
         let window_ms = self.server.rule.give_up_window_ms?;
         // Without the store the call is cancelled at once, as any other.
         if !*self.runner.store_answers.borrow() {
             return None;
+        }
+        if plain.origin.collected_by.is_some() {
+            return plain.origin.collected_by;
         }
         let params = Object::parse(&self.server.outgoing.params).unwrap_or_default();
         // A request that brings answers is another call than the one that asked.

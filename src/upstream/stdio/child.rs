@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -26,6 +26,7 @@ use crate::upstream::line::overlong::{Overlong, OverlongVerdict, too_large};
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 use crate::upstream::pool::SessionPermit;
+use crate::upstream::stdio::group::{Group, signal};
 use crate::upstream::stdio::hearing::Hearing;
 use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;
@@ -160,7 +161,7 @@ impl<E: LineListener> ChildLife<E> {
             return self.listener.over(LineEnd::Gone);
         };
         debug!(pid, "a process of the server was started");
-        let group = Group(pid);
+        let group = Group::of(pid);
         let errors = self.services.spawn(stderr::drain(errors, pid));
         let stop = self.writer.stopping().clone();
         let closing = stop.child_token();
@@ -202,22 +203,24 @@ impl<E: LineListener> ChildLife<E> {
             Ok(status) => status.to_string(),
             Err(error) => io_reason(error),
         };
-        if end == LineEnd::Stopped {
-            debug!(pid, status, "a process of the server has ended");
-        } else {
-            warn!(pid, status, ?end, "a process of the server ended by itself");
-        }
         // A process that left the group may still hold the pipe.
         let abort = errors.abort_handle();
         let words = timeout(LAST_WORDS, errors).await;
         if words.is_err() {
             abort.abort();
         }
+        let words = words.ok().and_then(Result::ok).unwrap_or_default();
+        if end == LineEnd::Stopped {
+            debug!(pid, status, "a process of the server has ended");
+        } else {
+            // The reason may be in a line that was one too many for the log.
+            warn!(pid, status, ?end, last_words = ?words, "a process of the server ended by itself");
+        }
         if let (LineEnd::Gone, Ok(status)) = (end, ended) {
             self.obstacles.note(Obstacle::Ended {
                 status,
                 lived,
-                words: words.ok().and_then(Result::ok).unwrap_or_default(),
+                words,
             });
         }
     }
@@ -266,24 +269,6 @@ where
         }
     };
     timeout(LEAVE_PATIENCE, left).await.is_ok()
-}
-
-/// Kills the process group when it is dropped, also if the runtime ends before the process. The group's number
-/// is free once all of its processes have ended, but not so soon that this could kill another group.
-struct Group(u32);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        signal(self.0, Signal::KILL);
-    }
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    if let Some(group) = group {
-        // It is no error that the process group is empty.
-        let _ = kill_process_group(group, signal);
-    }
 }
 
 /// Writes messages, one on each line, until the child has to end or stops reading.

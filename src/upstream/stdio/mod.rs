@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(super) mod child;
+pub mod group;
 mod hearing;
 mod lines;
 pub(super) mod spawner;

@@ -9,6 +9,7 @@ use std::sync::{Arc, MutexGuard};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::downstream::inbound::session_key::SessionKey;
@@ -18,10 +19,12 @@ use crate::mcp::error::RpcError;
 use crate::mcp::json::{quote, string};
 use crate::runner::client_note::Leaving;
 use crate::runner::responder::RelayedAnswer;
+use crate::task::gave_up::CancelCause;
 
 mod given_up;
 
-use given_up::{Collectable, GivingUp};
+pub(in crate::downstream) use given_up::JoinableCall;
+use given_up::{Collectable, GivenUpIds, GivingUp, JoinedCalls};
 
 /// Calls of all sessions together, those among them that wait for their client. Resumable calls have a bound of
 /// their own.
@@ -114,14 +117,18 @@ pub struct CallRegistry {
 struct Calls {
     /// By session, and by number in order of time.
     of_sessions: HashMap<SessionKey, BTreeMap<u64, Call>>,
+    joined: JoinedCalls,
     /// All calls but the resumable ones.
     count: usize,
+    given_up: GivenUpIds,
     last: u64,
 }
 
 #[derive(Debug)]
 struct Call {
     id: Box<str>,
+    /// Since when the client waits, as far as is known.
+    began: Instant,
     kind: CallKind,
     cancelled: CancellationToken,
     /// Set before `cancelled`: the client's clock ended.
@@ -185,8 +192,10 @@ impl CallRegistry {
         calls.last += 1;
         let (number, cancelled) = (calls.last, CancellationToken::new());
         let gave_up = Arc::<AtomicBool>::default();
+        calls.given_up.is_used_again(session, id);
         let call = Call {
             id: id.into(),
+            began: Instant::now(),
             kind,
             cancelled: cancelled.clone(),
             gave_up: Arc::clone(&gave_up),
@@ -205,27 +214,28 @@ impl CallRegistry {
         })
     }
 
-    /// Cancels every call of the session with that id. `how`: by the cancel's reason.
+    /// Cancels every call of the session with that id.
     pub(in crate::downstream) fn cancel(
         &self,
         session: SessionKey,
         id: &str,
-        how: Leaving,
+        cause: CancelCause,
     ) -> Cancelled {
         let calls = self.calls();
         let of_id = calls.of_session(session).filter(|call| *call.id == *id);
+        let now = Instant::now();
         let cancelled = of_id.map(|call| {
+            let waited = now.saturating_duration_since(call.began);
             // After a cancel by a person nothing is kept.
-            let gives_up = how == Leaving::GaveUp && !call.cancelled.is_cancelled();
+            let gives_up = cause.gives_up(waited) && !call.cancelled.is_cancelled();
             if gives_up && !call.gave_up.swap(true, Ordering::Relaxed) {
                 self.giving_up.begin();
             }
             call.cancelled.cancel();
             match call.kind {
                 // The job of the call decides what the server gets.
-                CallKind::Resumable if how == Leaving::GaveUp || call.is_carried => {
-                    Cancelled::Carried
-                }
+                CallKind::Resumable if call.gave_up.load(Ordering::Relaxed) => Cancelled::Carried,
+                CallKind::Resumable if call.is_carried => Cancelled::Carried,
                 CallKind::Resumable => Cancelled::AtServer,
                 CallKind::Carried
                 | CallKind::Joined
@@ -234,7 +244,15 @@ impl CallRegistry {
             }
         });
         // `max` also drives the lazy iterator to its end, so that every call of that id is cancelled.
-        cancelled.max().unwrap_or(Cancelled::Nothing)
+        let cancelled = cancelled.max();
+        cancelled.unwrap_or_else(|| {
+            // Some clients cancel twice, for two reasons. The call runs on at the server under the same id.
+            if calls.given_up.contains(session, id) {
+                Cancelled::Carried
+            } else {
+                Cancelled::Nothing
+            }
+        })
     }
 
     /// Cancels every call of the session, which has ended.
@@ -301,6 +319,9 @@ impl Calls {
             if call.kind != CallKind::Resumable {
                 self.count -= 1;
             }
+            if call.gave_up.load(Ordering::Relaxed) {
+                self.given_up.add(session, &call.id);
+            }
             // Sessions come and go, so an empty one must not stay in the map.
             if of_session.get().is_empty() {
                 of_session.remove();
@@ -326,9 +347,16 @@ impl CallEntry {
         });
     }
 
-    /// raincheck carries the call from now on, so a cancel by its id is not for the server.
-    pub(in crate::downstream) fn is_carried(&self) {
-        self.update(|call| call.is_carried = true);
+    /// raincheck carries the call from now on, so a cancel by its id is not for the server. Returns `false` if a cancel came
+    /// before.
+    pub(in crate::downstream) fn is_carried(&self) -> bool {
+        self.update(|call| call.is_carried = !call.cancelled.is_cancelled());
+        !self.cancelled.is_cancelled()
+    }
+
+    /// The call passes on.
+    pub(in crate::downstream) fn passes(&self) {
+        self.update(|call| call.is_carried = false);
     }
 
     fn update(&self, change: impl FnOnce(&mut Call)) {

@@ -26,16 +26,16 @@ fn all_sessions_together_are_bounded() {
     drop(one);
     let three = enter(CallKind::Carried, "b").unwrap();
     assert_eq!(
-        calls.cancel(session("b"), "1", Leaving::Cancelled),
+        calls.cancel(session("b"), "1", CancelCause::Unwanted),
         Cancelled::Carried
     );
     drop(three);
     assert_eq!(
-        calls.cancel(session("b"), "1", Leaving::Cancelled),
+        calls.cancel(session("b"), "1", CancelCause::Unwanted),
         Cancelled::AtServer
     );
     assert_eq!(
-        calls.cancel(session("b"), "\"1\"", Leaving::Cancelled),
+        calls.cancel(session("b"), "\"1\"", CancelCause::Unwanted),
         Cancelled::Nothing
     );
 }
@@ -63,12 +63,12 @@ fn a_cancel_reaches_all_that_were_sent_with_the_id() {
     let (one, two, three) = (enter(), enter(), enter());
     drop(two);
     assert_eq!(
-        calls.cancel(session("b"), "1", Leaving::Cancelled),
+        calls.cancel(session("b"), "1", CancelCause::Unwanted),
         Cancelled::Nothing
     );
     assert!(!one.is_cancelled());
     assert_eq!(
-        calls.cancel(session("a"), "1", Leaving::Cancelled),
+        calls.cancel(session("a"), "1", CancelCause::Unwanted),
         Cancelled::Carried
     );
     assert!(one.is_cancelled() && three.is_cancelled());
@@ -80,7 +80,7 @@ fn a_cancelled_call_takes_nothing_that_came_after_it_under_its_id() {
     let enter = || calls.enter(CallKind::AtModernServer, session("a"), "1");
     let older = enter().unwrap();
     assert_eq!(
-        calls.cancel(session("a"), "1", Leaving::Cancelled),
+        calls.cancel(session("a"), "1", CancelCause::Unwanted),
         Cancelled::Carried
     );
     let newer = enter().unwrap();

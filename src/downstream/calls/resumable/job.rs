@@ -9,6 +9,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::kept;
 use super::registry::Registration;
@@ -39,7 +40,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_WAITS: Duration = Duration::from_mins(10);
 
 /// Upper bound of the time in which a server answers a cancelled call. Many never answer one.
-const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The pause between two requests to the store to take the error in place of an answer that is no longer kept.
 const ASKED_AGAIN: Duration = Duration::from_secs(5);
@@ -62,9 +63,11 @@ pub(super) fn begin(
     // The record counts among the tasks of its caller.
     let has_room = proxy.runner.ledger().has_room(&log.caller());
     let registration = entry.ok().filter(|_| has_room).and_then(|entry| {
+        entry.waits_since(call.began);
         if let Some(kept_as) = &mut call.kept_as {
             let note = kept_as.client.note.get_or_insert_default();
-            entry.is_call(kept_as.digest, note.clone());
+            let joined_by = kept_as.is_all_of_call.then(|| note.clone());
+            entry.is_call(kept_as.digest, joined_by);
         }
         let recent = shown.clone();
         proxy.resumable.begin(log.name(), entry, recent)
@@ -111,8 +114,9 @@ pub(super) struct CallJob {
     is_cancelled: bool,
     /// The client's clock ended.
     gave_up: bool,
-    /// The runner carries the call, for the client and for the same calls that joined it. The client's note.
-    carried_for: Option<ClientNote>,
+    /// The runner carries the call, for the client and for the same calls that joined it: the client's note, and what says
+    /// that the server was told of a cancel.
+    carried_for: Option<(ClientNote, CancellationToken)>,
 }
 
 impl CallJob {
@@ -245,8 +249,13 @@ impl CallJob {
                 how = self.registration.entry.cancelled(), if !self.is_cancelled => self.cancel(how),
                 // A future that has resolved must not be polled again.
                 // The replica to which the cancel came has passed it on, so the server ends the call.
-                _ = &mut self.cancelled_elsewhere, if !self.is_cancelled => self.cancel(Leaving::Cancelled),
-                () = sent_again(self.kept_as.as_deref()) => self.carry_on(source),
+                _ = &mut self.cancelled_elsewhere, if !self.is_cancelled => {
+                    if let Some((_, ended)) = &self.carried_for {
+                        ended.cancel();
+                    }
+                    self.cancel(Leaving::Cancelled);
+                }
+                () = sent_again(self.kept_as.as_deref()), if !self.is_cancelled => self.carry_on(source),
                 () = retry => self.writer.write_down().await,
                 // A change of the record may mean that another replica owns the call by now.
                 () = self.writer.changed() => self.writer.look().await,
@@ -272,7 +281,7 @@ impl CallJob {
         // A cancel that came to another replica has not reached the entry here.
         self.registration.entry.cancel();
         self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
-        if let Some(note) = &self.carried_for {
+        if let Some((note, _)) = &self.carried_for {
             // The answer is for the same calls that joined.
             note.leaves(how);
             self.deadline = Instant::now();
@@ -284,14 +293,27 @@ impl CallJob {
         let Some(kept_as) = self.kept_as.take() else {
             return;
         };
-        let note = kept_as.client.note.clone();
+        let Some(note) = kept_as.client.note.clone() else {
+            return;
+        };
+        // From here on a cancel is not for the server, unless it came before.
+        if !self.registration.entry.is_carried() {
+            note.take_sent_again();
+            return;
+        }
         let way = (self.server.clone(), self.writer.terms().id.clone());
+        let ended = CancellationToken::new();
         let tool = self.writer.tool();
-        if let Some(items) = kept::carry_on(&self.proxy, *kept_as, tool, way, source) {
+        let items = kept::carry_on(&self.proxy, &kept_as, tool, (way, &ended), source);
+        if let Some(items) = items {
             *source = items;
             self.server = ServerOfCall::silent();
-            self.registration.entry.is_carried();
-            self.carried_for = note;
+            self.carried_for = Some((note, ended));
+        } else {
+            // Without room the same call is a call of its own.
+            self.registration.entry.passes();
+            note.take_sent_again();
+            self.kept_as = Some(kept_as);
         }
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
+use super::job::CANCELLED_PATIENCE;
 use super::resumable_call::{KeptAs, ServerOfCall, cancel_of};
 use crate::downstream::calls::item::StreamItem;
 use crate::downstream::calls::kept;
@@ -37,26 +39,27 @@ pub(super) fn hand_over(
 /// `None`: there is no room for the call, and it goes on as it is.
 pub(super) fn carry_on(
     proxy: &Arc<Proxy>,
-    kept_as: KeptAs,
+    kept_as: &KeptAs,
     tool: &str,
-    (server, id): (ServerOfCall, Box<RawValue>),
+    ((server, id), ended): ((ServerOfCall, Box<RawValue>), &CancellationToken),
     source: &mut BoxStream<'static, StreamItem>,
 ) -> Option<BoxStream<'static, StreamItem>> {
-    let KeptAs {
-        client,
-        claim,
-        progress_token,
-        ..
-    } = kept_as;
     let answered_as = id.clone();
+    let ended = ended.clone();
     let exchange = || {
+        // A server that was told of a cancel may never answer.
+        let given_up = async move {
+            ended.cancelled().await;
+            tokio::time::sleep(CANCELLED_PATIENCE).await;
+        };
         let items = mem::replace(source, stream::empty().boxed());
+        let items = items.take_until(Box::pin(given_up));
+        let items = items.chain(stream::iter([StreamItem::End])).boxed();
         kept::of_session(items, Arc::new(SessionControl { server, id }))
     };
-    let token = progress_token.as_deref();
-    let subscriber = proxy
-        .runner
-        .carry_passed((client, claim), tool, token, exchange)?;
+    let client = (kept_as.client.clone(), kept_as.claim);
+    let token = kept_as.progress_token.as_deref();
+    let subscriber = proxy.runner.carry_passed(client, tool, token, exchange)?;
     let items = stream::unfold(Some(subscriber), move |subscriber| {
         let id = answered_as.clone();
         async move {

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, Response};
 use tokio::time::Instant;
 
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::response;
 use crate::downstream::proxy::Proxy;
-use crate::mcp::error::RpcError;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::runner::call_log::entry::{EntryKind, LogEntry};
 use crate::runner::call_log::log::EventLog;
@@ -136,12 +135,11 @@ fn store_is_away(error: &StoreError) -> Response<Body> {
     response::store_unavailable()
 }
 
-/// Not 404, because 404 means that the session and all its calls are lost. After any other refusal real clients try
-/// twice more, and keep the session.
+/// No stream is offered behind this event (2025-11-25, Listening for Messages from the Server). The official clients end
+/// their attempts in silence then. After 404 the session would be lost, and after another refusal some clients give it up,
+/// too.
 fn unknown() -> Response<Body> {
-    let error =
-        RpcError::invalid_request("Invalid request: Last-Event-ID names no event that is kept");
-    response::refusal(StatusCode::BAD_REQUEST, &error)
+    response::not_allowed("POST, DELETE")
 }
 
 async fn patiently<T, E, F>(mut ask: impl FnMut() -> F) -> Result<T, E>

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::downstream::calls::registry::{CallKind, CallRegistry, Cancelled};
     use crate::downstream::inbound::session_key::SessionKey;
-    use crate::runner::client_note::Leaving;
+    use crate::task::gave_up::CancelCause;
 
     #[test]
     fn a_log_has_one_call_and_its_place_is_free_again() {
@@ -118,14 +118,14 @@ mod tests {
         let (_tail, receiver) = watch::channel(RecentEvents::default());
         assert!(calls.begin(name, enter(), receiver).is_none());
         assert_eq!(
-            registry.cancel(session, "1", Leaving::Cancelled),
+            registry.cancel(session, "1", CancelCause::Unwanted),
             Cancelled::AtServer
         );
         assert!(registered.entry.is_cancelled());
         drop(registered);
         assert!(calls.find(name).is_none());
         assert_eq!(
-            registry.cancel(session, "1", Leaving::Cancelled),
+            registry.cancel(session, "1", CancelCause::Unwanted),
             Cancelled::Nothing
         );
         assert_eq!(calls.room.available_permits(), CALLS_MAX);

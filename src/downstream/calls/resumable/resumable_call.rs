@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use crate::downstream::inbound::idempotency::is_all_of_call;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::Keepalive;
@@ -77,6 +78,8 @@ pub(super) struct KeptAs {
     pub(super) digest: Digest,
     pub(super) claim: CallClaim,
     began: Instant,
+    /// See [`is_all_of_call`].
+    pub(super) is_all_of_call: bool,
     /// Progress may start the client's clock anew.
     pub(super) progress_token: Option<Box<RawValue>>,
 }
@@ -246,6 +249,7 @@ fn kept_as(by: &Requester, rule: &Rule, method: &str, params: &Object<'_>) -> Op
         digest,
         claim: CallClaim::of_given_up(&whose, digest, window_ms),
         began: Instant::now(),
+        is_all_of_call: is_all_of_call(params),
         progress_token: progress_token(params).map(ToOwned::to_owned),
     }))
 }

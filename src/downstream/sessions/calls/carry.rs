@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::downstream::body::Body;
 use crate::downstream::calls::cancel::cancelled;
 use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
-use crate::downstream::inbound::idempotency::digest;
+use crate::downstream::inbound::idempotency::{digest, is_all_of_call};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
@@ -107,7 +107,8 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
     // Without a session, the same call of this client cannot be told from that of another client.
     let note = by.note.clone().unwrap_or_default();
     if request.method == "tools/call" && session.key().is_some() {
-        entry.is_call(digest(request), note.clone());
+        let joined_by = is_all_of_call(&request.params).then(|| note.clone());
+        entry.is_call(digest(request), joined_by);
     }
     let (messages, said) = mpsc::channel(MESSAGES_MAX + 1);
     let client = CallingClient {

@@ -20,6 +20,7 @@ use crate::downstream::sessions::calls::{AskedClient, CallSession};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, raw};
 use crate::runner::responder::{CallAnswer, RelayedAnswer};
+use crate::task::view_2025::question_of;
 use crate::upstream::Answer;
 
 /// The session on which a request came, and what its answer needs.
@@ -92,7 +93,10 @@ impl CallSession for HostedSession {
         question: String,
         answers: mpsc::Sender<RelayedAnswer>,
     ) {
-        if self.is_joined {
+        let message = Object::parse(&question).unwrap_or_default();
+        // Any replica takes the answer to a question of a record.
+        let id = message.get_str("id");
+        if self.is_joined || id.is_some_and(|id| question_of(&id).is_some()) {
             return client.relay(question, answers).await;
         }
         let question = raw(question).unwrap_or_else(|_| RawValue::NULL.to_owned());

@@ -1,0 +1,57 @@
+"""Area: Redis
+Source: redis/ioredis#1318
+Met: After a network fault the client's connection to Redis stayed half open, commands on it waited for answers that never came, and the client did not connect again.
+First try: fail: every command on the old connections timed out for as long as raincheck ran (100 s and more), although new connections to Redis worked.
+Verdict: open
+"""
+
+import contextlib
+import socket
+import threading
+
+from house import until
+from servers import LegacyServer
+
+
+class Balancer:
+    """Passes bytes to Redis. What it forgets is still read and acknowledged, but nothing of it arrives any more."""
+
+    def __init__(self, port):
+        self.to, self.forgotten, self.lines = port, set(), 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.to))
+                self.lines += 1
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self.pump, args=(self.lines, *ends), daemon=True).start()
+
+    def pump(self, line, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if line not in self.forgotten:
+                    target.sendall(data)
+            if line not in self.forgotten:
+                target.shutdown(socket.SHUT_WR)
+
+    def forget(self):
+        self.forgotten |= set(range(1, self.lines + 1))
+
+
+def test(field):
+    server = LegacyServer()
+    balancer = Balancer(field.redis())
+    settings = '[store]\nnamespace = "swallow"\n[tasks]\ngrace_window = "100ms"\n'
+    raincheck = field.raincheck("--upstream", server.url, store=f"redis://127.0.0.1:{balancer.port}", config=settings)
+    call = {"name": "slow", "arguments": {"s": 0.3}}
+    task = raincheck.modern("tools/call", call).answer(7)["result"]["taskId"]
+    assert raincheck.finished(task)["result"]["status"] == "completed"
+    balancer.forget()
+    # A connection that answers nothing for seconds is given up, as one that was cut is.
+    until("polls are answered over a new connection", lambda: raincheck.modern("tasks/get", {"taskId": task}).status == 200, 15)
+    until("calls become tasks again", lambda: "taskId" in raincheck.modern("tools/call", call).answer(7).get("result", {}), 15)

@@ -24,7 +24,7 @@ SHORT_BUILDS_NO=(model deploy)
 # cores busy, and, last, what promtool judges.
 SHORT_RUNS_NO=(claims_legacy:: clocks:: counted:: counted_reasons:: discover:: excerpts:: excerpts_kept:: hosted_ends:: floods:: heartbeat::
   held_carried:: held_replicas:: known_clients:: large_results:: learned_polls:: queued:: races::http redis_errs:: redis_fleet::
-  given_up:: slow_start:: stdio_memory:: stdio_sessions:: store_down:: subscribed_events:: unhurried:: webhooks:: webhooks_due::
+  given_up:: given_up_bounds:: given_up_callers:: given_up_cancels:: given_up_sse:: given_up_store:: slow_start:: stdio_memory:: stdio_sessions:: store_down:: subscribed_events:: unhurried:: webhooks:: webhooks_due::
   a_cluster_keeps_the_contract a_primary_behind_sentinels_keeps_the_contract both_sides_of_a_request_are_measured)
 SHORT_INTEROP=(rmcp legacy modern dialect-legacy everything program)
 SHORT_CONFORMANCE=(embedded-legacy redis-modern)

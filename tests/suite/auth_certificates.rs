@@ -13,7 +13,7 @@ use crate::support::{Config, Era, Proxy, TempDir, Upstream};
 use crate::tls_client::{self, Identity};
 
 /// A certificate with these DNS names and URIs, and its key.
-fn issue_to(authority: &Authority, names: &[&str], uris: &[&str]) -> Identity {
+pub(crate) fn issue_to(authority: &Authority, names: &[&str], uris: &[&str]) -> Identity {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
     let uris = uris
@@ -25,16 +25,16 @@ fn issue_to(authority: &Authority, names: &[&str], uris: &[&str]) -> Identity {
 }
 
 /// A listener with TLS that takes certificates, and what signs them.
-struct Scene {
-    proxy: Proxy,
-    upstream: Upstream,
-    server: Authority,
-    clients: Authority,
+pub(crate) struct Scene {
+    pub(crate) proxy: Proxy,
+    pub(crate) upstream: Upstream,
+    pub(crate) server: Authority,
+    pub(crate) clients: Authority,
     _files: TempDir,
 }
 
 impl Scene {
-    async fn start(config: Config) -> Self {
+    pub(crate) async fn start(config: Config) -> Self {
         let (server, clients) = (Authority::new(), Authority::new());
         let files = TempDir::new();
         let (certificate, key) = server.issue();
@@ -58,7 +58,7 @@ impl Scene {
         }
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::of(self.proxy.address())
     }
 

@@ -43,22 +43,22 @@ const SOON: Duration = Duration::from_millis(300);
 /// The shortest time that counts as the time of a clock.
 const SECOND: Duration = Duration::from_secs(1);
 
-const GAVE_UP: &str = "raincheck_calls_total{fate=\"gave_up\",tool=\"held\"}";
+pub(crate) const GAVE_UP: &str = "raincheck_calls_total{fate=\"gave_up\",tool=\"held\"}";
 
-const TIMED_OUT: &str = "McpError: MCP error -32001: Request timed out";
+pub(crate) const TIMED_OUT: &str = "McpError: MCP error -32001: Request timed out";
 
-fn cancel(id: u64, reason: &str) -> Value {
+pub(crate) fn cancel(id: u64, reason: &str) -> Value {
     let params = json!({"requestId": id, "reason": reason});
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 }
 
-fn held(session: &Session, id: u64) -> Request {
+pub(crate) fn held(session: &Session, id: u64) -> Request {
     let call = session.calling("held", json!({"nonce": "a"}));
     call.edit(|message| message["id"] = json!(id))
 }
 
 /// The first try of a session, whose client gives up with this reason.
-async fn gives_up(session: &Session, id: u64, reason: &str) -> Stream {
+pub(crate) async fn gives_up(session: &Session, id: u64, reason: &str) -> Stream {
     let mut stream = held(session, id).stream().await;
     primed(&mut stream).await;
     let cancelled = session.post(&cancel(id, reason)).send().await;
@@ -67,13 +67,13 @@ async fn gives_up(session: &Session, id: u64, reason: &str) -> Stream {
 }
 
 /// A try that waits, and its client.
-async fn tries(session: &Session, id: u64) -> Stream {
+pub(crate) async fn tries(session: &Session, id: u64) -> Stream {
     let mut stream = held(session, id).stream().await;
     primed(&mut stream).await;
     stream
 }
 
-async fn text(stream: &mut Stream) -> (Value, String) {
+pub(crate) async fn text(stream: &mut Stream) -> (Value, String) {
     let answer = rest(stream).await.pop().unwrap().message;
     let text = answer["result"]["content"][0]["text"].as_str();
     (answer["id"].clone(), text.unwrap_or_default().to_owned())
@@ -84,7 +84,7 @@ async fn session(rig: &Rig) -> Session {
 }
 
 /// The server runs one call of this nonce, which was started so many times.
-fn assert_runs(upstream: &Upstream, nonce: &str, started: u32) {
+pub(crate) fn assert_runs(upstream: &Upstream, nonce: &str, started: u32) {
     let tally = upstream.tally(nonce);
     assert_eq!((tally.started, tally.cancelled), (started, 0));
 }

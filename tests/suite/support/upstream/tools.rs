@@ -106,10 +106,7 @@ impl Call {
                 tokio::time::sleep(Duration::from_millis(self.number("ms"))).await;
                 self.text("slept")
             }
-            "held" | "look" => {
-                shared.released(self.nonce()).await;
-                self.text("released")
-            }
+            "held" | "look" => self.held(shared).await,
             "steps" => self.steps(shared, out).await,
             "ask" => self.ask(out, &["name"]).await,
             "confide" => self.confide(out).await,
@@ -174,6 +171,18 @@ impl Call {
         End::Result(format!(
             r#"{{ {kind}"content":[{{"type":"text","text":{text}}}], {FAITHFUL},"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"x"}},"com.example/kept":1.0}}}}"#
         ))
+    }
+
+    /// Waits to be released. If its calls are `numbered`, it says which of them this was.
+    async fn held(&self, shared: &Shared) -> End {
+        let calls = shared.calls.borrow().get(self.nonce()).copied();
+        let number = calls.map_or(0, |tally| tally.started);
+        shared.released(self.nonce()).await;
+        if self.arguments["numbered"] == true {
+            self.text(&format!("call {number}"))
+        } else {
+            self.text("released")
+        }
     }
 
     /// Tells of each step, and after the last waits to be released, silent or with a word each `tick`

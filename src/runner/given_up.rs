@@ -290,8 +290,9 @@ impl Runner {
         match &written {
             Ok(()) => self.runs_on(task),
             Err(error) => {
-                // The call ends at its deadline, and its result is lost.
                 warn!(%error, "a call that its client gave up again cannot be collected");
+                // Its result is lost, so it ends with its window. This looks again until the store answers.
+                self.cancel_if_abandoned(task.id, task.on_disconnect);
             }
         }
         written.is_ok()

@@ -180,6 +180,19 @@ async fn a_store_that_forgot_the_call_costs_a_run() {
     scene.until("over", over).await;
 }
 
+/// The store takes no claim, so that nobody can collect the call: it ends with its window, as one that nobody collected.
+#[tokio::test]
+async fn a_call_that_is_given_up_again_during_an_outage_is_cancelled_later() {
+    let scene = Scene::kept(Era::Legacy, RedisServer::start(), "1s").await;
+    let _second = scene.tries(11).await;
+    scene.redis.freeze();
+    scene.cancels(11).await;
+    let said = "a call that its client gave up again cannot be collected";
+    scene.rig.proxy.until_said(said, 1).await;
+    scene.redis.thaw();
+    scene.until("cancelled", |tally| tally.cancelled == 1).await;
+}
+
 /// The call of a modern client.
 fn ann(client: &Client, nonce: &str) -> Request {
     let ann = client.clone().without_tasks().named("Bearer ann");

@@ -40,10 +40,6 @@ use crate::task::view;
 /// to their records.
 const IN_DOUBT_MAX: usize = 1024;
 
-/// The most calls without a client that are watched until their window is over. Further calls run on until
-/// their own deadlines.
-const ABANDONED_WATCHED_MAX: usize = 1024;
-
 /// The settings of the runner.
 #[derive(Debug, Clone)]
 pub struct RunnerSettings {
@@ -101,6 +97,8 @@ pub struct Runner {
     pub(super) admission: Admission,
     pub(super) carried: Arc<CarriedTasks>,
     pub(super) progress: CommitBudget,
+    /// Calls without a client are watched until their window is over, as many as there may be calls. Further calls run on
+    /// until their own deadlines.
     pub(super) abandoned_watched: Arc<Semaphore>,
     pub(super) unsaved: Unsaved,
     pub(super) in_doubt: Mutex<VecDeque<TaskId>>,
@@ -139,13 +137,13 @@ impl Runner {
             draining: CancellationToken::new(),
             permits: ResizableSemaphore::new(settings.calls_max),
             shares: settings.calls_per_caller.map(Shares::new),
+            abandoned_watched: Arc::new(Semaphore::new(settings.calls_max)),
             settings,
             calls: TaskTracker::new(),
             services: TaskTracker::new(),
             halt: CancellationToken::new(),
             carried: Arc::default(),
             progress: CommitBudget::new(),
-            abandoned_watched: Arc::new(Semaphore::new(ABANDONED_WATCHED_MAX)),
             unsaved: Unsaved::new(),
             in_doubt: Mutex::default(),
             contact: Mutex::default(),

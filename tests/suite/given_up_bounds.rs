@@ -253,3 +253,18 @@ async fn a_call_that_passed_is_cancelled_where_no_place_is_left() {
     assert_eq!(value(&rig.proxy, GAVE_UP).await, Some(4.0));
     assert_no_panic(&rig);
 }
+
+/// A call may take an hour. Its client left, so it ends much sooner, however many such calls there are.
+#[tokio::test]
+async fn each_of_many_calls_is_cancelled_at_the_end_of_its_window() {
+    const MANY: u32 = 1_100;
+    let config = with_operators(Config::auto("20s")).terms("give_up_window = \"5s\"");
+    let rig = Rig::start(Era::Legacy, config).await;
+    let sessions = sessions(&rig, MANY).await;
+    for first in (0..MANY).step_by(AT_ONCE as usize) {
+        give_up_each(&rig, &sessions, first..MANY.min(first + AT_ONCE)).await;
+    }
+    until_at(&rig.proxy, GAVE_UP, f64::from(MANY)).await;
+    until_at(&rig.proxy, RUNNING, 0.0).await;
+    rig.upstream.until_idle().await;
+}

@@ -24,6 +24,7 @@ in_both_eras!(
     two_bearers_collect_each_their_own,
     two_bearers_whom_the_operator_knows_collect_each_their_own,
     two_programs_of_this_machine_collect_each_their_own,
+    another_tenant_behind_one_credential_does_not_collect_it,
 );
 
 /// The clock of the modern clients. It ends a little early, because on a busy machine the end is noticed late.
@@ -228,4 +229,37 @@ async fn two_certificates_collect_each_their_own() {
     };
     let pair = (&certified("a"), &certified("b"));
     hang_up_in_turn(&scene.proxy, &scene.upstream, pair).await;
+}
+
+/// A gateway has one credential, and says in a header for whom it calls. The server gets that header.
+async fn another_tenant_behind_one_credential_does_not_collect_it(era: Era) {
+    let rig = Rig::start(era, config()).await;
+    rig.client().call("slow", json!({})).await.into_text();
+    let gateway = rig.client().without_tasks().named("Bearer gateway");
+    let of = |tenant: &'static str| {
+        let gateway = gateway.clone();
+        Plain(move |nonce: &str| {
+            let call = gateway.calling("held", arguments(nonce));
+            call.header("x-tenant", tenant)
+        })
+    };
+    let (mine, theirs) = (of("a"), of("b"));
+    let nonce = kept(&rig, &mine).await;
+    rig.upstream.release(&nonce);
+    let finished = |tally: Tally| tally.finished == 1;
+    rig.upstream.until(&nonce, "finished", finished).await;
+    let got = theirs.tries(&nonce, PATIENCE).await;
+    assert_eq!(got.as_deref(), Some("call 2"), "the other tenant's result");
+}
+
+/// A call that the client gave up. Returns its nonce. On a busy machine the client may be late.
+async fn kept(rig: &Rig, caller: &impl Caller) -> String {
+    for number in 0..5 {
+        let nonce = format!("{number}");
+        assert_eq!(caller.tries(&nonce, CLOCK).await, None);
+        if are_kept(&rig.proxy, 1.0).await {
+            return nonce;
+        }
+    }
+    panic!("no call was kept");
 }

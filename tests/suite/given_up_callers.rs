@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -9,10 +10,11 @@ use serde_json::{Value, json};
 
 use crate::auth_certificates::{Scene, issue_to};
 use crate::auth_tokens::Tokens;
-use crate::counted::{value, with_operators};
+use crate::counted::{until_at, value, with_operators};
 use crate::given_up::{GAVE_UP, TIMED_OUT, assert_runs, cancel, text};
 use crate::held::{Session, primed};
 use crate::support::client::{Client, Request};
+use crate::support::pair::Pair;
 use crate::support::stream::{Stream, last_event};
 use crate::support::upstream::Tally;
 use crate::support::{Config, Era, PATIENCE, Proxy, Rig, Upstream, in_both_eras, try_eventually};
@@ -21,6 +23,7 @@ use crate::tls_client::{self, Identity};
 in_both_eras!(
     two_sessions_that_give_up_in_turn_collect_each_its_own,
     two_sessions_of_one_caller_collect_each_its_own,
+    many_calls_on_two_replicas_are_each_collected_by_their_own_session,
     two_bearers_collect_each_their_own,
     two_bearers_whom_the_operator_knows_collect_each_their_own,
     two_programs_of_this_machine_collect_each_their_own,
@@ -35,7 +38,7 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// The call, whose result says which of the server's calls it was.
 fn arguments(nonce: &str) -> Value {
-    json!({"nonce": nonce, "numbered": true})
+    json!({"nonce": nonce, "says": "number"})
 }
 
 fn config() -> Config {
@@ -89,6 +92,47 @@ async fn two_sessions_of_one_caller_collect_each_its_own(era: Era) {
     let open = || Session::open(rig.client().named("Bearer ann"));
     let (first, second) = (open().await, open().await);
     give_up_in_turn(&rig.upstream, [&first, &second]).await;
+}
+
+/// All calls are given up at one replica, then at the other, and then collected at the first.
+async fn many_calls_on_two_replicas_are_each_collected_by_their_own_session(era: Era) {
+    let pair = &Pair::of(Upstream::start(era).await, config()).await;
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        sessions.push(Session::open(pair.at_a()).await);
+    }
+    let sessions = &sessions;
+    let at_b: Vec<_> = sessions.iter().map(|it| it.over(pair.at_b())).collect();
+    for (replica, sessions, id) in [(&pair.a, sessions, 0), (&pair.b, &at_b, MANY)] {
+        let giving_up = (0..MANY).map(|number| async move {
+            let mut stream = one_of_many(sessions, number, id).stream().await;
+            primed(&mut stream).await;
+            let session = &sessions[number % sessions.len()];
+            let cancel = cancel((id + number) as u64, TIMED_OUT);
+            assert_eq!(session.post(&cancel).send().await.status, 202);
+        });
+        join_all(giving_up).await;
+        until_at(replica, GAVE_UP, 96.0).await;
+    }
+    let collecting = (0..MANY).map(|number| async move {
+        let other = format!("{}", MANY - 1 - number);
+        pair.upstream.release(&other);
+        let answer = one_of_many(sessions, number, 2 * MANY).send().await.json();
+        let text = &answer["result"]["content"][0]["text"];
+        assert_eq!(*text, format!("{number}"), "{answer}");
+    });
+    join_all(collecting).await;
+    assert_eq!(pair.upstream.executions() as usize, MANY);
+}
+
+const MANY: usize = 96;
+
+/// The call of this number, whose result is its number, on one of the sessions.
+fn one_of_many(sessions: &[Session], number: usize, id: usize) -> Request {
+    let nonce = format!("{number}");
+    let session = &sessions[number % sessions.len()];
+    let call = session.calling("held", json!({"nonce": nonce, "says": "nonce"}));
+    call.edit(|message| message["id"] = json!(id + number))
 }
 
 /// A modern client, which has one call.

@@ -66,7 +66,7 @@ impl Scene {
 
     /// The call, whose result says which of the server's calls it was.
     fn call(&self, id: u64) -> Request {
-        let arguments = json!({"nonce": "a", "numbered": true});
+        let arguments = json!({"nonce": "a", "says": "number"});
         let call = self.session.calling("held", arguments);
         call.edit(|message| message["id"] = json!(id))
     }
@@ -196,7 +196,7 @@ async fn a_call_that_is_given_up_again_during_an_outage_is_cancelled_later() {
 /// The call of a modern client.
 fn ann(client: &Client, nonce: &str) -> Request {
     let ann = client.clone().without_tasks().named("Bearer ann");
-    ann.calling("held", json!({"nonce": nonce, "numbered": true}))
+    ann.calling("held", json!({"nonce": nonce, "says": "number"}))
 }
 
 /// The same call, which the server runs as its second of this nonce.

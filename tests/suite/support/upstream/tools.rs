@@ -173,15 +173,15 @@ impl Call {
         ))
     }
 
-    /// Waits to be released. If its calls are `numbered`, it says which of them this was.
+    /// Waits to be released. The argument `says` chooses the result: which of the calls of its nonce this was, or its nonce.
     async fn held(&self, shared: &Shared) -> End {
         let calls = shared.calls.borrow().get(self.nonce()).copied();
         let number = calls.map_or(0, |tally| tally.started);
         shared.released(self.nonce()).await;
-        if self.arguments["numbered"] == true {
-            self.text(&format!("call {number}"))
-        } else {
-            self.text("released")
+        match self.arguments["says"].as_str() {
+            Some("number") => self.text(&format!("call {number}")),
+            Some("nonce") => self.text(self.nonce()),
+            _ => self.text("released"),
         }
     }
 

@@ -13,9 +13,12 @@ use crate::given_up::{GAVE_UP, TIMED_OUT, cancel, gives_up};
 use crate::held::{Session, primed, reason};
 use crate::memory::resident;
 use crate::redis_server::RedisServer;
-use crate::support::client::Answer;
+use crate::support::client::{Answer, Client};
+use crate::support::pair::Pair;
 use crate::support::upstream::Tally;
-use crate::support::{Config, Era, PATIENCE, Rig, eventually, in_both_eras};
+use crate::support::{
+    Config, Era, PATIENCE, Rig, Upstream, eventually, in_both_eras, try_eventually,
+};
 
 in_both_eras!(
     calls_that_nobody_collects_are_gone_from_redis_and_from_memory,
@@ -33,6 +36,9 @@ const OF_A_SESSION: u32 = 50;
 
 /// Another client waits no longer for an answer that its server gives at once.
 const SERVED: Duration = Duration::from_secs(5);
+
+/// The time in which a call is kept whose client has just given up.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What one call may take of the memory of a debug build, all in all.
 const BYTES_OF_A_CALL: u64 = 96 << 10;
@@ -108,11 +114,12 @@ async fn calls_that_nobody_collects_are_gone_from_redis_and_from_memory(era: Era
     let connection = connection.await.unwrap();
     // All of them are given up before the first is cancelled: with more calls each takes longer.
     let window = Duration::from_secs(10 + u64::from(calls.saturating_sub(CALLS)) / 40);
+    let longest_call = window * 6 / 5;
     // The record of a call stays for its longest time and the retention.
     let terms = format!(
         "give_up_window = \"{}s\"\nmax_duration = \"{}s\"\nretention = \"1s\"",
         window.as_secs(),
-        window.as_secs() * 6 / 5
+        longest_call.as_secs()
     );
     let config = with_operators(Config::auto("5s"))
         .terms(&terms)
@@ -131,11 +138,12 @@ async fn calls_that_nobody_collects_are_gone_from_redis_and_from_memory(era: Era
     let took = began.elapsed();
     let most = (resident(pid), keys(&connection).await.len());
     assert_eq!(value(&rig.proxy, RUNNING).await, Some(f64::from(calls)));
-    until_all_gone(rig, window, &mut longest).await;
+    until_all_gone(rig, longest_call, &mut longest).await;
     let gone = began.elapsed();
     // The log of a call, by which its client could come back to its stream, is kept for ten minutes more.
     let few = before.1 + calls as usize + 5;
-    eventually(PATIENCE * 3, "the claims and records expire", async || {
+    let patience = longest_call - window + PATIENCE * 3;
+    eventually(patience, "the claims and records expire", async || {
         let left = keys(&connection).await.len();
         if left <= few { Ok(()) } else { Err(left) }
     })
@@ -159,9 +167,10 @@ async fn calls_that_nobody_collects_are_gone_from_redis_and_from_memory(era: Era
 
 const RUNNING: &str = "raincheck_calls_running";
 
-/// Each call is cancelled at the server at the end of its window, while others are served.
-async fn until_all_gone(rig: &Rig, window: Duration, longest: &mut Duration) {
-    let over = Instant::now() + window + PATIENCE;
+/// Each call is cancelled at the server, while others are served: at the end of its window, or, if the store was too busy then, at
+/// the end of its time.
+async fn until_all_gone(rig: &Rig, longest_call: Duration, longest: &mut Duration) {
+    let over = Instant::now() + longest_call + PATIENCE;
     loop {
         *longest = (*longest).max(served(rig).await);
         let left = value(&rig.proxy, RUNNING).await.unwrap();
@@ -170,7 +179,7 @@ async fn until_all_gone(rig: &Rig, window: Duration, longest: &mut Duration) {
         }
         assert!(
             Instant::now() < over,
-            "{left} calls run on after their window"
+            "{left} calls run on after their time"
         );
         let soon = tokio::time::timeout(Duration::from_secs(1), rig.upstream.idle());
         let _ = soon.await;
@@ -267,4 +276,36 @@ async fn each_of_many_calls_is_cancelled_at_the_end_of_its_window() {
     until_at(&rig.proxy, GAVE_UP, f64::from(MANY)).await;
     until_at(&rig.proxy, RUNNING, 0.0).await;
     rig.upstream.until_idle().await;
+}
+
+/// The replica that carried the call dies, and another one runs the tool again: for nobody, as it turns out.
+#[tokio::test]
+async fn a_call_that_another_replica_runs_again_ends_with_its_window() {
+    let terms = "give_up_window = \"3s\"\non_owner_lost = \"rerun\"";
+    let config = with_operators(Config::auto("20s")).terms(terms);
+    let config = config.section("upstream", "shared = true");
+    let mut pair = Pair::of(Upstream::start(Era::Legacy).await, config).await;
+    let client = pair.at_a().without_tasks();
+    client.call("slow", json!({})).await.into_text();
+    let nonce = kept(&pair, &client).await;
+    pair.a.kill();
+    let again = |tally: Tally| tally.started == 2;
+    pair.upstream.until(&nonce, "started again", again).await;
+    let cancelled = |tally: Tally| tally.cancelled == 1;
+    pair.upstream.until(&nonce, "cancelled", cancelled).await;
+}
+
+/// A call that the client gave up. Returns its nonce. On a busy machine the client may be late.
+async fn kept(pair: &Pair, client: &Client) -> String {
+    for number in 0..5 {
+        let nonce = format!("{number}");
+        let call = client.calling("held", json!({"nonce": nonce}));
+        let answer = call.or_hang_up_after(Duration::from_millis(980)).await;
+        assert!(answer.is_none());
+        let is_kept = async || value(&pair.a, GAVE_UP).await == Some(1.0);
+        if try_eventually(SOON, is_kept).await.is_ok() {
+            return nonce;
+        }
+    }
+    panic!("no call was kept");
 }

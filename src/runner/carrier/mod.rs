@@ -225,6 +225,8 @@ impl Carrier {
         let task = recorded.task();
         // The record does not contain the whole rule, so a call that was taken over follows this replica's rules.
         let rule = runner.rules().for_tool(&task.name).0.clone();
+        // The replica that looked whether a client waits for the call may be lost.
+        runner.cancel_if_abandoned(task.id, task.on_disconnect);
         Box::new(Self {
             timers: Timers::until(recorded.due(runner.ledger.now_ms())),
             task_id: Arc::new(OnceLock::from(task.id)),

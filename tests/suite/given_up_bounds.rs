@@ -142,7 +142,7 @@ async fn calls_that_nobody_collects_are_gone_from_redis_and_from_memory(era: Era
     let gone = began.elapsed();
     // The log of a call, by which its client could come back to its stream, is kept for ten minutes more.
     let few = before.1 + calls as usize + 5;
-    let patience = longest_call - window + PATIENCE * 3;
+    let patience = longest_call.saturating_sub(window) + PATIENCE * 3;
     eventually(patience, "the claims and records expire", async || {
         let left = keys(&connection).await.len();
         if left <= few { Ok(()) } else { Err(left) }

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use hyper::header::{ACCEPT, HeaderName, HeaderValue, ORIGIN, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Version};
 use serde_json::value::RawValue;
@@ -218,7 +218,8 @@ impl Requester {
     pub(in crate::downstream) fn gives_up_as(&self) -> Option<[u8; 16]> {
         let whose = match (&self.session, self.era) {
             (Some(session), Era::Legacy) => *session.as_bytes(),
-            _ if self.has_credentials => *self.caller.as_bytes(),
+            // Several clients may have one credential, such as the tenants of a gateway.
+            _ if self.has_credentials => self.named_by_program(*self.caller.as_bytes()),
             // A pipe has one client.
             _ if self.is_piped => *self.list_key?.as_bytes(),
             _ => self.local_name()?,
@@ -237,12 +238,17 @@ impl Requester {
 
     /// The name of a client of this machine that shows no credentials.
     fn local_name(&self) -> Option<[u8; 16]> {
-        let program = self.program.filter(|_| self.is_local)?;
-        let mut name = *b"local           ";
-        for (to, from) in name[8..].iter_mut().zip(program.to_le_bytes()) {
-            *to = from;
+        self.program.filter(|_| self.is_local)?;
+        Some(self.named_by_program(*b"local\0\0\0\0\0\0\0\0\0\0\0"))
+    }
+
+    /// The name of one of the clients that have this name together. Its first half stays: no client can make another's of it.
+    fn named_by_program(&self, mut name: [u8; 16]) -> [u8; 16] {
+        let program = self.program.unwrap_or_default().to_le_bytes();
+        for (to, from) in name[8..].iter_mut().zip(program) {
+            *to ^= from;
         }
-        Some(name)
+        name
     }
 
     /// Recognises a modern client by its description of itself (`clientInfo`) and by its headers: a server may know its clients
@@ -257,7 +263,8 @@ impl Requester {
         let mut hasher = DefaultHasher::new();
         info.map_or("", RawValue::get).hash(&mut hasher);
         for (name, value) in headers {
-            if !is_of_the_request(name.as_str()) {
+            // A client may renew its token between two tries: the caller is known without it.
+            if name != AUTHORIZATION && !is_of_the_request(name.as_str()) {
                 (name.as_str(), value.as_bytes()).hash(&mut hasher);
             }
         }
@@ -293,12 +300,34 @@ fn session_of(named: Option<SessionKey>, parts: &Parts, era: Era) -> Option<Sess
 /// Returns `true` for a header that says nothing of its client, or something else with each request.
 fn is_of_the_request(name: &str) -> bool {
     match name.as_bytes() {
-        b"accept" | b"accept-encoding" | b"accept-language" | b"b3" | b"baggage"
-        | b"connection" | b"content-length" | b"content-type" | b"host" | b"request-id"
-        | b"sentry-trace" | b"traceparent" | b"tracestate" | b"transfer-encoding"
-        | b"x-correlation-id" | b"x-request-id" => true,
+        b"accept"
+        | b"accept-encoding"
+        | b"accept-language"
+        | b"b3"
+        | b"baggage"
+        | b"cf-ray"
+        | b"connection"
+        | b"content-length"
+        | b"content-type"
+        | b"fly-request-id"
+        | b"host"
+        | b"request-id"
+        | b"sentry-trace"
+        | b"traceparent"
+        | b"tracestate"
+        | b"transfer-encoding"
+        | b"x-amz-cf-id"
+        | b"x-amzn-trace-id"
+        | b"x-azure-ref"
+        | b"x-cloud-trace-context"
+        | b"x-correlation-id"
+        | b"x-request-id"
+        | b"x-request-start"
+        | b"x-vercel-id" => true,
         [b'm', b'c', b'p', b'-', ..] => is_of_protocol(name),
-        other => other.starts_with(b"x-b3-") || other.starts_with(b"x-datadog-"),
+        other => ["x-b3-", "x-datadog-", "x-envoy-"]
+            .iter()
+            .any(|begins| other.starts_with(begins.as_bytes())),
     }
 }
 

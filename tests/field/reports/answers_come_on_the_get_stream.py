@@ -24,11 +24,10 @@ class Server(LegacyServer):
 
     def on(self, connection, method, path, headers, body):
         if method == "GET":
-            connection.sendall(f"{HEAD}: hello\n\n".encode())
             self.streams[headers.get("mcp-session-id")] = connection
+            connection.sendall(f"{HEAD}: hello\n\n".encode())
             self.late.wait(30)
             return False
-        self.session = headers.get("mcp-session-id")
         return super().on(connection, method, path, headers, body)
 
     def result(self, message, connection, headers):

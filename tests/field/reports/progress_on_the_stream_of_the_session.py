@@ -27,8 +27,8 @@ class Server(LegacyServer):
 
     def on(self, connection, method, path, headers, body):
         if method == "GET":
-            connection.sendall(HEAD)
             self.streams[headers["mcp-session-id"]] = connection
+            connection.sendall(HEAD)
             time.sleep(20)
             return False
         return super().on(connection, method, path, headers, body)

@@ -2,7 +2,7 @@
 Source: sidekiq/sidekiq#5353
 Met: Operators wanted a user of Redis with the least rights and asked which these are; the projects said "all but the dangerous ones, I think", and INFO was one of these.
 First try: fail: with the documented rights and a URL with a database (`/5`, on the same page) raincheck ends: the user may not SELECT, which "all that raincheck needs" leaves out and no line advises.
-Verdict: open. Otherwise: the documents name every command and the keys. With exactly this user everything works, from the start over tasks, sessions, questions of a task, cancels and a second replica to a move of the namespace, and Redis's own log of refusals has only CONFIG GET, which the start asks for its advice about the file, and does without.
+Verdict: open (otherwise the documents name every command and the keys. With exactly this user everything works, sessions, tasks, cancels and a second replica, and Redis's own log of refusals has only CONFIG GET, which the start asks for its advice about the file, and does without)
 """
 
 import pathlib

@@ -8,7 +8,7 @@ Verdict: open
 import hashlib
 import time
 
-from servers import STDIO, LegacyServer, event, reply
+from servers import STDIO, LegacyServer, event
 
 
 class Server(LegacyServer):

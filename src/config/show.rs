@@ -71,8 +71,14 @@ fn host_only(url: &str) -> String {
 
 /// A URL without its user, password and query.
 fn without_credentials(url: &str) -> String {
-    let (url, query) = match url.split_once('?') {
-        Some((url, _)) => (url, "?[secret]"),
+    // The password of a Redis may hold a question mark, so the query begins behind it.
+    let host_from = match url.rfind('@') {
+        Some(at) if url.starts_with("redis") => at,
+        Some(_) | None => 0,
+    };
+    let query_from = url.get(host_from..).and_then(|rest| rest.find('?'));
+    let (url, query) = match query_from {
+        Some(from) => (url.get(..host_from + from).unwrap_or_default(), "?[secret]"),
         None => (url, ""),
     };
     let shown = match url.split_once("://") {
@@ -101,7 +107,12 @@ mod tests {
     fn urls_lose_what_may_be_secret() {
         for (url, shown) in [
             ("redis://u:p@ss@host/1", "redis://[secret]@host/1"),
+            (
+                "redis://:hunter?2@host?tls=x",
+                "redis://[secret]@host?[secret]",
+            ),
             ("https://host/mcp?key=x", "https://host/mcp?[secret]"),
+            ("https://host/mcp?key=x@y", "https://host/mcp?[secret]"),
             ("http://127.0.0.1:8000/mcp", "http://127.0.0.1:8000/mcp"),
         ] {
             assert_eq!(without_credentials(url), shown);

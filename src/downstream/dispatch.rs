@@ -211,6 +211,15 @@ fn share_of_body(
     }
 }
 
+/// Returns `true` for a message that opens a session. Some clients name in the header of it the newest revision that they
+/// know.
+fn is_legacy_handshake(message: &Inbound<'_>) -> bool {
+    message
+        .method()
+        .is_some_and(|method| method == "initialize")
+        && message.era() == Era::Legacy
+}
+
 struct OverShare;
 
 /// Answers a message of a client whose body was read.
@@ -221,7 +230,8 @@ pub(super) async fn post(
     read: &Bytes,
     message: Inbound<'_>,
 ) -> Answered {
-    let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
+    let by_headers = era_by_headers(&parts.headers).filter(|_| !is_legacy_handshake(&message));
+    let era = by_headers.unwrap_or_else(|| message.era());
     let Traced { edited, span } = if traces::are_on() {
         traced::begin(&mut parts, era, &message)
     } else {

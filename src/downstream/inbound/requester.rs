@@ -335,7 +335,8 @@ fn accepts_events(headers: &HeaderMap) -> bool {
     let mut values = headers.get_all(ACCEPT).iter();
     values.any(|value| {
         let value = value.to_str().unwrap_or_default();
-        value.contains("text/event-stream") || value.contains("*/*")
+        let kinds = ["text/event-stream", "text/*", "*/*"];
+        kinds.iter().any(|kind| value.contains(kind))
     })
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -184,7 +185,10 @@ impl Client {
     async fn take(self: &Arc<Self>, text: Bytes) {
         let Some(sent) = StdioMessage::read(&text) else {
             let error = RpcError::parse("Parse error: not a JSON-RPC message");
-            self.say(Rpc::error("null", &error).json).await;
+            // Without its id a client waits on for the answer.
+            let message = Inbound::read(&text);
+            let id = message.request_id().map_or("null", RawValue::get);
+            self.say(Rpc::error(id, &error).json).await;
             return;
         };
         let Some(id) = sent.id.clone() else {
@@ -221,12 +225,14 @@ impl Client {
             let mut asked = Box::pin(asking);
             // Dropping the request is to the call as if its client had hung up.
             tokio::select! {
-                () = &mut asked => {}
+                // A cancel also ends what the call waits for, and the client must not get an error for that.
+                biased;
                 how = entry.cancelled() => {
                     note.leaves(how);
                     // The server is told of the cancel first. Nothing more is said under the id meanwhile.
                     drop(this.telling.lock().await);
                 }
+                () = &mut asked => {}
                 () = this.gone.cancelled() => {}
             }
         });

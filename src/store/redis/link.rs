@@ -5,6 +5,7 @@
 //! an unknown script). After any other error the command is in doubt, and the caller decides whether to repeat it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -23,6 +24,9 @@ use super::topology::Topology;
 use crate::connection_threads::PerThread;
 use crate::lock::Mutex;
 
+/// After so many commands in a row without an answer their connection is dropped.
+const UNANSWERED_MAX: u32 = 3;
+
 /// Connections that reconnect by themselves. A command on its way fails at a reconnect and is in doubt.
 pub(super) struct Link {
     topology: Arc<Topology>,
@@ -30,6 +34,8 @@ pub(super) struct Link {
     /// `true` if all threads share the connections. Else no command waits for another thread to send it.
     is_shared: bool,
     managers: PerThread<Mutex<Vec<KeptManager>>>,
+    /// The commands in a row that had no answer in time.
+    unanswered: AtomicU32,
 }
 
 /// A connection to a server, with the server's name and generation, and the time of creation.
@@ -55,6 +61,7 @@ impl Link {
             timeout,
             is_shared: false,
             managers: PerThread::default(),
+            unanswered: AtomicU32::new(0),
         }
     }
 
@@ -90,8 +97,7 @@ impl Link {
         command: &Cmd,
     ) -> RedisResult<T> {
         let sent = async { command.query_async(&mut self.manager(server)?).await };
-        let sent = tokio::time::timeout(self.timeout, sent).await;
-        sent.unwrap_or_else(|_| Err(timed_out()))
+        self.in_time(sent, Some(server)).await
     }
 
     /// Sends commands once, to this server, with no other command between them. Each command has its own answer.
@@ -101,15 +107,42 @@ impl Link {
         pipeline: &Pipeline,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         let sent = async { pipeline.query_async(&mut self.manager(server)?).await };
-        let sent = tokio::time::timeout(self.timeout, sent).await;
-        sent.unwrap_or_else(|_| Err(timed_out()))
+        self.in_time(sent, Some(server)).await
     }
 
     async fn raw<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> RedisResult<T> {
-        // It covers a reconnect, too.
-        let sent = tokio::time::timeout(self.timeout, self.send(slot_of(key), command)).await;
-        let answered = sent.unwrap_or_else(|_| Err(timed_out()));
-        answered.inspect_err(|error| self.topology.doubt(error))
+        let slot = slot_of(key);
+        let map = self.topology.map();
+        // The time covers a reconnect, too.
+        let sent = self.in_time(
+            self.send(slot, command),
+            map.server_of(slot).map(|it| &**it),
+        );
+        sent.await.inspect_err(|error| self.topology.doubt(error))
+    }
+
+    /// Waits for the answer of this server, as long as may be. A connection on which several commands in a row had no answer
+    /// is dropped: where something on the way acknowledges what a dead server never reads, no error ends it.
+    async fn in_time<T>(
+        &self,
+        sent: impl Future<Output = RedisResult<T>>,
+        server: Option<&RedisServer>,
+    ) -> RedisResult<T> {
+        if let Ok(answered) = tokio::time::timeout(self.timeout, sent).await {
+            // Nearly always it is zero, and threads that only read it do not slow each other.
+            if self.unanswered.load(Ordering::Relaxed) != 0 {
+                self.unanswered.store(0, Ordering::Relaxed);
+            }
+            return answered;
+        }
+        let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed);
+        if unanswered + 1 >= UNANSWERED_MAX
+            && let Some(server) = server
+        {
+            self.unanswered.store(0, Ordering::Relaxed);
+            self.renew(server);
+        }
+        Err(timed_out())
     }
 
     async fn send<T: FromRedisValue>(&self, slot: u16, command: &Cmd) -> RedisResult<T> {
@@ -170,8 +203,8 @@ impl Link {
         Ok(made)
     }
 
-    /// Drops the connection to a server that refuses our credentials. The library does not reconnect after such a
-    /// refusal, so the next command opens a new connection.
+    /// Drops the connection to a server that refuses our credentials, or says nothing. The library does not reconnect then, so
+    /// the next command opens a new connection.
     fn renew(&self, server: &RedisServer) {
         let now = Instant::now();
         let is_new = |kept: &KeptManager| now.saturating_duration_since(kept.since) < RENEW;

@@ -2,8 +2,8 @@
 Source: modelcontextprotocol/ruby-sdk#294
 Met: As soon as a client listens on the session's own GET stream, the official Ruby server sends the answers to its requests there, and answers the POST with 202 and
 nothing; without that stream it answers the POST (ruby-sdk#245 changed the 202; servers on an old rmcp did the same with an empty event stream: r33drichards/mcp-js#185).
-First try: fail: raincheck itself opens the GET stream before the call of a modern client, the server then answers there, and every call fails with "HTTP 202 Accepted;
-it may have run", although its answer lies on raincheck's own stream. So does a call that raincheck carries on a session of a legacy client (a task of 2025-11-25).
+First try: fail: raincheck itself opens the GET stream before the call of a modern client, so the server answers there. raincheck reads answers on that stream, but the 202 (or the
+empty stream) of the POST ends the call first: "HTTP 202 Accepted; it may have run". The same with a task of a legacy client that listens.
 Verdict: open
 """
 

@@ -214,6 +214,8 @@ async fn wait(
         }
     };
     tokio::select! {
+        // The first answer counts, and a second one goes the other way.
+        biased;
         answer = here => answer,
         answer = elsewhere => answer,
         never = open.follow_client() => match never {},

@@ -112,6 +112,13 @@ impl LineSession {
                     table.full = full;
                     return is_heard;
                 }
+                // Hosts end their connection to a server that sends progress of a request that is over. A request whose
+                // token is not known hears its progress on the stream of the session.
+                let running = &mut table.inflight.requests();
+                if own.is_none() && running.all(|running| running.token.is_some()) {
+                    debug!("progress of no request was dropped");
+                    return true;
+                }
                 own
             }
             // A change belongs to no request.

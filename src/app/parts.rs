@@ -27,6 +27,7 @@ use crate::downstream::inbound::access::Names;
 use crate::downstream::sessions::agreed_versions::AgreedVersions;
 use crate::downstream::sessions::hosted::lifetimes::Lifetimes;
 use crate::downstream::sessions::session_clients::SessionClients;
+use crate::downstream::sessions::session_owners::SessionOwners;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::{self, FairShares, Proxy};
 use crate::room::BufferBudget;
@@ -170,6 +171,7 @@ fn proxy(
         native_tools: Arc::default(),
         agreed: AgreedVersions::default(),
         session_clients: SessionClients::default(),
+        session_owners: SessionOwners::default(),
         resumable: Arc::default(),
         session_lifetimes: Lifetimes::default(),
         stand_ins: StandIns::default(),

@@ -137,6 +137,8 @@ impl AnswerEdit {
             let now_ms = proxy.runner.ledger().now_ms();
             let clients = &proxy.session_clients;
             clients.note(&proxy.kv, now_ms, by, head).await;
+            let owners = &proxy.session_owners;
+            owners.note(&proxy.kv, now_ms, by, head).await;
         }
     }
 

@@ -22,6 +22,7 @@ use super::sessions::agreed_versions::AgreedVersions;
 use super::sessions::hosted::lifetimes::Lifetimes;
 use super::sessions::mailbox::Mailboxes;
 use super::sessions::session_clients::SessionClients;
+use super::sessions::session_owners::SessionOwners;
 use super::stand_ins::StandIns;
 use super::tasks::v2025::deliveries::Deliveries;
 use super::tasks::v2025::native::NativeTools;
@@ -111,6 +112,7 @@ pub struct Proxy {
     pub agreed: AgreedVersions,
     /// Which known client has which session.
     pub session_clients: SessionClients,
+    pub session_owners: SessionOwners,
     /// The logs of calls that run here and outlive a dropped connection.
     pub resumable: Arc<ResumableCalls>,
     pub session_lifetimes: Lifetimes,

@@ -38,6 +38,7 @@ mod newest;
 mod over_line;
 mod servers_own;
 pub mod session_clients;
+pub mod session_owners;
 
 use crate::mcp::version::Era;
 use crate::upstream::client_session::{ClientSession, OfCaller};
@@ -87,6 +88,10 @@ async fn on_session(
     let known = proxy.upstream.known_era();
     if hosted::serves(proxy, by, &parts.headers).await {
         return Box::pin(hosted::post(proxy, by, &parts, body, message)).await;
+    }
+    let owners = &proxy.session_owners;
+    if owners.is_of_another(&proxy.kv, by, &parts.headers).await {
+        return not_found();
     }
     let client = proxy.session_clients.of(&proxy.kv, by, message).await;
     // An unknown client changes nothing, and without this branch each message would clone the requester.
@@ -178,6 +183,11 @@ fn spoken(proxy: &Arc<Proxy>) -> TransportState {
     }
 }
 
+/// The answer for a session of another caller, as for one that never was.
+fn not_found() -> Response<Body> {
+    response::refuse(StatusCode::NOT_FOUND, "Session not found")
+}
+
 /// Answers GET and DELETE.
 pub(super) async fn other(
     proxy: &Arc<Proxy>,
@@ -187,6 +197,10 @@ pub(super) async fn other(
     let by = &proxy.requester(&parts, Era::Legacy, client);
     let mut parts = proxy.agreed.completed(by, parts);
     parts.extensions.insert(OfCaller(*by.caller.as_bytes()));
+    let owners = &proxy.session_owners;
+    if owners.is_of_another(&proxy.kv, by, &parts.headers).await {
+        return not_found();
+    }
     // First, because an event id of raincheck's names a log in the store, whatever the session of the request is.
     if let Some(last) = resumable::last_event(&parts) {
         return Box::pin(resumable::resume(proxy, by, &parts, last)).await;

@@ -1,0 +1,132 @@
+//! The owners of the sessions at the server, where clients must say who they are: no other caller may use a session, read its
+//! stream or end it, whoever knows its id (2025-11-25, security best practices, session hijacking).
+//!
+//! The replica that passed the `initialize` remembers the owner, and passes it to the others by a value in the store. A session
+//! without a known owner, such as one of before raincheck started, passes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use super::newest::NewestSessions;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::lock::Mutex;
+use crate::store::key_value::KeyValue;
+use crate::store::kv::{Kind, Name};
+use crate::store::quota::{Allowance, Quotas};
+use crate::task::id::Caller;
+
+/// The time that a request waits for the store.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The time that the other replicas can find the owner of a session, from its begin.
+const LIFETIME_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// The time that a session counts as one without a known owner after the store had no value.
+const ASKED_AGAIN: Duration = Duration::from_secs(10);
+
+/// The owners of the newest sessions.
+#[derive(Debug)]
+pub struct SessionOwners {
+    newest: Mutex<NewestSessions<Owner>>,
+    /// The values that this process wrote. Beyond them, the other replicas do not know the owner.
+    told: Quotas,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Owner {
+    Known(Caller),
+    /// The store had no value then.
+    Unknown(Instant),
+}
+
+impl Default for SessionOwners {
+    fn default() -> Self {
+        let most = |entries| Allowance {
+            entries,
+            ..Allowance::ANY
+        };
+        Self {
+            newest: Mutex::default(),
+            told: Quotas::new(most(5_000), most(50_000)),
+        }
+    }
+}
+
+impl SessionOwners {
+    /// Returns `true` if the session that the request names is another caller's. Where clients need not say who they are, this
+    /// costs one comparison.
+    pub(super) async fn is_of_another(
+        &self,
+        kv: &KeyValue,
+        by: &Requester,
+        headers: &HeaderMap,
+    ) -> bool {
+        if by.identity.is_none() {
+            return false;
+        }
+        let Some(session) = key(headers) else {
+            return false;
+        };
+        let known = self.newest.lock().find(session);
+        match known {
+            Some(Owner::Known(owner)) => return owner != by.caller,
+            Some(Owner::Unknown(then))
+                if Instant::now().saturating_duration_since(then) < ASKED_AGAIN =>
+            {
+                return false;
+            }
+            Some(Owner::Unknown(_)) | None => {}
+        }
+        let stored = timeout(PATIENCE, kv.find(name(session))).await;
+        let stored = stored.ok().and_then(Result::ok).flatten();
+        let owner = stored.and_then(|value| <[u8; 16]>::try_from(&value[..]).ok());
+        let fact = owner.map_or_else(
+            || Owner::Unknown(Instant::now()),
+            |owner| Owner::Known(Caller::from_bytes(owner)),
+        );
+        self.newest.lock().remember(session, fact);
+        owner.is_some_and(|owner| owner != *by.caller.as_bytes())
+    }
+
+    /// Remembers the owner of a session that the server has agreed to. The head of the answer names the session.
+    pub(in crate::downstream) async fn note(
+        &self,
+        kv: &KeyValue,
+        now_ms: u64,
+        by: &Requester,
+        head: &HeaderMap,
+    ) {
+        if by.identity.is_none() {
+            return;
+        }
+        let Some(session) = key(head) else { return };
+        let expires_ms = now_ms.saturating_add(LIFETIME_MS);
+        self.newest
+            .lock()
+            .remember(session, Owner::Known(by.caller));
+        if self.told.enter(by.caller, 0, expires_ms, now_ms).is_err() {
+            return;
+        }
+        let value = Bytes::copy_from_slice(by.caller.as_bytes());
+        let lifetime = Duration::from_millis(LIFETIME_MS);
+        let told = timeout(PATIENCE, kv.put(name(session), value, lifetime)).await;
+        if !matches!(told, Ok(Ok(()))) {
+            tracing::debug!("replicas were not told whose a session is");
+        }
+    }
+}
+
+/// The session of whichever caller.
+fn key(headers: &HeaderMap) -> Option<SessionKey> {
+    SessionKey::named(&Caller::from_bytes([0; 16]), headers)
+}
+
+fn name(session: SessionKey) -> Name {
+    let session = Uuid::from_bytes(*session.as_bytes()).to_string();
+    Name::of(Kind::Client, &["owner", &session])
+}

@@ -239,7 +239,7 @@ mod tests {
             let refused = tunnel(refused, "", "https://a.example/");
             assert_eq!(refused, Err(UnusableProxy));
         }
-        assert!(reads("proxy:3128") && !reads("http://ada:p#w@proxy:3128"));
+        assert!(reads("proxy:3128") && !reads("socks://proxy") && !reads("http://a b"));
     }
 
     /// What the proxy gets, and what comes of its answer.

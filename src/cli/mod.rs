@@ -436,11 +436,8 @@ fn advice(error: &clap::Error, text: &str) -> String {
             .iter()
             .any(|scheme| unexpected.starts_with(scheme))
         {
-            let option = if command(text) == "raincheck call" {
-                "--url"
-            } else {
-                "--upstream"
-            };
+            let is_call = command(text) == "raincheck call";
+            let option = if is_call { "--url" } else { "--upstream" };
             return format!("did you mean {option} {unexpected}?");
         }
         return format!("the server's command comes after --, as in: -- {unexpected}");

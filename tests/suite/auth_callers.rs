@@ -142,7 +142,7 @@ async fn a_stream_is_replayed_to_its_subject_only() {
     for session in [&his, &his.named(&hers.name)] {
         let foreign = back(session, &first).send().await;
         assert_eq!(compared(&foreign), compared(&nothing));
-        assert_eq!(foreign.status, 400);
+        assert_eq!(foreign.status, 405);
     }
     let renewed = hers.at(scene.client("alice"));
     let mut stream = back(&renewed, &first).stream().await;

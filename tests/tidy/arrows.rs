@@ -54,7 +54,8 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("shares", &["account", "lock", "prehashed", "task"]),
     ("socket", &[]),
     ("turns", &["resizable", "shares", "task"]),
-    ("http_address", &["lock", "public_address", "tls"]),
+    ("tunnel", &[]),
+    ("http_address", &["lock", "public_address", "tls", "tunnel"]),
     (
         "telemetry",
         &[
@@ -116,6 +117,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
             "socket",
             "telemetry",
             "tls",
+            "tunnel",
         ],
     ),
     (
@@ -211,6 +213,7 @@ pub(crate) const MODULES: &[&str] = &[
     "task",
     "telemetry",
     "tls",
+    "tunnel",
     "turns",
     "upstream",
 ];

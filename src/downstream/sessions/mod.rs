@@ -197,13 +197,13 @@ pub(super) async fn other(
     let by = &proxy.requester(&parts, Era::Legacy, client);
     let mut parts = proxy.agreed.completed(by, parts);
     parts.extensions.insert(OfCaller(*by.caller.as_bytes()));
-    let owners = &proxy.session_owners;
-    if owners.is_of_another(&proxy.kv, by, &parts.headers).await {
-        return not_found();
-    }
     // First, because an event id of raincheck's names a log in the store, whatever the session of the request is.
     if let Some(last) = resumable::last_event(&parts) {
         return Box::pin(resumable::resume(proxy, by, &parts, last)).await;
+    }
+    let owners = &proxy.session_owners;
+    if owners.is_of_another(&proxy.kv, by, &parts.headers).await {
+        return not_found();
     }
     let is_get = parts.method == Method::GET;
     if parts.method == Method::DELETE {

@@ -2,7 +2,7 @@
 Source: PrefectHQ/fastmcp#1664
 Met: Clients that sent no Accept header, or only one of the two media types, were refused by HTTP 406 and could not connect.
 First try: fail: a GET that accepts `text/*` was refused (406) in front of a program and of a modern server, though that range holds text/event-stream
-Verdict: open
+Verdict: Mended: `text/*` accepts event streams, too.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 Source: modelcontextprotocol/typescript-sdk#966
 Met: A client answered a server's question with a content of null, or none; the other side took the answer for no message at all, and the tool that had asked was stuck.
 First try: fail: shapes were right everywhere, but where a session in front of a modern server answered one question twice, the second answer counted in 2 to 8 of 100 tries, so that an accepted form reached the server as declined
-Verdict: open
+Verdict: Mended: of two answers to one question the first counts.
 """
 
 import json

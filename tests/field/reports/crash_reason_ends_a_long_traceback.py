@@ -3,7 +3,7 @@ Source: sailingsam/tryjarvis#2, open-webui/mcpo#154
 Met: A server that died at its start left its user with a word about the plumbing; the reason stood in the last line of a long traceback that nobody was shown.
 First try: fail: the log shows the first 50 lines of the traceback in that second and drops the rest, so the line with the reason is nowhere, neither in the log nor
     in the answer; only `raincheck check` names it
-Verdict: open
+Verdict: Mended: the last line that speaks of an error is in the line that says that the process ended.
 """
 
 from house import until

@@ -3,7 +3,7 @@ Source: ihor-sokoliuk/mcp-searxng#60
 Met: When a session of a desktop client ended, its signal reached npx and no further, and the real server ran on: a thousand of them after two weeks.
 First try: fail: after SIGTERM `raincheck stdio` ends with code 0 two seconds later, at the very moment when it would signal the program: behind a wrapper servers are left
     running, some of those that heed SIGTERM and most of those that do not
-Verdict: open
+Verdict: Mended: what is left of the server's processes gets SIGTERM and SIGKILL before raincheck ends.
 """
 
 import os

@@ -2,7 +2,7 @@
 Source: GLips/Figma-Context-MCP#362
 Met: A server sent a last progress message just behind the result of its call; hosts took the unknown token for a broken transport, dropped the server and started it again after every call.
 First try: fail: where calls pass in front of a program, late progress went to the client: behind the answer over `raincheck stdio` with `companion_tools = false`, and on the GET stream of a session over HTTP. Calls that raincheck carries are right
-Verdict: open
+Verdict: Mended: progress of a request that is over goes to nobody.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 Source: redisson/redisson#7032
 Met: The URL of a store or a server was written into logs, errors and dumps of the configuration with the password in it.
 First try: fail: `raincheck config show` (and GET /config) cuts the URL at the first "?" before it looks for the password, so the part before a "?" of a password that is not encoded is shown: `redis://:hunter?2@host` as `redis://:hunter?[secret]`. The log and `check` hide all of it.
-Verdict: open
+Verdict: Mended: the query of a Redis URL begins behind its password.
 """
 
 import json

@@ -2,7 +2,7 @@
 Source: agentic-community/mcp-gateway-registry#1357
 Met: A gateway checked who calls and that a session exists, but not whose session it is: any client with a good token of its own could use, listen to and end another client's session by its id.
 First try: fail: with `auth.tokens_file` in front of a legacy server over Streamable HTTP, a client with its own token called a tool on another client's session, read the server's messages from its GET stream, cancelled its call and ended it; a wrapped program's sessions are bound to their caller.
-Verdict: open
+Verdict: Mended: where clients must say who they are, a server's session is its owner's on every replica, and others get 404.
 """
 
 import hashlib

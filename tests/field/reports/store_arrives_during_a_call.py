@@ -3,7 +3,7 @@ Source: mozilla/fxa-auth-server#2226
 Met: Requests that came before the connection to Redis was ready failed, although the service itself was up.
 First try: fail: with `required_at_start = false`, a call of a legacy session that is under way and younger than two seconds when Redis answers for the first time ends with
     `shutdown` when it is two seconds old, or with `upstream_reset` because its program is stopped; the documents promise that such calls run to their end
-Verdict: open
+Verdict: Mended with `young_call_in_a_drain`: it is the same wait.
 """
 
 import threading

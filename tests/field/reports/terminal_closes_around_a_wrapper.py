@@ -2,7 +2,7 @@
 Source: codefuturist/email-mcp#60
 Met: Closing a terminal window left the server behind its npm wrapper running for days, hundreds of them, because only the processes of the terminal got the signal.
 First try: fail: SIGHUP ends `raincheck stdio` at once by the signal, without its clean-up: the wrapper is killed, and the server that the wrapper started runs on
-Verdict: open
+Verdict: Mended: SIGHUP ends `raincheck stdio` as SIGTERM does, with the processes of its server.
 """
 
 import contextlib

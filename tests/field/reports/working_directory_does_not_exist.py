@@ -3,7 +3,7 @@ Source: nicobailon/pi-mcp-adapter#442
 Met: With a working directory that does not exist, the error blamed the program, which was there; people looked for the wrong mistake.
 First try: fail: the log of `raincheck run` and `raincheck stdio` says "the server's process could not be started error=No such file or directory" and names neither
     the directory nor the setting, and run goes on, while a missing program ends it; a program with a relative path "does not exist"
-Verdict: open
+Verdict: Mended: the start ends and names the directory.
 """
 
 import subprocess

@@ -3,7 +3,7 @@ Source: istio/istio#15704
 Met: A gateway did not drain at SIGTERM, so each update of it ended requests of clients that were under way.
 First try: fail: a call of a legacy session that began less than two seconds before SIGTERM fails with `shutdown`, effect `unknown`, as soon as it is two seconds old, and
     the process ends with it, although drain.grace is 25 s; so does one over a program when it is one second old. Beside another call, or older than that, it is waited for
-Verdict: open
+Verdict: Mended: a drain waits until calls that pass have become calls that it waits for.
 """
 
 import signal

@@ -22,6 +22,7 @@ use crate::runner::responder::RelayedAnswer;
 use crate::task::gave_up::CancelCause;
 
 mod given_up;
+mod same_call;
 
 pub(in crate::downstream) use given_up::JoinableCall;
 use given_up::{Collectable, GivenUpIds, GivingUp, JoinedCalls};

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::kept;
 use super::registry::Registration;
-use super::resumable_call::{KeptAs, ResumableCall, ServerOfCall, cancel_of};
+use super::resumable_call::{CANCELLED_PATIENCE, KeptAs, ResumableCall, ServerOfCall, cancel_of};
 use crate::clock::at;
 use crate::downstream::calls::cancel::cancelled_elsewhere;
 use crate::downstream::calls::item::StreamItem;
@@ -38,9 +38,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time that an answer waits in memory for the store.
 const ANSWER_WAITS: Duration = Duration::from_mins(10);
-
-/// Upper bound of the time in which a server answers a cancelled call. Many never answer one.
-pub(super) const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The pause between two requests to the store to take the error in place of an answer that is no longer kept.
 const ASKED_AGAIN: Duration = Duration::from_secs(5);

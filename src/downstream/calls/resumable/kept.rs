@@ -8,8 +8,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::job::CANCELLED_PATIENCE;
-use super::resumable_call::{KeptAs, ServerOfCall, cancel_of};
+use super::resumable_call::{CANCELLED_PATIENCE, KeptAs, ServerOfCall, cancel_of};
 use crate::downstream::calls::item::StreamItem;
 use crate::downstream::calls::kept;
 use crate::downstream::outbound::response::Rpc;

@@ -30,6 +30,9 @@ use crate::task::digest::Digest;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
 
+/// Upper bound of the time in which a server answers a cancelled call. Many never answer one.
+pub(super) const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
+
 /// A session of a caller: only the same caller on the same session can come back to a call.
 #[derive(Debug, Clone)]
 pub(super) struct CallerSession {

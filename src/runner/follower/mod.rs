@@ -8,35 +8,34 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
-use tracing::debug;
 
-use super::call::Announce;
-use super::call_claim::{CallClaim, Sharing};
-use super::client_share::ClientShare;
-use super::presence::presence_pause;
-use super::report::tool_of_task;
-use super::responder::{CallAnswer, CallSubscriber};
-use super::same_calls::RunningCall;
-use super::state::Runner;
-use super::waiting::{
-    self, ANNOUNCE_AGAIN, CallState, CallView, Heard, Hears, WaitTerms, WaitingClient,
-};
-use super::watch::{RELOAD, Watch};
 use crate::clock::at;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
-use crate::mcp::result;
 use crate::mcp::version::Era;
+use crate::runner::call::Announce;
+use crate::runner::call_claim::CallClaim;
+use crate::runner::client_share::ClientShare;
+use crate::runner::presence::presence_pause;
+use crate::runner::report::tool_of_task;
+use crate::runner::responder::{CallAnswer, CallSubscriber};
+use crate::runner::same_calls::RunningCall;
+use crate::runner::state::Runner;
+use crate::runner::waiting::{
+    self, ANNOUNCE_AGAIN, CallState, CallView, Heard, Hears, WaitTerms, WaitingClient,
+};
+use crate::runner::watch::{RELOAD, Watch};
 use crate::store::ledger::{ApplyError, Loaded};
 use crate::task::clocks::ClockName;
 use crate::task::large_results::{ReadHint, shortened};
 use crate::task::machine::TaskEvent;
 use crate::task::progress::Progress;
-use crate::task::state::{Outcome, Payload};
 use crate::task::task_end::TaskEnd;
 use crate::task::ticket::CompanionTool;
 use crate::task::view_2025;
 use crate::upstream::UpstreamError;
+
+mod given_up;
 
 /// The request by which a client came to the record.
 #[derive(Debug)]
@@ -167,7 +166,7 @@ impl Runner {
             mark_present_at,
             answer_at: client.terms.answer_at,
             given_up,
-            shared: ClientShare::of(&self.given_up, loaded.task.id),
+            shared: ClientShare::of(&self.given_up.clients, loaded.task.id),
             loaded,
         };
         let following = async move {
@@ -210,72 +209,6 @@ impl CallFollower {
             Some((claim, _)) if self.keeps_result(&claim) => self.leave_claim(&claim).await,
             None if !is_answered => drop(self.runner.client_left(&self.loaded).await),
             Some(_) | None => {}
-        }
-    }
-
-    /// Handles a client that leaves a call which it collected, without its answer. If it cancelled the call, the call is not
-    /// kept for its window.
-    async fn left(&self, (claim, clock): GivenUpCall, client: &WaitingClient) {
-        let (runner, loaded) = (&self.runner, &self.loaded);
-        if runner.halt.is_cancelled() {
-            runner.left_again((&claim, None), &loaded.task).await;
-        } else if client.gave_up() {
-            let clock = client.rung_clock(clock);
-            runner.left_again((&claim, clock), &loaded.task).await;
-        } else if claim.sharing().is_some() && !self.shared.is_last() {
-            // Another client waits.
-        } else if runner.cancel_for_disconnect(loaded).await.is_err() {
-            // The store did not take the cancel. This looks again after each window, until the store answers.
-            runner.cancel_if_abandoned(loaded.task.id, loaded.task.on_disconnect);
-        }
-    }
-
-    /// Leaves the call to the next same call. Returns `true` if that can collect it.
-    async fn is_left_for_now(&self) -> bool {
-        match &self.given_up {
-            // No clock rang: what is known of it must not be confirmed by its own effect.
-            Some((claim, _)) => {
-                let left = self.runner.left_again((claim, None), &self.loaded.task);
-                left.await
-            }
-            None => false,
-        }
-    }
-
-    /// Lets the same call, which the client sent again, join this one.
-    async fn on_sent_again(&mut self, client: &WaitingClient) {
-        // They look for the claim as soon as these are dropped.
-        let sent_again = client.responder.note().take_sent_again();
-        let Some((claim, _)) = self.given_up.filter(|_| !sent_again.is_empty()) else {
-            return;
-        };
-        let sharing = claim.sharing().unwrap_or(Sharing {
-            keeps_result: false,
-        });
-        if let (Some(claim), Some(given_up)) = (claim.shared(sharing), &mut self.given_up) {
-            given_up.0 = claim;
-            self.leave_claim(&claim).await;
-        }
-    }
-
-    /// Returns `true` for a result that one more try may collect: a good one, of a tool without effects.
-    fn keeps_result(&self, claim: &CallClaim) -> bool {
-        let is_good = match &self.loaded.task.outcome {
-            Some(Outcome::Completed(Payload::Inline(result))) => !result::is_tool_error(result),
-            Some(Outcome::Completed(Payload::Kept { is_error, .. })) => !is_error,
-            Some(Outcome::Failed(_) | Outcome::Cancelled) | None => false,
-        };
-        is_good && claim.sharing().is_some_and(|sharing| sharing.keeps_result)
-    }
-
-    async fn leave_claim(&self, claim: &CallClaim) {
-        let task = &self.loaded.task;
-        let written = self
-            .runner
-            .write_claim(claim, task.id, task.on_disconnect)
-            .await;
-        if let Err(error) = written {
-            debug!(%error, "a call cannot be joined");
         }
     }
 

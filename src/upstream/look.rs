@@ -44,7 +44,9 @@ impl Upstream {
         match probe::probe(origin, None).await? {
             Found::Era(_) | Found::Trouble => Ok(()),
             // Legacy servers refuse the probe in these ways, too. Only `initialize` shows that MCP is spoken.
-            Found::NoPosts | Found::NoMessage | Found::Refused => greet(origin).await,
+            Found::NoPosts | Found::NoMessage | Found::Refused | Found::Failing(_) => {
+                greet(origin).await
+            }
         }
     }
 

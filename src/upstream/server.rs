@@ -7,10 +7,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::mcp::error::Reason;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::credentials::{CredentialRule, Credentials};
+use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::{Found, Undecided};
 use crate::upstream::exchange::{borrowed_line, line, modern, session};
@@ -247,6 +248,16 @@ impl HttpServer {
             Found::Era(era) => era,
             // A server that does not answer as a modern one counts as legacy (streamable-http, Backward Compatibility).
             Found::Trouble | Found::Refused => Era::Legacy,
+            // A legacy server may fail at a method that it does not know. Only a session that it begins shows that.
+            Found::Failing(failure) => {
+                let said = legacy_sessions::ask_in_time(&self.origin, credentials).await;
+                if said.is_none_or(|said| !said.is_taken()) {
+                    // The call itself was not sent.
+                    let effect = SideEffect::None;
+                    return Err(Undecided::Failed(Failure { effect, ..failure }));
+                }
+                Era::Legacy
+            }
             Found::NoPosts if self.is_decided() => Era::Legacy,
             Found::NoPosts | Found::NoMessage => return self.find_old(credentials).await,
         };

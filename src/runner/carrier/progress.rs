@@ -32,6 +32,10 @@ impl Carrier {
                         .tell_progress(params.get(), self.timers.patience())
                         .await;
                 }
+                // The call may become a task, whose first polls show what the server said before.
+                if news.is_some() {
+                    self.progress.newest = news;
+                }
             }
         }
         Flow::Continue

@@ -142,6 +142,12 @@ pub(super) fn denied(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
+/// Returns `true` if nobody can run that at this server: the command is renamed, turned off or not known.
+pub(super) fn unknown(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
+    detail.contains("unknown command")
+}
+
 /// Returns a hint about the probable fault in the URL.
 fn hint(cause: &RedisError) -> &'static str {
     if cause.code() == Some("NOAUTH") {
@@ -161,6 +167,19 @@ fn hint(cause: &RedisError) -> &'static str {
 /// Returns `true` if the command may succeed later.
 fn is_passing(error: &RedisError) -> bool {
     use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly, TryAgain};
+
+    /// Of a script that runs too long, of too few replicas, of a full memory, and of a disk that takes no snapshot.
+    const PASSING: [&str; 4] = ["BUSY", "NOREPLICAS", "OOM", "MISCONF"];
+    /// Redis says this without a code, and closes the connection.
+    const TOO_MANY: &str = "max number of clients";
+
+    if error.code().is_some_and(|code| PASSING.contains(&code))
+        || error
+            .detail()
+            .is_some_and(|detail| detail.contains(TOO_MANY))
+    {
+        return true;
+    }
 
     if let ErrorKind::Server(kind) = error.kind() {
         return matches!(

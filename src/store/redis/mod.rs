@@ -334,16 +334,19 @@ impl Store for Redis {
 
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
         let meta = self.keys.meta();
-        let mut command = redis::cmd("HSETNX");
-        command
-            .arg(meta)
-            .arg("caller_key")
-            .arg(&random_bytes::<32>()?[..]);
-        self.link.query::<u64>(meta, &command).await?;
-        // Another replica may have set the key first, so the stored key counts.
-        let mut command = redis::cmd("HGET");
-        command.arg(meta).arg("caller_key");
-        let key: Option<Vec<u8>> = self.link.query(meta, &command).await?;
+        let mut get = redis::cmd("HGET");
+        get.arg(meta).arg("caller_key");
+        // First, because a full server answers this, and lets nobody write.
+        let mut key: Option<Vec<u8>> = self.link.query(meta, &get).await?;
+        if key.is_none() {
+            let mut set = redis::cmd("HSETNX");
+            set.arg(meta)
+                .arg("caller_key")
+                .arg(&random_bytes::<32>()?[..]);
+            self.link.query::<u64>(meta, &set).await?;
+            // Another replica may have set the key first, so the stored key counts.
+            key = self.link.query(meta, &get).await?;
+        }
         key.and_then(|key| key.try_into().ok()).ok_or(UNREADABLE)
     }
 

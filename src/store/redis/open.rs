@@ -10,7 +10,7 @@ use tracing::warn;
 use super::address::Target;
 use super::connector::{RedisConnector, RedisTls};
 use super::durable::Wait;
-use super::error::{RedisOpenError, denied};
+use super::error::{RedisOpenError, denied, unknown};
 use super::health::{POLICY, SAFE};
 use super::keys::{BUCKETS, Keys, Namespace, slot_of};
 use super::map::RedisServer;
@@ -101,7 +101,7 @@ pub(super) async fn examine_servers(
             topology.is_cluster(),
         )
         .await?;
-        try_scripts(&mut connection, &server.name).await?;
+        try_scripts(&mut connection, &server.name, &keys.never()).await?;
         try_commands(&mut connection, &server.name, &keys.never()).await?;
         if let Some(wait) = options.wait {
             try_wait(&mut connection, &server.name, wait).await?;
@@ -152,7 +152,7 @@ async fn examine(
     let server = server.to_owned();
     let info: InfoDict = match redis::cmd("INFO").query_async(connection).await {
         Ok(info) => info,
-        Err(cause) if denied(&cause) => {
+        Err(cause) if denied(&cause) || unknown(&cause) => {
             warn!(
                 server,
                 "INFO is denied: version and eviction policy were not checked"
@@ -219,13 +219,14 @@ fn check_policy(
     }
 }
 
-/// Tests that scripts run, with a script that writes nothing.
+/// Tests that scripts run, with a script that writes nothing. `key`: proxies refuse a script without one.
 async fn try_scripts(
     connection: &mut MultiplexedConnection,
     server: &str,
+    key: &str,
 ) -> Result<(), RedisOpenError> {
     let mut command = redis::cmd("EVAL");
-    command.arg("return 1").arg(0);
+    command.arg("return 1").arg(1).arg(key);
     command
         .exec_async(connection)
         .await
@@ -267,7 +268,7 @@ async fn try_wait(
     let connected = match info {
         Ok(info) => info.get("connected_slaves").unwrap_or_default(),
         // Without the right to INFO the replicas cannot be counted. A write that too few confirm is in doubt then.
-        Err(cause) if denied(&cause) => return Ok(()),
+        Err(cause) if denied(&cause) || unknown(&cause) => return Ok(()),
         Err(cause) => return Err(RedisOpenError::Unreachable { server, cause }),
     };
     if connected < wait.replicas {
@@ -326,6 +327,13 @@ async fn settle(
     field: &str,
     ours: &str,
 ) -> RedisResult<String> {
+    let mut get = redis::cmd("HGET");
+    get.arg(keys.meta()).arg(field);
+    // First, because a full server answers this, and lets nobody write.
+    let found: Option<String> = get.query_async(connection).await?;
+    if let Some(found) = found {
+        return Ok(found);
+    }
     let mut set = redis::cmd("HSETNX");
     set.arg(keys.meta())
         .arg(field)
@@ -333,11 +341,7 @@ async fn settle(
         .exec_async(connection)
         .await?;
     // Of several first stores one sets the field, and the others get its value here.
-    redis::cmd("HGET")
-        .arg(keys.meta())
-        .arg(field)
-        .query_async(connection)
-        .await
+    get.query_async(connection).await
 }
 
 /// A field of the namespace's own hash, or `None` if no store was ever opened there.

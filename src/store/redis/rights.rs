@@ -3,7 +3,7 @@
 
 use redis::aio::MultiplexedConnection;
 
-use super::error::{RedisOpenError, denied};
+use super::error::{RedisOpenError, denied, unknown};
 
 /// The commands within scripts and beside them, each in a form that changes nothing: Redis looks at the rights of the user
 /// first, and at the arguments and the key later. `KEY` is a key of the namespace that never exists.
@@ -51,11 +51,11 @@ const SCRIPT: &str = "
     local function may(command)
       local words = {}
       for word in string.gmatch(command, '%S+') do
-        words[#words + 1] = word
+        words[#words + 1] = word == 'KEY' and KEYS[1] or word
       end
       local answer = redis.pcall(unpack(words))
       local why = type(answer) == 'table' and answer.err
-      if why and string.find(why, 'run th', 1, true) then
+      if why and (string.find(why, 'run th', 1, true) or string.find(why, 'nknown Redis command', 1, true)) then
         denied[#denied + 1] = words[1]
         return false
       end
@@ -79,19 +79,20 @@ pub(super) async fn try_commands(
     let server = server.to_owned();
     // No script has this digest: a user that may run EVALSHA gets NOSCRIPT.
     let mut by_digest = redis::cmd("EVALSHA");
-    by_digest.arg("0").arg(0);
+    by_digest.arg("0").arg(1).arg(key);
     let by_digest = by_digest.exec_async(connection).await;
     if let Err(cause) = by_digest.as_ref()
-        && denied(cause)
+        && (denied(cause) || unknown(cause))
     {
         let cause = cause.clone();
         return Err(RedisOpenError::Scripts { server, cause });
     }
     let mut command = redis::cmd("EVAL");
-    command.arg(SCRIPT).arg(0).arg(COMMANDS.len());
+    // Proxies find the server by a key, and some servers let a script use no other key.
+    command.arg(SCRIPT).arg(1).arg(key).arg(COMMANDS.len());
     let pairs = UNDONE.iter().flat_map(|(made, undone)| [*made, *undone]);
     for line in COMMANDS.iter().copied().chain(pairs) {
-        command.arg(line.replace("KEY", key));
+        command.arg(line);
     }
     let missing: Vec<String> = match command.query_async(connection).await {
         Ok(missing) => missing,

@@ -329,7 +329,7 @@ impl ServerFacts {
         let asking = async {
             match probe::probe(&http_server.origin, credentials).await {
                 Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
-                Ok(Found::Trouble) => None,
+                Ok(Found::Trouble | Found::Failing(_)) => None,
                 Ok(_) if known == Era::Modern => {
                     let said = legacy_sessions::ask_in_time(&http_server.origin, credentials).await;
                     said?.is_taken().then_some(Era::Legacy)

@@ -38,6 +38,9 @@ pub(in crate::upstream) enum Found {
     NoMessage,
     /// Another refusal without a JSON-RPC message, as legacy servers give it.
     Refused,
+    /// A failure without a message of MCP: of a server that is failing or not up yet, or of a legacy one that takes the
+    /// request badly.
+    Failing(Failure),
 }
 
 /// Sends `server/discover`. A server that does not answer as a modern one is legacy (streamable-http, Backward
@@ -63,10 +66,12 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Result<Found
         .post(credentials)
         .header(PROTOCOL_VERSION, MODERN)
         .header(METHOD, "server/discover");
-    let response = origin
-        .send(head, RequestBody::json(body))
-        .await
-        .map_err(Undecided::Failed)?;
+    let response = match origin.send(head, RequestBody::json(body)).await {
+        Ok(response) => response,
+        // The server was reached, and ended the connection.
+        Err(failure) if failure.effect != SideEffect::None => return Ok(Found::Failing(failure)),
+        Err(failure) => return Err(Undecided::Failed(failure)),
+    };
     match http_response::classify_response(response, origin.message_bytes_max).await {
         ResponseKind::Messages(mut messages) => Ok(match messages.answer().await {
             Some(Ok(result)) => Found::Era(era_of_result(&result)),
@@ -86,10 +91,15 @@ async fn ask(origin: &Origin, credentials: Option<&Credentials>) -> Result<Found
         ResponseKind::Error(error) => Ok(found_by(&error.error)),
         ResponseKind::Later(later) => Err(Undecided::Failed(later.failure)),
         // A gateway before a server that is not up yet says nothing about the server. Nor does a server that is
-        // busy or failing.
+        // busy.
         ResponseKind::Refused {
             failure, status, ..
-        } if is_of_trouble(status) => Err(Undecided::Failed(failure)),
+        } if is_of_trouble(status) && status != StatusCode::INTERNAL_SERVER_ERROR => {
+            Err(Undecided::Failed(failure))
+        }
+        ResponseKind::Refused {
+            failure, status, ..
+        } if status == StatusCode::INTERNAL_SERVER_ERROR => Ok(Found::Failing(failure)),
         ResponseKind::Refused {
             status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
             ..

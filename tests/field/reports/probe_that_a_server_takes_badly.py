@@ -3,9 +3,9 @@ Source: modelcontextprotocol/rust-sdk#1040
 Met: Servers of 2025 answer the first request of a newer client, `server/discover`, with whatever they have for a method that they do not know: an HTTP error, a closed connection
 or silence; clients that fall back to `initialize` for some of these only cannot use servers that worked before (go-sdk#1014 then fell back for any error, rust-sdk#1149 for
 silence, csharp-sdk#1766 for a status; go-sdk#1177 met programs that end).
-First try: fail: where the server answers the probe with HTTP 500 and a page, ends the connection or says nothing, no request of a modern client is ever served: raincheck does not try
-`initialize`, and asks again even after sessions of legacy clients have shown that the server speaks it. The error of the call, which was never sent, says "it may have run".
-Verdict: open
+First try: fail: where the server answers the probe with HTTP 500 and a page or ends the connection, no request of a modern client was ever served: raincheck did not try
+`initialize`. The error of the call, which was never sent, said "it may have run".
+Verdict: Mended: a server that begins a session when it is asked with `initialize` is a legacy one. Silence is in `probe_without_an_answer`.
 """
 
 import json
@@ -20,7 +20,6 @@ PROBED = {
     "500 with a page": lambda c, id: reply(c, "<html>Internal Server Error</html>", "text/html", "500 Internal Server Error"),
     "500 with an error": lambda c, id: reply(c, {"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "Internal error"}}, status="500 Internal Server Error"),
     "the end of the connection": lambda c, id: False,
-    "silence": lambda c, id: time.sleep(60) or False,
 }
 
 PROGRAM = """

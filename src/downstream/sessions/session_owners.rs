@@ -2,7 +2,8 @@
 //! stream or end it, whoever knows its id (2025-11-25, security best practices, session hijacking).
 //!
 //! The replica that passed the `initialize` remembers the owner, and passes it to the others by a value in the store. A session
-//! without a known owner, such as one of before raincheck started, passes.
+//! without a known owner, such as one of before raincheck started, passes. So does an id that the server gave to several
+//! callers: it is no secret of one of them.
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::newest::NewestSessions;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
+use crate::store::StoreError;
 use crate::store::key_value::KeyValue;
 use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, Quotas};
@@ -40,6 +42,8 @@ pub struct SessionOwners {
 #[derive(Debug, Clone, Copy)]
 enum Owner {
     Known(Caller),
+    /// The server gave the id to several callers.
+    Several,
     /// The store had no value then.
     Unknown(Instant),
 }
@@ -75,6 +79,7 @@ impl SessionOwners {
         let known = self.newest.lock().find(session);
         match known {
             Some(Owner::Known(owner)) => return owner != by.caller,
+            Some(Owner::Several) => return false,
             Some(Owner::Unknown(then))
                 if Instant::now().saturating_duration_since(then) < ASKED_AGAIN =>
             {
@@ -84,13 +89,9 @@ impl SessionOwners {
         }
         let stored = timeout(PATIENCE, kv.find(name(session))).await;
         let stored = stored.ok().and_then(Result::ok).flatten();
-        let owner = stored.and_then(|value| <[u8; 16]>::try_from(&value[..]).ok());
-        let fact = owner.map_or_else(
-            || Owner::Unknown(Instant::now()),
-            |owner| Owner::Known(Caller::from_bytes(owner)),
-        );
-        self.newest.lock().remember(session, fact);
-        owner.is_some_and(|owner| owner != *by.caller.as_bytes())
+        let owner = stored.map_or_else(|| Owner::Unknown(Instant::now()), |value| read(&value));
+        self.newest.lock().remember(session, owner);
+        matches!(owner, Owner::Known(owner) if owner != by.caller)
     }
 
     /// Remembers the owner of a session that the server has agreed to. The head of the answer names the session.
@@ -105,20 +106,52 @@ impl SessionOwners {
             return;
         }
         let Some(session) = key(head) else { return };
+        let owner = {
+            let mut newest = self.newest.lock();
+            let owner = match newest.find(session) {
+                Some(Owner::Known(before)) if before != by.caller => Owner::Several,
+                Some(Owner::Several) => Owner::Several,
+                Some(Owner::Known(_) | Owner::Unknown(_)) | None => Owner::Known(by.caller),
+            };
+            newest.remember(session, owner);
+            owner
+        };
         let expires_ms = now_ms.saturating_add(LIFETIME_MS);
-        self.newest
-            .lock()
-            .remember(session, Owner::Known(by.caller));
         if self.told.enter(by.caller, 0, expires_ms, now_ms).is_err() {
             return;
         }
-        let value = Bytes::copy_from_slice(by.caller.as_bytes());
-        let lifetime = Duration::from_millis(LIFETIME_MS);
-        let told = timeout(PATIENCE, kv.put(name(session), value, lifetime)).await;
+        let told = timeout(PATIENCE, self.tell(kv, session, owner)).await;
         if !matches!(told, Ok(Ok(()))) {
             tracing::debug!("replicas were not told whose a session is");
         }
     }
+
+    /// Writes the owner for the other replicas.
+    async fn tell(
+        &self,
+        kv: &KeyValue,
+        session: SessionKey,
+        owner: Owner,
+    ) -> Result<(), StoreError> {
+        let lifetime = Duration::from_millis(LIFETIME_MS);
+        let Owner::Known(caller) = owner else {
+            return kv.put(name(session), Bytes::new(), lifetime).await;
+        };
+        let value = Bytes::copy_from_slice(caller.as_bytes());
+        let before = kv.claim(name(session), value.clone(), lifetime).await?;
+        if before.is_some_and(|before| before != value) {
+            self.newest.lock().remember(session, Owner::Several);
+            return kv.put(name(session), Bytes::new(), lifetime).await;
+        }
+        Ok(())
+    }
+}
+
+fn read(value: &[u8]) -> Owner {
+    let caller = <[u8; 16]>::try_from(value);
+    caller.map_or(Owner::Several, |caller| {
+        Owner::Known(Caller::from_bytes(caller))
+    })
 }
 
 /// The session of whichever caller.

@@ -51,6 +51,9 @@ impl Tunnel {
             return Ok(None);
         }
         let tunnel = Self::by(&ENVIRONMENT, url)?;
+        if tunnel.is_some() || is_exempt(url) {
+            return Ok(tunnel);
+        }
         // A value that nobody can read must not lead around the proxy.
         #[expect(
             clippy::disallowed_methods,
@@ -58,10 +61,10 @@ impl Tunnel {
         )]
         let named = VARIABLES.iter().filter_map(|name| env::var(name).ok());
         let named = named.filter(|value| !value.is_empty());
-        if tunnel.is_none() && named.map(|value| reads(&value)).any(|reads| !reads) {
+        if named.map(|value| reads(&value)).any(|reads| !reads) {
             return Err(UnusableProxy);
         }
-        Ok(tunnel)
+        Ok(None)
     }
 
     fn by(matcher: &Matcher, url: &Uri) -> Result<Option<Self>, UnusableProxy> {
@@ -147,6 +150,21 @@ impl fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tunnel({self})")
     }
+}
+
+/// Returns `true` if `NO_PROXY` names the host.
+fn is_exempt(url: &Uri) -> bool {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this variable is of all programs, and no setting of raincheck"
+    )]
+    let no = ["NO_PROXY", "no_proxy"]
+        .iter()
+        .find_map(|name| env::var(name).ok());
+    let matcher = Matcher::builder()
+        .https("http://any")
+        .no(no.unwrap_or_default());
+    matcher.build().intercept(url).is_none()
 }
 
 fn may_be_proxied(url: &Uri) -> bool {

@@ -141,6 +141,15 @@ const FILES_OF_OURS: usize = 64;
 /// more than.
 const FEW_FILES: u64 = 1024;
 
+/// Returns `true` if the process was started with SIGHUP ignored, as far as the system says so.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is the first.
+    ignored.is_some_and(|mask| mask & 1 == 1)
+}
+
 /// The signals that stop the process: TERM from an orchestrator, INT from a person.
 pub(super) struct StopSignals {
     terminate: Signal,
@@ -160,8 +169,10 @@ impl StopSignals {
 
     /// For a process that reloads nothing.
     pub(super) fn with_hangup() -> std::io::Result<Self> {
+        // `nohup` starts programs that the end of the terminal must not end.
+        let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup()));
         Ok(Self {
-            hangup: Some(signal(SignalKind::hangup())?),
+            hangup: hangup.transpose()?,
             ..Self::new()?
         })
     }

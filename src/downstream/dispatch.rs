@@ -37,6 +37,7 @@ use super::{
 use crate::auth::challenge::Denied;
 use crate::auth::identity::Identity;
 use crate::mcp::error::RpcError;
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
 use crate::room::SMALL;
@@ -288,6 +289,8 @@ async fn modern(
         let id = message.request_id();
         return response::refusal_of(id, StatusCode::BAD_REQUEST, &error);
     }
+    // The revision has no sessions, and a server of both eras could take another caller's from it.
+    parts.headers.remove(SESSION_ID);
     let modern = match message.modern(&parts.headers) {
         Ok(ModernMessage::Request(modern)) => modern,
         // On this transport, clients have no notification that needs an answer.

@@ -1,6 +1,7 @@
 //! The clients in this process that wait for one call: only the last of them may end it.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 
 use crate::lock::Mutex;
@@ -13,29 +14,41 @@ pub(super) type ClientCounts = Arc<Mutex<HashMap<TaskId, usize>>>;
 pub(super) struct ClientShare {
     clients: ClientCounts,
     id: TaskId,
+    has_left: bool,
 }
 
 impl ClientShare {
     pub(super) fn of(clients: &ClientCounts, id: TaskId) -> Self {
         *clients.lock().entry(id).or_default() += 1;
         let clients = Arc::clone(clients);
-        Self { clients, id }
+        let has_left = false;
+        Self {
+            clients,
+            id,
+            has_left,
+        }
     }
 
-    /// Returns `true` if no other client waits.
-    pub(super) fn is_last(&self) -> bool {
-        self.clients.lock().get(&self.id) == Some(&1)
+    /// The client waits no more. Returns `true` if no other client waits: of several that leave together one is the last.
+    pub(super) fn leave(&mut self) -> bool {
+        if mem::replace(&mut self.has_left, true) {
+            return false;
+        }
+        let mut clients = self.clients.lock();
+        let Some(count) = clients.get_mut(&self.id) else {
+            return true;
+        };
+        *count -= 1;
+        let is_last = *count == 0;
+        if is_last {
+            clients.remove(&self.id);
+        }
+        is_last
     }
 }
 
 impl Drop for ClientShare {
     fn drop(&mut self) {
-        let mut clients = self.clients.lock();
-        if let Some(count) = clients.get_mut(&self.id) {
-            *count -= 1;
-            if *count == 0 {
-                clients.remove(&self.id);
-            }
-        }
+        self.leave();
     }
 }

@@ -256,7 +256,11 @@ impl HttpServer {
                     let effect = SideEffect::None;
                     return Err(Undecided::Failed(Failure { effect, ..failure }));
                 }
-                Era::Legacy
+                // A server of both eras may only have been starting.
+                match probe::probe(&self.origin, credentials).await {
+                    Ok(Found::Era(era)) => era,
+                    Ok(_) | Err(_) => Era::Legacy,
+                }
             }
             Found::NoPosts if self.is_decided() => Era::Legacy,
             Found::NoPosts | Found::NoMessage => return self.find_old(credentials).await,

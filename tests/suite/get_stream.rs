@@ -93,7 +93,7 @@ async fn a_last_event_id_is_the_server_s_unless_it_is_ours() {
     assert!(server.last_head().contains("mcp-session-id: client-1\r\n"));
     // An unknown id of raincheck's own never reaches the server.
     let ours = server.get().header("last-event-id", "raincheck/7");
-    assert_eq!(ours.send().await.status, 400);
+    assert_eq!(ours.send().await.status, 405);
     assert!(server.last_head().contains("last-event-id: 7\r\n"));
 }
 

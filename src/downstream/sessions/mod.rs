@@ -205,6 +205,9 @@ pub(super) async fn other(
     if owners.is_of_another(&proxy.kv, by, &parts.headers).await {
         return not_found();
     }
+    if parts.method == Method::DELETE {
+        owners.end(&proxy.kv, &proxy.passing, by, &parts.headers);
+    }
     let is_get = parts.method == Method::GET;
     if parts.method == Method::DELETE {
         let now_ms = proxy.runner.ledger().now_ms();

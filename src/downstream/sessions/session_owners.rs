@@ -10,12 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::HeaderMap;
 use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::newest::NewestSessions;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
+use crate::mcp::headers::SESSION_ID;
 use crate::store::StoreError;
 use crate::store::key_value::KeyValue;
 use crate::store::kv::{Kind, Name};
@@ -73,13 +75,19 @@ impl SessionOwners {
         if by.identity.is_none() {
             return false;
         }
+        // A server may read another of several ids than raincheck does.
+        if headers.get_all(SESSION_ID).iter().nth(1).is_some() {
+            return true;
+        }
         let Some(session) = key(headers) else {
             return false;
         };
         let known = self.newest.lock().find(session);
         match known {
-            Some(Owner::Known(owner)) => return owner != by.caller,
             Some(Owner::Several) => return false,
+            Some(Owner::Known(owner)) if owner == by.caller => return false,
+            // The server may have given the id to this caller meanwhile, through another replica.
+            Some(Owner::Known(_)) => {}
             Some(Owner::Unknown(then))
                 if Instant::now().saturating_duration_since(then) < ASKED_AGAIN =>
             {
@@ -89,7 +97,11 @@ impl SessionOwners {
         }
         let stored = timeout(PATIENCE, kv.find(name(session))).await;
         let stored = stored.ok().and_then(Result::ok).flatten();
-        let owner = stored.map_or_else(|| Owner::Unknown(Instant::now()), |value| read(&value));
+        let owner = match (stored, known) {
+            (Some(value), _) => read(&value),
+            (None, Some(known @ Owner::Known(_))) => known,
+            (None, _) => Owner::Unknown(Instant::now()),
+        };
         self.newest.lock().remember(session, owner);
         matches!(owner, Owner::Known(owner) if owner != by.caller)
     }
@@ -117,28 +129,51 @@ impl SessionOwners {
             owner
         };
         let expires_ms = now_ms.saturating_add(LIFETIME_MS);
-        if self.told.enter(by.caller, 0, expires_ms, now_ms).is_err() {
-            return;
-        }
-        let told = timeout(PATIENCE, self.tell(kv, session, owner)).await;
+        let may_write = self.told.enter(by.caller, 0, expires_ms, now_ms).is_ok();
+        let told = timeout(PATIENCE, self.tell(kv, session, owner, may_write)).await;
         if !matches!(told, Ok(Ok(()))) {
             tracing::debug!("replicas were not told whose a session is");
         }
     }
 
-    /// Writes the owner for the other replicas.
+    /// Forgets a session that its owner ends.
+    pub(super) fn end(
+        &self,
+        kv: &KeyValue,
+        passing: &TaskTracker,
+        by: &Requester,
+        headers: &HeaderMap,
+    ) {
+        let Some(session) = key(headers).filter(|_| by.identity.is_some()) else {
+            return;
+        };
+        if let Some(Owner::Known(_)) = self.newest.lock().forget(session) {
+            let kv = kv.clone();
+            passing.spawn(async move {
+                // Otherwise the value expires.
+                let _ = timeout(PATIENCE, kv.remove(name(session))).await;
+            });
+        }
+    }
+
+    /// Writes the owner for the other replicas. `may_write`: this process may write one more value.
     async fn tell(
         &self,
         kv: &KeyValue,
         session: SessionKey,
         owner: Owner,
+        may_write: bool,
     ) -> Result<(), StoreError> {
         let lifetime = Duration::from_millis(LIFETIME_MS);
         let Owner::Known(caller) = owner else {
             return kv.put(name(session), Bytes::new(), lifetime).await;
         };
         let value = Bytes::copy_from_slice(caller.as_bytes());
-        let before = kv.claim(name(session), value.clone(), lifetime).await?;
+        let before = if may_write {
+            kv.claim(name(session), value.clone(), lifetime).await?
+        } else {
+            kv.find(name(session)).await?
+        };
         if before.is_some_and(|before| before != value) {
             self.newest.lock().remember(session, Owner::Several);
             return kv.put(name(session), Bytes::new(), lifetime).await;

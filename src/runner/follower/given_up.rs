@@ -11,14 +11,14 @@ use crate::task::state::{Outcome, Payload};
 impl CallFollower {
     /// Handles a client that leaves a call which it collected, without its answer. If it cancelled the call, the call is not
     /// kept for its window.
-    pub(super) async fn left(&self, (claim, clock): GivenUpCall, client: &WaitingClient) {
+    pub(super) async fn left(&mut self, (claim, clock): GivenUpCall, client: &WaitingClient) {
         let (runner, loaded) = (&self.runner, &self.loaded);
         if runner.halt.is_cancelled() {
             runner.left_again((&claim, None), &loaded.task).await;
         } else if client.gave_up() {
             let clock = client.rung_clock(clock);
             runner.left_again((&claim, clock), &loaded.task).await;
-        } else if claim.sharing().is_some() && !self.shared.is_last() {
+        } else if claim.sharing().is_some() && !self.shared.leave() {
             // Another client waits.
         } else if runner.cancel_for_disconnect(loaded).await.is_err() {
             // The store did not take the cancel. This looks again after each window, until the store answers.

@@ -153,6 +153,7 @@ impl Runner {
         } else {
             pause.map(|_| now)
         };
+        let has_had_it = given_up.is_some() && client.made_the_call();
         let follower = CallFollower {
             runner: Arc::clone(self),
             watch,
@@ -161,7 +162,8 @@ impl Runner {
             declared,
             // A shared record may have changed before its watch began.
             reload_at: given_up.map(|_| now),
-            told: None,
+            // The client of a call that is shared has had the progress so far.
+            told: loaded.task.progress.clone().filter(|_| has_had_it),
             asked: BTreeSet::new(),
             mark_present_at,
             answer_at: client.terms.answer_at,

@@ -91,6 +91,11 @@ impl WaitingClient {
         (client, subscriber)
     }
 
+    /// Returns `true` if the client neither joined the call nor came back to it.
+    pub(super) fn made_the_call(&self) -> bool {
+        !self.has_joined
+    }
+
     /// Returns the time at which the client is notified of a task.
     pub(super) fn announce_at(&self) -> Option<Instant> {
         let when = self.terms.when?;

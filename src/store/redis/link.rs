@@ -5,7 +5,7 @@
 //! an unknown script). After any other error the command is in doubt, and the caller decides whether to repeat it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -34,8 +34,8 @@ pub(super) struct Link {
     /// `true` if all threads share the connections. Else no command waits for another thread to send it.
     is_shared: bool,
     managers: PerThread<Mutex<Vec<KeptManager>>>,
-    /// The commands in a row that had no answer in time.
-    unanswered: AtomicU32,
+    /// Some connection left a command without an answer, and has answered none since, as far as is known.
+    has_unanswered: AtomicBool,
 }
 
 /// A connection to a server, with the server's name and generation, and the time of creation.
@@ -45,6 +45,8 @@ struct KeptManager {
     generation: u64,
     since: Instant,
     manager: ConnectionManager,
+    /// The commands in a row that had no answer in time.
+    unanswered: u32,
 }
 
 impl KeptManager {
@@ -61,7 +63,7 @@ impl Link {
             timeout,
             is_shared: false,
             managers: PerThread::default(),
-            unanswered: AtomicU32::new(0),
+            has_unanswered: AtomicBool::new(false),
         }
     }
 
@@ -129,20 +131,40 @@ impl Link {
         server: Option<&RedisServer>,
     ) -> RedisResult<T> {
         if let Ok(answered) = tokio::time::timeout(self.timeout, sent).await {
-            // Nearly always it is zero, and threads that only read it do not slow each other.
-            if self.unanswered.load(Ordering::Relaxed) != 0 {
-                self.unanswered.store(0, Ordering::Relaxed);
+            // Nearly always it is false, and threads that only read it do not slow each other.
+            if self.has_unanswered.load(Ordering::Relaxed) {
+                self.is_answered(server);
             }
             return answered;
         }
-        let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed);
-        if unanswered + 1 >= UNANSWERED_MAX
-            && let Some(server) = server
+        if let Some(server) = server
+            && self.is_unanswered(server) >= UNANSWERED_MAX
         {
-            self.unanswered.store(0, Ordering::Relaxed);
             self.renew(server);
         }
         Err(timed_out())
+    }
+
+    fn is_answered(&self, server: Option<&RedisServer>) {
+        let mut managers = self.managers().lock();
+        for kept in managers.iter_mut() {
+            if server.is_some_and(|server| kept.is_of(server)) {
+                kept.unanswered = 0;
+            }
+        }
+        let none = managers.iter().all(|kept| kept.unanswered == 0);
+        self.has_unanswered.store(!none, Ordering::Relaxed);
+    }
+
+    /// Returns the number of commands in a row that the connection to this server left without an answer.
+    fn is_unanswered(&self, server: &RedisServer) -> u32 {
+        self.has_unanswered.store(true, Ordering::Relaxed);
+        let mut managers = self.managers().lock();
+        let kept = managers.iter_mut().find(|kept| kept.is_of(server));
+        kept.map_or(0, |kept| {
+            kept.unanswered = kept.unanswered.saturating_add(1);
+            kept.unanswered
+        })
     }
 
     async fn send<T: FromRedisValue>(&self, slot: u16, command: &Cmd) -> RedisResult<T> {
@@ -199,6 +221,7 @@ impl Link {
             generation: server.generation,
             since: Instant::now(),
             manager: made.clone(),
+            unanswered: 0,
         });
         Ok(made)
     }

@@ -101,8 +101,11 @@ pub(super) async fn examine_servers(
             topology.is_cluster(),
         )
         .await?;
-        try_scripts(&mut connection, &server.name, &keys.never()).await?;
-        try_commands(&mut connection, &server.name, &keys.never()).await?;
+        let never = keys.never();
+        // Of a cluster's nodes one has the key, and the others refuse a script that names it.
+        let named = Some(&*never).filter(|_| !topology.is_cluster());
+        try_scripts(&mut connection, &server.name, named).await?;
+        try_commands(&mut connection, &server.name, &never, named).await?;
         if let Some(wait) = options.wait {
             try_wait(&mut connection, &server.name, wait).await?;
         }
@@ -223,10 +226,13 @@ fn check_policy(
 async fn try_scripts(
     connection: &mut MultiplexedConnection,
     server: &str,
-    key: &str,
+    key: Option<&str>,
 ) -> Result<(), RedisOpenError> {
     let mut command = redis::cmd("EVAL");
-    command.arg("return 1").arg(1).arg(key);
+    command
+        .arg("return 1")
+        .arg(usize::from(key.is_some()))
+        .arg(key);
     command
         .exec_async(connection)
         .await

@@ -41,8 +41,8 @@ const UNDONE: &[(&str, &str)] = &[
     ("sadd KEY member", "srem KEY member"),
 ];
 
-/// Answers with the commands that the user may not run. The first argument is the number of the other arguments that
-/// stand alone. Each text that Redis has had for a missing right names what may not be run; the text for a missing
+/// Answers with the commands that the user may not run. The first argument is the key, and the second the number of the other
+/// arguments that stand alone. Each text that Redis has had for a missing right names what may not be run; the text for a missing
 /// key has other words.
 ///
 /// `ACL DRYRUN` and `redis.acl_check_cmd` would answer too, but need a right of their own, or Redis 7.
@@ -51,7 +51,7 @@ const SCRIPT: &str = "
     local function may(command)
       local words = {}
       for word in string.gmatch(command, '%S+') do
-        words[#words + 1] = word == 'KEY' and KEYS[1] or word
+        words[#words + 1] = word == 'KEY' and ARGV[1] or word
       end
       local answer = redis.pcall(unpack(words))
       local why = type(answer) == 'table' and answer.err
@@ -61,25 +61,30 @@ const SCRIPT: &str = "
       end
       return true
     end
-    local alone = tonumber(ARGV[1])
-    for at = 2, alone + 1 do may(ARGV[at]) end
+    local alone = tonumber(ARGV[2])
+    for at = 3, alone + 2 do may(ARGV[at]) end
     -- What cannot be undone is not tried: the user lacks a command already.
     local before = #denied
-    for at = alone + 2, #ARGV, 2 do
+    for at = alone + 3, #ARGV, 2 do
       if before == 0 and may(ARGV[at]) then may(ARGV[at + 1]) end
     end
     return denied";
 
-/// Refuses a server whose user lacks some of the commands. `key` does not exist.
+/// Refuses a server whose user lacks some of the commands. `key` does not exist. `named`: the key, where scripts name their
+/// keys: proxies find the server by it, and some servers let a script use no other key.
 pub(super) async fn try_commands(
     connection: &mut MultiplexedConnection,
     server: &str,
     key: &str,
+    named: Option<&str>,
 ) -> Result<(), RedisOpenError> {
     let server = server.to_owned();
     // No script has this digest: a user that may run EVALSHA gets NOSCRIPT.
     let mut by_digest = redis::cmd("EVALSHA");
-    by_digest.arg("0").arg(1).arg(key);
+    by_digest
+        .arg("0")
+        .arg(usize::from(named.is_some()))
+        .arg(named);
     let by_digest = by_digest.exec_async(connection).await;
     if let Err(cause) = by_digest.as_ref()
         && (denied(cause) || unknown(cause))
@@ -88,8 +93,11 @@ pub(super) async fn try_commands(
         return Err(RedisOpenError::Scripts { server, cause });
     }
     let mut command = redis::cmd("EVAL");
-    // Proxies find the server by a key, and some servers let a script use no other key.
-    command.arg(SCRIPT).arg(1).arg(key).arg(COMMANDS.len());
+    command
+        .arg(SCRIPT)
+        .arg(usize::from(named.is_some()))
+        .arg(named);
+    command.arg(key).arg(COMMANDS.len());
     let pairs = UNDONE.iter().flat_map(|(made, undone)| [*made, *undone]);
     for line in COMMANDS.iter().copied().chain(pairs) {
         command.arg(line);

@@ -296,6 +296,7 @@ impl CallJob {
         // From here on a cancel is not for the server, unless it came before.
         if !self.registration.entry.is_carried() {
             note.take_sent_again();
+            self.kept_as = Some(kept_as);
             return;
         }
         let way = (self.server.clone(), self.writer.terms().id.clone());

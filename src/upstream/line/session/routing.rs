@@ -10,7 +10,7 @@ use crate::mcp::changes::is_change;
 use crate::mcp::envelope;
 use crate::mcp::error::{Reason, RpcError};
 use crate::mcp::json::Object;
-use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::meta::{PROGRESS_TOKEN, RELATED_TASK};
 use crate::upstream::line::borrowed::StrayMessage;
 use crate::upstream::line::running::{self, LineCallError, RunningRequest};
 use crate::upstream::line::writer::{LineEnd, LineListener, SendState, WriteError};
@@ -112,10 +112,9 @@ impl LineSession {
                     table.full = full;
                     return is_heard;
                 }
-                // Hosts end their connection to a server that sends progress of a request that is over. A request whose
-                // token is not known hears its progress on the stream of the session.
-                let running = &mut table.inflight.requests();
-                if own.is_none() && running.all(|running| running.token.is_some()) {
+                // Hosts end their connection to a server that sends progress of a request that is over. Progress of a task
+                // of the server's own comes behind the answer to its request.
+                if table.inflight.is_empty() && !text.contains(RELATED_TASK) {
                     debug!("progress of no request was dropped");
                     return true;
                 }

@@ -233,13 +233,15 @@ async fn try_scripts(
         .arg("return 1")
         .arg(usize::from(key.is_some()))
         .arg(key);
-    command
-        .exec_async(connection)
-        .await
-        .map_err(|cause| RedisOpenError::Scripts {
-            server: server.to_owned(),
-            cause,
-        })
+    command.exec_async(connection).await.map_err(|cause| {
+        let server = server.to_owned();
+        // The user may run scripts, and not touch the keys of the namespace.
+        let is_of_keys = cause.detail().is_some_and(|detail| detail.contains("keys"));
+        if denied(&cause) && is_of_keys {
+            return RedisOpenError::Unreachable { server, cause };
+        }
+        RedisOpenError::Scripts { server, cause }
+    })
 }
 
 /// Tests that the server can give the confirmation that `wait` asks for.

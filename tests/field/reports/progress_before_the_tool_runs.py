@@ -3,7 +3,7 @@ Source: twentyhq/twenty#19528
 Met: A server tells its progress once, before it begins to work, so that clients know that this takes a while, and says nothing more until the result.
 First try: fail: what the server tells within the grace window, before the call is a task, is in no `statusMessage`: the task shows nothing until the next progress, although
 docs/concepts.md says that the latest progress of the tool is the status message. Told after the window, it is there.
-Verdict: open
+Verdict: Mended: what the server says before there is a task is what its first polls show.
 """
 
 import time

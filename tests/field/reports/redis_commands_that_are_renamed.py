@@ -2,7 +2,7 @@
 Source: redisson/redisson#6666
 Met: A hardened Redis had commands such as PEXPIRE renamed away, as widely copied lists of dangerous commands say, and scripts of a client failed in the middle.
 First try: fail: `raincheck check` said ok of a Redis without PEXPIRE, TIME, XADD or EVALSHA, and the start then ended with "Unknown Redis command called from script" (without XADD or XREAD it did not even end), without the name of the command.
-Verdict: open
+Verdict: Mended: the start and `check` name commands that the server does not know, as those that the user may not run.
 """
 
 import json

@@ -2,7 +2,7 @@
 Source: envoyproxy/envoy#38517
 Met: A proxy or a hardened Redis did not know INFO, and clients that asked it first could not use a Redis that was good otherwise.
 First try: fail: with INFO forbidden by an access list raincheck starts with a warning, but with INFO unknown (renamed away, or behind a proxy) it ends: "cannot be reached or refuses us".
-Verdict: open
+Verdict: Mended: an INFO that nobody can run is a warning, as one that is denied.
 """
 
 import subprocess

@@ -2,7 +2,7 @@
 Source: taskforcesh/bullmq#265
 Met: Redis was busy with somebody's script for some seconds, and workers that met the refusal ended or never recovered, although it was over soon. The same with too few replicas after a failover, and a full memory.
 First try: fail: with `store.required_at_start = false` raincheck ends at once with code 1 when Redis answers BUSY, NOREPLICAS or OOM, as if its password were wrong; LOADING and a replica it waits for. A running raincheck waits for all of them.
-Verdict: open
+Verdict: Mended: BUSY, NOREPLICAS, OOM, MISCONF and too many clients are waited for, too.
 """
 
 import contextlib

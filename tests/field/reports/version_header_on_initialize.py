@@ -2,7 +2,7 @@
 Source: xpzouying/xiaohongshu-mcp#697
 Met: A client wrote its newest revision into MCP-Protocol-Version already on `initialize`, and was refused by HTTP 400 before any revision could be negotiated.
 First try: fail: `initialize` under a header of 2026-07-28 or later was refused as a modern request, with "_meta is missing", in front of all kinds of servers
-Verdict: open
+Verdict: Mended: `initialize` without `_meta` of 2026 is of a legacy client, whatever its header says.
 """
 
 from servers import STDIO, LegacyServer, ModernServer

@@ -141,13 +141,20 @@ const FILES_OF_OURS: usize = 64;
 /// more than.
 const FEW_FILES: u64 = 1024;
 
-/// Returns `true` if the process was started with SIGHUP ignored, as far as the system says so.
+/// Returns `true` if the process was started with SIGHUP ignored.
+#[cfg(target_os = "linux")]
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // SIGHUP is the first.
     ignored.is_some_and(|mask| mask & 1 == 1)
+}
+
+/// The system does not say.
+#[cfg(not(target_os = "linux"))]
+fn ignores_hangup() -> bool {
+    false
 }
 
 /// The signals that stop the process: TERM from an orchestrator, INT from a person.

@@ -86,14 +86,13 @@ impl SessionOwners {
         match known {
             Some(Owner::Several) => return false,
             Some(Owner::Known(owner)) if owner == by.caller => return false,
-            // The server may have given the id to this caller meanwhile, through another replica.
-            Some(Owner::Known(_)) => {}
             Some(Owner::Unknown(then))
                 if Instant::now().saturating_duration_since(then) < ASKED_AGAIN =>
             {
                 return false;
             }
-            Some(Owner::Unknown(_)) | None => {}
+            // The server may have given the id of another to this caller meanwhile, through another replica.
+            Some(Owner::Known(_) | Owner::Unknown(_)) | None => {}
         }
         let stored = timeout(PATIENCE, kv.find(name(session))).await;
         let stored = stored.ok().and_then(Result::ok).flatten();

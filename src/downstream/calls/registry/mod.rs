@@ -378,6 +378,11 @@ impl CallEntry {
         }
     }
 
+    /// Returns `true` if the client has given the call up.
+    pub(in crate::downstream) fn gave_up(&self) -> bool {
+        self.cancelled.is_cancelled() && self.gave_up.load(Ordering::Relaxed)
+    }
+
     #[cfg(test)]
     pub(in crate::downstream) fn is_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()

@@ -1,5 +1,6 @@
 //! The job of one resumable call: reads the server's events, writes them into the log, shows them to readers.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -227,7 +228,10 @@ impl CallJob {
                 source.next().await
             };
             tokio::select! {
-                item = item => return Some(item.unwrap_or(StreamItem::End)),
+                item = item => {
+                    let item = item.unwrap_or(StreamItem::End);
+                    return self.unless_given_up(item, source);
+                }
                 () = halt.cancelled() => {
                     let may_leave =
                         self.carried_for.is_none() && self.proxy.runner.others_carry_logs_on();
@@ -261,6 +265,21 @@ impl CallJob {
                 return None;
             }
         }
+    }
+
+    /// Returns the item, or puts it back where the client gave the call up before it came: it is for the same call then.
+    fn unless_given_up(
+        &mut self,
+        item: StreamItem,
+        source: &mut BoxStream<'static, StreamItem>,
+    ) -> Option<StreamItem> {
+        if self.is_cancelled || !self.registration.entry.gave_up() {
+            return Some(item);
+        }
+        self.cancel(Leaving::GaveUp);
+        let rest = mem::replace(source, stream::empty().boxed());
+        *source = stream::iter([item]).chain(rest).boxed();
+        None
     }
 
     /// Notifies the server that no client waits.

@@ -85,7 +85,7 @@ pub(super) async fn given_up(
     if let Some(session) = by.session {
         let same = proxy
             .calls
-            .given_up_are_kept(session, || digest(request))
+            .given_up_are_kept((session, request.id.get()), || digest(request))
             .await;
         joins = same.was_joined;
         if let Some(running) = same.running.filter(|_| is_all_of_call(&request.params)) {

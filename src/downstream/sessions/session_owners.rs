@@ -1,5 +1,5 @@
-//! The owners of the sessions at the server, where clients must say who they are: no other caller may use a session, read its
-//! stream or end it, whoever knows its id (2025-11-25, security best practices, session hijacking).
+//! The owners of the sessions at the server, where clients must show a credential. Only its owner may use a session, read its
+//! stream and end it, even if another caller has its id (2025-11-25, Security Best Practices, Session Hijacking).
 //!
 //! The replica that passed the `initialize` remembers the owner, and passes it to the others by a value in the store. A session
 //! without a known owner, such as one of before raincheck started, passes. So does an id that the server gave to several

@@ -142,7 +142,7 @@ pub(super) fn denied(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
-/// Returns `true` if nobody can run that at this server: the command is renamed, turned off or not known.
+/// Returns `true` if the server does not know the command, which may be renamed or turned off.
 pub(super) fn unknown(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default().to_ascii_lowercase();
     detail.contains("unknown command")

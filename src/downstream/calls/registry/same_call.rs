@@ -27,13 +27,18 @@ impl CallRegistry {
     /// goes over another connection, if the session has the same call running; and until the runner has taken over the
     /// calls that were given up.
     ///
-    /// Returns what is known of the same call.
+    /// Returns what is known of the same call. `id`: of the call that comes, as JSON.
     pub(in crate::downstream) async fn given_up_are_kept(
         &self,
-        session: SessionKey,
+        (session, id): (SessionKey, &str),
         digest: impl FnOnce() -> Digest,
     ) -> SameCall {
-        let (running, was_joined) = self.calls().same_call(session, digest);
+        let (running, was_joined) = {
+            let mut calls = self.calls();
+            // A cancel with this id is for the call that comes, which is in the registry only if it takes long.
+            calls.given_up.is_used_again(session, id);
+            calls.same_call(session, digest)
+        };
         let mut same = SameCall {
             running: None,
             was_joined,

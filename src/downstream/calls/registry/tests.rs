@@ -111,3 +111,18 @@ fn an_answer_finds_the_question_of_its_session_once() {
     assert!(!calls.others_ask(session("a"), "q/1"));
     assert!(calls.take_question(session("b"), &id("\"q/1\"")).is_none());
 }
+
+#[tokio::test]
+async fn a_second_cancel_is_not_for_the_server_until_the_id_is_used_again() {
+    let calls = CallRegistry::default();
+    let (a, clock) = (session("a"), CancelCause::Clock);
+    let call = calls.enter(CallKind::Resumable, a, "1").unwrap();
+    assert_eq!(calls.cancel(a, "1", clock), Cancelled::Carried);
+    drop(call);
+    let aborted = CancelCause::Unwanted;
+    assert_eq!(calls.cancel(a, "1", aborted), Cancelled::Carried);
+    assert_eq!(calls.cancel(session("b"), "1", aborted), Cancelled::Nothing);
+    let digest = || crate::task::digest::Digest::of(&["x"]);
+    calls.given_up_are_kept((a, "1"), digest).await;
+    assert_eq!(calls.cancel(a, "1", aborted), Cancelled::Nothing);
+}

@@ -1,5 +1,6 @@
 """Servers whose every byte a report may choose: subclass one and override what the report is about."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -147,6 +148,39 @@ class ModernServer(LegacyServer):
 
     def write(self, connection, out, message, headers):
         reply(connection, out)
+
+
+class Relay:
+    """Passes bytes between its port and `to`, which may change: connections that are open stay where they are. A report overrides what is special."""
+
+    def __init__(self, port):
+        self.to, self.lines = port, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                server = socket.create_connection(("127.0.0.1", self.to))
+                self.lines += 1
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=self.pump, args=(self.lines, source, target), daemon=True).start()
+
+    def pump(self, line, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self.passes(line, data, target)
+        self.ended(source, target)
+
+    def passes(self, line, data, target):
+        """Passes bytes of this connection, counted from 1."""
+        target.sendall(data)
+
+    def ended(self, source, target):
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
 
 
 STDIO = '''

@@ -142,6 +142,14 @@ pub(super) fn denied(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
+/// Returns the code of an error that a command within a script had. Servers before 7.0 put it into the text.
+pub(super) fn code_in_script(error: &RedisError) -> Option<&str> {
+    let detail = error.detail()?;
+    let (_, of_command) = detail.rsplit_once(": -")?;
+    let is_of_script = detail.contains("Error running script");
+    of_command.split(' ').next().filter(|_| is_of_script)
+}
+
 /// Returns `true` if the server does not know the command, which may be renamed or turned off.
 pub(super) fn unknown(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default().to_ascii_lowercase();

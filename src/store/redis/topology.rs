@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::address::Target;
 use super::connector::RedisConnector;
-use super::error::RedisOpenError;
+use super::error::{RedisOpenError, code_in_script};
 use super::map::{Map, RedisServer};
 use super::{cluster, sentinel};
 use crate::backoff::Backoff;
@@ -80,7 +80,7 @@ impl Topology {
     /// Puts the map in doubt if a command's error may mean that the map is old.
     pub(super) fn doubt(&self, error: &RedisError) {
         let old = if let ErrorKind::Server(kind) = error.kind() {
-            is_elsewhere(kind)
+            is_elsewhere(kind) || matches!(code_in_script(error), Some("READONLY" | "MASTERDOWN"))
         } else {
             // A single server that is away comes back at the same address.
             error.is_io_error() && !matches!(self.target, Target::Single(_))

@@ -5,42 +5,25 @@ First try: fail: every command on the old connections timed out for as long as r
 Verdict: Mended: after three commands in a row without an answer their connection is replaced, at most once in ten seconds.
 """
 
-import contextlib
-import socket
-import threading
 
 from house import until
-from servers import LegacyServer
+from servers import LegacyServer, Relay
 
 
-class Balancer:
-    """Passes bytes to Redis. What it forgets is still read and acknowledged, but nothing of it arrives any more."""
+class Balancer(Relay):
+    """What it forgets is still read and acknowledged, but nothing of it arrives any more."""
 
-    def __init__(self, port):
-        self.to, self.forgotten, self.lines = port, set(), 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+    forgotten = range(0)
 
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.to))
-                self.lines += 1
-                for ends in ((client, server), (server, client)):
-                    threading.Thread(target=self.pump, args=(self.lines, *ends), daemon=True).start()
+    def passes(self, line, data, target):
+        if line not in self.forgotten:
+            target.sendall(data)
 
-    def pump(self, line, source, target):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if line not in self.forgotten:
-                    target.sendall(data)
-            if line not in self.forgotten:
-                target.shutdown(socket.SHUT_WR)
+    def ended(self, source, target):
+        pass
 
     def forget(self):
-        self.forgotten |= set(range(1, self.lines + 1))
+        self.forgotten = range(1, self.lines + 1)
 
 
 def test(field):

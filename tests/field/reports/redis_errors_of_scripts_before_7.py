@@ -2,45 +2,25 @@
 Source: redisson/redisson#3897
 Met: After a failover of a rented Redis, scripts got READONLY from the old primary, but before Redis 7 it stands in the middle of an ERR of the script, so the client did not look for the new primary.
 First try: fail: with Redis 6.2 (the oldest that the documents promise), and with its errors as here, raincheck stays on the old primary for ever: no call becomes a task, ends are never written, and polls say working, although the name leads to the new one.
-Verdict: open
+Verdict: Mended: the code that the text has is looked for, too, and the primary is searched.
 """
 
-import contextlib
 import re
-import socket
 import subprocess
-import threading
 
 from house import until
-from servers import LegacyServer
+from servers import LegacyServer, Relay
 
 
 IN_A_SCRIPT = re.compile(rb"-([A-Z]+) ([^\r\n]*?) script: (\w+), on @user_script:(\d+)\.")
 
 
-class Name:
-    """An address that leads to the primary of now. Open connections stay where they are, as behind a name of DNS. Errors of scripts have the form that they had until Redis 6.2."""
+class Name(Relay):
+    """An address that leads to the primary of now, as a name of DNS. Errors of scripts have the form that they had until Redis 6.2."""
 
-    def __init__(self, port):
-        self.to = port
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.to))
-                for source, target in ((client, server), (server, client)):
-                    threading.Thread(target=self.pump, args=(source, target), daemon=True).start()
-
-    def pump(self, source, target):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(IN_A_SCRIPT.sub(rb"-ERR Error running script (call to f_\3): @user_script:\4: @user_script: \4: -\1 \2 ", data))
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
+    def passes(self, line, data, target):
+        old = rb"-ERR Error running script (call to f_\3): @user_script:\4: @user_script: \4: -\1 \2 "
+        target.sendall(IN_A_SCRIPT.sub(old, data))
 
 
 def test(field):

@@ -5,38 +5,14 @@ First try: pass
 Verdict: READONLY makes raincheck resolve the name and connect anew; a task that ran through the failover ends, and its result is shown.
 """
 
-import contextlib
-import socket
 import subprocess
-import threading
 
 from house import until
-from servers import LegacyServer
+from servers import LegacyServer, Relay
 
 
-class Name:
-    """An address that leads to the primary of now. Open connections stay where they are, as behind a name of DNS."""
-
-    def __init__(self, port):
-        self.to = port
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.to))
-                for source, target in ((client, server), (server, client)):
-                    threading.Thread(target=self.pump, args=(source, target), daemon=True).start()
-
-    def pump(self, source, target):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
+class Name(Relay):
+    """An address that leads to the primary of now, as a name of DNS."""
 
 
 def test(field):

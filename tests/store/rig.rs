@@ -14,6 +14,7 @@ use raincheck::store::seal::Sealer;
 use raincheck::store::sealed::{Clear, Sealed};
 use raincheck::store::{Commit, Nonce, Store, Stored, Version, Write};
 use raincheck::task::id::{Caller, Revision, TaskId};
+use redis::AsyncConnectionConfig;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -157,7 +158,10 @@ pub(crate) async fn redis_store(url: &str, namespace: &str) -> Arc<Redis> {
 /// A plain connection, to look at what the store wrote.
 pub(crate) async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(server.url()).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    // A script that fills a server takes longer than a command may take by default.
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(10)));
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    connecting.await.unwrap()
 }
 
 /// In an hour, by the real clock.

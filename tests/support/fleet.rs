@@ -119,7 +119,7 @@ impl Sentinels {
         };
         let servers = vec![
             server(&primary, &["--repl-diskless-sync-delay", "0"]),
-            server(&replica, &["--replicaof", &format!("127.0.0.1 {primary}")]),
+            server(&replica, &["--replicaof", "127.0.0.1", &primary]),
         ];
         let mut connection = servers[1].connect();
         eventually_blocking(PATIENCE, "the replica follows", || {

@@ -165,7 +165,10 @@ async fn examine(
         Err(cause) => return Err(RedisOpenError::Unreachable { server, cause }),
     };
     // A Sentinel answers INFO as a server does, and no check below would refuse it.
-    if info.get::<String>("redis_mode").as_deref() == Some("sentinel") {
+    let mode = info.get::<String>("redis_mode");
+    // As Valkey names it.
+    let mode = mode.or_else(|| info.get("server_mode"));
+    if mode.as_deref() == Some("sentinel") {
         return Err(RedisOpenError::IsSentinel { server });
     }
     let version: String = info.get("redis_version").unwrap_or_default();
@@ -236,7 +239,9 @@ async fn try_scripts(
     command.exec_async(connection).await.map_err(|cause| {
         let server = server.to_owned();
         // The user may run scripts, and not touch the keys of the namespace.
-        let is_of_keys = cause.detail().is_some_and(|detail| detail.contains("keys"));
+        let detail = cause.detail().unwrap_or_default();
+        // Redis 7: "no permissions to access one of the keys"; Redis 8 and Valkey: "No permissions to access a key".
+        let is_of_keys = detail.contains("permissions to access");
         if denied(&cause) && is_of_keys {
             return RedisOpenError::Unreachable { server, cause };
         }

@@ -78,7 +78,7 @@ impl GivenUpClaims {
         if !clocks.is_empty() {
             let mut known = self.clocks.lock();
             known.merge(clocks, now_ms);
-            calls::clocks_known(known.known(now_ms));
+            calls::clocks_known(&known.known(now_ms));
             self.has_clocks.store(true, Ordering::Relaxed);
         }
         self.stand_until(until_ms);
@@ -87,7 +87,7 @@ impl GivenUpClaims {
     /// Notes that a client's clock rang.
     pub(super) fn rang(&self, clock: RungClock, tool: &str, now_ms: u64) {
         let mut known = self.clocks.lock();
-        if known.rang(clock, now_ms) {
+        if known.rang(clock, tool, now_ms) {
             let seconds = clock.waited.as_secs();
             info!(
                 tool,
@@ -95,7 +95,7 @@ impl GivenUpClaims {
                 "a client gave up twice after the same time; its calls of the tool are answered shortly before"
             );
         }
-        calls::clocks_known(known.known(now_ms));
+        calls::clocks_known(&known.known(now_ms));
         drop(known);
         self.has_clocks.store(true, Ordering::Relaxed);
         self.has_news();

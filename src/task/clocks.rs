@@ -2,7 +2,7 @@
 //!
 //! A clock is known when it has rung twice after the same time: a program may set another one for each call.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -54,8 +54,11 @@ pub struct RungClock {
 #[serde(transparent)]
 pub struct ClientClocks(HashMap<ClockName, ClientClock>);
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct ClientClock {
+    /// For operators.
+    #[serde(default)]
+    tool: Box<str>,
     /// The time after which it rang twice, and when it rang last.
     known: Option<Ring>,
     /// The last time, if it was another one.
@@ -73,17 +76,21 @@ impl ClientClocks {
         self.0.is_empty()
     }
 
-    /// Returns the number of clocks that are known.
-    pub fn known(&self, now_ms: u64) -> usize {
-        let mut count = 0;
+    /// Returns the tools whose calls a client is known to give up, and the shortest time after which one does.
+    pub fn known(&self, now_ms: u64) -> BTreeMap<&str, Duration> {
+        let mut known = BTreeMap::new();
         for clock in self.0.values() {
-            count += usize::from(clock.known.is_some_and(|ring| ring.is_recent(now_ms)));
+            if let Some(ring) = clock.known.filter(|ring| ring.is_recent(now_ms)) {
+                let waited = Duration::from_millis(ring.waited_ms);
+                let shortest = known.entry(&*clock.tool).or_insert(waited);
+                *shortest = waited.min(*shortest);
+            }
         }
-        count
+        known
     }
 
-    /// Notes that a clock rang at this time of day. Returns `true` if it is known from now on.
-    pub fn rang(&mut self, clock: RungClock, now_ms: u64) -> bool {
+    /// Notes that a clock rang at this time of day for a call of this tool. Returns `true` if it is known from now on.
+    pub fn rang(&mut self, clock: RungClock, tool: &str, now_ms: u64) -> bool {
         let ring = Ring {
             waited_ms: u64::try_from(clock.waited.as_millis()).unwrap_or(u64::MAX),
             at_ms: now_ms,
@@ -100,7 +107,9 @@ impl ClientClocks {
             (None, None) => (known, Some(ring)),
         };
         let (is_new, (known, other)) = (known.is_none() && after.0.is_some(), after);
-        self.0.insert(clock.name, ClientClock { known, other });
+        let tool = tool.into();
+        self.0
+            .insert(clock.name, ClientClock { tool, known, other });
         is_new
     }
 
@@ -109,7 +118,7 @@ impl ClientClocks {
         for (name, other) in others.0.into_iter().take(CLOCKS_MAX) {
             if other.is_recent(now_ms) {
                 self.make_room(name, now_ms);
-                let mine = self.0.entry(name).or_insert(other);
+                let mine = self.0.entry(name).or_insert_with(|| other.clone());
                 mine.known = newer(mine.known, other.known);
                 mine.other = newer(mine.other, other.other);
             }
@@ -192,7 +201,7 @@ mod tests {
     fn rung(waited_ms: &[u64]) -> ClientClocks {
         let mut clocks = ClientClocks::default();
         for (waited_ms, now_ms) in waited_ms.iter().zip(0..) {
-            clocks.rang(clock(*waited_ms), now_ms);
+            clocks.rang(clock(*waited_ms), "build", now_ms);
         }
         clocks
     }
@@ -225,7 +234,8 @@ mod tests {
     #[test]
     fn each_client_program_and_tool_has_a_clock_of_its_own() {
         let clocks = rung(&[5_000, 5_000]);
-        assert_eq!(clocks.known(0), 1);
+        let known = BTreeMap::from([("build", Duration::from_secs(5))]);
+        assert_eq!(clocks.known(0), known);
         for other in [
             name("other"),
             ClockName::of(&[1; 16], 8, "build"),
@@ -241,10 +251,10 @@ mod tests {
         let mut clocks = rung(&[60_000, 60_000]);
         assert!(after(&clocks, known_for_ms).is_some());
         let later = known_for_ms + 1;
-        assert_eq!((after(&clocks, later), clocks.known(later)), (None, 0));
-        clocks.rang(clock(60_000), later);
+        assert!(after(&clocks, later).is_none() && clocks.known(later).is_empty());
+        clocks.rang(clock(60_000), "build", later);
         assert_eq!(after(&clocks, later), None);
-        clocks.rang(clock(60_000), later);
+        clocks.rang(clock(60_000), "build", later);
         assert_eq!(after(&clocks, later), Some(57_000));
     }
 
@@ -263,10 +273,10 @@ mod tests {
     fn values_that_no_replica_wrote_count_for_nothing() {
         assert_eq!(after(&rung(&[u64::MAX, u64::MAX]), 9), None);
         let mut forged = rung(&[5_000]);
-        forged.rang(clock(5_000), u64::MAX);
+        forged.rang(clock(5_000), "build", u64::MAX);
         let mut mine = ClientClocks::default();
         mine.merge(forged, 9);
-        assert_eq!((after(&mine, 9), mine.known(9)), (None, 0));
+        assert!(after(&mine, 9).is_none() && mine.known(9).is_empty());
     }
 
     #[test]
@@ -278,7 +288,7 @@ mod tests {
                 name,
                 ..clock(5_000)
             };
-            clocks.rang(clock, number);
+            clocks.rang(clock, "build", number);
             assert!(clocks.0.len() <= CLOCKS_MAX);
         }
         let mut others = rung(&[5_000, 5_000]);

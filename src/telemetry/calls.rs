@@ -1,6 +1,7 @@
 //! Metrics for operators about calls whose clients wait for them, and a log line for each such call that raincheck
 //! fails.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tracing::{debug, info};
@@ -68,12 +69,15 @@ pub fn became(tool: &str, fate: Fate) {
     });
 }
 
-/// Reports of how many clients the clock is known.
-pub fn clocks_known(count: usize) {
-    METRICS
-        .calls
-        .clocks
-        .set(i64::try_from(count).unwrap_or(i64::MAX));
+/// Reports the tools whose calls a client is known to give up, and after how long.
+pub fn clocks_known(known: &BTreeMap<&str, Duration>) {
+    let clocks = &METRICS.calls.clocks;
+    clocks.reset();
+    for (tool, waited) in known {
+        // Clients' clocks are set to whole seconds.
+        let seconds = i64::try_from((waited.as_millis() + 500) / 1_000).unwrap_or(i64::MAX);
+        with_label(tool, |tool| clocks.with_label_values(&[tool]).set(seconds));
+    }
 }
 
 /// The end of a call whose client received a plain answer.

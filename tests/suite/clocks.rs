@@ -145,7 +145,8 @@ async fn another_replica_knows_the_clock(era: Era) {
     learns(&ann(pair.at_a())).await;
     let at_b = ann(pair.at_b());
     // The second clock may not have reached it yet.
-    until_at(&pair.b, "raincheck_client_clocks", 1.0).await;
+    let metric = r#"raincheck_client_clock_seconds{tool="held"}"#;
+    until_at(&pair.b, metric, CLOCK.as_secs_f64()).await;
     assert_still_running(&before_the_clock(held(&at_b, "a")).await);
     // The first one collects it.
     let at_a = tokio::spawn(held(&ann(pair.at_a()), "a").send());

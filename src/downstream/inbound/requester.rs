@@ -1,8 +1,9 @@
 //! The requester of a request: read once, from the head of the request.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN, USER_AGENT};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Version};
@@ -260,7 +261,7 @@ impl Requester {
     ) {
         // A secure hash would cost each call too much. To make a request with the hash of another client, one must know that
         // client's headers, and could send those.
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FixedState::default().build_hasher();
         info.map_or("", RawValue::get).hash(&mut hasher);
         for (name, value) in headers {
             // A client may renew its token between two tries: the caller is known without it.

@@ -1,13 +1,13 @@
 //! Metrics of calls and of what their clients got.
 
-use prometheus::{HistogramVec, IntCounterVec, IntGauge};
+use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec};
 
 use super::list::{CALL_SECONDS, List};
 
 #[derive(Debug)]
 pub struct CallMetrics {
     pub fates: IntCounterVec,
-    pub clocks: IntGauge,
+    pub clocks: IntGaugeVec,
     pub duration: HistogramVec,
     pub failed: IntCounterVec,
     pub refusals: IntCounterVec,
@@ -26,10 +26,11 @@ impl CallMetrics {
                  busy; nothing was sent).",
                 &["tool", "fate"],
             ),
-            clocks: list.gauge(
-                "raincheck_client_clocks",
-                "Clients that gave calls up lately, and after how long is known: a call of theirs is answered \
-                 shortly before that.",
+            clocks: list.gauges(
+                "raincheck_client_clock_seconds",
+                "The time after which a client gives calls of the tool up (the shortest, if several do), for the tools \
+                 of which that was learned within an hour: a call of that client is answered shortly before.",
+                &["tool"],
             ),
             duration: list.histograms(
                 "raincheck_call_duration_seconds",

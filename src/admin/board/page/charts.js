@@ -46,6 +46,7 @@ export function showCharts(text) {
     const bound = labels.le === "+Inf" ? Infinity : Number(labels.le);
     buckets.set(bound, (buckets.get(bound) ?? 0) + value);
   }
+  for (const { labels, value } of samples(text, "raincheck_client_clock_seconds")) of(labels.tool).clock = value;
   const rows = [...tools.values()].map((one) => ({ ...one, sum: Object.values(one.outcomes).reduce((all, count) => all + count, 0) }));
   const shown = rows.filter(({ sum }) => sum > 0).sort((one, other) => other.sum - one.sum).slice(0, TOOLS_MAX);
   byId("tools").replaceChildren(...rows.map(({ tool }) => el("option", { value: tool })));
@@ -53,7 +54,7 @@ export function showCharts(text) {
   const slowest = Math.max(1, ...shown.map(({ buckets }) => finite(quantile(0.95, buckets), buckets)));
   byId("chart").replaceChildren(legend(), el("table", { class: "charts" },
     el("thead", {}, el("tr", {}, ["Tool", "Outcomes", "Half and 95 % end within"].map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, shown.map((row) => el("tr", {}, el("th", { scope: "row" }, row.tool), el("td", {}, outcomesOf(row)), el("td", {}, timesOf(row, slowest)))))));
+    el("tbody", {}, shown.map((row) => el("tr", {}, el("th", { scope: "row" }, row.tool), el("td", {}, outcomesOf(row)), el("td", {}, timesOf(row, slowest), clockOf(row)))))));
 }
 
 const legend = () => el("p", { class: "legend" }, OUTCOMES.map(([word, label]) => el("span", {}, svg("svg", { width: 10, height: 10, "aria-hidden": "true" }, svg("rect", { width: 10, height: 10, class: `fill ${word}` })), ` ${label}`)));
@@ -70,6 +71,9 @@ function outcomesOf({ outcomes, sum }) {
   });
   return [chart(words, rects), el("small", {}, words)];
 }
+
+/** The time after which a client gives calls of the tool up, where that was learned. */
+const clockOf = ({ clock }) => (clock ? el("small", {}, `a client gives up after ${duration(clock)}`) : "");
 
 /** Both times on one scale, which is logarithmic: tools take from a second to a day. */
 function timesOf({ buckets, sum }, slowest) {

@@ -139,6 +139,8 @@ pub(super) struct Messages {
     /// What was read so far, while it may still be passed on as it is.
     unread: Option<Vec<u8>>,
     ended: bool,
+    /// The body ended before its end.
+    is_cut: bool,
     /// Why reading stopped after the messages that are queued.
     fault: Option<Failure>,
     /// The messages of a batch that are not taken yet.
@@ -277,6 +279,7 @@ impl Messages {
             queue: VecDeque::new(),
             unread: None,
             ended: false,
+            is_cut: false,
             fault: None,
             batch: VecDeque::new(),
             junk: None,
@@ -287,6 +290,11 @@ impl Messages {
 
     pub(super) fn is_stream(&self) -> bool {
         matches!(self.form, BodyForm::Events(_))
+    }
+
+    /// Returns `true` for a stream that came to its end and had nothing in it. The caller has found no message.
+    pub(super) fn is_empty_stream(&self) -> bool {
+        self.is_stream() && !self.is_cut && self.junk.is_none() && self.last_event_id.is_none()
     }
 
     /// The failure of a body that ended without the answer.
@@ -446,7 +454,7 @@ impl Messages {
                 }
             }
             // A cut stream is resumed by its last event id, if it had one.
-            Some(Err(_)) => self.ended = true,
+            Some(Err(_)) => (self.ended, self.is_cut) = (true, true),
             None => {
                 self.ended = true;
                 let BodyForm::Events(decoder) = &mut self.form else {

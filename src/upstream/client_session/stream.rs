@@ -202,6 +202,7 @@ impl ClientStream {
             let mut last_event_id = None;
             loop {
                 let mut reconnect = Reconnect::to_stream();
+                let open = session.upgrade().map(|it| it.calls().opened());
                 while let Some(event) = events.next().await {
                     reconnect.asked(event.retry.map(Duration::from_millis));
                     let id = event.id.as_deref().map(HeaderValue::try_from);
@@ -210,6 +211,7 @@ impl ClientStream {
                         return;
                     }
                 }
+                drop(open);
                 // A client whose stream has ended comes back by itself.
                 if self.state().has_reader {
                     return;

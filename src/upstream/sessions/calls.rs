@@ -6,13 +6,14 @@ use std::sync::{Arc, MutexGuard};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
 use crate::lock::Mutex;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::inflight::Inflight;
-use crate::upstream::message::log_at;
+use crate::upstream::message::{log_at, may_ask};
 use crate::upstream::port::{Event, Question, UpstreamRequest};
 use crate::upstream::reader_queue::{Full, ReaderQueue, SHARED_PATIENCE};
 use crate::upstream::request_id::RequestId;
@@ -23,7 +24,11 @@ const EVENTS_MAX: usize = 16;
 
 /// The calls that run on one session. One at a time, unless the session is shared.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct SessionCalls(Mutex<Inflight<RequestId, JoinedCall>>);
+pub(in crate::upstream) struct SessionCalls {
+    running: Mutex<Inflight<RequestId, JoinedCall>>,
+    /// The session's own stream that was opened last. Cancelled when it ends.
+    stream: Mutex<Option<CancellationToken>>,
+}
 
 #[derive(Debug)]
 struct JoinedCall {
@@ -32,6 +37,7 @@ struct JoinedCall {
     events: ReaderQueue<Event>,
     /// The place of its end. `None`: it has ended, or the place is that of an earlier session of the call.
     end: Option<mpsc::OwnedPermit<Event>>,
+    has_result: bool,
 }
 
 /// A channel for the events of one call.
@@ -53,14 +59,22 @@ impl CallGuard {
     pub(in crate::upstream) fn answered(mut self) {
         self.is_answered = true;
     }
+
+    /// Returns `true` if the result of the call came outside of the call's own stream.
+    pub(in crate::upstream) fn has_result(&self) -> bool {
+        let calls = self.calls.lock();
+        calls.get(&self.id).is_some_and(|call| call.has_result)
+    }
 }
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
         let mut calls = self.calls.lock();
-        calls.remove(&self.id);
         // A call without an answer may still run at the server and ask, although its client is gone.
-        if !self.is_answered {
+        if let Some((call, true)) = calls.remove(&self.id)
+            && !self.is_answered
+            && !call.has_result
+        {
             calls.abandon(self.id.clone(), Instant::now());
         }
     }
@@ -77,12 +91,13 @@ impl SessionCalls {
         let end = events.clone().try_reserve_owned().ok();
         let call = JoinedCall {
             end,
+            has_result: false,
             wants_progress: request.wants_progress,
             log_level: request.log_level.clone(),
             events: ReaderQueue::new(events, SHARED_PATIENCE),
         };
-        // Only requests during which the server may ask are joined.
-        self.lock().insert(id.clone(), true, call);
+        let may_ask = may_ask(&request.method);
+        self.lock().insert(id.clone(), may_ask, call);
         CallGuard {
             calls: Arc::clone(self),
             id,
@@ -91,7 +106,20 @@ impl SessionCalls {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inflight<RequestId, JoinedCall>> {
-        self.0.lock()
+        self.running.lock()
+    }
+
+    /// The session's own stream is open until the guard is dropped.
+    pub(in crate::upstream) fn opened(&self) -> DropGuard {
+        let stream = CancellationToken::new();
+        *self.stream.lock() = Some(stream.clone());
+        stream.drop_guard()
+    }
+
+    /// Returns the session's own stream, if it is open. Cancelled when it ends.
+    pub(in crate::upstream) fn stream(&self) -> Option<CancellationToken> {
+        let stream = self.stream.lock();
+        stream.clone().filter(|stream| !stream.is_cancelled())
     }
 
     /// Returns `true` if no call runs.
@@ -143,6 +171,7 @@ impl SessionCalls {
             debug!("an answer to no request of ours was ignored");
             return;
         };
+        named.has_result = matches!(end, Event::Result(_));
         match named.end.take() {
             Some(place) => {
                 place.send(end);

@@ -106,6 +106,7 @@ impl ServerStream {
     /// Reads the stream to its end. Returns `true` if any message was received before.
     async fn hear(&self, messages: &mut Messages) -> bool {
         let mut heard_any = false;
+        let _open = self.session.upgrade().map(|it| it.calls().opened());
         while let Ok(Some(message)) = messages.next().await {
             heard_any = true;
             let Some(session) = self.session.upgrade() else {

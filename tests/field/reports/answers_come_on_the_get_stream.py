@@ -4,7 +4,8 @@ Met: As soon as a client listens on the session's own GET stream, the official R
 nothing; without that stream it answers the POST (ruby-sdk#245 changed the 202; servers on an old rmcp did the same with an empty event stream: r33drichards/mcp-js#185).
 First try: fail: raincheck itself opens the GET stream before the call of a modern client, so the server answers there. raincheck reads answers on that stream, but the 202 (or the
 empty stream) of the POST ends the call first: "HTTP 202 Accepted; it may have run". The same with a task of a legacy client that listens.
-Verdict: open
+Verdict: Mended: where the session's own stream is open, a POST that ends with 202 or with an empty event stream waits for its answer on that stream, until the stream
+ends or the time of the call is over, and the session serves the next call.
 """
 
 import threading

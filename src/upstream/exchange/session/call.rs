@@ -6,6 +6,7 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::mcp::error::Failure;
 use crate::mcp::input::InputKind;
@@ -13,7 +14,7 @@ use crate::mcp::json::Object;
 use crate::upstream::exchange::session::control::CurrentCall;
 use crate::upstream::exchange::session::fitness::Fitness;
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
-use crate::upstream::failures::LATER;
+use crate::upstream::failures::{LATER, RESET};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http_response::Messages;
 use crate::upstream::message::{About, about, question, response};
@@ -65,16 +66,16 @@ pub(super) enum CallStream {
         event_id: HeaderValue,
         retry: Option<Duration>,
     },
+    /// The server has taken the call and answers on the session's own stream, from where the answer comes in `beside`.
+    /// Cancelled when that stream ends.
+    Beside(CancellationToken),
 }
 
 impl RequestTransport for SessionCall {
     type Open = CallStream;
 
     async fn send(&mut self) -> Result<CallStream, Untaken> {
-        Ok(CallStream::Reading {
-            messages: self.post().await?,
-            is_resumed: false,
-        })
+        self.post().await
     }
 
     async fn next(&mut self, stream: &mut CallStream) -> Result<Event, Unsent> {
@@ -93,6 +94,10 @@ impl RequestTransport for SessionCall {
                     let resumed = self.resume(event_id, *retry).await;
                     resumed.map(StreamRead::Resumed)
                 }
+                CallStream::Beside(session_stream) => {
+                    session_stream.cancelled().await;
+                    Err(RESET)
+                }
             };
             match read {
                 Ok(StreamRead::Event(Event::Error(error))) => {
@@ -105,6 +110,9 @@ impl RequestTransport for SessionCall {
                 Ok(StreamRead::Nothing) => {}
                 Ok(StreamRead::Cut { event_id, retry }) => {
                     *stream = CallStream::Cut { event_id, retry }
+                }
+                Ok(StreamRead::Beside(session_stream)) => {
+                    *stream = CallStream::Beside(session_stream);
                 }
                 Ok(StreamRead::Resumed(messages)) => {
                     *stream = CallStream::Reading {
@@ -145,9 +153,17 @@ impl RequestTransport for SessionCall {
             Fitness::Doubtful => lease.session.doubt().raise(),
             Fitness::Fit => {}
         }
-        match &self.request.pin {
-            Some(pin) => pinned::hold(pin, lease),
-            None => lease.give_back(),
+        self.give_back(lease);
+    }
+}
+
+impl Drop for SessionCall {
+    /// A result that came on the session's own stream ends the call before its POST is answered.
+    fn drop(&mut self) {
+        if self.joined.as_ref().is_some_and(CallGuard::has_result)
+            && let Some(lease) = self.lease.take()
+        {
+            self.give_back(lease);
         }
     }
 }
@@ -161,6 +177,7 @@ enum StreamRead {
         retry: Option<Duration>,
     },
     Resumed(Box<Messages>),
+    Beside(CancellationToken),
 }
 
 impl SessionCall {
@@ -176,6 +193,13 @@ impl SessionCall {
             messages.next().await
         };
         let Some(message) = next? else {
+            // Some servers answer on the session's own stream as long as there is one.
+            if !self.has_begun
+                && messages.is_empty_stream()
+                && let Some(session_stream) = self.session_stream()
+            {
+                return Ok(StreamRead::Beside(session_stream));
+            }
             // The stream ended without the answer. It can be resumed if an event had an id.
             let event_id = messages.last_event_id.clone();
             let event_id = event_id.filter(|_| messages.is_stream());
@@ -189,6 +213,18 @@ impl SessionCall {
         self.has_begun |= !matches!(message, ServerMessage::Primed | ServerMessage::Error { .. });
         let event = self.on_message(messages, message).await;
         Ok(event.map_or(StreamRead::Nothing, StreamRead::Event))
+    }
+
+    fn give_back(&self, lease: SessionLease) {
+        match &self.request.pin {
+            Some(pin) => pinned::hold(pin, lease),
+            None => lease.give_back(),
+        }
+    }
+
+    /// The session's own stream, if it is open.
+    fn session_stream(&self) -> Option<CancellationToken> {
+        self.lease.as_ref()?.session.calls().stream()
     }
 
     async fn on_message(

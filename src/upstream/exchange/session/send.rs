@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::exchange::Untaken;
-use crate::upstream::exchange::session::call::SessionCall;
+use crate::upstream::exchange::session::call::{CallStream, SessionCall};
 use crate::upstream::exchange::session::control::CallUnderway;
 use crate::upstream::failures::LATER;
 use crate::upstream::http::refusal::SessionRefusal;
 use crate::upstream::http_response;
-use crate::upstream::http_response::{Messages, ResponseKind};
+use crate::upstream::http_response::ResponseKind;
 use crate::upstream::message::may_ask;
 use crate::upstream::port::{Event, UpstreamError};
 use crate::upstream::request_id::RequestId;
@@ -36,13 +36,13 @@ impl From<Event> for PostError {
 }
 
 impl SessionCall {
-    pub(super) async fn post(&mut self) -> Result<Box<Messages>, Untaken> {
+    pub(super) async fn post(&mut self) -> Result<CallStream, Untaken> {
         loop {
             if self.lease.is_none() {
                 self.lease = Some(self.lease().await?);
             }
             match self.post_once().await {
-                Ok(messages) => return Ok(messages),
+                Ok(stream) => return Ok(stream),
                 Err(PostError::Untaken(why)) => return Err(why),
                 Err(PostError::SessionLost(_)) if self.may_move() => self.move_on(),
                 Err(PostError::SessionLost(end)) => return Err(Untaken::End(end)),
@@ -105,7 +105,7 @@ impl SessionCall {
         lease.is_some_and(|lease| lease.session.is_borrowed())
     }
 
-    async fn post_once(&mut self) -> Result<Box<Messages>, PostError> {
+    async fn post_once(&mut self) -> Result<CallStream, PostError> {
         let Some(lease) = &self.lease else {
             return Err(Event::Failed(LATER).into());
         };
@@ -139,12 +139,9 @@ impl SessionCall {
             // The server refused the call before it ran, so the call cannot ask.
             before.answered();
         }
-        if may_ask(&self.request.method) {
-            // Joined before the POST, because the server may ask before the head of its response comes.
-            let calls = session.calls();
-            let joined = calls.join(self.id.clone(), &self.request, self.beside.clone());
-            self.joined = Some(joined);
-        }
+        // Joined before the POST, because the server may ask before the head of its response comes.
+        let calls = session.calls();
+        self.joined = Some(calls.join(self.id.clone(), &self.request, self.beside.clone()));
         let method = &self.request.method;
         let head = session.post_with(&self.request.headers);
         let head = self.origin.with_query(head, self.request.query.as_deref());
@@ -157,7 +154,18 @@ impl SessionCall {
             ResponseKind::Messages(messages) => {
                 // A cancel that may have come before the call is sent once more from here on (`SessionControl`).
                 self.taken.send_replace(true);
-                return Ok(messages);
+                return Ok(CallStream::Reading {
+                    messages,
+                    is_resumed: false,
+                });
+            }
+            // Some servers answer on the session's own stream as long as there is one.
+            ResponseKind::Refused {
+                status: StatusCode::ACCEPTED,
+                ..
+            } if let Some(stream) = session.calls().stream() => {
+                self.taken.send_replace(true);
+                return Ok(CallStream::Beside(stream));
             }
             ResponseKind::Later(later) => return Err(PostError::Untaken(Untaken::Later(later))),
             ResponseKind::Error(error) => Ok(error),

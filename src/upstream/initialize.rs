@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
-use crate::mcp::version::LEGACY_NEWEST;
+use crate::mcp::version::{LEGACY_NEWEST, LEGACY_UNSAID};
 use crate::upstream::credentials::Credentials;
 use crate::upstream::failures::Postponed;
 use crate::upstream::http::RequestBody;
@@ -19,11 +19,20 @@ use crate::upstream::no_session::SessionError;
 use crate::upstream::port::UpstreamError;
 use crate::upstream::translate;
 
+/// The revisions that are offered to a server that refuses [`LEGACY_NEWEST`], the newest first.
+const OLDER: [&str; 3] = ["2025-06-18", LEGACY_UNSAID, "2024-11-05"];
+
+/// Returns the revision to offer after a refusal: the newest that it names. A server should answer with a revision of
+/// its own (2025-11-25, Lifecycle, Version Negotiation), and some name those in an error instead.
+pub(super) fn older(refusal: &str) -> Option<&'static str> {
+    OLDER.into_iter().find(|older| refusal.contains(older))
+}
+
 /// The params, with the capabilities that are declared.
-pub(super) fn params(capabilities: &str) -> String {
+pub(super) fn params(version: &str, capabilities: &str) -> String {
     let mut params = Writer::object();
     params
-        .str("protocolVersion", LEGACY_NEWEST)
+        .str("protocolVersion", version)
         .raw("capabilities", capabilities)
         .raw("clientInfo", &translate::client_info());
     params.end()
@@ -68,13 +77,36 @@ impl From<InitializeError> for SessionError {
     }
 }
 
+impl InitializeError {
+    /// The revision to offer next.
+    fn next_version(&self) -> Option<&'static str> {
+        match self {
+            Self::Error(error) => older(error.error.get()),
+            Self::Refused { failure, .. } => older(&failure.message()),
+            Self::Failed(_) | Self::Later(_) => None,
+        }
+    }
+}
+
 /// Asks over Streamable HTTP.
 pub(super) async fn post(
     origin: &Origin,
     credentials: Option<&Credentials>,
     capabilities: &str,
 ) -> Result<Initialized, InitializeError> {
-    let body = translate::request(&origin.next_id(), "initialize", &params(capabilities));
+    let said = post_once(origin, credentials, params(LEGACY_NEWEST, capabilities)).await;
+    match said.as_ref().err().and_then(InitializeError::next_version) {
+        Some(version) => post_once(origin, credentials, params(version, capabilities)).await,
+        None => said,
+    }
+}
+
+async fn post_once(
+    origin: &Origin,
+    credentials: Option<&Credentials>,
+    params: String,
+) -> Result<Initialized, InitializeError> {
+    let body = translate::request(&origin.next_id(), "initialize", &params);
     let sent = origin.send(origin.post(credentials), RequestBody::json(body));
     let response = sent.await.map_err(InitializeError::Failed)?;
     let session_id = response.headers().get(SESSION_ID).cloned();
@@ -99,4 +131,26 @@ pub(super) async fn post(
         session_id,
         cookies,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_revision_that_a_refusal_names_is_next() {
+        for (refusal, next) in [
+            (
+                r#"{"data":{"supported":["2024-11-05","2025-06-18"],"requested":"2025-11-25"}}"#,
+                Some("2025-06-18"),
+            ),
+            (
+                "supported versions: 2025-03-26, 2024-11-05",
+                Some("2025-03-26"),
+            ),
+            ("Unsupported protocol version: 2025-11-25", None),
+        ] {
+            assert_eq!(older(refusal), next, "{refusal}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::flaw::Flaw;
 use crate::mcp::json::{Object, string};
-use crate::mcp::version::Era;
+use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
@@ -56,13 +56,31 @@ pub(super) fn silent(line: &SharedLine) -> Failure {
 /// Sends `initialize` to a legacy server, and keeps what the server says of itself.
 async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), SessionError> {
     let invalid = || SessionError::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
-    let asked = ask(line, "initialize", &initialize::params(declared)).await;
+    let asked = greet(line, declared).await;
     let result = asked.map_err(|why| match why {
         AskError::Error(error) => SessionError::Error(UpstreamError::in_message(error)),
         AskError::Refused(error) => SessionError::Error(error),
         AskError::Unsent | AskError::Failed(_) => SessionError::Failed(why.failure()),
     })?;
     complete(line, &result).await.ok_or_else(invalid)
+}
+
+/// Sends `initialize`, and once more if the refusal names an older revision.
+pub(super) async fn greet(
+    line: &Arc<SharedLine>,
+    declared: &str,
+) -> Result<Box<RawValue>, AskError> {
+    let params = initialize::params(LEGACY_NEWEST, declared);
+    let said = ask(line, "initialize", &params).await;
+    let older = match &said {
+        Err(AskError::Error(error)) => initialize::older(error.get()),
+        Err(AskError::Refused(error)) => initialize::older(error.error.get()),
+        Ok(_) | Err(AskError::Unsent | AskError::Failed(_)) => None,
+    };
+    match older {
+        Some(version) => ask(line, "initialize", &initialize::params(version, declared)).await,
+        None => said,
+    }
 }
 
 /// Completes the handshake after the answer to `initialize`. `None`: that is no such answer.

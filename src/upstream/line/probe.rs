@@ -11,7 +11,6 @@ use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
 use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe::{era_of_error, era_of_result};
-use crate::upstream::initialize;
 use crate::upstream::line::ask::{AskError, ask};
 use crate::upstream::line::handshake;
 use crate::upstream::line::handshake::{START_PATIENCE, silent};
@@ -108,8 +107,7 @@ pub(super) async fn takes_sessions(pool: &LinePool) -> Option<legacy_sessions::S
         SharedLine::new(writer, "{}".into(), tools)
     });
     let line = start.await.ok()?;
-    let params = initialize::params("{}");
-    let asked = timeout(START_PATIENCE, ask(&line, "initialize", &params)).await;
+    let asked = timeout(START_PATIENCE, handshake::greet(&line, "{}")).await;
     line.close();
     match asked.ok()? {
         Ok(_) => Some(legacy_sessions::SessionsAnswer::Taken),
@@ -143,7 +141,7 @@ async fn first_word(pool: &LinePool, line: &Arc<SharedLine>) -> Result<ProbeAnsw
         // Before the message is written, because from here on the process may have read it.
         is_blank.store(false, Ordering::Relaxed);
         let declared = pool.expected();
-        let said = ask(line, "initialize", &initialize::params(&declared)).await;
+        let said = handshake::greet(line, &declared).await;
         (said, declared)
     };
     let (said, declared) = tokio::select! {

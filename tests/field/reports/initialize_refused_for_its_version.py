@@ -4,7 +4,7 @@ Met: A server refuses `initialize` of the newest revision, with HTTP 400 or with
 that no newer client connects (feichai0017/NoKV#384 is the same in another server).
 First try: fail: every request of a modern client ends with the refusal, although the refusal says which revisions the server speaks, raincheck speaks them too, and a client
 of 2025-06-18 uses the same server through raincheck without trouble.
-Verdict: open
+Verdict: Mended: where a server refuses `initialize` and names older revisions that raincheck speaks, raincheck asks once more with the newest of them, over HTTP and over pipes.
 """
 
 import json

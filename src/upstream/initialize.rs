@@ -4,7 +4,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use crate::mcp::error::{Failure, SideEffect};
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::{LEGACY_NEWEST, LEGACY_UNSAID};
@@ -81,6 +81,8 @@ impl InitializeError {
     /// The revision to offer next.
     fn next_version(&self) -> Option<&'static str> {
         match self {
+            // The server ended a connection that was used before, and a second session does no harm.
+            Self::Failed(failure) if failure.reason == Reason::UpstreamReset => Some(LEGACY_NEWEST),
             Self::Error(error) => older(error.error.get()),
             Self::Refused { failure, .. } => older(&failure.message()),
             Self::Failed(_) | Self::Later(_) => None,

@@ -23,6 +23,7 @@ use crate::telemetry::counted::Counted;
 use crate::upstream::client_session::needed::Needed;
 use crate::upstream::credentials::{Credentials, LatestCredentials};
 use crate::upstream::discovery::discovered::Discovered;
+use crate::upstream::failures::RESET;
 use crate::upstream::forward::ClientHeaders;
 use crate::upstream::http::cookies::{Cookies, FirstOfName};
 use crate::upstream::http::origin::Origin;
@@ -422,13 +423,23 @@ impl ServerSession {
         cookies.take_in(response.headers(), || self.origin.url());
     }
 
-    /// Posts a message that has no answer of its own. The wait is bounded, because the caller reads other
-    /// messages meanwhile.
+    /// Posts a message that has no answer of its own, and that does no harm if it comes twice. The wait is bounded,
+    /// because the caller reads other messages meanwhile.
     pub(in crate::upstream) async fn tell(&self, message: String) -> Result<(), Failure> {
-        let sent = self.origin.send(self.post(), RequestBody::json(message));
-        let response = tokio::time::timeout(TELL, sent)
+        let body = RequestBody::json(message);
+        let sending = async {
+            let sent = self.origin.send(self.post(), body.clone()).await;
+            // The server may have ended a connection that was used before.
+            match sent {
+                Err(failure) if failure.reason == Reason::UpstreamReset => {
+                    self.origin.send(self.post(), body).await
+                }
+                sent => sent,
+            }
+        };
+        let response = tokio::time::timeout(TELL, sending)
             .await
-            .map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))??;
+            .map_err(|_| RESET)??;
         self.heard(&response);
         let (head, body) = response.into_parts();
         self.origin.http.finish(body);

@@ -22,6 +22,11 @@ pub fn pause(headers: &HeaderMap) -> Option<Duration> {
     asked(headers).map(|asked| spread(asked.min(MAX), random[0]))
 }
 
+/// Returns the pause that the server asks for, if it is longer than clients wait.
+pub fn long(headers: &HeaderMap) -> Option<Duration> {
+    asked(headers).filter(|asked| *asked > MAX)
+}
+
 /// Reads seconds, or a date by the server's own clock.
 pub fn asked(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
@@ -69,6 +74,9 @@ mod tests {
         headers.insert(RETRY_AFTER, "86400".parse().unwrap());
         let pause = pause(&headers).unwrap();
         assert!(pause >= MAX && pause <= MAX + MAX / 4, "{pause:?}");
+        assert_eq!(long(&headers).map(|it| it.as_secs()), Some(86400));
+        headers.insert(RETRY_AFTER, "30".parse().unwrap());
+        assert_eq!(long(&headers), None);
         let second = Duration::from_secs(1);
         assert_eq!(spread(second, 0), second);
         assert_eq!(spread(second, 255), Duration::from_millis(1250));

@@ -22,6 +22,8 @@ pub(super) const INVALID: Failure = Failure::new(Reason::UpstreamInvalid, SideEf
 pub(super) struct Postponed {
     /// How long the server wants to be left alone.
     pub(super) pause: Duration,
+    /// The server wants to be left alone for longer than clients wait, so the request is not sent again.
+    pub(super) is_long: bool,
     /// What ends the request if it is not sent again.
     pub(super) failure: Failure,
 }

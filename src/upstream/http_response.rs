@@ -57,8 +57,12 @@ pub(super) async fn classify_on_session(
     let status = response.status();
     if address::is_of_moved(response.extensions()) {
         let failure = refusal::failure(&response.into_parts().0, "");
-        let pause = Duration::ZERO;
-        return (ResponseKind::Later(Postponed { pause, failure }), None);
+        let later = Postponed {
+            pause: Duration::ZERO,
+            is_long: false,
+            failure,
+        };
+        return (ResponseKind::Later(later), None);
     }
     let is_answer = status.is_success() && status != StatusCode::ACCEPTED;
     let (head, text) = match decoded(response) {
@@ -80,7 +84,12 @@ pub(super) async fn classify_on_session(
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     if is_refusal && let Some(pause) = retry_after::pause(&head.headers) {
         let failure = refusal::failure(&head, &text).with_effect(SideEffect::None);
-        return (ResponseKind::Later(Postponed { pause, failure }), None);
+        let later = Postponed {
+            pause,
+            is_long: retry_after::long(&head.headers).is_some(),
+            failure,
+        };
+        return (ResponseKind::Later(later), None);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
     let failure = refusal::failure(&head, &text);

@@ -109,7 +109,7 @@ impl<T: RequestTransport> Driver<T> {
                     was_refused.then_some(Event::Later(None))
                 }
             }
-            Err(Untaken::Later(later)) if self.tries < TRIES => {
+            Err(Untaken::Later(later)) if self.tries < TRIES && !later.is_long => {
                 self.transport.pause();
                 self.phase = Phase::Waiting(later.pause);
                 Some(Event::Later(Some(later.pause)))

@@ -35,6 +35,7 @@ impl RequestTransport for Scripted {
         match self.0.pop_front().expect("sent too often") {
             ScriptedAnswer::Busy => Err(Untaken::Later(Postponed {
                 pause: Duration::from_millis(1),
+                is_long: false,
                 failure: LATER,
             })),
             ScriptedAnswer::Taken(script) => Ok(script.into()),

@@ -11,6 +11,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::failure_detail::FailureDetail;
 use crate::mcp::json::Object;
 use crate::mcp::result;
+use crate::retry_after;
 use crate::upstream::http::address::{self, UnfollowedRedirect};
 use crate::upstream::http::refusal_text::shown;
 
@@ -37,6 +38,9 @@ pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {
     // With a success, the type of the body shows what is wrong, and the status does not.
     if let Some(kind) = kind(head).filter(|_| head.status.is_success()) {
         said = format!("{said} ({kind})");
+    }
+    if let Some(pause) = retry_after::long(&head.headers) {
+        said = format!("{said} (for {} s)", pause.as_secs());
     }
     let text = shown(text, &sent);
     if let Some(UnfollowedRedirect(place)) = head.extensions.get() {

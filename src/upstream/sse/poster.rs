@@ -125,7 +125,9 @@ impl<E: LineListener> Poster<E> {
             };
             let pause = match tried? {
                 Posted::Yes => return Ok(()),
-                Posted::Later(later) if last == 0 => return Err(WriteError::Failed(later.failure)),
+                Posted::Later(later) if last == 0 || later.is_long => {
+                    return Err(WriteError::Failed(later.failure));
+                }
                 Posted::Later(later) => later.pause,
             };
             tokio::select! {
@@ -142,6 +144,9 @@ impl<E: LineListener> Poster<E> {
         for _ in 0..TRIES {
             match self.try_send(text.clone()).await? {
                 Posted::Yes => return Ok(()),
+                Posted::Later(later) if later.is_long => {
+                    return Err(WriteError::Failed(later.failure));
+                }
                 Posted::Later(later) => {
                     last = later.failure;
                     tokio::time::sleep(later.pause).await;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::{RpcError, code};
-use super::json::{Fault, Object, Writer, is_object, prepend, raw, set};
+use super::json::{Fault, Object, Writer, is_object, prepend, raw, set, string};
 use super::meta::RELATED_TASK;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
@@ -180,14 +180,8 @@ pub fn is_cacheable(method: &str) -> bool {
 /// codes that a 2026 server must not use and codes that are about raincheck's own request instead of the
 /// client's.
 pub fn error_for_client(error: Box<RawValue>) -> Box<RawValue> {
-    let Ok(object) = Object::parse(error.get()) else {
-        return malformed();
-    };
-    let number = object.get("code").and_then(|c| c.get().parse::<i64>().ok());
-    let Some(number) = number else {
-        return malformed();
-    };
-    match number {
+    let error = well_formed(error);
+    match error_code(&error).unwrap_or(code::INTERNAL) {
         code::LEGACY_RESOURCE_NOT_FOUND => {
             let edited = set(error.get(), "code", &code::INVALID_PARAMS.to_string());
             edited.and_then(raw).unwrap_or(error)
@@ -247,8 +241,19 @@ pub fn error_message(error: &RawValue) -> Option<Cow<'_, str>> {
     Object::parse(error.get()).ok()?.get_str("message")
 }
 
-fn malformed() -> Box<RawValue> {
-    RpcError::internal("The server answered with a malformed error").to_raw()
+/// The error as it is, if clients can read it: with a whole number as its code, and a text as its message. Otherwise an
+/// internal error around it, with its words.
+pub fn well_formed(error: Box<RawValue>) -> Box<RawValue> {
+    if error_message(&error).is_some() && error_code(&error).is_some() {
+        return error;
+    }
+    let mut said = "The server answered with a malformed error".to_owned();
+    if let Some(words) = error_message(&error).or_else(|| string(&error)) {
+        said = format!("{said}: {words}");
+    }
+    RpcError::new(code::INTERNAL, said)
+        .with_data(error.get().to_owned())
+        .to_raw()
 }
 
 #[cfg(test)]
@@ -333,7 +338,18 @@ mod tests {
         assert_eq!(code_of(r#"{"code":-32042,"message":"m"}"#), -32603);
         assert_eq!(code_of(r#"{"code":-32021,"message":"m"}"#), -32603);
         assert_eq!(code_of(r#"{"code":7,"message":"m"}"#), 7);
-        assert_eq!(code_of("[]"), -32603);
+        for malformed in [
+            "[]",
+            r#""m""#,
+            r#"{"code":"E","message":"m"}"#,
+            r#"{"code":-32000.0,"message":"m"}"#,
+            r#"{"code":1}"#,
+            r#"{"code":1,"message":null}"#,
+        ] {
+            assert_eq!(code_of(malformed), -32603);
+            let error = error_for_client(boxed(malformed));
+            assert!(error_message(&error).is_some() && error.get().contains(malformed));
+        }
         let unknown = boxed(r#"{"code":0,"message":"Unknown resource: a:b"}"#);
         assert_eq!(
             resource_error(unknown, "a:b").get(),

@@ -4,7 +4,8 @@ Met: Servers answer with errors whose code is no integer, and a client that take
 First try: fail: an error whose code is a string, a fraction or missing reaches a modern client as "The server answered with a malformed error", without the server's own
 words, which docs/errors.md promises to pass on; and an error without a message, or with null or an object for it, goes into answers and tasks as it is, where no official
 client can read the whole answer (`message` is a required string), so that its poll of the task fails for ever.
-Verdict: open
+Verdict: Mended: an error without a whole number as its code or without a text as its message reaches clients as -32603 with the server's words in its message and the whole
+error in its data, in calls and tasks.
 """
 
 import json

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::session::SessionEntry;
 use crate::mcp::envelope;
-use crate::mcp::error::{RpcError, code};
+use crate::mcp::error::code;
 use crate::mcp::json::{Fault, Object, Writer, is_object, prepend, quote, raw, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use crate::mcp::result::{self, ResultType};
@@ -176,13 +176,13 @@ fn tools(list: &RawValue) -> Cow<'_, str> {
 /// A modern server's error, as a legacy client knows it. Codes that a legacy client does not know are about the
 /// request that raincheck made.
 pub(super) fn error(method: &str, error: Box<RawValue>) -> Box<RawValue> {
+    let error = result::well_formed(error);
     let number = match result::error_code(&error) {
         Some(code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => code::INTERNAL,
         Some(code::MISSING_CLIENT_CAPABILITY) => code::INVALID_PARAMS,
         // 2026-07-28 gives up the code for an unknown resource that earlier revisions define.
         Some(code::INVALID_PARAMS) if method == "resources/read" => code::LEGACY_RESOURCE_NOT_FOUND,
-        Some(_) => return error,
-        None => return RpcError::internal("The server answered with a malformed error").to_raw(),
+        Some(_) | None => return error,
     };
     let edited = set(error.get(), "code", &number.to_string());
     edited.and_then(raw).unwrap_or(error)

@@ -1,7 +1,11 @@
 //! Finds out which era the wrapped server speaks, by a modern request.
 
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
 use hyper::StatusCode;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::headers::METHOD;
@@ -11,6 +15,7 @@ use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
 use crate::upstream::credentials::Credentials;
 use crate::upstream::discovery::discovered::DiscoverError;
+use crate::upstream::discovery::legacy_sessions::{self, SessionsAnswer};
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::http_response;
@@ -18,6 +23,9 @@ use crate::upstream::http_response::ResponseKind;
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::port::UpstreamError;
 use crate::upstream::translate;
+
+/// A server that does not answer `server/discover` for this long is sent `initialize`, too.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Why the era is not known.
 #[derive(Debug)]
@@ -49,8 +57,25 @@ pub(in crate::upstream) async fn probe(
     origin: &Origin,
     credentials: Option<&Credentials>,
 ) -> Result<Found, Undecided> {
-    let asked = tokio::time::timeout(FIRST_WORDS, ask(origin, credentials)).await;
-    asked.map_err(|_| {
+    let asking = async {
+        let mut asked = Box::pin(ask(origin, credentials));
+        if let Ok(found) = timeout(SILENCE, &mut asked).await {
+            return found;
+        }
+        // Some legacy servers leave a method that they do not know without an answer.
+        let greeting = Box::pin(legacy_sessions::ask_in_time(origin, credentials));
+        match select(greeting, asked).await {
+            // A server of both eras may only have been starting.
+            Either::Left((Some(SessionsAnswer::Taken), asked)) => {
+                let found = timeout(SILENCE, asked).await;
+                found.unwrap_or(Ok(Found::Era(Era::Legacy)))
+            }
+            Either::Left((_, asked)) => asked.await,
+            Either::Right((found, _)) => found,
+        }
+    };
+    let found = timeout(FIRST_WORDS, asking).await;
+    found.map_err(|_| {
         origin.http.obstacles.note(Obstacle::Silent(FIRST_WORDS));
         Undecided::Failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
     })?

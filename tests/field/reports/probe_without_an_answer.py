@@ -5,7 +5,8 @@ or silence; clients that fall back to `initialize` for some of these only cannot
 silence, csharp-sdk#1766 for a status; go-sdk#1177 met programs that end).
 First try: fail: where the server says nothing to the probe, no request of a modern client is ever served: raincheck does not try `initialize`, and asks again even after
 sessions of legacy clients have shown that the server speaks it.
-Verdict: open
+Verdict: Mended: a server over HTTP that leaves `server/discover` without an answer for 3 s is sent `initialize`, too, and is legacy if it begins a session and says nothing to
+the first request for 3 s more.
 """
 
 import json

@@ -134,7 +134,8 @@ fn read_whole(text: &str) -> Result<ServerMessage, Failure> {
     let params = object.get("params").map(ToOwned::to_owned);
     if let Some(method) = object.get_str("method") {
         let method = method.as_ref().into();
-        return Ok(match id {
+        // JSON-RPC 1 marked notifications so, and nobody could tell which request an answer is for.
+        return Ok(match id.filter(|id| &**id != "null") {
             Some(id) => ServerMessage::Request { id, method, params },
             None => ServerMessage::Notification { method, params },
         });
@@ -213,6 +214,8 @@ mod tests {
                 r#"error 7 {"code":1}"#,
             ),
             (r#"{"id":7,"result":null}"#, "result 7 null"),
+            (r#"{"id":null,"method":"n"}"#, "notification"),
+            (r#"{"id":7,"method":"m"}"#, "request 7"),
             (r#"{"id":7,"error":"oops"}"#, r#"error 7 "oops""#),
             (
                 r#"{"id":null,"error":{"code":1}}"#,

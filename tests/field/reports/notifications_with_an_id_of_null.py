@@ -4,7 +4,7 @@ Met: The official Python library takes a message with a method and `"id": null` 
 send their notifications so.
 First try: fail: raincheck takes such a notification of a server for a request, answers it with an error whose id is null (-32601), and a modern client and its task never
 get the progress. It reads the same notification without the member well.
-Verdict: open
+Verdict: Mended: a message of a server with a method and the id null is a notification: it is never answered, and its progress reaches the client, over HTTP and pipes.
 """
 
 import json

@@ -15,7 +15,9 @@ pub fn is_answer(message: &Object<'_>, id: &RawValue) -> bool {
 
 /// Returns `true` if a message is the response to some request.
 pub fn is_any_answer(message: &Object<'_>) -> bool {
-    !message.contains("method") && (message.contains("result") || message.contains("error"))
+    // Some servers write every member, and null for those that are not there.
+    let method = message.get("method").filter(|it| it.get() != "null");
+    method.is_none() && (message.contains("result") || message.contains("error"))
 }
 
 /// Returns `true` if a text is a JSON-RPC message.
@@ -80,6 +82,7 @@ mod tests {
             (r#"{"id":7,"result":{}}"#, "7", true),
             (r#"{"id":7,"error":{}}"#, "7.0", true),
             (r#"{"id":"\u0061","result":{}}"#, r#""a""#, true),
+            (r#"{"id":7,"method":null,"result":{}}"#, "7", true),
             (r#"{"id":8,"result":{}}"#, "7", false),
             (r#"{"id":"7","result":{}}"#, "7", true),
             (r#"{"id":"7.0","result":{}}"#, "7", false),

@@ -3,7 +3,7 @@ Source: gensecaihq/Wazuh-MCP-Server#59
 Met: A server writes every member of its messages, with null for those that are not there, and its answers in arrays; clients take the answer for a request or refuse it.
 First try: fail: raincheck takes a `"method": null` beside the result for no answer where a call passes on a session of a legacy client: the client gets the result and then
 a second answer with the same id, "The connection to the server broke before it answered; it may have run". Modern clients get the result alone.
-Verdict: open
+Verdict: Mended: a `method` of null is no method, so such a message is the answer wherever it passes, and nothing follows it.
 """
 
 from servers import LegacyServer, event, reply

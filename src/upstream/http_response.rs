@@ -24,9 +24,6 @@ use crate::upstream::json_body::{self, FoundForm, read_json};
 use crate::upstream::port::UpstreamError;
 use crate::upstream::server_message::{self, ServerMessage};
 
-/// How much of an error body is read.
-const ERROR_BYTES_MAX: usize = 64 * 1024;
-
 /// What a response to a request of ours turned out to be.
 #[derive(Debug)]
 pub(super) enum ResponseKind {
@@ -65,20 +62,16 @@ pub(super) async fn classify_on_session(
         return (ResponseKind::Later(later), None);
     }
     let is_answer = status.is_success() && status != StatusCode::ACCEPTED;
-    let (head, text) = match decoded(response) {
-        Ok(response) if is_answer => match Messages::of(response, bytes_max).await {
-            Ok(messages) => return (ResponseKind::Messages(Box::new(messages)), None),
-            Err(refusal) => refusal,
-        },
-        Err((failure, _)) if is_answer => {
-            return (ResponseKind::Refused { failure, status }, None);
+    let (head, text) = if is_answer {
+        match decoded(response) {
+            Ok(response) => match Messages::of(response, bytes_max).await {
+                Ok(messages) => return (ResponseKind::Messages(Box::new(messages)), None),
+                Err(refusal) => refusal,
+            },
+            Err((failure, _)) => return (ResponseKind::Refused { failure, status }, None),
         }
-        Ok(response) => {
-            let (head, body) = response.into_parts();
-            (head, error_text(body, Vec::new()).await)
-        }
-        // The status says enough.
-        Err((_, response)) => (response.into_parts().0, String::new()),
+    } else {
+        refusal::read(response).await
     };
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
@@ -111,21 +104,6 @@ pub(super) async fn classify_on_session(
         www_authenticate,
     };
     (ResponseKind::Error(error), of_session)
-}
-
-/// The beginning of an error body, as far as it comes. `read`: what was read of it already.
-async fn error_text(mut body: ResponseBody, mut read: Vec<u8>) -> String {
-    let reading = async {
-        while read.len() < ERROR_BYTES_MAX
-            && let Some(Ok(frame)) = body.frame().await
-        {
-            let data = frame.into_data().unwrap_or_default();
-            let room = ERROR_BYTES_MAX.saturating_sub(read.len());
-            read.extend(data.into_iter().take(room));
-        }
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
-    String::from_utf8_lossy(&read).into_owned()
 }
 
 /// The error object in a JSON-RPC body. Its id does not matter: a server that could not read the request does
@@ -257,7 +235,7 @@ impl Messages {
                 messages.take_events(&begun);
                 return Ok(messages);
             }
-            None => return Err((head, error_text(body, begun).await)),
+            None => return Err((head, refusal::text(body, begun).await)),
         };
         Ok(Self::in_form(form, body, bytes_max))
     }

@@ -1,10 +1,13 @@
 //! HTTP refusals of the wrapped server: what they say, whether the call may have run, and whether the server lost
 //! the session.
 
-use hyper::StatusCode;
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::response::Parts;
+use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
@@ -14,6 +17,7 @@ use crate::mcp::result;
 use crate::retry_after;
 use crate::upstream::http::address::{self, UnfollowedRedirect};
 use crate::upstream::http::refusal_text::shown;
+use crate::upstream::http::response_body::{ResponseBody, decoded};
 
 /// Texts of servers that do not know the session of a request. The last one is for HTTP+SSE.
 const SESSION_WORDS: [&str; 5] = [
@@ -24,10 +28,40 @@ const SESSION_WORDS: [&str; 5] = [
     "no transport found",
 ];
 
+/// How much of an error body is read.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
 /// The values in a request by which the server knows its sender. In the extensions of the answer, so that no text of the
 /// server brings them to anybody.
 #[derive(Debug, Clone)]
 pub(in crate::upstream) struct SentSecrets(pub(in crate::upstream) Vec<HeaderValue>);
+
+/// The head of a refusal, and the beginning of its body.
+pub(in crate::upstream) async fn read(response: Response<ResponseBody>) -> (Parts, String) {
+    match decoded(response) {
+        Ok(response) => {
+            let (head, body) = response.into_parts();
+            (head, text(body, Vec::new()).await)
+        }
+        // The status says enough.
+        Err((_, response)) => (response.into_parts().0, String::new()),
+    }
+}
+
+/// The beginning of an error body, as far as it comes. `read`: what was read of it already.
+pub(in crate::upstream) async fn text(mut body: ResponseBody, mut read: Vec<u8>) -> String {
+    let reading = async {
+        while read.len() < ERROR_BYTES_MAX
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            let data = frame.into_data().unwrap_or_default();
+            let room = ERROR_BYTES_MAX.saturating_sub(read.len());
+            read.extend(data.into_iter().take(room));
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
+    String::from_utf8_lossy(&read).into_owned()
+}
 
 /// The failure that an answer means, if it is no answer of MCP. `text`: its body.
 pub(in crate::upstream) fn failure(head: &Parts, text: &str) -> Failure {

@@ -441,13 +441,12 @@ impl ServerSession {
             .await
             .map_err(|_| RESET)??;
         self.heard(&response);
-        let (head, body) = response.into_parts();
-        self.origin.http.finish(body);
-        if head.status.is_success() {
-            Ok(())
-        } else {
-            Err(refusal::failure(&head, "").with_effect(SideEffect::Unknown))
+        if response.status().is_success() {
+            self.origin.http.finish(response.into_body());
+            return Ok(());
         }
+        let (head, text) = refusal::read(response).await;
+        Err(refusal::failure(&head, &text).with_effect(SideEffect::Unknown))
     }
 
     /// Sets the session's log level, if the call wants another one.

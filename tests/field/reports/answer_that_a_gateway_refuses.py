@@ -3,7 +3,7 @@ Source: agentgateway/agentgateway#2838
 Met: A gateway hands a server's question to the client and refuses the client's answer with 500 and a sentence that says why; the call then hangs until something ends it.
 First try: fail: the call ends at once with effect `unknown`, which is right, but its error says only "HTTP 500 Internal Server Error" and leaves out the gateway's sentence, which
 docs/errors.md promises and every other refusal has. So nobody learns why.
-Verdict: open
+Verdict: Mended: the error of the call has the status and the words with which the answer was refused.
 """
 
 import json

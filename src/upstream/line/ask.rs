@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::error::{Failure, SideEffect};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::line::event::LineEvent;
 use crate::upstream::line::shared::SharedLine;
@@ -29,7 +29,7 @@ impl AskError {
     /// The failure of a request that ran nothing and has no answer.
     pub(super) fn failure(&self) -> Failure {
         match self {
-            Self::Failed(failure) if failure.reason == Reason::UpstreamInvalid => {
+            Self::Failed(failure) if failure.reason.is_no_mcp() => {
                 failure.clone().with_effect(SideEffect::None)
             }
             Self::Error(_) | Self::Refused(_) | Self::Unsent | Self::Failed(_) => UNREACHABLE,
@@ -56,8 +56,9 @@ pub(in crate::upstream) async fn ask(
             LineEvent::Result(result) => return Ok(result),
             LineEvent::Error(error) => return Err(AskError::Error(error)),
             LineEvent::Refused(error) => return Err(AskError::Refused(error)),
-            LineEvent::Unsent(_) => return Err(AskError::Unsent),
-            LineEvent::Failed(failure) => return Err(AskError::Failed(failure)),
+            LineEvent::Unsent(failure) | LineEvent::Failed(failure) => {
+                return Err(AskError::Failed(failure));
+            }
         }
     }
 }

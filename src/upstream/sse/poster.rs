@@ -167,14 +167,16 @@ impl<E: LineListener> Poster<E> {
         let (failure, said) = match kind {
             ResponseKind::Later(later) => return Ok(Posted::Later(later)),
             ResponseKind::Messages(_) => return Ok(Posted::Yes),
-            ResponseKind::Error(error) => (LATER, WriteError::Error(error)),
+            ResponseKind::Error(error) => (
+                Failure::new(Reason::UpstreamHttp, SideEffect::None),
+                WriteError::Error(error),
+            ),
             ResponseKind::Refused { failure, .. } => (failure.clone(), WriteError::Failed(failure)),
         };
         match of_session {
-            Some(refusal) if self.is_lost(&refusal).await => Err(WriteError::Lost(Failure::new(
-                failure.reason,
-                SideEffect::None,
-            ))),
+            Some(refusal) if self.is_lost(&refusal).await => {
+                Err(WriteError::Lost(failure.with_effect(SideEffect::None)))
+            }
             Some(_) | None => Err(said),
         }
     }

@@ -4,7 +4,7 @@ Met: The event stream of a server of HTTP+SSE is open, and the POST to its endpo
 timeout or show nothing of the reason (modelcontextprotocol/java-sdk#546 asks for it at once).
 First try: fail: a refused `initialize` ends as "The server could not be reached", although the server answered with a status and a reason, and a call that is refused with 404
 says neither; a call that is refused with 500 or 400 says both.
-Verdict: open
+Verdict: Mended: a refused POST of HTTP+SSE ends `initialize` and calls with the server's status and words.
 """
 
 import json

@@ -14,6 +14,15 @@ pub(super) const IN_USE: Failure = Failure::new(Reason::SessionsInUse, SideEffec
 /// The request runs nothing, and its answer could not be understood.
 pub(super) const INVALID_WORDS: Failure = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
 
+/// The event stream of HTTP+SSE names an endpoint at which nothing may be sent.
+pub(super) const OTHER_ORIGIN: Failure = Failure {
+    reason: Reason::UpstreamInvalid,
+    effect: SideEffect::None,
+    detail: Some(FailureDetail::Text(
+        "its event stream names an endpoint at another origin than upstream.url, or none",
+    )),
+};
+
 /// The call may have run, and the answer could not be understood.
 pub(super) const INVALID: Failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
 

@@ -15,6 +15,7 @@ use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::{Found, Undecided};
 use crate::upstream::exchange::{borrowed_line, line, modern, session};
+use crate::upstream::failures::OTHER_ORIGIN;
 use crate::upstream::http::Http;
 use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
@@ -300,6 +301,9 @@ impl HttpServer {
             Ok(_) => {}
             Err(SessionError::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
+            }
+            Err(SessionError::Failed(failure)) if failure == OTHER_ORIGIN => {
+                return Err(Undecided::Failed(failure));
             }
             Err(SessionError::Error(_) | SessionError::Failed(_) | SessionError::Later(_)) => {
                 return Err(Undecided::Failed(refused));

@@ -23,6 +23,7 @@ use crate::upstream::sse::poster::Poster;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::failures::OTHER_ORIGIN;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::cookies::Cookies;
 use crate::upstream::http::origin::Origin;
@@ -145,7 +146,7 @@ impl Dialer {
             let Some(endpoint) = same_origin::resolve(&self.url, &event.data) else {
                 // The text is not logged, because it may be another server's address.
                 warn!("the server names an endpoint at another origin, or none: it is not used");
-                return Err(unsent(Reason::UpstreamInvalid));
+                return Err(SessionError::Failed(OTHER_ORIGIN));
             };
             return Ok((events, endpoint, cookies));
         }

@@ -4,7 +4,7 @@ Met: A server of HTTP+SSE behind another name says an `endpoint` with the addres
 (modelcontextprotocol/python-sdk#447) or say something that leads nobody to the cause.
 First try: fail: nothing goes to the other origin, and the log and `raincheck check` name the reason; but a client reads "HTTP 405 Method Not Allowed" of the try of another
 transport, or with transport = "sse" only "not a valid MCP message".
-Verdict: open
+Verdict: Mended: clients read that the endpoint is at another origin than `upstream.url`, whichever transport was tried first; nothing is sent there.
 """
 
 import os

@@ -10,11 +10,13 @@ use serde::de::value::{BorrowedStrDeserializer, Error, MapAccessDeserializer};
 use serde::de::{DeserializeSeed, IntoDeserializer as _, MapAccess};
 use serde_json::value::RawValue;
 
-use super::scan::DEPTH_MAX;
 use super::words::ends_of_plain;
 
 /// The names and values of the members of an object, in their order.
 pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
+
+/// A text that is nested more deeply is left to `serde_json`: the bits of a number note the open containers.
+const DEPTH_MAX: usize = 64;
 
 /// The members of an object, and those of the objects in it that the path names: the first name is that of a member, the second
 /// that of a member of this member.

@@ -9,12 +9,9 @@ use serde_json::value::RawValue;
 
 use super::flaw::Flaw;
 
-/// Nesting deeper than this is refused from a client. No message of the protocol comes near this depth.
-pub const DEPTH_MAX: usize = 64;
-
-/// Nesting deeper than this is refused from a server, whose tools may return trees. Raincheck does not read
-/// values by recursion; the bound protects clients that do.
-pub const SERVER_DEPTH_MAX: usize = 4096;
+/// Nesting deeper than this is refused. Tools take trees and return trees. Raincheck does not read values by recursion; the
+/// bound protects clients and servers that do.
+pub const DEPTH_MAX: usize = 4096;
 
 /// Why bytes are not JSON that all parsers read the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +37,7 @@ pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
     }
     let text = std::str::from_utf8(bytes).map_err(|_| Fault::Utf8)?;
     let mut has_half = false;
-    walk(bytes, DEPTH_MAX, &mut |_| {
+    walk(bytes, &mut |_| {
         // Noted and not returned at once: a fault of depth behind it goes first, so that a surrogate is the only fault.
         has_half = true;
         Ok(())
@@ -56,7 +53,7 @@ pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
 /// emoji.
 pub fn mend(text: &str) -> Result<Cow<'_, str>, Fault> {
     let mut mended: Option<Vec<u8>> = None;
-    walk(text.as_bytes(), SERVER_DEPTH_MAX, &mut |left| {
+    walk(text.as_bytes(), &mut |left| {
         // Nearly no message has half of a pair, so the copy is made at the first one.
         let bytes = mended.get_or_insert_with(|| text.as_bytes().to_vec());
         let end = bytes.len().saturating_sub(left);
@@ -139,18 +136,14 @@ const REPLACEMENT: &[u8; 6] = b"\\ufffd";
 
 /// Checks the bytes in one pass without recursion. `half` is called for each escape that is half of a
 /// surrogate pair, with the number of bytes that follow the escape.
-fn walk(
-    bytes: &[u8],
-    depth_max: usize,
-    half: &mut impl FnMut(usize) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+fn walk(bytes: &[u8], half: &mut impl FnMut(usize) -> Result<(), Fault>) -> Result<(), Fault> {
     let mut depth = 0_usize;
     let mut rest = bytes.iter();
     while let Some(byte) = rest.next() {
         match byte {
             b'{' | b'[' => {
                 depth += 1;
-                if depth > depth_max {
+                if depth > DEPTH_MAX {
                     return Err(Fault::Depth);
                 }
             }
@@ -230,7 +223,6 @@ mod tests {
         assert_eq!(scan(b"\xef\xbb\xbf{}"), Err(Fault::ByteOrderMark));
         assert_eq!(scan(b"\"\xff\""), Err(Fault::Utf8));
         assert_eq!(scan(&b"[".repeat(100_000)), Err(Fault::Depth));
-        assert!(scan(&[b"[".repeat(64), b"]".repeat(64)].concat()).is_ok());
         for bad in [
             r#""\ud800""#,
             r#""\udc00""#,
@@ -240,7 +232,7 @@ mod tests {
         ] {
             assert_eq!(scan(bad.as_bytes()), Err(Fault::Surrogate), "{bad}");
         }
-        let deep = [br#"["\ud800","#.as_slice(), &b"[".repeat(64)].concat();
+        let deep = [br#"["\ud800","#.as_slice(), &b"[".repeat(DEPTH_MAX)].concat();
         assert_eq!(scan(&deep), Err(Fault::Depth));
         assert!(scan(br#""\ud83d\ude00 [[[ \" {""#).is_ok());
         assert_eq!(scan(br#""open"#), Err(Fault::Syntax));
@@ -297,14 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_nest_deeper_than_a_client() {
+    fn trees_of_any_use_are_read() {
         let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
         let nested = |depth| String::from_utf8(nested(depth)).unwrap();
-        assert_eq!(scan(nested(65).as_bytes()), Err(Fault::Depth));
-        let deepest = nested(SERVER_DEPTH_MAX);
+        let deepest = nested(DEPTH_MAX);
+        assert!(scan(deepest.as_bytes()).is_ok());
         assert!(mend(&deepest).is_ok());
         assert_eq!(raw(deepest.clone()).unwrap().get(), deepest);
-        assert_eq!(mend(&nested(SERVER_DEPTH_MAX + 1)), Err(Fault::Depth));
+        let too_deep = nested(DEPTH_MAX + 1);
+        assert_eq!(scan(too_deep.as_bytes()), Err(Fault::Depth));
+        assert_eq!(mend(&too_deep), Err(Fault::Depth));
         assert_eq!(mend(&"[".repeat(1_000_000)), Err(Fault::Depth));
     }
 }

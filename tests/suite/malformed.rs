@@ -39,8 +39,8 @@ async fn malformed_bodies_are_refused(era: Era) {
     let good = call(MEMBERS, PARAMS);
     let deep = format!(
         r#""name":"echo","arguments":{{"x":{}1{}}}"#,
-        "[".repeat(200),
-        "]".repeat(200)
+        "[".repeat(5000),
+        "]".repeat(5000)
     );
     let table: Vec<(&str, Vec<u8>, i64)> = [
         ("nothing", String::new(), -32700),

@@ -62,7 +62,10 @@ const INVALID: (u16, i64) = (400, -32600);
 fn spellings() -> Vec<Spelling> {
     let instead = |from: &str, to: &str| CALL.replace(from, to);
     let utf7 = instead("tools/call", "+AHQ-ools/call");
-    let deep = instead("\"x\"", &format!("{}1{}", "[".repeat(100), "]".repeat(100)));
+    let deep = instead(
+        "\"x\"",
+        &format!("{}1{}", "[".repeat(5000), "]".repeat(5000)),
+    );
     let space = format!("{}{CALL}", " ".repeat(LIMIT));
     let trailing = format!("{CALL}{}", " ".repeat(LIMIT));
     vec![

@@ -124,7 +124,7 @@ impl<'a> ClientMessage<'a> {
 }
 
 impl Request<'_> {
-    /// Returns `true` if JSON-RPC allows the id: a string or a number.
+    /// Returns `true` if JSON-RPC allows the id.
     pub fn has_id(&self) -> bool {
         is_request_id(self.id)
     }
@@ -202,7 +202,8 @@ pub fn check_on_session(
 
 /// A string or a number, which may have a fraction or any size (JSON-RPC 2.0, 4): null, booleans and objects are no request
 /// ids.
-fn is_request_id(raw: &RawValue) -> bool {
+/// Returns `true` if JSON-RPC allows the id: a string or a number.
+pub fn is_request_id(raw: &RawValue) -> bool {
     matches!(raw.get().as_bytes(), [b'"' | b'-' | b'0'..=b'9', ..])
 }
 

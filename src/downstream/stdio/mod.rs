@@ -9,7 +9,6 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +31,7 @@ mod message;
 mod questions;
 mod relay;
 mod session;
+mod unread;
 
 use client::Client;
 use hang_up::hung_up;
@@ -171,10 +171,10 @@ impl Client {
                 Ok(Line::Whole(line)) => {
                     let _ = ahead.send(line.into()).await;
                 }
-                Ok(Line::TooLong) => {
+                Ok(Line::TooLong(id)) => {
                     let error = RpcError::invalid_request("Invalid request: the line is too long");
-                    // The line was dropped unread, so its id is not at hand.
-                    self.say(Rpc::error("null", &error).json).await;
+                    let id = id.as_deref().unwrap_or("null");
+                    self.say(Rpc::error(id, &error).json).await;
                 }
                 Ok(Line::End) | Err(_) => return,
             }
@@ -185,9 +185,10 @@ impl Client {
     async fn take(self: &Arc<Self>, text: Bytes) {
         let Some(sent) = StdioMessage::read(&text) else {
             let error = RpcError::parse("Parse error: not a JSON-RPC message");
-            // Without its id a client waits on for the answer.
             let message = Inbound::read(&text);
-            let id = message.request_id().map_or("null", RawValue::get);
+            let id = message.request_id().map(|id| id.get().into());
+            let id = id.or_else(|| unread::id_of(&text, &text));
+            let id = id.as_deref().unwrap_or("null");
             self.say(Rpc::error(id, &error).json).await;
             return;
         };
@@ -332,8 +333,8 @@ impl Client {
 
 enum Line {
     Whole(Vec<u8>),
-    /// The line was read to its end and dropped.
-    TooLong,
+    /// The line was read to its end and dropped. The id of the request, if it is one.
+    TooLong(Option<Box<str>>),
     End,
 }
 
@@ -351,15 +352,16 @@ async fn next_line(input: &mut (impl AsyncBufRead + Unpin), bytes_max: usize) ->
     if line.ends_with(b"\n") || line.len() < bytes_max {
         return Ok(Line::Whole(line));
     }
+    let begin = line.get(..unread::LOOKED_AT).unwrap_or(&line).to_vec();
     loop {
-        // Dropped piece by piece, so that a line without an end takes no more memory than a whole one.
-        line.clear();
+        // Dropped piece by piece, so that a line without an end takes no more memory than two whole ones.
+        line.drain(..line.len().saturating_sub(unread::LOOKED_AT));
         let read = (&mut *input)
             .take(limit)
             .read_until(b'\n', &mut line)
             .await?;
         if read == 0 || line.ends_with(b"\n") {
-            return Ok(Line::TooLong);
+            return Ok(Line::TooLong(unread::id_of(&begin, &line)));
         }
     }
 }

@@ -2,7 +2,7 @@
 Source: MemPalace/mempalace#2229
 Met: On Windows, a request with text outside ASCII could not be decoded by the program at the other end, which logged it and never answered it, so the client waited on that id.
 First try: fail: a line that is not UTF-8 was answered under the id null, though the line shows its id, so the call was never answered
-Verdict: open
+Verdict: Mended: a line that cannot be read is answered under the id that it shows.
 """
 
 from servers import STDIO, LegacyServer, ModernServer

@@ -2,7 +2,7 @@
 Source: punkpeye/mcp-remote#308
 Met: A bridge on standard input could not forward a request and only logged that, so the host showed a tool call that hung until its own limit.
 First try: fail: a line above `limits.body_bytes_max` was answered under the id null, so the call was never answered; over HTTP the same call is refused at once (413)
-Verdict: open
+Verdict: Mended: a line that is too long is answered under the id of its request, which is looked for at the begin and at the end of the line.
 """
 
 from servers import STDIO, LegacyServer, ModernServer

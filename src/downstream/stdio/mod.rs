@@ -20,6 +20,7 @@ use crate::downstream::inbound::request::Inbound;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;
 use crate::runner::client_note::ClientNote;
@@ -207,6 +208,11 @@ impl Client {
             drop(telling);
             return;
         };
+        // A ping may come before the session that it would need to reach the server.
+        if sent.method.as_deref() == Some("ping") && !self.session.has_agreed() {
+            self.say(envelope::result(&id, "{}")).await;
+            return;
+        }
         // Before the next line is taken, so that a cancel in that line finds this request.
         let entry = match self.register(&id) {
             Ok(entry) => entry,

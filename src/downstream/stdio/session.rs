@@ -93,6 +93,11 @@ impl StdioSession {
         self.agreed.lock()
     }
 
+    /// Returns `true` if the client has opened a session.
+    pub(super) fn has_agreed(&self) -> bool {
+        self.agreed_now().version.is_some()
+    }
+
     pub(super) fn headers(&self) -> HeaderMap {
         self.agreed_now().headers()
     }

@@ -2,7 +2,7 @@
 Source: quarkiverse/quarkus-mcp-server#469
 Met: A host pinged its server before `initialize`, as the specification allows, and took the error that it got for a server that is not healthy.
 First try: fail: `raincheck stdio` in front of a program or of a modern server answered the ping with -32600 "Mcp-Session-Id is missing", which no client on a pipe can have
-Verdict: open
+Verdict: Mended: a ping before `initialize` is answered by raincheck.
 """
 
 from servers import STDIO, LegacyServer, ModernServer

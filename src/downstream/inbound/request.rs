@@ -159,9 +159,7 @@ impl<'a> Inbound<'a> {
             (Some(method), None) => {
                 LegacyMessage::Notification(method, self.params.unwrap_or_default())
             }
-            (None, Some(id)) if !members.contains("method") && !members.contains("params") => {
-                LegacyMessage::Answer(id, members)
-            }
+            (None, Some(id)) if is_answer(&members) => LegacyMessage::Answer(id, members),
             (None, _) => LegacyMessage::Unclear(Unclear::Kind),
         }
     }
@@ -173,6 +171,13 @@ impl<'a> Inbound<'a> {
         }
         self.envelope.as_ref().ok_or_else(|| no_object(self.text))
     }
+}
+
+/// Returns `true` if a message with an id is an answer. Some clients write the members that it does not have as null.
+pub(in crate::downstream) fn is_answer(members: &Object<'_>) -> bool {
+    let has = |name| members.get(name).is_some_and(|it| it.get() != "null");
+    let is_request = has("method") || has("params");
+    !is_request && (members.contains("result") || has("error"))
 }
 
 /// Returns `true` if the object of that name was read, or there is none.
@@ -213,8 +218,8 @@ pub(in crate::downstream) enum Unclear {
     Json,
     /// The text is no object (a batch, for example), or has a member of the envelope twice.
     Envelope,
-    /// The message has neither a method nor an id, or it has an id and what no answer has: a method that is no text, or
-    /// params.
+    /// The message has neither a method nor an id, or it has an id and what no answer has: a method that is no text, params,
+    /// or neither a result nor an error.
     Kind,
 }
 
@@ -313,7 +318,7 @@ pub fn fuzzed(bytes: &[u8]) {
             assert_eq!(value["method"], *method);
             assert!(value.get("id").is_none());
         }
-        LegacyMessage::Answer(..) => assert!(value.get("method").is_none()),
+        LegacyMessage::Answer(..) => assert!(value["method"].is_null()),
         LegacyMessage::Unclear(_) => {}
     }
 }
@@ -345,14 +350,20 @@ mod tests {
             legacy(r#"{"method":"notifications/initialized"}"#),
             LegacyMessage::Notification(_, params) if params.is_empty()
         ));
-        let answer = legacy(r#"{"id":"x","result":{}}"#);
-        assert!(matches!(answer, LegacyMessage::Answer(..)));
+        for answer in [
+            r#"{"id":"x","result":{}}"#,
+            r#"{"id":1,"method":null,"params":null,"result":null}"#,
+            r#"{"id":1,"result":null,"error":{"code":1,"message":""}}"#,
+        ] {
+            assert!(matches!(legacy(answer), LegacyMessage::Answer(..)));
+        }
         for (text, why) in [
             ("[]", Unclear::Envelope),
             ("{", Unclear::Envelope),
             (r#"{"id":1,"id":2,"method":"ping"}"#, Unclear::Envelope),
             ("{}", Unclear::Kind),
             (r#"{"id":1,"method":["tools/call"]}"#, Unclear::Kind),
+            (r#"{"id":1,"method":null}"#, Unclear::Kind),
             (r#"{"id":1,"params":{},"result":{}}"#, Unclear::Kind),
             (r#"{"id":1,"method":"\ud800"}"#, Unclear::Kind),
             (

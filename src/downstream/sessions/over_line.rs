@@ -81,15 +81,13 @@ pub(super) async fn post(
             return response::refusal(StatusCode::BAD_REQUEST, &error);
         }
         // Revision 2025-06-18 removed batches, and servers over a pipe never answered any.
-        LegacyMessage::Unclear(Unclear::Envelope) => {
+        LegacyMessage::Unclear(Unclear::Envelope | Unclear::Kind) => {
             return response::refuse(
                 StatusCode::BAD_REQUEST,
                 "Invalid request: not one JSON-RPC message",
             );
         }
-        LegacyMessage::Notification(..)
-        | LegacyMessage::Answer(..)
-        | LegacyMessage::Unclear(Unclear::Kind) => {
+        LegacyMessage::Notification(..) | LegacyMessage::Answer(..) => {
             let session = match find(proxy, by, &parts.headers) {
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(),

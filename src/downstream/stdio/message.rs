@@ -7,7 +7,7 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
 
-use crate::downstream::inbound::request::{CancelMessage, Inbound};
+use crate::downstream::inbound::request::{CancelMessage, Inbound, is_answer};
 use crate::downstream::inbound::requester::Piped;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::tools;
@@ -45,6 +45,8 @@ impl StdioMessage {
             .flatten();
         let (id, answers) = match method {
             Some(_) => (id, None),
+            // Neither a request that can be read nor an answer. Its client may wait for an answer.
+            None if id.is_some() && !is_answer(object) => return None,
             None => (None, id),
         };
         Some(Self {

@@ -2,7 +2,7 @@
 Source: MemPalace/mempalace#2231
 Met: Requests with a valid id and a method or params of a wrong type were dropped without an answer, over pipes and over HTTP, so the client waited for ever.
 First try: fail: a request whose method is no string was taken for an answer: 202 and no answer over HTTP in front of a program, and silence over `raincheck stdio`
-Verdict: open
+Verdict: Mended: a message with an id that is neither a request nor an answer is refused, with 400 or under its id, and an answer may have a method and params of null.
 """
 
 from servers import STDIO, LegacyServer, ModernServer

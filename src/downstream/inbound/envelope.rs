@@ -17,14 +17,15 @@ use crate::mcp::version::{Era, MODERN, era_of};
 
 /// The era that the headers name. `None`: the body must decide.
 pub(in crate::downstream) fn era_by_headers(headers: &HeaderMap) -> Option<Era> {
-    match headers
-        .get(headers::PROTOCOL_VERSION)
-        .and_then(|value| value.to_str().ok())
-    {
-        Some(version) if era_of(version.trim()) == Era::Modern => Some(Era::Modern),
-        // Only a legacy client has a session.
-        Some(_) if headers.contains_key(headers::SESSION_ID) => Some(Era::Legacy),
-        Some(_) | None => None,
+    let version = headers.get(headers::PROTOCOL_VERSION)?.to_str().ok()?;
+    // Only a legacy client has a session. Some name a newer version than the one that their session agreed on.
+    match (
+        era_of(version.trim()),
+        headers.contains_key(headers::SESSION_ID),
+    ) {
+        (Era::Modern, false) => Some(Era::Modern),
+        (Era::Legacy, true) => Some(Era::Legacy),
+        (Era::Modern, true) | (Era::Legacy, false) => None,
     }
 }
 

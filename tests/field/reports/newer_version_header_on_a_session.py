@@ -2,7 +2,7 @@
 Source: CodeWithCJ/SparkyFitness#2162
 Met: A client named a revision in MCP-Protocol-Version that was newer than the one it had negotiated, and nothing in the refusal said that the version was what was wrong.
 First try: fail: a request on a session under a header of 2026 or later, or under one that is no date, was refused with "Invalid params: _meta is missing"
-Verdict: open
+Verdict: Mended: on a session the message says what it is, whatever version its header names, and raincheck or the server refuses a version that it does not speak by that name.
 """
 
 from servers import STDIO, LegacyServer, ModernServer

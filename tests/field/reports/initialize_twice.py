@@ -2,7 +2,7 @@
 Source: modelcontextprotocol/csharp-sdk#1422
 Met: Clients send `initialize` again on a session that has begun; servers took it or refused it, and clients need to be able to tell which of the two happened.
 First try: fail: on a session in front of a modern server, raincheck answered -32601 "Method not found", by which a client of both eras takes the server for one that has no `initialize` at all
-Verdict: open
+Verdict: Mended: it begins another session, whose id comes with the answer. The one before goes on.
 """
 
 from servers import STDIO, LegacyServer, ModernServer

@@ -136,9 +136,8 @@ pub(super) async fn post(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or a number",
         ),
-        LegacyMessage::Request(request)
-            if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) =>
-        {
+        // Also on a session: it begins another one.
+        LegacyMessage::Request(request) if request.method == "initialize" => {
             Box::pin(handshake::answer(proxy, by, request)).await
         }
         LegacyMessage::Request(request) => match Session::find(proxy, by, &parts.headers).await {

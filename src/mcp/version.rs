@@ -18,6 +18,9 @@ pub const LEGACY_NEWEST: &str = "2025-11-25";
 /// The legacy revisions with Streamable HTTP, the oldest first.
 pub const LEGACY: [&str; 3] = [LEGACY_UNSAID, "2025-06-18", LEGACY_NEWEST];
 
+/// The first revision, without Streamable HTTP. Its clients read what those of the next one read.
+pub const LEGACY_FIRST: &str = "2024-11-05";
+
 /// The revision of a legacy client that names none (2025-11-25, Transports, Protocol Version Header).
 pub const LEGACY_UNSAID: &str = "2025-03-26";
 

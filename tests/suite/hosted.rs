@@ -89,7 +89,7 @@ async fn initialize_is_answered_from_what_the_server_says_of_itself() {
         ("2025-03-26", "2025-03-26"),
         ("2025-06-18", "2025-06-18"),
         ("2025-11-25", "2025-11-25"),
-        ("2024-11-05", "2025-11-25"),
+        ("2024-11-05", "2024-11-05"),
         // What rmcp offers by default.
         ("2026-07-28", "2025-11-25"),
     ] {
@@ -381,10 +381,10 @@ async fn a_session_is_its_callers_alone() {
     assert_eq!(unnamed.status, 400);
     let made_up = session.post(&ping).header(SESSION, "raincheck-1");
     assert_eq!(made_up.send().await.status, 404);
-    let newer = session
+    let older = session
         .post(&ping)
-        .header("mcp-protocol-version", "2024-11-05");
-    assert_eq!(newer.send().await.status, 400);
+        .header("mcp-protocol-version", "2024-10-07");
+    assert_eq!(older.send().await.status, 400);
     let batch = session.post(&json!([ping]));
     assert_eq!(batch.send().await.status, 400);
 }

@@ -2,7 +2,7 @@
 Source: OpenDigitalProductFactory/opendigitalproductfactory#705
 Met: A client that asks for 2024-11-05 was offered a much newer revision, took that for a fatal mismatch, and never connected.
 First try: fail: in front of a server of 2026-07-28 only, such a client was offered 2025-11-25, over HTTP and `raincheck stdio`, and its later requests were refused (400) where they named 2024-11-05
-Verdict: open
+Verdict: Mended: 2024-11-05 is agreed on in front of a modern server, too.
 """
 
 from servers import STDIO, LegacyServer, ModernServer

@@ -10,7 +10,7 @@ use crate::mcp::error::code;
 use crate::mcp::json::{Fault, Object, Writer, is_object, prepend, quote, raw, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use crate::mcp::result::{self, ResultType};
-use crate::mcp::version::{FIRST_WITH_MODES, LEGACY, LEGACY_NEWEST, MODERN};
+use crate::mcp::version::{FIRST_WITH_MODES, LEGACY, LEGACY_FIRST, LEGACY_NEWEST, MODERN};
 
 /// `_meta` keys with this prefix are the protocol's own. Those of the other era have no meaning.
 const PROTOCOLS: &str = "io.modelcontextprotocol/";
@@ -22,7 +22,8 @@ const SERVER_UNNAMED: &str = r#"{"name":"unknown","version":"0"}"#;
 
 /// The revision for a client that offers this one.
 pub(super) fn agreed_version(offered: &str) -> &'static str {
-    let known = LEGACY.into_iter().find(|known| *known == offered);
+    let mut known = LEGACY.into_iter().chain([LEGACY_FIRST]);
+    let known = known.find(|known| *known == offered);
     known.unwrap_or(LEGACY_NEWEST)
 }
 
@@ -268,12 +269,13 @@ mod tests {
             ("2025-03-26", "2025-03-26"),
             ("2025-06-18", "2025-06-18"),
             ("2025-11-25", "2025-11-25"),
-            ("2024-11-05", "2025-11-25"),
+            ("2024-11-05", "2024-11-05"),
+            ("2024-10-07", "2025-11-25"),
             ("2026-07-28", "2025-11-25"),
         ] {
             assert_eq!(agreed_version(offered), agreed);
         }
-        assert!(is_known_version("2025-06-18") && !is_known_version("2024-11-05"));
+        assert!(is_known_version("2024-11-05") && !is_known_version("2024-10-07"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,17 +161,19 @@ impl ToolCall {
         tool: CompanionTool,
         arguments: &Object<'_>,
     ) -> Result<CallAnswer, ToolError> {
-        // Some models name every argument, and leave empty what they do not have.
-        let ticket = arguments.get_str("ticket").filter(|text| !text.is_empty());
-        let Some(ticket) = ticket else {
+        let ticket = arguments.get_str("ticket").unwrap_or_default();
+        // As models copy it.
+        let ticket = ticket.trim_matches(|letter: char| letter.is_whitespace() || letter == '"');
+        // Some models name every argument, and leave empty what they do not have, or say so.
+        if matches!(ticket, "" | "null" | "None") {
             return match tool {
                 CompanionTool::Status => self.list().await,
                 CompanionTool::Result | CompanionTool::Cancel | CompanionTool::Answer => {
                     Err(ToolError::NoTicket)
                 }
             };
-        };
-        let id = TaskId::parse(ticket.trim()).ok_or(TaskError::Unknown)?;
+        }
+        let id = TaskId::parse(ticket).ok_or(TaskError::Unknown)?;
         let task = match tool {
             CompanionTool::Status => self.wait(id, arguments).await?.task,
             CompanionTool::Result => {
@@ -289,25 +292,20 @@ impl ToolCall {
 
 /// Returns the time that the call is to wait. `None`: as long as it may.
 fn wait_of(arguments: &Object<'_>) -> Option<Duration> {
-    let seconds = arguments.get("wait_seconds")?.get().parse::<f64>().ok()?;
+    let seconds = number::<f64>(arguments, "wait_seconds")?;
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
 }
 
 /// Returns the part of the result that the call asks for. `None`: the result as the tool gave it.
 fn wanted<'a>(arguments: &Object<'a>) -> Option<Wanted<'a>> {
-    // Models write numbers as texts, too.
-    let number = |key: &str| {
-        let number = arguments.get(key)?.get().trim_matches('"');
-        number.parse::<u64>().ok()
-    };
-    let block = number("block").and_then(|place| usize::try_from(place).ok());
+    let block = number(arguments, "block");
     let part = match (block, arguments.get_str("as").as_deref()) {
         (Some(place), _) => Part::Block(place),
         (None, Some("json")) => Part::Json,
         (None, Some(_) | None) => Part::Text,
     };
     let grep = arguments.get_str("grep").filter(|word| !word.is_empty());
-    let (offset, limit) = (number("offset"), number("limit"));
+    let (offset, limit) = (number(arguments, "offset"), number(arguments, "limit"));
     if part == Part::Text && grep.is_none() && offset.is_none() && limit.is_none() {
         return None;
     }
@@ -321,8 +319,13 @@ fn wanted<'a>(arguments: &Object<'a>) -> Option<Wanted<'a>> {
 
 /// The round that the call names. Models may write any number.
 fn round_of(arguments: &Object<'_>) -> u64 {
-    let round = arguments.get("round");
-    round.and_then(|raw| raw.get().parse().ok()).unwrap_or(1)
+    number(arguments, "round").unwrap_or(1)
+}
+
+/// Returns an argument that is a number. Models write numbers as texts, too.
+fn number<T: FromStr>(arguments: &Object<'_>, key: &str) -> Option<T> {
+    let number = arguments.get(key)?.get().trim_matches('"');
+    number.parse().ok()
 }
 
 fn answer_of(text: String) -> CallAnswer {

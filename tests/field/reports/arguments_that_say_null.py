@@ -2,7 +2,7 @@
 Source: anthropics/claude-code#95239
 Met: A host made its model fill in every optional argument, and sent what the model wrote for nothing as the text "null", so calls that need an argument left out failed.
 First try: fail: `task_status` with the ticket "null", as a model writes that it has none, was answered with "There is no such ticket" in place of the list of calls; a ticket in quotes, as models copy them, was not found either
-Verdict: open
+Verdict: Mended: the companion tools take "null" and "None" for no ticket, a ticket in quotes for the ticket, and numbers written as texts.
 """
 
 from servers import LegacyServer, ModernServer

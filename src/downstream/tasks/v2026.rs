@@ -86,9 +86,12 @@ impl Proxy {
 }
 
 fn answers(params: &Object<'_>) -> Result<InputResponses, RpcError> {
-    params
-        .get("inputResponses")
-        .filter(|raw| raw.get().len() <= ANSWER_BYTES_MAX)
+    let answers = params.get("inputResponses");
+    if answers.is_some_and(|raw| raw.get().len() > ANSWER_BYTES_MAX) {
+        let error = "Invalid params: inputResponses is larger than 1 MiB";
+        return Err(RpcError::invalid_params(error));
+    }
+    answers
         .and_then(input::responses_of)
         .filter(|answers| answers.len() <= input::QUESTIONS_MAX)
         .ok_or_else(|| RpcError::invalid_params("Invalid params: inputResponses must be an object"))

@@ -2,7 +2,7 @@
 Source: modelcontextprotocol/go-sdk#793
 Met: Messages with a file or an image in them failed at a fixed limit of 1 MB that only one party had, and that nothing had announced.
 First try: fail: a sampling answer of 1.5 MB was accepted on a session in front of a modern server (202) and dropped, so that the call hung; in `tasks/update` it was refused with "inputResponses must be an object"
-Verdict: open
+Verdict: Mended: on a session in front of a modern server, an answer of any size that a request may have reaches the call, on every replica; `tasks/update` says that more than 1 MiB is too large.
 """
 
 import json

@@ -36,9 +36,6 @@ const PUSHED_AGAIN: Duration = Duration::from_secs(1);
 /// The time that an answer waits for the replica that asked.
 const ANSWER_LIFETIME: Duration = Duration::from_mins(10);
 
-/// The largest answer. A larger one counts as no answer.
-const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-
 /// The answer to an elicitation that the user did not answer.
 const CANCELLED: &str = r#"{"action":"cancel"}"#;
 
@@ -234,7 +231,7 @@ pub(super) async fn answer(
     let number = id.strip_prefix(PREFIX).and_then(|id| id.split_once('.'));
     // An answer to a question that was never asked is not stored.
     let is_asked = number.is_some_and(|(number, _)| *id == *name(proxy, session, number));
-    if !is_asked || text.len() > ANSWER_BYTES_MAX {
+    if !is_asked {
         return Ok(());
     }
     let text = match proxy.calls.take_question(session.key, asked) {

@@ -186,13 +186,28 @@ pub fn error_for_client(error: Box<RawValue>) -> Box<RawValue> {
             let edited = set(error.get(), "code", &code::INVALID_PARAMS.to_string());
             edited.and_then(raw).unwrap_or(error)
         }
-        code::LEGACY_URL_ELICITATION => RpcError::internal(
-            "The server asks for a visit to a URL, which this client does not do",
-        )
-        .with_data(error.get().to_owned())
-        .to_raw(),
+        code::LEGACY_URL_ELICITATION => RpcError::new(code::INTERNAL, visits(&object))
+            .with_data(error.get().to_owned())
+            .to_raw(),
         _ => error,
     }
+}
+
+/// The error's own message and its URLs. Many clients show their models nothing but the message of an error.
+fn visits(error: &Object<'_>) -> String {
+    let mut message = "The server asks for a visit to a URL first".to_owned();
+    let visits = error
+        .get_object("data")
+        .and_then(|data| serde_json::from_str(data.get("elicitations")?.get()).ok());
+    let visits: Vec<&RawValue> = visits.unwrap_or_default();
+    let urls = visits
+        .iter()
+        .filter_map(|visit| Object::parse(visit.get()).ok()?.get_str("url"));
+    for said in error.get_str("message").into_iter().chain(urls) {
+        message.push_str(": ");
+        message.push_str(&said);
+    }
+    message
 }
 
 /// A legacy server's error for a resource that does not exist, as revision 2026-07-28 words it (server,
@@ -336,6 +351,12 @@ mod tests {
         let code_of = |text| error_code(&error_for_task(boxed(text))).unwrap();
         assert_eq!(code_of(r#"{"code":-32002,"message":"m"}"#), -32602);
         assert_eq!(code_of(r#"{"code":-32042,"message":"m"}"#), -32603);
+        let visit =
+            r#"{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://a"}]}}"#;
+        assert_eq!(
+            error_message(&error_for_task(boxed(visit))).unwrap(),
+            "The server asks for a visit to a URL first: m: https://a"
+        );
         assert_eq!(code_of(r#"{"code":-32021,"message":"m"}"#), -32603);
         assert_eq!(code_of(r#"{"code":7,"message":"m"}"#), 7);
         for malformed in [

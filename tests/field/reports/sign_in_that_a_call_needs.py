@@ -2,7 +2,7 @@
 Source: danny-avila/LibreChat#13267
 Met: A gateway of 2025-11-25 answered calls with -32042 and an address where the user has to sign in first; hosts showed an error without the address, so nobody could.
 First try: fail: a client of 2026-07-28, also one that declares questions with an address, got -32603 "The server asks for a visit to a URL, which this client does not do": not true of that client, and without the server's own words, which a host shows its model
-Verdict: open
+Verdict: Mended: the message of the error has the server's own words and the addresses, and its data the whole error.
 """
 
 import json

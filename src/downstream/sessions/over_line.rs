@@ -92,10 +92,11 @@ pub(super) async fn post(
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(),
             };
-            let told = session.tell(text.to_owned()).await;
-            if let Some(cancel) = message.cancels() {
-                session.cancelled(cancel.id);
-            }
+            let text = text.to_owned();
+            let told = match message.cancels() {
+                Some(cancel) => session.cancel(cancel.id, text).await,
+                None => session.tell(text).await,
+            };
             return if told {
                 response::empty(StatusCode::ACCEPTED)
             } else {
@@ -287,10 +288,6 @@ impl LineSessionError {
 fn refused(asked: &ClientRequest<'_>, untaken: AcceptError) -> Response<Body> {
     match untaken {
         AcceptError::Over => LineSessionError::Unknown.into_response(),
-        AcceptError::SameId => {
-            let error = RpcError::invalid_request("Invalid request: this id is in use");
-            Rpc::error(asked.id.get(), &error).into_response()
-        }
         AcceptError::Busy => Rpc::busy(asked.id.get()).into_response(),
     }
 }
@@ -309,11 +306,10 @@ fn waiting(
     waiting.at(resumable::ServerOfCall::new(move |text: String| {
         let (session, id) = (Arc::clone(&session), Arc::clone(&id));
         async move {
-            let cancels = is_cancel(&text);
-            session.tell(text).await;
-            if cancels {
-                // Many servers never answer what was cancelled.
-                session.cancelled(&id);
+            if is_cancel(&text) {
+                session.cancel(&id, text).await;
+            } else {
+                session.tell(text).await;
             }
         }
     }))

@@ -64,7 +64,7 @@ impl RequestTransport for BorrowedLineRequest {
         let carried = self.session.carry(request).await;
         let events = carried.map_err(|why| match why {
             AcceptError::Over => failed(Reason::UpstreamReset),
-            AcceptError::Busy | AcceptError::SameId => failed(Reason::UpstreamUnreachable),
+            AcceptError::Busy => failed(Reason::UpstreamUnreachable),
         })?;
         *self.underway.lock() = Some(id);
         Ok(events)

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::set;
 use crate::upstream::failures::RESET;
 use crate::upstream::line::borrowed::BorrowedResponder;
 use crate::upstream::line::borrowed::StrayMessage;
@@ -37,6 +38,8 @@ pub(super) struct RunningRequest {
 pub(super) enum RequestReader {
     Client {
         id: Box<RawValue>,
+        /// The server has the request under another id.
+        is_renamed: bool,
         said: ReaderQueue<SessionEvent>,
         answer: mpsc::OwnedPermit<SessionEvent>,
     },
@@ -80,6 +83,11 @@ impl RequestReader {
         }
     }
 
+    /// Returns `true` if a client sent the request under that id.
+    pub(super) fn is_of_client(&self, id: &RequestId) -> bool {
+        matches!(self, Self::Client { id: own, .. } if RequestId::read(own.get()) == *id)
+    }
+
     /// Gives a message to the reader. False if the reader cannot use it, or is slow.
     pub(super) fn say(&self, stray: StrayMessage<'_>) -> bool {
         match self {
@@ -99,7 +107,7 @@ impl RequestReader {
         }
     }
 
-    /// Gives the server's answer to the reader. A client gets the text as it is.
+    /// Gives the server's answer to the reader. A client gets the text as it is, under its own id.
     pub(super) fn answer(self, message: ServerMessage, text: &str) {
         // A client would go on waiting after an answer that it cannot read, so it gets an error in its place.
         let responder = match (self, &message) {
@@ -114,8 +122,18 @@ impl RequestReader {
             {
                 return client.fail(LineCallError::Failed(failure.clone()));
             }
-            (Self::Client { answer, .. }, _) => {
-                answer.send(SessionEvent::Answer(text.to_owned()));
+            (
+                Self::Client {
+                    id,
+                    is_renamed,
+                    answer,
+                    ..
+                },
+                _,
+            ) => {
+                let renamed = is_renamed.then(|| set(text, "id", id.get()).ok());
+                let own = renamed.flatten().unwrap_or_else(|| text.to_owned());
+                answer.send(SessionEvent::Answer(own));
                 return;
             }
         };

@@ -19,6 +19,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::json::{quote, string};
 use crate::runner::client_note::Leaving;
 use crate::runner::responder::RelayedAnswer;
+use crate::task::digest::Digest;
 use crate::task::gave_up::CancelCause;
 
 mod given_up;
@@ -76,7 +77,7 @@ pub(in crate::downstream) enum AnswerPath {
 /// Why a call does not run here.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::downstream) enum EnterError {
-    /// The session has a running call with that id.
+    /// The session has a running call with that id, and both would be answered on one stream, or they are the same call.
     SameId,
     /// The session has too many calls, or all sessions together.
     Full,
@@ -180,7 +181,8 @@ impl CallRegistry {
         id: &str,
     ) -> Result<CallEntry, EnterError> {
         let mut calls = self.calls();
-        let may_repeat = matches!(kind, CallKind::Joined | CallKind::Resumable);
+        // Over HTTP each answer has a stream of its own.
+        let may_repeat = kind != CallKind::Piped;
         if !may_repeat && calls.of_session(session).any(|call| call.has(id)) {
             return Err(EnterError::SameId);
         }
@@ -215,7 +217,8 @@ impl CallRegistry {
         })
     }
 
-    /// Cancels every call of the session with that id.
+    /// Cancels the call of the session with that id, however often it was sent. Of several calls with that id, none is
+    /// cancelled: each may be what another user of the client waits for.
     pub(in crate::downstream) fn cancel(
         &self,
         session: SessionKey,
@@ -223,9 +226,14 @@ impl CallRegistry {
         cause: CancelCause,
     ) -> Cancelled {
         let calls = self.calls();
-        let of_id = calls.of_session(session).filter(|call| *call.id == *id);
+        let of_id = || calls.of_session(session).filter(|call| *call.id == *id);
+        let mut running = of_id().filter(|call| !call.cancelled.is_cancelled());
+        let digest = running.next().map(Call::digest);
+        if running.any(|call| Some(call.digest()) != digest) {
+            return Cancelled::Carried;
+        }
         let now = Instant::now();
-        let cancelled = of_id.map(|call| {
+        let cancelled = of_id().map(|call| {
             let waited = now.saturating_duration_since(call.began);
             // After a cancel by a person nothing is kept.
             let gives_up = cause.gives_up(waited) && !call.cancelled.is_cancelled();
@@ -334,6 +342,11 @@ impl Calls {
 }
 
 impl Call {
+    /// The digest of a `tools/call` that the same call can collect.
+    fn digest(&self) -> Option<Digest> {
+        self.collectable.as_ref().map(|it| it.digest)
+    }
+
     /// Returns `true` if the call keeps others from this id. A client may use the id of a cancelled call again.
     fn has(&self, id: &str) -> bool {
         *self.id == *id && self.kind != CallKind::Resumable && !self.cancelled.is_cancelled()

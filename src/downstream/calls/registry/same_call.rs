@@ -122,9 +122,20 @@ impl Calls {
 
 impl CallEntry {
     /// Notes that the same call, with this digest, can collect this one. `note`: of the client's front, if the same call may
-    /// also join this one.
-    pub(in crate::downstream) fn is_call(&self, digest: Digest, note: Option<ClientNote>) {
-        self.update(|call| call.collectable = Some(Collectable { digest, note }));
+    /// also join this one. Returns `false` if it runs under this id already: then the request was sent twice.
+    pub(in crate::downstream) fn is_call(&self, digest: Digest, note: Option<ClientNote>) -> bool {
+        let mut calls = self.registry.calls();
+        let Some(of_session) = calls.of_sessions.get_mut(&self.session) else {
+            return true;
+        };
+        let Some(mut own) = of_session.remove(&self.number) else {
+            return true;
+        };
+        let is_same = |call: &Call| call.has(&own.id) && call.digest() == Some(digest);
+        let is_first = !of_session.values().any(is_same);
+        own.collectable = Some(Collectable { digest, note });
+        of_session.insert(self.number, own);
+        is_first
     }
 
     /// Notes that the client has waited since then.

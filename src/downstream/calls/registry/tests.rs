@@ -16,8 +16,8 @@ fn id(text: &str) -> Box<RawValue> {
 fn all_sessions_together_are_bounded() {
     let calls = CallRegistry::new(2);
     let enter = |kind, name| calls.enter(kind, session(name), "1");
-    let one = enter(CallKind::Carried, "a").unwrap();
-    let refused = enter(CallKind::Carried, "a").unwrap_err();
+    let one = enter(CallKind::Piped, "a").unwrap();
+    let refused = enter(CallKind::Piped, "a").unwrap_err();
     assert_eq!(refused, EnterError::SameId);
     let _two = enter(CallKind::Joined, "a").unwrap();
     let refused = enter(CallKind::Carried, "b").unwrap_err();
@@ -75,9 +75,27 @@ fn a_cancel_reaches_all_that_were_sent_with_the_id() {
 }
 
 #[test]
+fn a_cancel_reaches_none_of_several_calls_with_the_id() {
+    let calls = CallRegistry::default();
+    let enter = |what| {
+        let entry = calls.enter(CallKind::Carried, session("a"), "1").unwrap();
+        (entry.is_call(Digest::of(&[what]), None), entry)
+    };
+    let ((is_first, one), (is_other, other)) = (enter("one"), enter("other"));
+    assert!(is_first && is_other);
+    assert!(!enter("one").0, "it was sent twice");
+    let cancel = || calls.cancel(session("a"), "1", CancelCause::Unwanted);
+    assert_eq!(cancel(), Cancelled::Carried);
+    assert!(!one.is_cancelled() && !other.is_cancelled());
+    drop(other);
+    assert_eq!(cancel(), Cancelled::Carried);
+    assert!(one.is_cancelled());
+}
+
+#[test]
 fn a_cancelled_call_takes_nothing_that_came_after_it_under_its_id() {
     let calls = CallRegistry::default();
-    let enter = || calls.enter(CallKind::AtModernServer, session("a"), "1");
+    let enter = || calls.enter(CallKind::Piped, session("a"), "1");
     let older = enter().unwrap();
     assert_eq!(
         calls.cancel(session("a"), "1", CancelCause::Unwanted),
@@ -122,7 +140,7 @@ async fn a_second_cancel_is_not_for_the_server_until_the_id_is_used_again() {
     let aborted = CancelCause::Unwanted;
     assert_eq!(calls.cancel(a, "1", aborted), Cancelled::Carried);
     assert_eq!(calls.cancel(session("b"), "1", aborted), Cancelled::Nothing);
-    let digest = || crate::task::digest::Digest::of(&["x"]);
+    let digest = || Digest::of(&["x"]);
     calls.given_up_are_kept((a, "1"), digest).await;
     assert_eq!(calls.cancel(a, "1", aborted), Cancelled::Nothing);
 }

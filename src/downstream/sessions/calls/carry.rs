@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::downstream::body::Body;
 use crate::downstream::calls::cancel::cancelled;
-use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
+use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind, EnterError};
 use crate::downstream::inbound::idempotency::{digest, is_all_of_call};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
@@ -97,18 +97,18 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
     let kind = session.kind();
     // A call without a session cannot be named by a message, but it counts in the bound of all calls.
     let key = session.key().unwrap_or_else(SessionKey::unnamed);
+    let refused = |why: EnterError| why.answer(request.id.get()).on_session().into_response();
     let entry = match proxy.calls.enter(kind, key, request.id.get()) {
         Ok(entry) => entry,
-        Err(why) => {
-            let refused = why.answer(request.id.get());
-            return refused.on_session().into_response();
-        }
+        Err(why) => return refused(why),
     };
     // Without a session, the same call of this client cannot be told from that of another client.
     let note = by.note.clone().unwrap_or_default();
     if request.method == "tools/call" && session.key().is_some() {
         let joined_by = is_all_of_call(&request.params).then(|| note.clone());
-        entry.is_call(digest(request), joined_by);
+        if !entry.is_call(digest(request), joined_by) && kind != CallKind::Joined {
+            return refused(EnterError::SameId);
+        }
     }
     let (messages, said) = mpsc::channel(MESSAGES_MAX + 1);
     let client = CallingClient {

@@ -1,7 +1,7 @@
 //! One legacy client with a line of its own. Every message passes as it is, in both directions. The ids are the
 //! client's, and the ids of raincheck's own requests are such that no client has (`RequestId::random`). So no
-//! id is changed. The session only decides on which of the client's streams a message of the server goes, or to
-//! which request of raincheck's.
+//! id is changed, unless the client uses one twice at the same time. The session only decides on which of the client's
+//! streams a message of the server goes, or to which request of raincheck's.
 
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason};
-use crate::mcp::json::Object;
+use crate::mcp::json::{Object, set};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::client_session::needed::Needed;
 use crate::upstream::credentials::Credentials;
@@ -63,9 +63,7 @@ struct LineSessionState {
 pub enum AcceptError {
     /// The line has ended, and the session with it.
     Over,
-    /// A request with this id is under way.
-    SameId,
-    /// Too many requests are under way.
+    /// Too many requests are under way, or two came under one id in one moment.
     Busy,
 }
 
@@ -176,9 +174,17 @@ impl LineSession {
             .as_ref()
             .and_then(|params| params.get_object("_meta"));
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
+        let (mut id, mut text) = (id_of(asked.id), asked.text.to_owned());
+        // Some clients use one id for requests at the same time, each of which has a stream of its own.
+        let is_renamed = self.table().inflight.get(&id).is_some();
+        if is_renamed {
+            id = RequestId::random();
+            text = set(&text, "id", id.as_json()).map_err(|_| AcceptError::Busy)?;
+        }
         let running = RunningRequest {
             reader: running::RequestReader::Client {
                 id: asked.id.to_owned(),
+                is_renamed,
                 said: ReaderQueue::new(said, OWN_PATIENCE),
                 answer,
             },
@@ -191,9 +197,9 @@ impl LineSession {
                 asked.method,
                 "tools/call" | "prompts/get" | "resources/read"
             );
-        let send_state = self.run(id_of(asked.id), may_ask, running)?;
+        let send_state = self.run(id, may_ask, running)?;
         room.send(Outbound {
-            text: asked.text.to_owned(),
+            text,
             send_state: Some(send_state),
             refused: None,
         });
@@ -236,11 +242,8 @@ impl LineSession {
         if !table.is_open {
             return Err(AcceptError::Over);
         }
-        if table.inflight.len() >= REQUESTS_MAX {
+        if table.inflight.len() >= REQUESTS_MAX || table.inflight.get(&id).is_some() {
             return Err(AcceptError::Busy);
-        }
-        if table.inflight.get(&id).is_some() {
-            return Err(AcceptError::SameId);
         }
         let send_state = Arc::clone(&running.send_state);
         // A session with nothing but `initialize` is the first to make room (`SILENT_FRESH`).
@@ -260,14 +263,22 @@ impl LineSession {
         self.writer.answer(text).await
     }
 
-    /// The client has cancelled its request, and hears no more of it. Many servers never answer a cancelled
-    /// request, so it must not wait for one.
-    pub fn cancelled(&self, id: &RawValue) {
-        let cancelled = self.table().inflight.remove(&id_of(id));
+    /// Passes on that the client has cancelled its request, of which it hears no more. Many servers never answer a cancelled
+    /// request, so it must not wait for one. Of several requests under that id, none is cancelled. False where the session is
+    /// over.
+    pub async fn cancel(&self, id: &RawValue, text: String) -> bool {
+        let id = id_of(id);
+        let is_of = |running: &&RunningRequest| running.reader.is_of_client(&id);
+        if self.table().inflight.requests().filter(is_of).count() > 1 {
+            return true;
+        }
+        let told = self.tell(text).await;
+        let cancelled = self.table().inflight.remove(&id);
         if let Some((running, _)) = cancelled {
             // If the request was not written yet, it never will be.
             running.send_state.withdraw();
         }
+        told
     }
 
     /// Passes a notification or an answer on. False where the session is over.

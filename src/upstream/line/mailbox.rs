@@ -19,6 +19,8 @@ const MESSAGES_MAX: usize = 64;
 pub(super) struct LineMailbox {
     messages: VecDeque<String>,
     reader: Option<ReaderId>,
+    /// There was a reader.
+    was_read: bool,
     is_over: bool,
     /// Whether the line waits for the reader.
     is_full: watch::Sender<bool>,
@@ -43,9 +45,15 @@ impl LineMailbox {
         self.reader.is_some()
     }
 
+    /// Returns `true` if the last reader has left.
+    pub(super) fn is_left(&self) -> bool {
+        self.was_read && !self.is_read()
+    }
+
     /// Begins to read. The reader before reaches its end.
     pub(super) fn read(&mut self) -> ReaderId {
         let reader = ReaderId::default();
+        self.was_read = true;
         if let Some(older) = self.reader.replace(reader.clone()) {
             older.0.notify_one();
         }
@@ -160,9 +168,9 @@ mod tests {
         assert!(matches!(unread.next(&newer), Mail::Nothing));
         // A reader that was replaced has nothing to leave.
         unread.leave(&older);
-        assert!(unread.is_read());
+        assert!(unread.is_read() && !unread.is_left());
         unread.leave(&newer);
-        assert!(!unread.is_read() && unread.say("3"));
+        assert!(!unread.is_read() && unread.is_left() && unread.say("3"));
         unread.end();
         let last = unread.read();
         assert_eq!(message(unread.next(&last)).as_deref(), Some("3"));

@@ -21,8 +21,9 @@ const IDLE: Duration = Duration::from_mins(30);
 /// leave without a word, and a client that comes back begins anew.
 const SILENT: Duration = Duration::from_mins(1);
 
-/// The same for a session whose client has asked nothing yet. Whoever opens sessions and leaves them keeps nobody waiting.
-const SILENT_FRESH: Duration = Duration::from_secs(5);
+/// The same for a session whose client has asked nothing yet, or listens no more. Whoever opens sessions and leaves them keeps
+/// nobody waiting.
+const SILENT_LEFT: Duration = Duration::from_secs(5);
 
 /// Which line a new session may use.
 #[derive(Debug, Clone, Copy)]
@@ -68,8 +69,8 @@ impl LineSessions {
             used_up.is_helped_by_end_of(account)
         });
         let spared = open.filter_map(|session| {
-            let patience = if session.is_fresh() {
-                SILENT_FRESH
+            let patience = if session.may_be_left() {
+                SILENT_LEFT
             } else {
                 SILENT
             };

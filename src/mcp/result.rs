@@ -186,7 +186,7 @@ pub fn error_for_client(error: Box<RawValue>) -> Box<RawValue> {
             let edited = set(error.get(), "code", &code::INVALID_PARAMS.to_string());
             edited.and_then(raw).unwrap_or(error)
         }
-        code::LEGACY_URL_ELICITATION => RpcError::new(code::INTERNAL, visits(&object))
+        code::LEGACY_URL_ELICITATION => RpcError::new(code::INTERNAL, visits(&error))
             .with_data(error.get().to_owned())
             .to_raw(),
         _ => error,
@@ -194,16 +194,17 @@ pub fn error_for_client(error: Box<RawValue>) -> Box<RawValue> {
 }
 
 /// The error's own message and its URLs. Many clients show their models nothing but the message of an error.
-fn visits(error: &Object<'_>) -> String {
+fn visits(error: &RawValue) -> String {
     let mut message = "The server asks for a visit to a URL first".to_owned();
-    let visits = error
+    let object = Object::parse(error.get()).unwrap_or_default();
+    let visits = object
         .get_object("data")
         .and_then(|data| serde_json::from_str(data.get("elicitations")?.get()).ok());
     let visits: Vec<&RawValue> = visits.unwrap_or_default();
     let urls = visits
         .iter()
         .filter_map(|visit| Object::parse(visit.get()).ok()?.get_str("url"));
-    for said in error.get_str("message").into_iter().chain(urls) {
+    for said in object.get_str("message").into_iter().chain(urls) {
         message.push_str(": ");
         message.push_str(&said);
     }

@@ -1,5 +1,6 @@
 //! Writes the end of a task. Until it is written, the result exists in memory only: if the store is away,
-//! the write is tried again until the task's deadline has passed.
+//! the write is tried again until the task's deadline has passed. A store that takes other writes refuses this one, and the
+//! task fails.
 
 use std::time::Duration;
 
@@ -17,13 +18,16 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::result;
 use crate::store::StoreError;
 use crate::store::ledger::{ApplyError, INLINE_BYTES_MAX, Loaded};
-use crate::task::id::Fence;
+use crate::task::id::{Fence, TaskId};
 use crate::task::last_news::LastNews;
 use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
 use crate::task::state::{Outcome, Payload, Task};
 
 /// The longest wait for a full store to make room for a result. Then the task fails, in a few bytes.
 const FULL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The attempts in a row that the store refuses while it takes small writes. Then the write is given up.
+const REFUSED_MAX: u32 = 5;
 
 /// The pauses between attempts.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
@@ -34,8 +38,11 @@ pub(super) type CallEnd = Result<Box<RawValue>, Box<RawValue>>;
 /// Attempts to write what must not be lost, with growing pauses. All but the first take turns with those of other calls.
 pub(super) struct Attempts<'a> {
     runner: &'a Runner,
+    task: TaskId,
     until_ms: u64,
     pauses: Backoff,
+    /// The last attempts in a row that the store refused while it took small writes.
+    refused: u32,
     turn: Option<SemaphorePermit<'a>>,
 }
 
@@ -75,8 +82,8 @@ impl Runner {
             let is_full = matches!(why, StoreError::Full);
             let full_for = is_full.then(|| now - *full_since.get_or_insert(now));
             let gives_up = full_for.is_some_and(|full_for| full_for >= FULL_PATIENCE);
-            if room.is_none() || gives_up {
-                error!(task = ?loaded.task.id, bytes = length(&end), "a result is dropped, because the store stayed full");
+            if room.is_none() || gives_up || attempts.are_refused(&why).await {
+                error!(task = ?loaded.task.id, bytes = length(&end), error = %why, "a result is dropped, because the store does not take it");
                 // Even a full store takes this end, because it is short.
                 end = Err(dropped(Reason::StoreLost));
             }
@@ -107,8 +114,10 @@ impl Runner {
     pub(super) fn attempts(&self, task: &Task) -> Attempts<'_> {
         Attempts {
             runner: self,
+            task: task.id,
             until_ms: task.deadline_ms,
             pauses: PAUSES,
+            refused: 0,
             turn: None,
         }
     }
@@ -169,6 +178,16 @@ impl Runner {
 }
 
 impl Attempts<'_> {
+    /// Counts an attempt that failed so. True: the store takes other writes of this task, and has refused this one
+    /// several times.
+    pub(super) async fn are_refused(&mut self, why: &StoreError) -> bool {
+        // A full store may take small writes, and large ones again when others expire.
+        let takes_others = matches!(why, StoreError::Unavailable(_))
+            && self.runner.ledger.takes_small_writes(self.task).await;
+        self.refused = if takes_others { self.refused + 1 } else { 0 };
+        self.refused >= REFUSED_MAX
+    }
+
     /// Waits for the next attempt; a shutdown allows one last attempt at once. False: there is no further
     /// attempt.
     pub(super) async fn wait_for_next(&mut self) -> bool {

@@ -246,17 +246,27 @@ impl Ledger {
         self.quotas.reserve(&task.caller, bytes, expires_ms, now_ms)
     }
 
-    /// Writes a result that is too large for the record, before the commit that names it.
+    /// Writes a result that is too large for the record, before the commit that names it. Sent once, because a store may
+    /// refuse it for its size.
     pub async fn keep(&self, task: &Task, fence: Fence, result: Bytes) -> Result<(), StoreError> {
-        let until = Instant::now() + self.patience.create;
         let expires_ms = task.expires_ms();
         hit(Point::ResultBefore);
-        patiently(until, || {
+        let put = self.store.put_result(task.id, fence, result, expires_ms);
+        put.await.inspect(|()| hit(Point::ResultAfter))
+    }
+
+    /// Returns `true` if the store takes a write without content beside this task: it refuses a write that fails
+    /// at the same time for what is in it.
+    pub async fn takes_small_writes(&self, id: TaskId) -> bool {
+        // No owner has this fence, so a write that arrives late replaces no result.
+        let (no_owners, expires_ms) = (Fence(0), self.now_ms() + 1000);
+        // Repeated, because the write before may have cost the connection.
+        let until = Instant::now() + self.patience.create;
+        let put = patiently(until, || {
             self.store
-                .put_result(task.id, fence, result.clone(), expires_ms)
-        })
-        .await
-        .inspect(|()| hit(Point::ResultAfter))
+                .put_result(id, no_owners, Bytes::new(), expires_ms)
+        });
+        put.await.is_ok()
     }
 
     /// Applies the event to the loaded task. If another write came first, the machine decides again on the

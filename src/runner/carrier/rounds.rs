@@ -67,7 +67,7 @@ impl Carrier {
         warn!(error = %away, "cannot store the questions of the server; trying again");
         let mut attempts = runner.attempts(recorded.task());
         let mut away = away;
-        while attempts.wait_for_next().await {
+        while !attempts.are_refused(&away).await && attempts.wait_for_next().await {
             match self.apply_with(round.clone(), request.clone()).await {
                 Err(ApplyError::Store(still)) => away = still,
                 applied => return applied,

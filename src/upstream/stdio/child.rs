@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
@@ -85,8 +86,11 @@ impl ProcessLauncher {
             Err(error) => {
                 warn!(error = %io_reason(&error), "the server's process could not be started");
                 self.obstacles.note(Obstacle::NotStarted(io_reason(&error)));
-                // A program that cannot be started counts as one that died at once.
-                self.health().died(Duration::ZERO, false, Instant::now());
+                // A program that cannot be started counts as one that died at once, unless there is no room for any: what runs
+                // may answer.
+                if !is_out_of_room(&error) {
+                    self.health().died(Duration::ZERO, false, Instant::now());
+                }
                 return Err(UNREACHABLE);
             }
         };
@@ -133,6 +137,14 @@ impl ProcessLauncher {
         }
         command
     }
+}
+
+/// Returns `true` if the system has no file descriptor, no process or no memory for another program.
+fn is_out_of_room(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM].contains(&errno)
+    })
 }
 
 struct ChildLife<E> {

@@ -3,7 +3,7 @@ Source: openai/codex#26984
 Met: Stdio servers used up the host's file descriptors, after which nothing could be started any more until the host itself was started anew.
 First try: fail: five starts that the system refuses count as deaths of the program: /readyz says 503 `upstream_cannot_run` for a program that answers its other
     callers, and every further caller is refused for the growing pause, although idle processes could make room
-Verdict: open
+Verdict: Mended: a start for which the system has no descriptor, no process or no memory fails its call alone. The program stays in service, and the next caller is served as soon as there is room.
 """
 
 import os

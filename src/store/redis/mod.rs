@@ -21,7 +21,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::error::StoreError;
-use super::random::random_bytes;
 use super::{
     Beat, ChangeEvent, Changes, Commit, Dead, LOG_LENGTH, ListPlace, Store, StoreHealth, Stored,
     Write,
@@ -29,6 +28,7 @@ use super::{
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use buckets::{Buckets, OwnWrites};
 use durable::Durable;
+use facts::Facts;
 use follow::Follower;
 use health::PolicyWatch;
 use keys::Keys;
@@ -53,6 +53,7 @@ mod dry_run;
 mod due;
 mod durable;
 mod error;
+mod facts;
 mod follow;
 mod health;
 mod keys;
@@ -80,6 +81,7 @@ pub struct Redis {
     commit: Script,
     beat: Script,
     notes: Scripts,
+    facts: Facts,
     /// The bucket where the next read of the due indexes begins.
     due_next: AtomicU16,
     /// New followers subscribe through this receiver. The task that reads the log holds the sender, so that followers
@@ -142,6 +144,7 @@ impl Redis {
         };
         let bulk_timeout = BULK_TIMEOUT.max(options.command_timeout);
         let bulk = Link::shared(Arc::clone(&topology), bulk_timeout);
+        let facts = Facts::new(keys.count(), options);
         let stop = stop.child_token();
         let stopped = stop.clone();
         tasks.spawn(async move {
@@ -157,6 +160,7 @@ impl Redis {
             commit: Script::new(include_str!("commit.lua")),
             beat: Script::new(include_str!("beat.lua")),
             notes: Scripts::new(),
+            facts,
             due_next: AtomicU16::new(0),
             changes,
             written,
@@ -305,8 +309,9 @@ impl Store for Redis {
                 .arg(MEMBERS)
                 .arg(u64::try_from(LIVE.as_millis()).unwrap_or(u64::MAX));
         };
-        let (now_ms, members): (u64, Vec<(String, u64)>) =
+        let (now_ms, members, is_new): (u64, Vec<(String, u64)>, bool) =
             self.link.call(&self.beat, self.keys.live(), fill).await?;
+        self.keep_facts(is_new).await;
         let mut beat = Beat {
             now_ms,
             ..Beat::default()
@@ -333,28 +338,11 @@ impl Store for Redis {
     }
 
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
-        let meta = self.keys.meta();
-        let mut get = redis::cmd("HGET");
-        get.arg(meta).arg("caller_key");
-        // First, because a full server answers this, and lets nobody write.
-        let mut key: Option<Vec<u8>> = self.link.query(meta, &get).await?;
-        if key.is_none() {
-            let mut set = redis::cmd("HSETNX");
-            set.arg(meta)
-                .arg("caller_key")
-                .arg(&random_bytes::<32>()?[..]);
-            self.link.query::<u64>(meta, &set).await?;
-            // Another replica may have set the key first, so the stored key counts.
-            key = self.link.query(meta, &get).await?;
-        }
-        key.and_then(|key| key.try_into().ok()).ok_or(UNREADABLE)
+        self.find_caller_key().await
     }
 
     async fn forget_caller_key(&self) -> Result<(), StoreError> {
-        let meta = self.keys.meta();
-        let mut command = redis::cmd("HDEL");
-        command.arg(meta).arg("caller_key");
-        self.link.query::<u64>(meta, &command).await.map(drop)
+        self.remove_caller_key().await
     }
 
     async fn tell(&self, id: TaskId) -> Result<(), StoreError> {

@@ -2,11 +2,12 @@
 Source: binarymatt/pyres#121
 Met: Redis was emptied (a flush, or a restart without a file) while workers ran; they went on, but what they had registered at their start stood nowhere any more, so they and later ones did not know of each other.
 First try: fail: the running replica keeps the key of callers that Redis lost and writes it nowhere; a replica that starts later makes another key, and from then on each replica says "Task not found" of its clients' tasks at the other, without a line in any log, until all are started again.
-Verdict: open
+Verdict: Mended: a replica that runs writes what Redis lost again with its next heartbeat, a second later. If a replica starts within this second, it makes another key of callers, and the logs of the others say that they must be started again.
 """
 
 import subprocess
 
+from house import until
 from servers import LegacyServer
 
 
@@ -20,6 +21,8 @@ def test(field):
     one.finished(call(one), headers=mine)
     subprocess.run(["redis-cli", "-p", str(port), "flushall"], stdout=subprocess.DEVNULL, check=True)
     # What was there is lost. Tasks of now are everybody's again, whichever replica a client meets.
+    # A replica that runs tells those that start later.
+    until("the key is there again", lambda: "caller_key" in subprocess.run(["redis-cli", "-p", str(port), "hkeys", "{n:meta}"], capture_output=True, text=True, check=True).stdout, 5)
     before = call(one)
     one.finished(before, headers=mine)
     two = field.raincheck("--upstream", server.url, store=store, config=settings % "two")

@@ -1,0 +1,93 @@
+//! The permanent facts of the namespace, in its one hash without an expiry. A replica that runs writes them again when Redis was
+//! emptied, so that replicas that start later find what this one goes on with.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing::warn;
+
+use super::Redis;
+use super::open::RedisOptions;
+use super::replies::UNREADABLE;
+use crate::lock::Mutex;
+use crate::store::error::StoreError;
+use crate::store::random::random_bytes;
+
+/// The name of the fact under which callers are known.
+const CALLER_KEY: &str = "caller_key";
+
+/// The facts as this replica found or wrote them.
+pub(super) struct Facts {
+    by_name: Mutex<BTreeMap<&'static str, Vec<u8>>>,
+    /// Redis may have lost them.
+    are_doubted: AtomicBool,
+}
+
+impl Facts {
+    pub(super) fn new(buckets: u16, options: &RedisOptions) -> Self {
+        let serves = options.serves.iter();
+        let serves = serves.map(|serves| ("serves", serves.clone().into_bytes()));
+        let buckets = ("buckets", buckets.to_string().into_bytes());
+        Self {
+            by_name: Mutex::new(serves.chain([buckets]).collect()),
+            are_doubted: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Redis {
+    pub(super) async fn find_caller_key(&self) -> Result<[u8; 32], StoreError> {
+        let found = self.settle(CALLER_KEY, &random_bytes::<32>()?).await?;
+        let key = (*found).try_into().map_err(|_| UNREADABLE)?;
+        self.facts.by_name.lock().insert(CALLER_KEY, found);
+        Ok(key)
+    }
+
+    pub(super) async fn remove_caller_key(&self) -> Result<(), StoreError> {
+        self.facts.by_name.lock().remove(CALLER_KEY);
+        let meta = self.keys.meta();
+        let mut command = redis::cmd("HDEL");
+        command.arg(meta).arg(CALLER_KEY);
+        self.link.query::<u64>(meta, &command).await.map(drop)
+    }
+
+    /// Writes the facts again where they are lost. `is_new`: Redis did not have the lease of this replica.
+    pub(super) async fn keep_facts(&self, is_new: bool) {
+        let are_doubted = &self.facts.are_doubted;
+        if !is_new && !are_doubted.load(Ordering::Relaxed) {
+            return;
+        }
+        are_doubted.store(true, Ordering::Relaxed);
+        let facts = self.facts.by_name.lock().clone();
+        for (name, ours) in facts {
+            match self.settle(name, &ours).await {
+                Ok(theirs) if theirs == ours => {}
+                Ok(_) => warn!(
+                    name,
+                    "Redis was emptied, and another replica has written this anew: start this replica again, because each of both does \
+                     not find the tasks of the other"
+                ),
+                // The next heartbeat tries again.
+                Err(_) => return,
+            }
+        }
+        are_doubted.store(false, Ordering::Relaxed);
+    }
+
+    /// Sets a fact unless the namespace has it. Returns the one that it has.
+    async fn settle(&self, name: &str, ours: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let meta = self.keys.meta();
+        let mut get = redis::cmd("HGET");
+        get.arg(meta).arg(name);
+        // First, because a full server answers this, and lets nobody write.
+        let mut found: Option<Vec<u8>> = self.link.query(meta, &get).await?;
+        if found.is_none() {
+            let mut set = redis::cmd("HSETNX");
+            set.arg(meta).arg(name).arg(ours);
+            self.link.query::<u64>(meta, &set).await?;
+            // Another replica may have set it first, so the stored one counts.
+            found = self.link.query(meta, &get).await?;
+        }
+        found.ok_or(UNREADABLE)
+    }
+}

@@ -119,6 +119,11 @@ impl SendState {
         self.decide(BEGUN)
     }
 
+    /// Nobody has read the message, and nobody can read it any more: it was never sent.
+    pub(in crate::upstream) fn take_back(&self) {
+        self.verdict.store(WITHDRAWN, Ordering::Release);
+    }
+
     /// The caller does not wait for the answer any more.
     pub(super) fn settle(&self) {
         // `notify_one` keeps the notice for a waiter that comes later.

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,6 +32,7 @@ use crate::upstream::stdio::group::{Group, signal};
 use crate::upstream::stdio::hearing::Hearing;
 use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;
+use crate::upstream::stdio::unread::Unread;
 use crate::upstream::stdio::{Program, stderr};
 
 /// The time that a child may take to end by itself, once its standard input is closed and again after SIGTERM. Then
@@ -178,7 +180,7 @@ impl<E: LineListener> ChildLife<E> {
         let stop = self.writer.stopping().clone();
         let closing = stop.child_token();
         let writing = write(stdin, outbound, closing.clone(), self.writer.clone());
-        self.services.spawn(writing);
+        let writing = self.services.spawn(writing);
         let hears = self.writer.clone();
         let reading = read(stdout, self.bytes_max, &*self.listener, hears, pid);
         let mut reading = std::pin::pin!(reading);
@@ -200,9 +202,10 @@ impl<E: LineListener> ChildLife<E> {
         if end != LineEnd::Stopped {
             self.writer.ended(born);
         }
-        self.listener.over(end);
-        // The writer ends, and with it the child's standard input.
+        // The writer ends, and with it the child's standard input. It finds out first what was not read, which is tried again.
         closing.cancel();
+        let _ = writing.await;
+        self.listener.over(end);
         if end != LineEnd::Gone || self.process.try_wait().ok().flatten().is_none() {
             // What the process still writes is read and ignored, so that it need not wait to write it.
             let reading = (end == LineEnd::Stopped).then_some(reading);
@@ -215,13 +218,7 @@ impl<E: LineListener> ChildLife<E> {
             Ok(status) => status.to_string(),
             Err(error) => io_reason(error),
         };
-        // A process that left the group may still hold the pipe.
-        let abort = errors.abort_handle();
-        let words = timeout(LAST_WORDS, errors).await;
-        if words.is_err() {
-            abort.abort();
-        }
-        let words = words.ok().and_then(Result::ok).unwrap_or_default();
+        let words = last_words(errors).await;
         if end == LineEnd::Stopped {
             debug!(pid, status, "a process of the server has ended");
         } else {
@@ -236,6 +233,17 @@ impl<E: LineListener> ChildLife<E> {
             });
         }
     }
+}
+
+/// Returns what was last written to standard error.
+async fn last_words<T: Default>(errors: JoinHandle<T>) -> T {
+    // A process that left the group may still hold the pipe.
+    let abort = errors.abort_handle();
+    let words = timeout(LAST_WORDS, errors).await;
+    if words.is_err() {
+        abort.abort();
+    }
+    words.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// Waits for the end of a process whose standard input is closed, and then signals it.
@@ -291,6 +299,7 @@ async fn write(
     writer: LineWriter,
 ) {
     let (mut is_written, mut is_read) = (false, false);
+    let mut unread = Unread::default();
     let work = async {
         loop {
             let message = tokio::select! {
@@ -302,12 +311,12 @@ async fn write(
                 }
             };
             let Some(message) = message else { return };
-            // Its caller may have withdrawn the message while it waited in the queue.
-            if message
-                .send_state
-                .is_some_and(|send_state| !send_state.begin())
-            {
-                continue;
+            if let Some(request) = message.send_state {
+                // Its caller may have withdrawn the message while it waited in the queue.
+                if !request.begin() {
+                    continue;
+                }
+                unread.begin(request);
             }
             let mut text = message.text.into_bytes();
             // A line feed between tokens is white space; inside strings it is escaped.
@@ -317,13 +326,19 @@ async fn write(
                 }
             }
             text.push(b'\n');
-            if stdin.write_all(&text).await.is_err() || stdin.flush().await.is_err() {
-                return;
+            let mut rest = &*text;
+            while !rest.is_empty() {
+                let Ok(count @ 1..) = stdin.write(rest).await else {
+                    return;
+                };
+                unread.written += count as u64;
+                rest = rest.get(count..).unwrap_or_default();
             }
             is_written = true;
         }
     };
     closing.run_until_cancelled(work).await;
+    unread.take_back(&stdin);
     // A process that takes no more input cannot answer, so the reader ends soon, too.
     closing.cancel();
 }

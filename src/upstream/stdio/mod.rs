@@ -12,6 +12,7 @@ mod hearing;
 mod lines;
 pub(super) mod spawner;
 mod stderr;
+mod unread;
 
 #[cfg(fuzzing)]
 pub use lines::fuzzed as fuzzed_lines;

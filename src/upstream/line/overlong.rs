@@ -15,6 +15,8 @@ pub(in crate::upstream) enum OverlongVerdict {
     Open,
     /// The message has ended, and answers the request with this id, as JSON.
     Answer(Box<str>),
+    /// The message has ended, and nobody waits for it: it is a notification, or a line of text.
+    Needless,
     /// The message answers no request, or its request cannot be found out.
     Nobodys,
 }
@@ -23,6 +25,8 @@ pub(in crate::upstream) enum OverlongVerdict {
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Overlong {
     read: u64,
+    /// The first byte that is no white space.
+    first: Option<u8>,
     envelope: EnvelopeScan,
 }
 
@@ -38,8 +42,10 @@ impl Overlong {
         for byte in line {
             self.envelope.take(*byte);
         }
+        let first = || line.iter().find(|byte| !byte.is_ascii_whitespace());
+        self.first = self.first.or_else(|| first().copied());
         // Where the id cannot be found, it may answer any call, so the line cannot go on.
-        if self.envelope.is_broken || self.read > BYTES_MAX {
+        if self.envelope.is_broken && !self.is_text() || self.read > BYTES_MAX {
             return OverlongVerdict::Nobodys;
         }
         match end {
@@ -58,9 +64,19 @@ impl Overlong {
         }
     }
 
+    /// Returns `true` if it begins neither as a message nor with a byte order mark, so that it answers nobody.
+    fn is_text(&self) -> bool {
+        self.first
+            .is_some_and(|first| !matches!(first, b'{' | b'[' | b'\xef'))
+    }
+
     fn verdict(&self) -> OverlongVerdict {
         let envelope = &self.envelope;
+        if self.is_text() {
+            return OverlongVerdict::Needless;
+        }
         match envelope.id() {
+            None if envelope.is_whole() && envelope.is_request() => OverlongVerdict::Needless,
             // The id of a request is the server's own, and may equal one of raincheck's.
             Some(id) if envelope.is_whole() && !envelope.is_request() => {
                 OverlongVerdict::Answer(id.into())
@@ -124,7 +140,6 @@ mod tests {
     fn what_answers_nobody_is_known() {
         let long = format!(r#"{{"id":"{}","result":1}}"#, "x".repeat(300));
         for line in [
-            "xxxx",
             r#"[{"id":7,"result":1}]"#,
             r#"{"id":7,"method":"ping"}"#,
             r#"{"result":{"id":7}}"#,
@@ -134,6 +149,13 @@ mod tests {
             &long,
         ] {
             assert_eq!(verdict_of(line, 3), OverlongVerdict::Nobodys, "{line}");
+        }
+        for line in [
+            "DEBUG xxxx",
+            r#"INFO {"id":7,"method":"x"} sent"#,
+            r#"{"method":"notifications/message","params":{"data":"}{"}}"#,
+        ] {
+            assert_eq!(verdict_of(line, 3), OverlongVerdict::Needless, "{line}");
         }
         let mut endless = Overlong {
             read: BYTES_MAX,

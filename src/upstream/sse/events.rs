@@ -102,12 +102,16 @@ impl SseEvents {
         Ok(())
     }
 
-    /// Ends only the call that an event answers which is too large. If it answers no call, any call may wait
+    /// Ends only the call that an event answers which is too large. If its call cannot be found out, any call may wait
     /// for it, so the stream ends.
     fn judged(&mut self, verdict: OverlongVerdict) -> Result<(), LineEnd> {
         match verdict {
             OverlongVerdict::Open => Ok(()),
             OverlongVerdict::Nobodys => Err(LineEnd::TooLarge),
+            OverlongVerdict::Needless => {
+                self.overlong = None;
+                Ok(())
+            }
             OverlongVerdict::Answer(id) => {
                 let overlong = self.overlong.take();
                 if overlong.is_some_and(|overlong| overlong.is_message) {

@@ -37,7 +37,9 @@ impl OverlongEvent {
         };
         let verdict = match begun.data(event.data.as_bytes()) {
             OverlongVerdict::Open => begun.next(&mut &*line),
-            verdict @ (OverlongVerdict::Answer(_) | OverlongVerdict::Nobodys) => verdict,
+            verdict @ (OverlongVerdict::Answer(_)
+            | OverlongVerdict::Needless
+            | OverlongVerdict::Nobodys) => verdict,
         };
         (begun, verdict)
     }
@@ -181,17 +183,23 @@ mod tests {
 
     #[test]
     fn what_answers_nobody_is_known() {
-        for event in [
-            "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxx\n\n",
-            "data: {\"id\":7,\"method\":\"ping\"}\n\n",
-            "event: a name that is too long for that\n\n",
+        for (event, verdict) in [
+            (
+                "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+                OverlongVerdict::Needless,
+            ),
+            (
+                r#"data: {"id":7,"method":"ping"}"#,
+                OverlongVerdict::Nobodys,
+            ),
+            (
+                "event: a name that is too long for that",
+                OverlongVerdict::Nobodys,
+            ),
         ] {
             for step in [1, 7, 1000] {
-                assert_eq!(
-                    verdict_of(event, step).0,
-                    OverlongVerdict::Nobodys,
-                    "{event}"
-                );
+                let (found, _) = verdict_of(&format!("{event}\n\n"), step);
+                assert_eq!(found, verdict, "{event}");
             }
         }
     }

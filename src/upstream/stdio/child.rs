@@ -372,6 +372,7 @@ async fn read(
                 match skipped.next(&mut bytes) {
                     OverlongVerdict::Open => {}
                     OverlongVerdict::Nobodys => return LineEnd::TooLarge,
+                    OverlongVerdict::Needless => overlong = None,
                     OverlongVerdict::Answer(id) => {
                         overlong = None;
                         listener.heard(too_large(id), "");

@@ -2,7 +2,7 @@
 Source: DeusData/codebase-memory-mcp#1375
 Met: One answer above the limit of the pipe ended the whole server without a word, with all other calls of the session.
 First try: fail: an answer of 50 MB ends its own call alone, but a log notification, or a line of log, of 40 MB kills the process and with it every call and the session
-Verdict: open
+Verdict: Mended: a notification or a line of text that is longer than allowed is read over to its end. Only an answer whose call cannot be seen still ends its process.
 """
 
 import threading

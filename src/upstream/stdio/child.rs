@@ -184,19 +184,25 @@ impl<E: LineListener> ChildLife<E> {
         let hears = self.writer.clone();
         let reading = read(stdout, self.bytes_max, &*self.listener, hears, pid);
         let mut reading = std::pin::pin!(reading);
-        let end = tokio::select! {
-            end = &mut reading => end,
-            _ = self.process.wait() => {
-                timeout(LAST_WORDS, &mut reading).await.unwrap_or(LineEnd::Gone)
-            }
-            () = closing.cancelled() => {
-                if stop.is_cancelled() {
-                    LineEnd::Stopped
-                } else {
-                    // The process reads no more, and may have ended. What it wrote before still counts.
-                    timeout(LAST_WORDS, &mut reading).await.unwrap_or(LineEnd::Gone)
+        let mut has_launched = false;
+        let end = loop {
+            tokio::select! {
+                end = &mut reading => break end,
+                status = self.process.wait(), if !has_launched => {
+                    // A launcher ends well and leaves its pipes to the server.
+                    has_launched = status.is_ok_and(|status| status.success());
+                    if has_launched {
+                        continue;
+                    }
+                }
+                () = closing.cancelled() => if stop.is_cancelled() {
+                    break LineEnd::Stopped;
                 }
             }
+            // The process reads no more, or has ended. What it wrote before still counts.
+            break timeout(LAST_WORDS, &mut reading)
+                .await
+                .unwrap_or(LineEnd::Gone);
         };
         // This comes before a caller hears of the end and wants another process.
         if end != LineEnd::Stopped {
@@ -209,7 +215,7 @@ impl<E: LineListener> ChildLife<E> {
         if end != LineEnd::Gone || self.process.try_wait().ok().flatten().is_none() {
             // What the process still writes is read and ignored, so that it need not wait to write it.
             let reading = (end == LineEnd::Stopped).then_some(reading);
-            end_process(&mut self.process, reading, end, pid).await;
+            end_process((&mut self.process, has_launched), reading, end, pid).await;
         }
         drop(group);
         let lived = Instant::now().saturating_duration_since(born);
@@ -246,9 +252,10 @@ async fn last_words<T: Default>(errors: JoinHandle<T>) -> T {
     words.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Waits for the end of a process whose standard input is closed, and then signals it.
+/// Waits for the end of a process whose standard input is closed, and then signals it. Where the process was a launcher, and has
+/// ended, the output of the server ends with the server.
 async fn end_process<R>(
-    process: &mut Child,
+    mut process: (&mut Child, bool),
     mut reading: Option<Pin<&mut R>>,
     end: LineEnd,
     pid: u32,
@@ -256,12 +263,12 @@ async fn end_process<R>(
     R: Future<Output = LineEnd>,
 {
     if end != LineEnd::TooLarge {
-        if leaves(process, &mut reading).await {
+        if leaves(&mut process, &mut reading).await {
             return;
         }
         info!(pid, "the server does not end with its input: SIGTERM");
         signal(pid, Signal::TERM);
-        if leaves(process, &mut reading).await {
+        if leaves(&mut process, &mut reading).await {
             return;
         }
     }
@@ -269,7 +276,10 @@ async fn end_process<R>(
     signal(pid, Signal::KILL);
 }
 
-async fn leaves<R>(process: &mut Child, reading: &mut Option<Pin<&mut R>>) -> bool
+async fn leaves<R>(
+    (process, has_launched): &mut (&mut Child, bool),
+    reading: &mut Option<Pin<&mut R>>,
+) -> bool
 where
     R: Future<Output = LineEnd>,
 {
@@ -282,9 +292,14 @@ where
                 }
             };
             tokio::select! {
-                _ = process.wait() => return,
-                // A future that has resolved must not be polled again.
-                _ = read => *reading = None,
+                _ = process.wait(), if !*has_launched => return,
+                _ = read => {
+                    // A future that has resolved must not be polled again.
+                    *reading = None;
+                    if *has_launched {
+                        return;
+                    }
+                }
             }
         }
     };

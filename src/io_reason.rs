@@ -6,10 +6,18 @@ use std::fmt::Display;
 /// The beginning of the system's number of an error in the text of the error.
 const NUMBER: &str = " (os error ";
 
+/// The certificates that `openssl req -x509` makes, in the words of rustls: other clients take them, where they are trusted.
+const OF_AUTHORITY: &str = "Other(OtherError(CaUsedAsEndEntity))";
+
 /// Returns the text of an error of the system without the system's number, which has no use for a person: "No such
-/// file or directory". Every text of such an error that a person may see goes through here.
+/// file or directory", and without names of Rust. Every text of such an error that a person may see goes through here.
 pub fn io_reason(error: &(impl Display + ?Sized)) -> String {
     let mut text = error.to_string();
+    if text.contains(OF_AUTHORITY) {
+        let plain = "the server shows that of an authority (CA:TRUE) as its own; openssl makes one for a server with -addext \
+                     basicConstraints=critical,CA:FALSE";
+        text = text.replace(OF_AUTHORITY, plain);
+    }
     let mut from = 0;
     while let Some((begins, ends)) = number(&text, from) {
         text.replace_range(begins..ends, "");

@@ -46,6 +46,15 @@ pub enum RedisOpenError {
         #[source]
         cause: RedisError,
     },
+    #[error(
+        "Redis at {server} ends connections over TLS: it may ask for a certificate of its clients, which store.tls.certificate and \
+         store.tls.key name"
+    )]
+    EndsTls {
+        server: String,
+        #[source]
+        cause: RedisError,
+    },
     #[error("Redis at {server} is version {version}; 6.2 is the oldest that works")]
     TooOld { server: String, version: String },
     #[error(
@@ -122,6 +131,7 @@ impl RedisOpenError {
         if let Self::Sentinels { cause, .. }
         | Self::Nodes { cause }
         | Self::NoTls { cause, .. }
+        | Self::EndsTls { cause, .. }
         | Self::Unreachable { cause, .. } = self
         {
             return is_passing(cause);
@@ -158,15 +168,22 @@ pub(super) fn unknown(error: &RedisError) -> bool {
 
 /// Returns a hint about the probable fault in the URL.
 fn hint(cause: &RedisError) -> &'static str {
+    let text = cause.to_string().to_ascii_lowercase();
     if cause.code() == Some("NOAUTH") {
         " (a password stands behind a colon: redis://:PASSWORD@HOST)"
-    } else if cause.to_string().contains("certificate") {
+    } else if text.contains("'select'") {
+        " (a URL with a database needs the right to +select)"
+    } else if text.contains("causedasendentity") {
+        // The text itself says what to do.
+        ""
+    } else if text.contains("certificate") {
         " (store.tls.roots names the certificates to trust; store.tls.certificate and store.tls.key are raincheck's own)"
     } else if cause.kind() == ErrorKind::Parse {
         " (what answers there is no Redis)"
     } else if cause.is_connection_dropped() && !cause.is_connection_refusal() {
-        // A server that expects TLS closes a connection that begins without it.
-        " (if it speaks TLS, write rediss://)"
+        // A server that expects TLS closes a connection that begins without it. One without room answers and closes, and the answer
+        // is lost to what was sent meanwhile.
+        " (it ends new connections: rediss:// is for one that speaks TLS, and one with as many clients as its maxclients takes no more)"
     } else {
         ""
     }

@@ -131,6 +131,10 @@ pub(super) async fn connect(
         if is_tls && cause.is_timeout() {
             return RedisOpenError::NoTls { server, cause };
         }
+        // A server that misses our certificate ends a connection that is set up already, in TLS 1.3.
+        if is_tls && cause.is_connection_dropped() && !cause.is_connection_refusal() {
+            return RedisOpenError::EndsTls { server, cause };
+        }
         RedisOpenError::Unreachable { server, cause }
     };
     let mut connection = connector

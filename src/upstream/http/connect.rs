@@ -142,7 +142,7 @@ impl Connector {
             connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
         match &connected {
             Err(error) if self.is_tls_failure(error) => {
-                tracing::warn!(error = %tls_reason(error), "no TLS with the server: {TLS_SETTINGS}");
+                tracing::warn!(error = %io_reason(error), "no TLS with the server: {TLS_SETTINGS}");
                 // Awaited, so that the next attempt of the caller already uses files that were renewed.
                 self.read_anew().await;
             }
@@ -226,7 +226,7 @@ impl Connector {
             _ if error.kind() == io::ErrorKind::TimedOut => self.connecting(),
             ServerAddress::Unix(path) => Obstacle::NoConnection(about_socket(path, error)),
             ServerAddress::Tcp { .. } if self.is_tls_failure(error) => {
-                Obstacle::NoConnection(format!("{} ({TLS_SETTINGS})", tls_reason(error)))
+                Obstacle::NoConnection(format!("{} ({TLS_SETTINGS})", io_reason(error)))
             }
             ServerAddress::Tcp { .. } => Obstacle::NoConnection(io_reason(error)),
         }
@@ -235,18 +235,6 @@ impl Connector {
 
 /// The settings that are about TLS to the server.
 const TLS_SETTINGS: &str = "upstream.tls.roots names the certificates to trust";
-
-/// What TLS failed with.
-fn tls_reason(error: &io::Error) -> String {
-    let text = io_reason(error);
-    // The certificates that `openssl req -x509` makes: other clients take them, where they are trusted.
-    if text.contains("CaUsedAsEndEntity") {
-        return "the server shows the certificate of an authority (CA:TRUE) as its own; openssl makes one for a server with \
-                -addext basicConstraints=critical,CA:FALSE"
-            .to_owned();
-    }
-    text
-}
 
 /// Connects to the first address of this host that answers.
 async fn reach((host, port): (&str, u16)) -> io::Result<TcpStream> {

@@ -2,7 +2,7 @@
 Source: redis/redis#8404
 Met: Redis had a certificate of its own making, of a private authority, or for another name, or asked its clients for one, and the client said only that the handshake failed.
 First try: fail: of a certificate that is its own authority (what `openssl req -x509` makes) it is said `Other(OtherError(CaUsedAsEndEntity))`, with the advice to set store.tls.roots, which are set; for the server behind raincheck the same is told in plain words. Of a Redis that asks for a client's certificate it is said "broken pipe (if it speaks TLS, write rediss://)", which stands there, or "received fatal alert: CertificateRequired" without the setting.
-Verdict: open
+Verdict: Mended: an authority shown as a certificate is told in plain words, for Redis as for servers, and a Redis that ends connections over TLS is told with the settings of a certificate of ours.
 """
 
 import os

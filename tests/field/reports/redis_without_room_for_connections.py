@@ -2,7 +2,7 @@
 Source: redis/node-redis#1290
 Met: Redis had as many clients as it takes, so new connections were refused, and processes that met this ended or opened ever more.
 First try: fail: all goes on as it should, but `raincheck check` (and the start) say of a Redis without a free place "broken pipe (if it speaks TLS, write rediss://)", because the answer of Redis, "max number of clients reached", is lost to the write that it cut off.
-Verdict: open (otherwise who has connections goes on, who starts waits for a place where `store.required_at_start` is false, and afterwards no more connections are open than before)
+Verdict: Mended: where the answer of Redis is lost, the error names both causes, TLS and `maxclients`. Who has connections goes on, who starts waits for a place where `store.required_at_start` is false, and afterwards no more connections are open than before.
 """
 
 import contextlib

@@ -36,7 +36,7 @@ pub enum EmbeddedOpenError {
     },
     #[error("the store file {} is damaged: put a copy of it in its place, or move it away to begin without its tasks", .0.display())]
     Damaged(PathBuf),
-    #[error("the store file {} cannot be opened", path.display())]
+    #[error("the store file {} cannot be opened (--store redb:PATH names another one)", path.display())]
     Unreadable {
         path: PathBuf,
         #[source]

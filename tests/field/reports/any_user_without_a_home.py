@@ -3,7 +3,7 @@ Source: openshift/oc#474
 Met: OpenShift runs containers under a number that no file knows, with HOME=/ and a root that cannot be written; programs failed at their folder under HOME.
 First try: fail: with a store in memory, a program and TLS all is well, but without a store `raincheck run` ends with "the store file /.local/state/.. cannot be
     opened: I/O error: Permission denied" and no word on what to set, while an unset HOME is told "write --store redb:/path/to/file"
-Verdict: open
+Verdict: Mended: a store file that cannot be opened is told with the option that names another one. With a store in memory, or in a folder that can be written, all is well.
 """
 
 import os

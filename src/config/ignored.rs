@@ -34,8 +34,18 @@ const MEANT: [(&str, &str); 8] = [
 
 /// The variables that are not read although their names look like settings, each with what to do.
 pub(super) fn variables(environment: &[(String, String)]) -> Vec<(String, String)> {
+    // Kubernetes puts such variables into every pod for each Service, such as one that is called raincheck-store.
+    let hosts = environment.iter();
+    let services: Vec<_> = hosts
+        .filter_map(|(name, _)| name.strip_suffix("SERVICE_HOST"))
+        .collect();
+    let is_of_a_service = |name: &str| {
+        let mut rests = services.iter().filter_map(|it| name.strip_prefix(it));
+        rests.any(|rest| rest.starts_with("SERVICE_") || rest.starts_with("PORT"))
+    };
     let mut found: Vec<_> = environment
         .iter()
+        .filter(|(name, _)| !is_of_a_service(name))
         .filter_map(|(name, _)| {
             let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
                 let capitals = name.to_ascii_uppercase();
@@ -88,11 +98,7 @@ fn advice(rest: &str) -> Option<String> {
         return Some(format!("not read; write {ENVIRONMENT_PREFIX}{meant}"));
     }
     let (section, setting) = rest.split_once('_')?;
-    // Kubernetes puts such variables into every pod for a Service that is called raincheck-store.
-    let is_of_a_service = ["SERVICE_", "PORT"]
-        .iter()
-        .any(|start| setting.starts_with(start));
-    if !SECTIONS.contains(&section) || setting.is_empty() || is_of_a_service {
+    if !SECTIONS.contains(&section) || setting.is_empty() {
         return None;
     }
     Some(format!(
@@ -156,6 +162,10 @@ mod tests {
             "RAINCHECK_PORT_8440_TCP_ADDR",
             "RAINCHECK_STORE_SERVICE_HOST",
             "RAINCHECK_STORE_PORT_6379_TCP",
+            "RAINCHECK_TOOLS_SERVICE_HOST",
+            "RAINCHECK_TOOLS_PORT",
+            "RAINCHECK_STORE_REDIS_SERVICE_HOST",
+            "RAINCHECK_STORE_REDIS_PORT_6379_TCP_ADDR",
             "RAINCHECK_STORE__URL",
             "RAINCHECK_UPSTREAM__ENV__A_B",
             "RANCHER_STORE__URL",

@@ -70,9 +70,11 @@ ensure_the_rest() {
   together \
     "ensure_npm board" "ensure_npm deploy" "ensure_helm" "ensure_kinds" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
-    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents"
+    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents" \
+    "ensure_npm strangers interop/strangers install" "ensure_python strangers interop smolagents"
   ln -sfn "$CACHE/npm-board/node_modules" "$TESTS/board/node_modules"
   ln -sfn "$CACHE/npm-deploy/node_modules" "$TESTS/deploy/node_modules"
+  ln -sfn "$CACHE/npm-strangers/node_modules" "$TESTS/interop/strangers/node_modules"
   ensure_nextest
 }
 

@@ -30,6 +30,8 @@
 #   pages                pages.mjs: the commands that the pages show, run as a reader runs them, in a network of their own (needs root)
 #   webhooks             webhooks.mjs: the library standardwebhooks verifies what a receiver of `[[notify]]` gets
 #   examples             examples.mjs: what is in examples/, in front of server-everything
+#   strangers            strangers.mjs: 20 servers in five languages and 7 clients that no other lane runs, directly and through raincheck;
+#                        RAINCHECK_RENEW=1 writes the tables
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -44,7 +46,7 @@ lane() {
     return
   fi
   case $1 in
-    wrapped | plain | patience | agents | large | spellings | desync | peer | polling | sleeper | signin | webhooks)
+    wrapped | strangers | plain | patience | agents | large | spellings | desync | peer | polling | sleeper | signin | webhooks)
       RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
@@ -172,7 +174,7 @@ long_calls() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(hosts patience repeats signin pages board web wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
+[ $# -gt 0 ] || LANES=(hosts patience repeats signin pages board web strangers wrapped plain agents large spellings desync peer polling sleeper webhooks rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch

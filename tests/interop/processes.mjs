@@ -20,11 +20,12 @@ const running = new Set();
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
 process.on("exit", () => running.forEach((child) => kill(child, "SIGKILL")));
 
-/** Start `command` with its output in the file `log`; `environment` adds to ours. */
-export function start(command, log, environment = {}) {
+/** Start `command` with its output in the file `log`; `environment` adds to ours, and its folder is ours or `cwd`. */
+export function start(command, log, environment = {}, cwd = undefined) {
   const [program, ...args] = command;
   // A group of its own: what a server starts ends with it.
   const child = spawn(program, args, {
+    cwd,
     detached: true,
     env: { ...process.env, ...environment },
     stdio: ["ignore", "pipe", "pipe"],

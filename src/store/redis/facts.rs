@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
 
-use super::Redis;
+use super::keys::Keys;
+use super::link::Link;
 use super::open::RedisOptions;
 use super::replies::UNREADABLE;
 use crate::lock::Mutex;
@@ -33,34 +34,40 @@ impl Facts {
             are_doubted: AtomicBool::new(false),
         }
     }
-}
 
-impl Redis {
-    pub(super) async fn find_caller_key(&self) -> Result<[u8; 32], StoreError> {
-        let found = self.settle(CALLER_KEY, &random_bytes::<32>()?).await?;
+    /// Returns the key under which callers are known. Without one, the namespace gets a new one.
+    pub(super) async fn caller_key(
+        &self,
+        link: &Link,
+        keys: &Keys,
+    ) -> Result<[u8; 32], StoreError> {
+        let found = settle(link, keys, CALLER_KEY, &random_bytes::<32>()?).await?;
         let key = (*found).try_into().map_err(|_| UNREADABLE)?;
-        self.facts.by_name.lock().insert(CALLER_KEY, found);
+        self.by_name.lock().insert(CALLER_KEY, found);
         Ok(key)
     }
 
-    pub(super) async fn remove_caller_key(&self) -> Result<(), StoreError> {
-        self.facts.by_name.lock().remove(CALLER_KEY);
-        let meta = self.keys.meta();
+    pub(super) async fn forget_caller_key(
+        &self,
+        link: &Link,
+        keys: &Keys,
+    ) -> Result<(), StoreError> {
+        self.by_name.lock().remove(CALLER_KEY);
+        let meta = keys.meta();
         let mut command = redis::cmd("HDEL");
         command.arg(meta).arg(CALLER_KEY);
-        self.link.query::<u64>(meta, &command).await.map(drop)
+        link.query::<u64>(meta, &command).await.map(drop)
     }
 
     /// Writes the facts again where they are lost. `is_new`: Redis did not have the lease of this replica.
-    pub(super) async fn keep_facts(&self, is_new: bool) {
-        let are_doubted = &self.facts.are_doubted;
-        if !is_new && !are_doubted.load(Ordering::Relaxed) {
+    pub(super) async fn keep(&self, link: &Link, keys: &Keys, is_new: bool) {
+        if !is_new && !self.are_doubted.load(Ordering::Relaxed) {
             return;
         }
-        are_doubted.store(true, Ordering::Relaxed);
-        let facts = self.facts.by_name.lock().clone();
+        self.are_doubted.store(true, Ordering::Relaxed);
+        let facts = self.by_name.lock().clone();
         for (name, ours) in facts {
-            match self.settle(name, &ours).await {
+            match settle(link, keys, name, &ours).await {
                 Ok(theirs) if theirs == ours => {}
                 Ok(_) => warn!(
                     name,
@@ -71,23 +78,23 @@ impl Redis {
                 Err(_) => return,
             }
         }
-        are_doubted.store(false, Ordering::Relaxed);
+        self.are_doubted.store(false, Ordering::Relaxed);
     }
+}
 
-    /// Sets a fact unless the namespace has it. Returns the one that it has.
-    async fn settle(&self, name: &str, ours: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let meta = self.keys.meta();
-        let mut get = redis::cmd("HGET");
-        get.arg(meta).arg(name);
-        // First, because a full server answers this, and lets nobody write.
-        let mut found: Option<Vec<u8>> = self.link.query(meta, &get).await?;
-        if found.is_none() {
-            let mut set = redis::cmd("HSETNX");
-            set.arg(meta).arg(name).arg(ours);
-            self.link.query::<u64>(meta, &set).await?;
-            // Another replica may have set it first, so the stored one counts.
-            found = self.link.query(meta, &get).await?;
-        }
-        found.ok_or(UNREADABLE)
+/// Sets a fact unless the namespace has it. Returns the one that it has.
+async fn settle(link: &Link, keys: &Keys, name: &str, ours: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let meta = keys.meta();
+    let mut get = redis::cmd("HGET");
+    get.arg(meta).arg(name);
+    // First, because a full server answers this, and lets nobody write.
+    let mut found: Option<Vec<u8>> = link.query(meta, &get).await?;
+    if found.is_none() {
+        let mut set = redis::cmd("HSETNX");
+        set.arg(meta).arg(name).arg(ours);
+        link.query::<u64>(meta, &set).await?;
+        // Another replica may have set it first, so the stored one counts.
+        found = link.query(meta, &get).await?;
     }
+    found.ok_or(UNREADABLE)
 }

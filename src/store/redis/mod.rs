@@ -311,7 +311,7 @@ impl Store for Redis {
         };
         let (now_ms, members, is_new): (u64, Vec<(String, u64)>, bool) =
             self.link.call(&self.beat, self.keys.live(), fill).await?;
-        self.keep_facts(is_new).await;
+        self.facts.keep(&self.link, &self.keys, is_new).await;
         let mut beat = Beat {
             now_ms,
             ..Beat::default()
@@ -338,11 +338,11 @@ impl Store for Redis {
     }
 
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
-        self.find_caller_key().await
+        self.facts.caller_key(&self.link, &self.keys).await
     }
 
     async fn forget_caller_key(&self) -> Result<(), StoreError> {
-        self.remove_caller_key().await
+        self.facts.forget_caller_key(&self.link, &self.keys).await
     }
 
     async fn tell(&self, id: TaskId) -> Result<(), StoreError> {

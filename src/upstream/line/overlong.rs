@@ -145,13 +145,13 @@ mod tests {
             r#"{"result":{"id":7}}"#,
             r#"{"id":{"id":7},"result":1}"#,
             r#"{"id":7,"result":{"#,
-            r#""id":7"#,
             &long,
         ] {
             assert_eq!(verdict_of(line, 3), OverlongVerdict::Nobodys, "{line}");
         }
         for line in [
             "DEBUG xxxx",
+            r#""id":7"#,
             r#"INFO {"id":7,"method":"x"} sent"#,
             r#"{"method":"notifications/message","params":{"data":"}{"}}"#,
         ] {

@@ -199,10 +199,7 @@ async fn all_calls_of_a_cut_line_end_and_it_is_opened_anew() {
 async fn a_handshake_that_fails() {
     let (server, upstream) = start().await;
     server.refuse("initialize", Refusal::Status(500, "oops"));
-    assert_eq!(
-        said(&upstream, "echo", "{}").await,
-        "upstream_unreachable none"
-    );
+    assert_eq!(said(&upstream, "echo", "{}").await, "upstream_http none");
     on(&upstream).await;
     assert_eq!(server.opened(), 2);
     server.until(|server| server.open() == 1).await;

@@ -54,11 +54,19 @@ impl Client {
     }
 }
 
-/// A message on one line. Line ends are white space in JSON, except in strings, where they are escaped.
+/// A message on one line. Line ends are white space in JSON, except in strings, where they are escaped. White space
+/// between the message and its line feed is an error to the official Go SDK.
 fn line(mut message: String) -> String {
+    message.truncate(message.trim_ascii_end().len());
     if message.contains(['\n', '\r']) {
         message = message.replace(['\n', '\r'], " ");
     }
     message.push('\n');
     message
+}
+
+#[test]
+fn a_message_is_one_line_and_ends_with_its_last_byte() {
+    assert_eq!(line("{\n\"a\": 1\r\n} \r\n".to_owned()), "{ \"a\": 1  }\n");
+    assert_eq!(line("{}".to_owned()), "{}\n");
 }

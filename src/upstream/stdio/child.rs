@@ -334,6 +334,8 @@ async fn write(
                 unread.begin(request);
             }
             let mut text = message.text.into_bytes();
+            // The official Go SDK ends at white space between a message and its line feed.
+            text.truncate(text.trim_ascii_end().len());
             // A line feed between tokens is white space; inside strings it is escaped.
             for byte in &mut text {
                 if *byte == b'\n' || *byte == b'\r' {

@@ -1,6 +1,6 @@
 // Servers and clients that no other lane runs (strangers/table.mjs): how does the direct answer differ from the one through
 // raincheck? A server is asked directly, through raincheck on a session of 2025-06-18, and through raincheck by a client of
-// 2026-07-28 whose calls are all tasks. A client is given the plain legacy upstream, directly and through raincheck.
+// 2026-07-28 whose calls are all tasks; a program also by a client that launches `raincheck stdio`. A client is given the plain legacy upstream, directly and through raincheck.
 // `node strangers.mjs NAME..` runs some; RAINCHECK_RENEW=1 writes the tables.
 
 import assert from "node:assert/strict";
@@ -30,7 +30,7 @@ describe("strangers", { concurrency: 2 }, () => {
   describe("servers", { concurrency: 2 }, () => {
     const lines = new Map();
     for (const row of some(SERVERS)) test(row.is, LIMIT, async () => lines.set(row, await compare(row)));
-    after(() => renew("strangers", ["server", "written in", "over", "tools", "on a session", "as tasks"], SERVERS, lines, SERVERS_PAGE));
+    after(() => renew("strangers", ["server", "written in", "over", "tools", "on a session", "as tasks", "launched"], SERVERS, lines, SERVERS_PAGE));
   });
 
   describe("clients", { concurrency: 2 }, () => {
@@ -66,14 +66,17 @@ async function compare(row) {
     const asked = await walk(direct, row, dir);
     const onSession = await walk(toAddress(url), row, dir);
     const asTasks = await walk(withTasks(url), row, dir);
+    const launched = row.url === undefined ? await walk(launch(row, dir), row, dir) : asked;
     assert.match(JSON.stringify(asked.no_such_tool), /"isError":true|"error":|Error:/);
     for (const [what, answer] of Object.entries(asked)) {
       assert.deepEqual(onSession[what], answer, `${what}, on a session`);
       assert.deepEqual(...translated(what, asTasks[what], answer), `${what}, as tasks`);
+      assert.deepEqual(launched[what], answer, `${what}, launched`);
     }
     const over = row.url === undefined ? "standard input and output" : "Streamable HTTP";
     const same = row.why === undefined ? "the same" : `the same, but ${row.why}`;
-    return [`${row.is} ${version(row.is)}`, row.in, over, asked["tools/list"].result.tools.length, same, same];
+    const by = row.url === undefined ? same : "";
+    return [`${row.is} ${version(row.is)}`, row.in, over, asked["tools/list"].result.tools.length, same, same, by];
   } finally {
     for (const child of started.reverse()) await end(child);
   }
@@ -84,9 +87,7 @@ async function wrap(row, dir, started) {
   const port = await freePort();
   const inner = row.url === undefined ? undefined : await freePort();
   const command = row.command(dir, inner);
-  const own = { ...QUIET, ...row.env };
-  const env = { PATH, HOME: dir, ...own };
-  const passed = Object.entries(own).map(([name, value]) => [`RAINCHECK_UPSTREAM__ENV__${name}`, value]);
+  const env = { PATH, HOME: dir, ...QUIET, ...row.env };
   const behind = inner === undefined ? ["--", ...command] : ["--upstream", row.url(inner)];
   if (inner !== undefined) {
     const server = start(command, `${dir}/server.log`, env, dir);
@@ -96,13 +97,23 @@ async function wrap(row, dir, started) {
   const proxy = start(
     [RAINCHECK, "run", "--config", CONFIG, "--store", "memory:", "--listen", `127.0.0.1:${port}`, ...behind],
     `${dir}/raincheck.log`,
-    { HOME: dir, ...(inner === undefined && Object.fromEntries(passed)) },
+    { HOME: dir, ...(inner === undefined && toProgramOf(row)) },
     dir,
   );
   started.push(proxy);
   await listening(proxy, port);
   const direct = inner === undefined ? toProgram(command, { cwd: dir, env }) : toAddress(row.url(inner));
   return [direct, `http://127.0.0.1:${port}/mcp`];
+}
+
+/** What the row's program is to find in its environment, as raincheck is told so. */
+const toProgramOf = (row) =>
+  Object.fromEntries(Object.entries({ ...QUIET, ...row.env }).map(([name, value]) => [`RAINCHECK_UPSTREAM__ENV__${name}`, value]));
+
+/** A client that launches raincheck, which launches the program. */
+function launch(row, dir) {
+  const env = { PATH, HOME: dir, RAINCHECK_TASKS__COMPANION_TOOLS: "false", ...toProgramOf(row) };
+  return toProgram([RAINCHECK, "stdio", "--store", "memory:", "--", ...row.command(dir)], { cwd: dir, env });
 }
 
 /** What the server answers to everything that is asked of it. */

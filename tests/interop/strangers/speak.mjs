@@ -1,6 +1,7 @@
 // A plain client for a program or an address: a request is a message that is written, its answer the message with its id.
 
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -9,11 +10,14 @@ const MODERN = "2026-07-28";
 const NAMED = "io.modelcontextprotocol";
 const CLIENT = { name: "stranger", version: "1" };
 const ANSWER_MS = 30_000;
+/** Those that stay when their input has ended are killed. */
+const END_MS = 3_000;
 
 /** A session of 2025-06-18 with a program, over its standard input and output. */
 export function toProgram([program, ...args], { cwd, env }) {
   // A group of its own: what a server starts ends with it.
   const child = spawn(program, args, { cwd, env, stdio: ["pipe", "pipe", "ignore"], detached: true });
+  const exit = once(child, "exit").catch(() => {});
   const waiting = new Map();
   const fail = (why) => waiting.forEach(({ reject }) => reject(new Error(`${program} ${why}`)));
   child.on("error", ({ message }) => fail(message)).on("exit", (code) => fail(`ended with ${code}`));
@@ -35,6 +39,8 @@ export function toProgram([program, ...args], { cwd, env }) {
         write(message);
       }),
     async close() {
+      child.stdin.end();
+      await Promise.race([exit, sleep(END_MS, undefined, { ref: false })]);
       try {
         process.kill(-child.pid, "SIGKILL");
       } catch {

@@ -184,26 +184,8 @@ impl<E: LineListener> ChildLife<E> {
         let hears = self.writer.clone();
         let reading = read(stdout, self.bytes_max, &*self.listener, hears, pid);
         let mut reading = std::pin::pin!(reading);
-        let mut has_launched = false;
-        let end = loop {
-            tokio::select! {
-                end = &mut reading => break end,
-                status = self.process.wait(), if !has_launched => {
-                    // A launcher ends well and leaves its pipes to the server.
-                    has_launched = status.is_ok_and(|status| status.success());
-                    if has_launched {
-                        continue;
-                    }
-                }
-                () = closing.cancelled() => if stop.is_cancelled() {
-                    break LineEnd::Stopped;
-                }
-            }
-            // The process reads no more, or has ended. What it wrote before still counts.
-            break timeout(LAST_WORDS, &mut reading)
-                .await
-                .unwrap_or(LineEnd::Gone);
-        };
+        let (end, has_launched) =
+            until_over(&mut self.process, reading.as_mut(), &closing, &stop).await;
         // This comes before a caller hears of the end and wants another process.
         if end != LineEnd::Stopped {
             self.writer.ended(born);
@@ -239,6 +221,42 @@ impl<E: LineListener> ChildLife<E> {
             });
         }
     }
+}
+
+/// Waits for the end of the line. Returns it, and `true` if the process was a launcher, which ended well and left its pipes to
+/// the server.
+async fn until_over<R>(
+    process: &mut Child,
+    mut reading: Pin<&mut R>,
+    closing: &CancellationToken,
+    stop: &CancellationToken,
+) -> (LineEnd, bool)
+where
+    R: Future<Output = LineEnd>,
+{
+    let mut has_launched = false;
+    let end = loop {
+        tokio::select! {
+            end = &mut reading => break end,
+            status = process.wait(), if !has_launched => {
+                has_launched = status.is_ok_and(|status| status.success());
+                if has_launched {
+                    continue;
+                }
+            }
+            () = closing.cancelled() => if stop.is_cancelled() {
+                break LineEnd::Stopped;
+            }
+        }
+        // The process reads no more, or has ended. What it wrote before still counts.
+        let last = timeout(LAST_WORDS, &mut reading).await;
+        break last.unwrap_or(LineEnd::Gone);
+    };
+    if end == LineEnd::Gone {
+        // A process that ends closes its output before its input, and only then it is certain what it has not read.
+        let _ = timeout(LAST_WORDS, process.wait()).await;
+    }
+    (end, has_launched)
 }
 
 /// Returns what was last written to standard error.

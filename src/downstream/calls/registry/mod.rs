@@ -227,9 +227,11 @@ impl CallRegistry {
     ) -> Cancelled {
         let calls = self.calls();
         let of_id = || calls.of_session(session).filter(|call| *call.id == *id);
-        let mut running = of_id().filter(|call| !call.cancelled.is_cancelled());
-        let digest = running.next().map(Call::digest);
-        if running.any(|call| Some(call.digest()) != digest) {
+        let running = of_id().filter(|call| !call.cancelled.is_cancelled());
+        // A call that is carried may be resumable, too, and then has a second entry, without a digest.
+        let mut digests = running.filter_map(Call::digest);
+        let first = digests.next();
+        if digests.any(|digest| Some(digest) != first) {
             return Cancelled::Carried;
         }
         let now = Instant::now();

@@ -9,8 +9,8 @@ const NUMBER: &str = " (os error ";
 /// The certificates that `openssl req -x509` makes, in the words of rustls: other clients take them, where they are trusted.
 const OF_AUTHORITY: &str = "Other(OtherError(CaUsedAsEndEntity))";
 
-/// Returns the text of an error of the system without the system's number, which has no use for a person: "No such
-/// file or directory", and without names of Rust. Every text of such an error that a person may see goes through here.
+/// Returns the text of an error of the system without the system's number and without names of Rust, which have no use for a
+/// person: "No such file or directory". Every text of such an error that a person may see goes through here.
 pub fn io_reason(error: &(impl Display + ?Sized)) -> String {
     let mut text = error.to_string();
     if text.contains(OF_AUTHORITY) {

@@ -22,9 +22,9 @@ pub fn pause(headers: &HeaderMap) -> Option<Duration> {
     asked(headers).map(|asked| spread(asked.min(MAX), random[0]))
 }
 
-/// Returns the pause that the server asks for, if it is longer than clients wait.
+/// Returns the pause that the server asks for, if the last try would come sooner.
 pub fn long(headers: &HeaderMap) -> Option<Duration> {
-    asked(headers).filter(|asked| *asked > MAX)
+    asked(headers).filter(|asked| *asked > MAX * (TRIES - 1))
 }
 
 /// Reads seconds, or a date by the server's own clock.
@@ -75,7 +75,7 @@ mod tests {
         let pause = pause(&headers).unwrap();
         assert!(pause >= MAX && pause <= MAX + MAX / 4, "{pause:?}");
         assert_eq!(long(&headers).map(|it| it.as_secs()), Some(86400));
-        headers.insert(RETRY_AFTER, "30".parse().unwrap());
+        headers.insert(RETRY_AFTER, "60".parse().unwrap());
         assert_eq!(long(&headers), None);
         let second = Duration::from_secs(1);
         assert_eq!(spread(second, 0), second);

@@ -13,7 +13,7 @@ use super::challenge::Denied;
 use super::fetch::{FetchError, KeysAddress, PATIENCE};
 use super::jwt::{Expected, TokenFault, Unverified, Verified};
 use super::keys::KeySet;
-use super::refetch::{self, Budget};
+use super::refetch::{self, RefetchBudget};
 use crate::clock::Clock;
 use crate::io_reason::with_causes;
 use crate::lock::Mutex;
@@ -52,7 +52,7 @@ pub(super) struct Issuer {
 #[derive(Debug, Default)]
 struct IssuerState {
     keys: Option<Arc<KeySet>>,
-    budget: Budget,
+    budget: RefetchBudget,
     /// A fetch was asked for and has not come to its end.
     is_asked: bool,
 }

@@ -18,11 +18,11 @@ const PAUSE_MAX_MS: u64 = 5_000;
 
 /// The fetches that strangers may cause.
 #[derive(Debug, Default)]
-pub(super) struct Budget {
+pub(super) struct RefetchBudget {
     begun_ms: [Option<u64>; FETCHES_MAX],
 }
 
-impl Budget {
+impl RefetchBudget {
     /// Returns `true` if one more fetch may begin now. If so, the fetch counts.
     pub(super) fn take(&mut self, now_ms: u64) -> bool {
         // Requests at the same time may come in another order than they read the clock. A clock that was set back by
@@ -59,14 +59,14 @@ mod tests {
     #[test]
     fn strangers_cause_two_fetches_a_minute() {
         for first in [0, 1_000_000] {
-            let mut budget = Budget::default();
+            let mut budget = RefetchBudget::default();
             let begun: Vec<u64> = (0..180_000)
                 .step_by(100)
                 .filter(|after| budget.take(first + after))
                 .collect();
             assert_eq!(begun, [0, 100, 60_000, 60_100, 120_000, 120_100]);
         }
-        let mut budget = Budget::default();
+        let mut budget = RefetchBudget::default();
         assert!(budget.take(1_000_000) && budget.take(1_000_000) && !budget.take(1_000_001));
         assert!(
             !budget.take(999_999),

@@ -46,7 +46,12 @@ impl SubscribedReceivers {
         }
     }
 
-    async fn send(&self, subscription: &Subscription, event: Event, now_ms: u64) -> Attempt {
+    async fn send(
+        &self,
+        subscription: &Subscription,
+        event: SubscribedEvent,
+        now_ms: u64,
+    ) -> Attempt {
         let Some(receiver) = self.callbacks.receiver(subscription, now_ms) else {
             let why = "the address is not one that webhooks may go to".to_owned();
             return Attempt::Refused { why };
@@ -86,7 +91,7 @@ impl Teller for SubscribedReceivers {
         if EventMark::of(task).is_some_and(|mark| subscription.began_after(mark)) {
             return Some(Attempt::Unheard);
         }
-        let Some(event) = Event::of(task, notice, subscription, now_ms) else {
+        let Some(event) = SubscribedEvent::of(task, notice, subscription, now_ms) else {
             return Some(Attempt::Outdated);
         };
         let attempt = self.send(subscription, event, now_ms).await;
@@ -108,12 +113,12 @@ impl Teller for SubscribedReceivers {
 }
 
 /// One event, as a subscription receives it.
-struct Event {
+struct SubscribedEvent {
     id: String,
     body: String,
 }
 
-impl Event {
+impl SubscribedEvent {
     /// `None`: there is nothing to send. The question was answered by now, or was sent before.
     fn of(task: &Task, notice: &Notice, to: &Subscription, now_ms: u64) -> Option<Self> {
         let is_present = task.status().word() == notice.state.word() && !notice.is_reminder;

@@ -1,6 +1,6 @@
 //! Writes the end of a task. Until it is written, the result exists in memory only: if the store is away,
-//! the write is tried again until the task's deadline has passed. A store that takes other writes refuses this one, and the
-//! task fails.
+//! the write is tried again until the task's deadline has passed. If the store takes other writes of the task and refuses this
+//! one, the task fails.
 
 use std::time::Duration;
 
@@ -82,10 +82,17 @@ impl Runner {
             let is_full = matches!(why, StoreError::Full);
             let full_for = is_full.then(|| now - *full_since.get_or_insert(now));
             let gives_up = full_for.is_some_and(|full_for| full_for >= FULL_PATIENCE);
-            if room.is_none() || gives_up || attempts.are_refused(&why).await {
-                error!(task = ?loaded.task.id, bytes = length(&end), error = %why, "a result is dropped, because the store does not take it");
+            if room.is_none() || gives_up {
+                error!(task = ?loaded.task.id, bytes = length(&end), "a result is dropped, because the store stayed full");
                 // Even a full store takes this end, because it is short.
                 end = Err(dropped(Reason::StoreLost));
+            } else if end.is_ok() && attempts.are_refused(&why).await {
+                // The result is kept until the short end is stored: the store may refuse every commit of this task for a while.
+                let short = Err(dropped(Reason::StoreLost));
+                if self.try_finish(loaded, fence, &short, &last).await.is_ok() {
+                    error!(task = ?loaded.task.id, bytes = length(&end), error = %why, "a result is dropped, because the store does not take it");
+                    return;
+                }
             }
             if !attempts.wait_for_next().await {
                 let bytes = length(&end);

@@ -49,14 +49,14 @@ pub(super) struct Looks {
     /// The tasks that may need something else than a receiver: those that were not looked at yet, or whose time has come,
     /// most overdue first. Behind them are those that the last look saw too long ago, so that they keep nothing waiting.
     pub(super) first: Vec<TaskId>,
-    pub(super) turns: Turns,
+    pub(super) turns: LookTurns,
 }
 
 /// The tasks that only wait for their receivers, those first that wait for longest.
 #[derive(Debug)]
-pub(super) struct Turns(IntoIter<(TaskId, LastLook)>);
+pub(super) struct LookTurns(IntoIter<(TaskId, LastLook)>);
 
-impl Turns {
+impl LookTurns {
     /// The kinds of receivers that each of them waits for.
     pub(super) fn kinds(&self) -> impl Iterator<Item = DueKinds> {
         self.0.as_slice().iter().map(|(_, look)| look.kinds)
@@ -93,7 +93,7 @@ impl UndeliveredTasks {
         turns.sort_by_key(|(_, look)| look.turn_ms);
         Looks {
             first,
-            turns: Turns(turns.into_iter()),
+            turns: LookTurns(turns.into_iter()),
         }
     }
 

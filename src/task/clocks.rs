@@ -14,6 +14,9 @@ use crate::mcp::hex;
 /// The number of clocks that are remembered.
 const CLOCKS_MAX: usize = 256;
 
+/// A longer name of a tool is cut.
+const TOOL_BYTES_MAX: usize = 128;
+
 /// A clock counts for this long after it rang: a client may be given another limit. Then it rings once more.
 pub const KNOWN_FOR: Duration = Duration::from_hours(1);
 
@@ -107,7 +110,8 @@ impl ClientClocks {
             (None, None) => (known, Some(ring)),
         };
         let (is_new, (known, other)) = (known.is_none() && after.0.is_some(), after);
-        let tool = tool.into();
+        let end = tool.floor_char_boundary(TOOL_BYTES_MAX);
+        let tool = tool.get(..end).unwrap_or_default().into();
         self.0
             .insert(clock.name, ClientClock { tool, known, other });
         is_new
@@ -116,7 +120,7 @@ impl ClientClocks {
     /// Takes over what other replicas know.
     pub fn merge(&mut self, others: Self, now_ms: u64) {
         for (name, other) in others.0.into_iter().take(CLOCKS_MAX) {
-            if other.is_recent(now_ms) {
+            if other.is_recent(now_ms) && other.tool.len() <= TOOL_BYTES_MAX {
                 self.make_room(name, now_ms);
                 let mine = self.0.entry(name).or_insert_with(|| other.clone());
                 mine.known = newer(mine.known, other.known);
@@ -288,9 +292,11 @@ mod tests {
                 name,
                 ..clock(5_000)
             };
-            clocks.rang(clock, "build", number);
+            clocks.rang(clock, &"\u{e9}".repeat(1_000), number);
             assert!(clocks.0.len() <= CLOCKS_MAX);
         }
+        let mut names = clocks.0.values().map(|clock| clock.tool.len());
+        assert!(names.all(|length| length == TOOL_BYTES_MAX));
         let mut others = rung(&[5_000, 5_000]);
         others.merge(clocks, 10_000);
         assert!(others.0.len() <= CLOCKS_MAX);

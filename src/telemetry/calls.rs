@@ -71,12 +71,20 @@ pub fn became(tool: &str, fate: Fate) {
 
 /// Reports the tools whose calls a client is known to give up, and after how long.
 pub fn clocks_known(known: &BTreeMap<&str, Duration>) {
+    let mut shortest = BTreeMap::new();
+    for (tool, waited) in known {
+        // Several tools may have one label.
+        with_label(tool, |label| {
+            let known = shortest.entry(label.to_owned()).or_insert(*waited);
+            *known = *waited.min(known);
+        });
+    }
     let clocks = &METRICS.calls.clocks;
     clocks.reset();
-    for (tool, waited) in known {
+    for (label, waited) in shortest {
         // Clients' clocks are set to whole seconds.
         let seconds = i64::try_from((waited.as_millis() + 500) / 1_000).unwrap_or(i64::MAX);
-        with_label(tool, |tool| clocks.with_label_values(&[tool]).set(seconds));
+        clocks.with_label_values(&[&label]).set(seconds);
     }
 }
 

@@ -29,9 +29,9 @@ pub(super) const INVALID: Failure = Failure::new(Reason::UpstreamInvalid, SideEf
 /// A refusal before anything ran: the server wants the request again.
 #[derive(Debug)]
 pub(super) struct Postponed {
-    /// How long the server wants to be left alone.
+    /// The pause that the server asks for.
     pub(super) pause: Duration,
-    /// The server wants to be left alone for longer than clients wait, so the request is not sent again.
+    /// The server asks for more than all tries cover, so the request is not sent again.
     pub(super) is_long: bool,
     /// What ends the request if it is not sent again.
     pub(super) failure: Failure,

@@ -25,7 +25,10 @@ const OLDER: [&str; 3] = ["2025-06-18", LEGACY_UNSAID, "2024-11-05"];
 /// Returns the revision to offer after a refusal: the newest that it names. A server should answer with a revision of
 /// its own (2025-11-25, Lifecycle, Version Negotiation), and some name those in an error instead.
 pub(super) fn older(refusal: &str) -> Option<&'static str> {
-    OLDER.into_iter().find(|older| refusal.contains(older))
+    // Another date of a text is no revision.
+    let is_of_versions = refusal.contains("ersion") || refusal.contains("upported");
+    let older = || OLDER.into_iter().find(|older| refusal.contains(older));
+    is_of_versions.then(older).flatten()
 }
 
 /// The params, with the capabilities that are declared.

@@ -462,7 +462,8 @@ impl Script {
                 let bytes = arguments["bytes"]
                     .as_u64()
                     .and_then(|n| usize::try_from(n).ok());
-                self.event(line, &format!("data: {}\n\n", "x".repeat(bytes.unwrap())));
+                // It may hold the answer to any call. A long text would be read over.
+                self.event(line, &format!("data: [{}\n\n", "x".repeat(bytes.unwrap())));
             }
             "large" => {
                 let bytes = arguments["bytes"].as_u64().unwrap();

@@ -111,6 +111,8 @@ def call(id, params):
                 sys.stderr.buffer.write(b"\x1b[31m" + b"x" * 4000 + b"\n")
             text(id, "loud")
         case "long":
+            # It may hold the answer to any call. A long text would be read over.
+            OUT.write(b"[")
             for left in range(arguments["bytes"], 0, -(1 << 20)):
                 OUT.write(b"x" * min(left, 1 << 20))
             OUT.flush()

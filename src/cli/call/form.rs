@@ -14,9 +14,9 @@ const FIELDS_MAX: usize = 64;
 
 /// The form of the server's question.
 #[derive(Debug, PartialEq)]
-pub(super) enum Form {
+pub(super) enum QuestionForm {
     /// Fields, each with a line of its own.
-    Fields(Vec<Field>),
+    Fields(Vec<FormField>),
     /// Only whether the person agrees.
     Consent,
     /// An address that the person opens in a browser (`mode: "url"`).
@@ -25,7 +25,7 @@ pub(super) enum Form {
 
 /// One field of a form.
 #[derive(Debug, PartialEq)]
-pub(super) struct Field {
+pub(super) struct FormField {
     pub(super) name: String,
     title: String,
     description: String,
@@ -59,7 +59,7 @@ struct FieldChoice {
     title: String,
 }
 
-impl Form {
+impl QuestionForm {
     /// The form of an elicitation's `params`, with the fields in the order of its schema.
     pub(super) fn of(params: &RawValue) -> Self {
         let params = Object::parse(params.get()).unwrap_or_default();
@@ -75,8 +75,8 @@ impl Form {
         };
         let properties = schema.get_object("properties").unwrap_or_default();
         let fields = properties.iter().take(FIELDS_MAX);
-        let fields: Vec<Field> = fields
-            .map(|(name, schema)| Field::of(name, &value(schema), is_required(name)))
+        let fields: Vec<FormField> = fields
+            .map(|(name, schema)| FormField::of(name, &value(schema), is_required(name)))
             .collect();
         if fields.is_empty() {
             Self::Consent
@@ -86,7 +86,7 @@ impl Form {
     }
 }
 
-impl Field {
+impl FormField {
     fn of(name: &str, schema: &Value, is_required: bool) -> Self {
         let own = |key| cleaned(text(schema, key).unwrap_or_default());
         let title = own("title");
@@ -340,8 +340,8 @@ fn list<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
 mod tests {
     use super::*;
 
-    fn field(schema: &Value, is_required: bool) -> Field {
-        Field::of("it", schema, is_required)
+    fn field(schema: &Value, is_required: bool) -> FormField {
+        FormField::of("it", schema, is_required)
     }
 
     fn reads(schema: &Value, line: &str) -> Result<Option<Value>, String> {
@@ -420,10 +420,11 @@ mod tests {
 
     #[test]
     fn a_question_has_fields_wants_consent_or_sends_somewhere() {
-        let form = |params: &str| Form::of(&RawValue::from_string(params.to_owned()).unwrap());
+        let form =
+            |params: &str| QuestionForm::of(&RawValue::from_string(params.to_owned()).unwrap());
         let asked = r#"{"message":"?","requestedSchema":{"type":"object","required":["b"],
             "properties":{"c":{"type":"string"},"b":{"type":"string"}}}}"#;
-        let Form::Fields(fields) = form(asked) else {
+        let QuestionForm::Fields(fields) = form(asked) else {
             panic!("fields");
         };
         let needed: Vec<_> = fields
@@ -431,8 +432,8 @@ mod tests {
             .map(|it| (&*it.name, it.is_required))
             .collect();
         assert_eq!(needed, [("c", false), ("b", true)]);
-        assert_eq!(form(r#"{"message":"Sure?"}"#), Form::Consent);
+        assert_eq!(form(r#"{"message":"Sure?"}"#), QuestionForm::Consent);
         let visit = form(r#"{"mode":"url","url":"https://a.example/x"}"#);
-        assert_eq!(visit, Form::Visit("https://a.example/x".into()));
+        assert_eq!(visit, QuestionForm::Visit("https://a.example/x".into()));
     }
 }

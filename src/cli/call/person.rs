@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::form::{Form, accepted, yes_or_no};
+use super::form::{QuestionForm, accepted, yes_or_no};
 use super::screen::Screen;
 use crate::cli::failure::CommandFailure;
 use crate::cli::table::cleaned;
@@ -81,13 +81,13 @@ impl Person {
 
     /// The answer that the person types. `None`: the terminal's input has ended.
     async fn typed_answer(&mut self, params: &RawValue, screen: &Screen) -> Option<Value> {
-        match Form::of(params) {
-            Form::Consent => self.consent("  Agree? (y or n): ", screen).await,
-            Form::Visit(address) => {
+        match QuestionForm::of(params) {
+            QuestionForm::Consent => self.consent("  Agree? (y or n): ", screen).await,
+            QuestionForm::Visit(address) => {
                 screen.say(&format!("  Open this address: {}", cleaned(&address)));
                 self.consent("  Will you? (y or n): ", screen).await
             }
-            Form::Fields(fields) => {
+            QuestionForm::Fields(fields) => {
                 screen.say(&format!("  {DECLINE} declines, Ctrl-C cancels the call."));
                 let mut content = Map::new();
                 for field in fields {

@@ -107,7 +107,7 @@ pub(in crate::downstream) fn cancelled_elsewhere(
     id: &RawValue,
     began_ms: u64,
 ) -> impl Future<Output = Leaving> + Send + use<> {
-    let (proxy, name) = (Arc::clone(proxy), name(session, id));
+    let (proxy, name, id) = (Arc::clone(proxy), name(session, id), id.to_owned());
     async move {
         // Most calls are answered before, and cost nothing.
         tokio::time::sleep(LOOK).await;
@@ -115,7 +115,10 @@ pub(in crate::downstream) fn cancelled_elsewhere(
         let watch = proxy.runner.watch_value(name);
         let mut found = watch.now().await;
         loop {
-            if let Some(how) = found.and_then(|found| how_for_call(&found, began_ms)) {
+            // Of several calls with that id, none is cancelled.
+            if let Some(how) = found.and_then(|found| how_for_call(&found, began_ms))
+                && !proxy.calls.share(session, id.get())
+            {
                 return how;
             }
             found = watch.told().await;

@@ -209,7 +209,8 @@ impl Client {
             return;
         };
         // A ping may come before the session that it would need to reach the server.
-        if sent.method.as_deref() == Some("ping") && !self.session.has_agreed() {
+        let is_ping = sent.era == Era::Legacy && sent.method.as_deref() == Some("ping");
+        if is_ping && !self.session.has_agreed() {
             self.say(envelope::result(&id, "{}")).await;
             return;
         }

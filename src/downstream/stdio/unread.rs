@@ -3,7 +3,7 @@
 use crate::mcp::json::Object;
 use crate::mcp::request::is_request_id;
 
-/// The bytes that are looked at, at the begin of a line and at its end.
+/// The bytes that are looked at, at the beginning of a line and at its end.
 pub(super) const LOOKED_AT: usize = 512;
 
 /// Returns the id, as JSON, of a request that begins and ends with these bytes. Its members come in any order, and those beside

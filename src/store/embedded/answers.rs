@@ -9,13 +9,13 @@ use super::jobs::{JobOutcome, QueuedJob, WriteJob};
 /// To wake a thread of another runtime takes a system call, and the thread that is woken may take the processor away
 /// from the writer. So each runtime is woken once, by a job that answers all callers there.
 #[derive(Default)]
-pub(super) struct Answers {
-    of_runtimes: Vec<(Handle, Vec<Answer>)>,
+pub(super) struct WriteAnswers {
+    of_runtimes: Vec<(Handle, Vec<WriteAnswer>)>,
 }
 
-type Answer = (WriteJob, JobOutcome);
+type WriteAnswer = (WriteJob, JobOutcome);
 
-impl Answers {
+impl WriteAnswers {
     pub(super) fn add(&mut self, QueuedJob { job, caller }: QueuedJob, outcome: JobOutcome) {
         let answer = (job, outcome);
         let mut known = self.of_runtimes.iter_mut();
@@ -38,7 +38,7 @@ impl Answers {
     }
 }
 
-fn answer_all(answers: Vec<Answer>) {
+fn answer_all(answers: Vec<WriteAnswer>) {
     for (job, outcome) in answers {
         job.answer(outcome);
     }
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn callers_of_every_runtime_are_answered_and_those_of_an_ended_one_hold_up_nobody() {
         let [many, one, ended] = [(); 3].map(|()| Builder::new_current_thread().build().unwrap());
-        let mut answers = Answers::default();
+        let mut answers = WriteAnswers::default();
         let of_many = [(); 3].map(|()| asked(&mut answers, &many));
         let of_ended = [(); 2].map(|()| asked(&mut answers, &ended));
         let of_one = asked(&mut answers, &one);
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    fn asked(answers: &mut Answers, caller: &Runtime) -> Waiting {
+    fn asked(answers: &mut WriteAnswers, caller: &Runtime) -> Waiting {
         let (answer, waiting) = oneshot::channel();
         let job = WriteJob::Tell {
             id: TaskId::random(),

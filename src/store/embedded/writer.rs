@@ -10,7 +10,7 @@ use tokio::sync::{broadcast, mpsc};
 use tracing::warn;
 
 use super::super::ChangeEvent;
-use super::answers::Answers;
+use super::answers::WriteAnswers;
 use super::file::{FileClaim, LARGE};
 use super::handle::{DatabaseHandle, failed};
 use super::jobs::{JobOutcome, QueuedJob, WriteJob};
@@ -59,7 +59,7 @@ impl DatabaseWriter {
                 filled,
             }) => {
                 self.reclaimable = (self.reclaimable + freed).saturating_sub(filled);
-                let mut answers = Answers::default();
+                let mut answers = WriteAnswers::default();
                 for (queued, outcome) in batch.drain(..).zip(outcomes) {
                     // Published before the answer goes: once a caller has its answer, every follower has the change.
                     self.publish(&queued.job, &outcome);

@@ -71,8 +71,8 @@ impl Facts {
                 Ok(theirs) if theirs == ours => {}
                 Ok(_) => warn!(
                     name,
-                    "Redis was emptied, and another replica has written this anew: start this replica again, because each of both does \
-                     not find the tasks of the other"
+                    "another replica has written this anew, as if Redis was emptied: start this replica again, because neither finds \
+                     the tasks of the other"
                 ),
                 // The next heartbeat tries again.
                 Err(_) => return,

@@ -70,7 +70,7 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
     let log = LOG.get().ok_or(TWICE)?;
     tracing_subscriber::registry()
         .with(filter)
-        .with(layer(log.form, Lines(&log.output)).with_filter(Repeats))
+        .with(layer(log.form, LogWriters(&log.output)).with_filter(Repeats))
         .try_init()
         .map_err(|_| TWICE)?;
     let started = log.output.start();
@@ -82,9 +82,9 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
 const TWICE: &str = "logging was set up twice";
 
 /// The way of events to stderr.
-struct Lines(&'static Output);
+struct LogWriters(&'static Output);
 
-impl<'w> MakeWriter<'w> for Lines {
+impl<'w> MakeWriter<'w> for LogWriters {
     type Writer = EventLine;
 
     fn make_writer(&'w self) -> EventLine {

@@ -29,7 +29,7 @@ impl CallMetrics {
             clocks: list.gauges(
                 "raincheck_client_clock_seconds",
                 "The time after which a client gives calls of the tool up (the shortest, if several do), for the tools \
-                 of which that was learned within an hour: a call of that client is answered shortly before.",
+                 of which that was learned lately: a call of that client is answered shortly before.",
                 &["tool"],
             ),
             duration: list.histograms(

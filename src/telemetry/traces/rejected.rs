@@ -8,14 +8,14 @@ const REJECTED_SPANS: u64 = 1;
 /// Returns the number of refused spans in the answer. An answer that cannot be read counts as none.
 pub(super) fn rejected(answer: &[u8]) -> u64 {
     let partial = fields(answer).find_map(|field| match field {
-        Field {
+        WireField {
             number: PARTIAL_SUCCESS,
             value: FieldValue::Bytes(partial),
         } => Some(partial),
         _ => None,
     });
     let rejected = fields(partial.unwrap_or_default()).find_map(|field| match field {
-        Field {
+        WireField {
             number: REJECTED_SPANS,
             value: FieldValue::Number(rejected),
         } => Some(rejected),
@@ -24,7 +24,7 @@ pub(super) fn rejected(answer: &[u8]) -> u64 {
     rejected.unwrap_or_default()
 }
 
-struct Field<'m> {
+struct WireField<'m> {
     number: u64,
     value: FieldValue<'m>,
 }
@@ -37,7 +37,7 @@ enum FieldValue<'m> {
 }
 
 /// The fields of a message, up to what is no field.
-fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+fn fields(mut message: &[u8]) -> impl Iterator<Item = WireField<'_>> {
     std::iter::from_fn(move || {
         let key = varint(&mut message)?;
         // Other fields are skipped by their length, because the number may stand behind them.
@@ -51,7 +51,7 @@ fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
             5 => message.split_off(..4).map(|_| FieldValue::Fixed)?,
             _ => return None,
         };
-        Some(Field {
+        Some(WireField {
             number: key >> 3,
             value,
         })

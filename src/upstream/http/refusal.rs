@@ -28,7 +28,7 @@ const SESSION_WORDS: [&str; 5] = [
     "no transport found",
 ];
 
-/// How much of an error body is read.
+/// The most bytes of an error body that are read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// The values in a request by which the server knows its sender. In the extensions of the answer, so that no text of the

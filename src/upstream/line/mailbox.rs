@@ -19,7 +19,7 @@ const MESSAGES_MAX: usize = 64;
 pub(super) struct LineMailbox {
     messages: VecDeque<String>,
     reader: Option<ReaderId>,
-    /// There was a reader.
+    /// There was a reader, and its client has asked nothing since it left.
     was_read: bool,
     is_over: bool,
     /// Whether the line waits for the reader.
@@ -45,9 +45,14 @@ impl LineMailbox {
         self.reader.is_some()
     }
 
-    /// Returns `true` if the last reader has left.
+    /// Returns `true` if the last reader has left, and its client with it, as far as is known.
     pub(super) fn is_left(&self) -> bool {
         self.was_read && !self.is_read()
+    }
+
+    /// Notes that the client asks: then it has not left, although it may listen no more.
+    pub(super) fn is_asked(&mut self) {
+        self.was_read = self.is_read();
     }
 
     /// Begins to read. The reader before reaches its end.
@@ -171,6 +176,8 @@ mod tests {
         assert!(unread.is_read() && !unread.is_left());
         unread.leave(&newer);
         assert!(!unread.is_read() && unread.is_left() && unread.say("3"));
+        unread.is_asked();
+        assert!(!unread.is_left());
         unread.end();
         let last = unread.read();
         assert_eq!(message(unread.next(&last)).as_deref(), Some("3"));

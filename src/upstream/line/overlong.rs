@@ -1,6 +1,8 @@
 //! Finds the id of an answer that is longer than allowed, without keeping the answer. Pure. The tool has run,
 //! and other calls go on over the same line. So only the call that is answered must end.
 
+use memchr::memchr;
+
 use crate::upstream::envelope_scan::EnvelopeScan;
 use crate::upstream::failures::TOO_LARGE;
 use crate::upstream::server_message::ServerMessage;
@@ -27,6 +29,8 @@ pub(in crate::upstream) struct Overlong {
     read: u64,
     /// The first byte that is no white space.
     first: Option<u8>,
+    /// A message may begin behind a text.
+    has_brace: bool,
     envelope: EnvelopeScan,
 }
 
@@ -44,6 +48,7 @@ impl Overlong {
         }
         let first = || line.iter().find(|byte| !byte.is_ascii_whitespace());
         self.first = self.first.or_else(|| first().copied());
+        self.has_brace |= memchr(b'{', line).is_some();
         // Where the id cannot be found, it may answer any call, so the line cannot go on.
         if self.envelope.is_broken && !self.is_text() || self.read > BYTES_MAX {
             return OverlongVerdict::Nobodys;
@@ -64,10 +69,10 @@ impl Overlong {
         }
     }
 
-    /// Returns `true` if it begins neither as a message nor with a byte order mark, so that it answers nobody.
+    /// Returns `true` if there is no message in it, so that it answers nobody.
     fn is_text(&self) -> bool {
-        self.first
-            .is_some_and(|first| !matches!(first, b'{' | b'[' | b'\xef'))
+        let is_message = |first| matches!(first, b'[' | b'\xef');
+        !self.has_brace && self.first.is_some_and(|first| !is_message(first))
     }
 
     fn verdict(&self) -> OverlongVerdict {
@@ -145,6 +150,7 @@ mod tests {
             r#"{"result":{"id":7}}"#,
             r#"{"id":{"id":7},"result":1}"#,
             r#"{"id":7,"result":{"#,
+            r#"DEBUG {"id":7,"result":1}"#,
             &long,
         ] {
             assert_eq!(verdict_of(line, 3), OverlongVerdict::Nobodys, "{line}");
@@ -152,7 +158,6 @@ mod tests {
         for line in [
             "DEBUG xxxx",
             r#""id":7"#,
-            r#"INFO {"id":7,"method":"x"} sent"#,
             r#"{"method":"notifications/message","params":{"data":"}{"}}"#,
         ] {
             assert_eq!(verdict_of(line, 3), OverlongVerdict::Needless, "{line}");

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::set;
-use crate::upstream::failures::RESET;
+use crate::upstream::failures::{INVALID, RESET};
 use crate::upstream::line::borrowed::BorrowedResponder;
 use crate::upstream::line::borrowed::StrayMessage;
 use crate::upstream::line::writer::SendState;
@@ -38,8 +38,8 @@ pub(super) struct RunningRequest {
 pub(super) enum RequestReader {
     Client {
         id: Box<RawValue>,
-        /// The server has the request under another id.
-        is_renamed: bool,
+        /// The id under which the server has the request, if it is another one.
+        renamed: Option<RequestId>,
         said: ReaderQueue<SessionEvent>,
         answer: mpsc::OwnedPermit<SessionEvent>,
     },
@@ -88,6 +88,14 @@ impl RequestReader {
         matches!(self, Self::Client { id: own, .. } if RequestId::read(own.get()) == *id)
     }
 
+    /// Returns the id under which the server has the request, if it is not the client's.
+    pub(super) fn renamed(&self) -> Option<&RequestId> {
+        match self {
+            Self::Client { renamed, .. } => renamed.as_ref(),
+            Self::Borrowed(_) => None,
+        }
+    }
+
     /// Gives a message to the reader. False if the reader cannot use it, or is slow.
     pub(super) fn say(&self, stray: StrayMessage<'_>) -> bool {
         match self {
@@ -125,15 +133,20 @@ impl RequestReader {
             (
                 Self::Client {
                     id,
-                    is_renamed,
+                    renamed: Some(_),
                     answer,
                     ..
                 },
                 _,
             ) => {
-                let renamed = is_renamed.then(|| set(text, "id", id.get()).ok());
-                let own = renamed.flatten().unwrap_or_else(|| text.to_owned());
-                answer.send(SessionEvent::Answer(own));
+                // What cannot be edited, such as a text with NaN, would come under an id that the client does not know.
+                let answered = set(text, "id", id.get())
+                    .unwrap_or_else(|_| envelope::error(id.get(), &INVALID.to_error().to_json()));
+                answer.send(SessionEvent::Answer(answered));
+                return;
+            }
+            (Self::Client { answer, .. }, _) => {
+                answer.send(SessionEvent::Answer(text.to_owned()));
                 return;
             }
         };

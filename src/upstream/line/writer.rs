@@ -264,10 +264,15 @@ impl LineWriter {
         }
     }
 
+    /// Returns `true` once the server has answered a call.
+    pub(in crate::upstream) fn has_answered(&self) -> bool {
+        self.vitals.has_answered.load(Ordering::Relaxed)
+    }
+
     /// The line ended by itself.
     pub(in crate::upstream) fn ended(&self, born: Instant) {
         let now = Instant::now();
-        let has_answered = self.vitals.has_answered.load(Ordering::Relaxed);
+        let has_answered = self.has_answered();
         let lived = now.saturating_duration_since(born);
         self.vitals.health().died(lived, has_answered, now);
     }

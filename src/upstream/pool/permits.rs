@@ -101,20 +101,20 @@ pub(super) struct PoolPermits<U> {
 /// Both are behind one lock, so that no permit comes back between the look of a request and its waiting.
 #[derive(Debug)]
 struct PermitState<U> {
-    taken: Taken,
+    taken: TakenPermits,
     waiters: Waiters<Granted<U>>,
     is_closed: bool,
 }
 
 /// The permits that are given out.
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenPermits {
     in_all: usize,
     /// As many entries as there are permits at most.
     by_account: HashMap<Account, usize>,
 }
 
-impl Taken {
+impl TakenPermits {
     fn of(&self, account: Option<Account>) -> usize {
         let taken = account.and_then(|account| self.by_account.get(&account));
         taken.copied().unwrap_or_default()
@@ -145,7 +145,7 @@ impl<U: Send + 'static> PoolPermits<U> {
         Arc::new(Self {
             limits,
             state: Mutex::new(PermitState {
-                taken: Taken::default(),
+                taken: TakenPermits::default(),
                 waiters: Waiters::default(),
                 is_closed: false,
             }),

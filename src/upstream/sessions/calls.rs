@@ -26,8 +26,8 @@ const EVENTS_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct SessionCalls {
     running: Mutex<Inflight<RequestId, JoinedCall>>,
-    /// The session's own stream that was opened last. Cancelled when it ends.
-    stream: Mutex<Option<CancellationToken>>,
+    /// The streams on which the server may answer beside the calls' own. Each is cancelled when it ends.
+    streams: Mutex<Vec<CancellationToken>>,
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct JoinedCall {
     events: ReaderQueue<Event>,
     /// The place of its end. `None`: it has ended, or the place is that of an earlier session of the call.
     end: Option<mpsc::OwnedPermit<Event>>,
-    has_result: bool,
+    has_answer: bool,
 }
 
 /// A channel for the events of one call.
@@ -60,10 +60,10 @@ impl CallGuard {
         self.is_answered = true;
     }
 
-    /// Returns `true` if the result of the call came outside of the call's own stream.
-    pub(in crate::upstream) fn has_result(&self) -> bool {
+    /// Returns `true` if the answer of the call came outside of the call's own stream.
+    pub(in crate::upstream) fn has_answer(&self) -> bool {
         let calls = self.calls.lock();
-        calls.get(&self.id).is_some_and(|call| call.has_result)
+        calls.get(&self.id).is_some_and(|call| call.has_answer)
     }
 }
 
@@ -73,7 +73,7 @@ impl Drop for CallGuard {
         // A call without an answer may still run at the server and ask, although its client is gone.
         if let Some((call, true)) = calls.remove(&self.id)
             && !self.is_answered
-            && !call.has_result
+            && !call.has_answer
         {
             calls.abandon(self.id.clone(), Instant::now());
         }
@@ -91,7 +91,7 @@ impl SessionCalls {
         let end = events.clone().try_reserve_owned().ok();
         let call = JoinedCall {
             end,
-            has_result: false,
+            has_answer: false,
             wants_progress: request.wants_progress,
             log_level: request.log_level.clone(),
             events: ReaderQueue::new(events, SHARED_PATIENCE),
@@ -112,14 +112,18 @@ impl SessionCalls {
     /// The session's own stream is open until the guard is dropped.
     pub(in crate::upstream) fn opened(&self) -> DropGuard {
         let stream = CancellationToken::new();
-        *self.stream.lock() = Some(stream.clone());
+        let mut streams = self.streams.lock();
+        streams.retain(|stream| !stream.is_cancelled());
+        streams.push(stream.clone());
+        drop(streams);
         stream.drop_guard()
     }
 
     /// Returns the session's own stream, if it is open. Cancelled when it ends.
     pub(in crate::upstream) fn stream(&self) -> Option<CancellationToken> {
-        let stream = self.stream.lock();
-        stream.clone().filter(|stream| !stream.is_cancelled())
+        let streams = self.streams.lock();
+        let open = streams.iter().find(|stream| !stream.is_cancelled());
+        open.cloned()
     }
 
     /// Returns `true` if no call runs.
@@ -171,7 +175,7 @@ impl SessionCalls {
             debug!("an answer to no request of ours was ignored");
             return;
         };
-        named.has_result = matches!(end, Event::Result(_));
+        named.has_answer = !matches!(end, Event::Failed(_));
         match named.end.take() {
             Some(place) => {
                 place.send(end);

@@ -185,7 +185,7 @@ impl<E: LineListener> ChildLife<E> {
         let reading = read(stdout, self.bytes_max, &*self.listener, hears, pid);
         let mut reading = std::pin::pin!(reading);
         let (end, has_launched) =
-            until_over(&mut self.process, reading.as_mut(), &closing, &stop).await;
+            until_over(&mut self.process, reading.as_mut(), &closing, &self.writer).await;
         // This comes before a caller hears of the end and wants another process.
         if end != LineEnd::Stopped {
             self.writer.ended(born);
@@ -229,7 +229,7 @@ async fn until_over<R>(
     process: &mut Child,
     mut reading: Pin<&mut R>,
     closing: &CancellationToken,
-    stop: &CancellationToken,
+    writer: &LineWriter,
 ) -> (LineEnd, bool)
 where
     R: Future<Output = LineEnd>,
@@ -239,12 +239,13 @@ where
         tokio::select! {
             end = &mut reading => break end,
             status = process.wait(), if !has_launched => {
-                has_launched = status.is_ok_and(|status| status.success());
+                // A server that has answered is no launcher, and a helper that it leaves answers nothing.
+                has_launched = status.is_ok_and(|status| status.success()) && !writer.has_answered();
                 if has_launched {
                     continue;
                 }
             }
-            () = closing.cancelled() => if stop.is_cancelled() {
+            () = closing.cancelled() => if writer.stopping().is_cancelled() {
                 break LineEnd::Stopped;
             }
         }

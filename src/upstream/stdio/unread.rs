@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::upstream::line::writer::SendState;
 
-/// What a pipe holds. Of what was written before, a part was read.
+/// The bytes that a pipe holds. What was written before them was read.
 const PIPE_MAX: u64 = 1 << 16;
 
 /// The requests at the end of what was written, each with the position of its first byte.

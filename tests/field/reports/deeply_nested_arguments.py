@@ -35,7 +35,7 @@ def test(field):
         pipe.hello()
         session = raincheck.session()
         # What the official servers in Python, TypeScript, Go and Rust read.
-        for id, levels in enumerate((30, 100), 1):
+        for id, levels in enumerate((30, 100, 500), 1):
             arguments = tree(levels)
             wanted = json.dumps(arguments)
             call = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "slow", "arguments": arguments}}

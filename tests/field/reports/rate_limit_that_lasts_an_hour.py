@@ -4,7 +4,7 @@ Met: A quota that is used up is refused with 429 and a `Retry-After` of many min
 what is wrong (basicmachines-co/basic-memory#1378 is the same in another client).
 First try: fail: raincheck shortens every `Retry-After` to 30 s and comes back against the server's word, and a client without Tasks waits a minute or more for an error that was
 certain at once; most clients have given up by then and say only "timed out".
-Verdict: Mended: a `Retry-After` of more than 30 s ends the call at once with the server's status, words and time and the effect `none`; shorter ones are waited for, three times at
+Verdict: Mended: a `Retry-After` of more than 60 s ends the call at once with the server's status, words and time and the effect `none`; shorter ones are waited for, three times at
 most.
 """
 

@@ -100,7 +100,7 @@ async fn only_what_was_not_sent_is_sent_again() {
                 frozen.then_some(()).ok_or(stat)
             })
             .await;
-            // More than a pipe holds: it is begun and cannot be ended.
+            // More than a pipe holds. The child reads nothing of it, so the next one gets it.
             let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20));
             let large = outcome_of(upstream.begin(era, call_with("echo", &large)));
             let waiting = text(&upstream, era, "echo", r#"{"text":"on"}"#);
@@ -116,7 +116,7 @@ async fn only_what_was_not_sent_is_sent_again() {
                 rustix::process::kill_process(child.unwrap(), kill).unwrap();
             };
             let (large, waiting, ()) = tokio::join!(large, waiting, kill);
-            assert_eq!(large, "upstream_reset unknown");
+            assert!(large.starts_with("result"), "{large}");
             assert_eq!(waiting, "on");
         };
         let (freeze, ()) = tokio::join!(freeze, frozen);

@@ -217,6 +217,11 @@ impl CallRegistry {
         })
     }
 
+    /// Returns `true` if different calls of the session run here under this id.
+    pub(in crate::downstream) fn share(&self, session: SessionKey, id: &str) -> bool {
+        self.calls().share(session, id)
+    }
+
     /// Cancels the call of the session with that id, however often it was sent. Of several calls with that id, none is
     /// cancelled: each may be what another user of the client waits for.
     pub(in crate::downstream) fn cancel(
@@ -226,16 +231,12 @@ impl CallRegistry {
         cause: CancelCause,
     ) -> Cancelled {
         let calls = self.calls();
-        let of_id = || calls.of_session(session).filter(|call| *call.id == *id);
-        let running = of_id().filter(|call| !call.cancelled.is_cancelled());
-        // A call that is carried may be resumable, too, and then has a second entry, without a digest.
-        let mut digests = running.filter_map(Call::digest);
-        let first = digests.next();
-        if digests.any(|digest| Some(digest) != first) {
+        if calls.share(session, id) {
             return Cancelled::Carried;
         }
+        let of_id = calls.of_session(session).filter(|call| *call.id == *id);
         let now = Instant::now();
-        let cancelled = of_id().map(|call| {
+        let cancelled = of_id.map(|call| {
             let waited = now.saturating_duration_since(call.began);
             // After a cancel by a person nothing is kept.
             let gives_up = cause.gives_up(waited) && !call.cancelled.is_cancelled();
@@ -304,6 +305,19 @@ impl CallRegistry {
 }
 
 impl Calls {
+    /// Returns `true` if different calls of the session run under this id.
+    fn share(&self, session: SessionKey, id: &str) -> bool {
+        let of_id = self.of_session(session).filter(|call| *call.id == *id);
+        let running = of_id.filter(|call| !call.cancelled.is_cancelled());
+        // One call may have entries of the other kinds beside its own.
+        let mut calls = running.filter(|call| {
+            let is_own = matches!(call.kind, CallKind::Carried | CallKind::AtModernServer);
+            is_own || call.digest().is_some()
+        });
+        let first = calls.next().map(Call::digest);
+        calls.any(|call| call.digest().is_none() || Some(call.digest()) != first)
+    }
+
     fn of_session(&self, session: SessionKey) -> impl Iterator<Item = &Call> {
         let of_session = self.of_sessions.get(&session);
         of_session.into_iter().flat_map(BTreeMap::values)

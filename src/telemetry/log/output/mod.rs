@@ -60,7 +60,7 @@ pub(super) struct Output {
     waits: Waits,
     /// Locked before `waiting`.
     gathered: Gathered,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingLines>,
     /// There is something to write.
     comes: Condvar,
     /// Something was written.
@@ -70,7 +70,7 @@ pub(super) struct Output {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingLines {
     lines: Vec<u8>,
     /// `true` if a thread may have gathered lines.
     are_gathered: bool,
@@ -98,7 +98,7 @@ struct Writing {
     is_torn: bool,
 }
 
-impl Waiting {
+impl WaitingLines {
     /// Returns `true` if the thread that writes has nothing to do.
     fn is_nothing(&self) -> bool {
         self.lines.is_empty() && !self.are_gathered
@@ -298,7 +298,7 @@ impl Output {
     /// Writes all that waits. Without `may_wait`, what would take a wait goes on waiting. Returns whether all is gone.
     fn write(
         &self,
-        mut waiting: MutexGuard<'_, Waiting>,
+        mut waiting: MutexGuard<'_, WaitingLines>,
         writing: &mut Writing,
         may_wait: bool,
     ) -> bool {
@@ -397,9 +397,9 @@ impl Output {
 
 fn wait<'w>(
     event: &Condvar,
-    waiting: MutexGuard<'w, Waiting>,
+    waiting: MutexGuard<'w, WaitingLines>,
     left: Duration,
-) -> MutexGuard<'w, Waiting> {
+) -> MutexGuard<'w, WaitingLines> {
     let waited = event.wait_timeout(waiting, left);
     waited.unwrap_or_else(PoisonError::into_inner).0
 }

@@ -189,7 +189,7 @@ fn a_torn_line_is_ended_before_the_next() {
 
 #[test]
 fn a_line_larger_than_the_buffer_has_room_alone() {
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingLines::default();
     assert!(waiting.has_room(WAITING_MAX + 1));
     waiting.push(b"one\n");
     assert!(!waiting.has_room(WAITING_MAX + 1));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::error::Failure;
@@ -30,6 +31,9 @@ use crate::upstream::sessions::session::ServerSession;
 /// A resumed stream that says nothing for this long is requested once more: some servers send what was missed,
 /// and nothing of what comes after.
 const RESUMED_SILENCE: Duration = Duration::from_secs(10);
+
+/// Upper bound of the time in which a request other than a call is answered on the session's own stream.
+const BESIDE: Duration = Duration::from_secs(30);
 
 pub(super) struct SessionCall {
     pub(super) origin: Arc<Origin>,
@@ -95,8 +99,16 @@ impl RequestTransport for SessionCall {
                     resumed.map(StreamRead::Resumed)
                 }
                 CallStream::Beside(session_stream) => {
-                    session_stream.cancelled().await;
-                    Err(RESET)
+                    let over = session_stream.cancelled();
+                    // A server may have ignored a request that it does not know.
+                    let is_over = if &*self.request.method == "tools/call" {
+                        over.await;
+                        true
+                    } else {
+                        timeout(BESIDE, over).await.is_ok()
+                    };
+                    let another = self.session_stream().filter(|_| is_over);
+                    another.map(StreamRead::Beside).ok_or(RESET)
                 }
             };
             match read {
@@ -158,9 +170,9 @@ impl RequestTransport for SessionCall {
 }
 
 impl Drop for SessionCall {
-    /// A result that came on the session's own stream ends the call before its POST is answered.
+    /// An answer that came on the session's own stream ends the call before its POST is answered.
     fn drop(&mut self) {
-        if self.joined.as_ref().is_some_and(CallGuard::has_result)
+        if self.joined.as_ref().is_some_and(CallGuard::has_answer)
             && let Some(lease) = self.lease.take()
         {
             self.give_back(lease);
@@ -187,7 +199,7 @@ impl SessionCall {
         is_resumed: bool,
     ) -> Result<StreamRead, Failure> {
         let next = if is_resumed {
-            let next = tokio::time::timeout(RESUMED_SILENCE, messages.next()).await;
+            let next = timeout(RESUMED_SILENCE, messages.next()).await;
             next.unwrap_or(Ok(None))
         } else {
             messages.next().await

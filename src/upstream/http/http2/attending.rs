@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use crate::upstream::http::http1::IDLE;
-use crate::upstream::http::http2::connections::{Connections, Usage};
+use crate::upstream::http::http2::connections::{ConnectionUse, Connections};
 
 /// How long the server of a connection with open requests may leave a PING without an answer. It may be busy, but it
 /// sends the answer before most else.
@@ -54,9 +54,9 @@ async fn look_after(mut pings: PingPong, connections: &Weak<Connections>, id: u6
         // No wait keeps this reference: the connections end when no request can use them any more.
         let usage = connections.upgrade().map(|it| it.usage(id));
         next = match usage {
-            None | Some(Usage::Retired) => return,
-            Some(Usage::Idle(until)) => until,
-            Some(Usage::Open) => {
+            None | Some(ConnectionUse::Retired) => return,
+            Some(ConnectionUse::Idle(until)) => until,
+            Some(ConnectionUse::Open) => {
                 let answered = tokio::time::timeout(SILENCE_MAX, pings.ping(Ping::opaque())).await;
                 if !matches!(answered, Ok(Ok(_))) {
                     if let Some(connections) = connections.upgrade() {

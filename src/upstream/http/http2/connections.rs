@@ -25,22 +25,22 @@ pub(super) const REQUESTS_MAX: usize = 1000;
 /// idle and end. Taking and giving back cost the same however many calls are open.
 #[derive(Debug, Default)]
 pub(in crate::upstream::http) struct Connections {
-    state: Mutex<State>,
+    state: Mutex<PooledConnections>,
     /// One connection is made at a time, and all requests without a place wait for it.
     pub(super) connecting: SingleFlight,
     failures: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PooledConnections {
     next_id: u64,
-    all: HashMap<u64, Connection>,
+    all: HashMap<u64, PooledConnection>,
     /// Connections that take further requests.
     with_room: Vec<u64>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct PooledConnection {
     sender: SendRequest<Bytes>,
     /// Requests whose answer is not at its end.
     streams: usize,
@@ -51,7 +51,7 @@ struct Connection {
 }
 
 /// Why a connection takes no request.
-enum Untaken {
+enum NoStream {
     /// Until an answer comes to its end.
     Full,
     /// It was closed, is about to be closed, or was idle for too long.
@@ -59,7 +59,7 @@ enum Untaken {
 }
 
 /// What a connection is used for.
-pub(super) enum Usage {
+pub(super) enum ConnectionUse {
     /// Requests wait for the ends of their answers.
     Open,
     /// Nothing, and it is kept until then.
@@ -84,21 +84,21 @@ impl Connections {
             let id = *state.with_room.last()?;
             let taken = match state.all.get_mut(&id) {
                 Some(connection) => connection.take(now),
-                None => Err(Untaken::Ended),
+                None => Err(NoStream::Ended),
             };
             match taken {
                 Ok(sender) => {
                     // A worn connection takes no request after this one, and is closed after its open answers.
-                    if state.all.get(&id).is_some_and(Connection::is_worn) {
+                    if state.all.get(&id).is_some_and(PooledConnection::is_worn) {
                         state.remove(id);
                     }
                     return Some((sender, self.place(id)));
                 }
-                Err(Untaken::Full) => {
+                Err(NoStream::Full) => {
                     // It is listed again when one of its answers ends (`give_back`).
                     state.with_room.pop();
                 }
-                Err(Untaken::Ended) => state.remove(id),
+                Err(NoStream::Ended) => state.remove(id),
             }
         }
     }
@@ -111,7 +111,7 @@ impl Connections {
         let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
-        let connection = Connection {
+        let connection = PooledConnection {
             sender: sender.clone(),
             streams: 1,
             requests: 1,
@@ -162,21 +162,21 @@ impl Connections {
     }
 
     /// What a connection is used for. One that was idle for too long is retired.
-    pub(super) fn usage(&self, id: u64) -> Usage {
+    pub(super) fn usage(&self, id: u64) -> ConnectionUse {
         let now = Instant::now();
         let mut state = self.state.lock();
         match state.all.get(&id) {
-            Some(it) if it.streams > 0 => Usage::Open,
-            Some(it) if it.is_fresh(now) => Usage::Idle(it.used + IDLE),
+            Some(it) if it.streams > 0 => ConnectionUse::Open,
+            Some(it) if it.is_fresh(now) => ConnectionUse::Idle(it.used + IDLE),
             Some(_) | None => {
                 state.remove(id);
-                Usage::Retired
+                ConnectionUse::Retired
             }
         }
     }
 }
 
-impl State {
+impl PooledConnections {
     fn remove(&mut self, id: u64) {
         // This drops the sender of the table. h2 closes a connection without senders after its last stream.
         self.all.remove(&id);
@@ -184,20 +184,20 @@ impl State {
     }
 }
 
-impl Connection {
+impl PooledConnection {
     /// Takes a place. If there is none, the connection is no longer listed.
-    fn take(&mut self, now: Instant) -> Result<SendRequest<Bytes>, Untaken> {
+    fn take(&mut self, now: Instant) -> Result<SendRequest<Bytes>, NoStream> {
         // The sender of the table never sends, so this is ready at once and no task has to be woken.
         let ready = self
             .sender
             .poll_ready(&mut Context::from_waker(Waker::noop()));
         let is_open = matches!(ready, Poll::Ready(Ok(())));
         if !is_open || (self.streams == 0 && !self.is_fresh(now)) {
-            return Err(Untaken::Ended);
+            return Err(NoStream::Ended);
         }
         if !self.has_room() {
             self.is_listed = false;
-            return Err(Untaken::Full);
+            return Err(NoStream::Full);
         }
         self.streams += 1;
         self.requests += 1;

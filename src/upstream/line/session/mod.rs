@@ -178,15 +178,16 @@ impl LineSession {
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
         let (mut id, mut text) = (id_of(asked.id), asked.text.to_owned());
         // Some clients use one id for requests at the same time, each of which has a stream of its own.
-        let is_renamed = self.table().inflight.get(&id).is_some();
-        if is_renamed {
-            id = RequestId::random();
-            text = set(&text, "id", id.as_json()).map_err(|_| AcceptError::Busy)?;
+        let is_used = self.table().inflight.get(&id).is_some();
+        let renamed = is_used.then(RequestId::random);
+        if let Some(renamed) = &renamed {
+            text = set(&text, "id", renamed.as_json()).map_err(|_| AcceptError::Busy)?;
+            id = renamed.clone();
         }
         let running = RunningRequest {
             reader: running::RequestReader::Client {
                 id: asked.id.to_owned(),
-                is_renamed,
+                renamed,
                 said: ReaderQueue::new(said, OWN_PATIENCE),
                 answer,
             },
@@ -250,6 +251,7 @@ impl LineSession {
         let send_state = Arc::clone(&running.send_state);
         // A session with nothing but `initialize` is the first to make room (`SILENT_LEFT`).
         table.is_begun |= !running.is_handshake;
+        table.mailbox.is_asked();
         table.inflight.insert(id, may_ask, running);
         Ok(send_state)
     }
@@ -265,18 +267,23 @@ impl LineSession {
         self.writer.answer(text).await
     }
 
-    /// Passes on that the client has cancelled its request, of which it hears no more. Many servers never answer a cancelled
+    /// Passes on that the client has cancelled its request, of which no answer is passed. Many servers never answer a cancelled
     /// request, so it must not wait for one. Of several requests under that id, none is cancelled. False where the session is
     /// over.
     pub async fn cancel(&self, id: &RawValue, text: String) -> bool {
         let id = id_of(id);
-        let is_of = |running: &&RunningRequest| running.reader.is_of_client(&id);
-        if self.table().inflight.requests().filter(is_of).count() > 1 {
-            return true;
-        }
-        let told = self.tell(text).await;
-        let cancelled = self.table().inflight.remove(&id);
-        if let Some((running, _)) = cancelled {
+        let is_of = |running: &RunningRequest| running.reader.is_of_client(&id);
+        let cancelled = {
+            let mut table = self.table();
+            if table.inflight.requests().filter(|it| is_of(it)).count() > 1 {
+                return true;
+            }
+            table.inflight.remove_where(is_of).pop()
+        };
+        let renamed = cancelled.as_ref().and_then(|it| it.reader.renamed());
+        let renamed = renamed.and_then(|id| cancel_of(&text, id));
+        let told = self.tell(renamed.unwrap_or(text)).await;
+        if let Some(running) = cancelled {
             // If the request was not written yet, it never will be.
             running.send_state.withdraw();
         }
@@ -346,6 +353,13 @@ impl Drop for MailboxReader {
         // The client was there until now, so its silence begins here.
         table.used = Instant::now();
     }
+}
+
+/// Returns the cancel for the id under which the server has the request.
+fn cancel_of(text: &str, id: &RequestId) -> Option<String> {
+    let message = Object::parse(text).ok()?;
+    let params = set(message.get("params")?.get(), "requestId", id.as_json()).ok()?;
+    set(text, "params", &params).ok()
 }
 
 fn id_of(raw: &RawValue) -> RequestId {

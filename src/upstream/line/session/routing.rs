@@ -102,6 +102,11 @@ impl LineSession {
                 let token = token.map(id_of);
                 let of_token =
                     |running: &&RunningRequest| token.is_some() && running.token == token;
+                // Clients that use an id twice use a token twice: then it does not show whose progress this is.
+                if table.inflight.requests().filter(of_token).count() > 1 {
+                    debug!("progress of a token that several requests have was dropped");
+                    return true;
+                }
                 let own = table.inflight.requests().find(of_token);
                 if is_ours {
                     // The message is about a request of raincheck's, which may be over. No client hears it.

@@ -25,6 +25,7 @@ use crate::downstream::events::state::{EventWebhooks, Events};
 use crate::downstream::forwarded::ForwardedHeaders;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::sessions::agreed_versions::AgreedVersions;
+use crate::downstream::sessions::hosted;
 use crate::downstream::sessions::hosted::lifetimes::Lifetimes;
 use crate::downstream::sessions::session_clients::SessionClients;
 use crate::downstream::sessions::session_owners::SessionOwners;
@@ -165,6 +166,7 @@ fn proxy(
         passing_ends: CancellationToken::new(),
         calls: CallRegistry::default(),
         cancels: cancel::quotas(),
+        answers: hosted::answer_quotas(),
         mailboxes: Arc::default(),
         kv: notes,
         deliveries: Arc::default(),

@@ -102,6 +102,8 @@ pub struct Proxy {
     pub calls: CallRegistry,
     /// The cancels of calls that may run on other replicas.
     pub cancels: Quotas,
+    /// The answers to questions that may have been asked by other replicas.
+    pub answers: Quotas,
     /// raincheck's own messages for the GET streams of legacy sessions that are open here.
     pub mailboxes: Arc<Mailboxes>,
     /// The values that are kept for clients beside their tasks.

@@ -199,7 +199,7 @@ async fn store_lost(reason: &str) {
     rig.upstream.until_started("held").await;
     allow_bytes(&redis, 1);
     rig.upstream.release("held");
-    let dropped = "a result is dropped, because the store does not take it";
+    let dropped = "a result is dropped, because the store stayed full";
     eventually(PATIENCE * 4, dropped, async || {
         let log = rig.proxy.log();
         let is_said = log.contains(dropped);

@@ -276,7 +276,8 @@ async fn a_handshake_that_is_lost_leaves_no_session() {
         .await;
     assert_eq!(
         answer.json()["error"]["data"]["io.raincheck/reason"],
-        "upstream_reset"
+        "upstream_unreachable",
+        "the program ends before it reads"
     );
     assert!(!answer.headers.contains_key(SESSION));
 }

@@ -45,6 +45,8 @@ mod session;
 mod translate;
 mod watch;
 
+pub use questions::quotas as answer_quotas;
+
 use hosted_session::HostedSession;
 use session::{HostedSessionError, PREFIX, Session};
 

@@ -26,6 +26,7 @@ use crate::mcp::json::{Object, Writer, quote, raw};
 use crate::runner::value_watch::ValueWatch;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
+use crate::store::quota::{Allowance, OverQuota, Quotas};
 
 /// Begins the id of every question of raincheck's.
 const PREFIX: &str = "raincheck/";
@@ -34,7 +35,16 @@ const PREFIX: &str = "raincheck/";
 const PUSHED_AGAIN: Duration = Duration::from_secs(1);
 
 /// The time that an answer waits for the replica that asked.
-const ANSWER_LIFETIME: Duration = Duration::from_mins(10);
+const ANSWER_LIFETIME_MS: u64 = 10 * 60 * 1000;
+
+/// The bounds of the answers that one caller, and all, may have in the store at one time.
+pub fn quotas() -> Quotas {
+    let most = |bytes| Allowance {
+        bytes,
+        ..Allowance::ANY
+    };
+    Quotas::new(most(64 * 1024 * 1024), most(256 * 1024 * 1024))
+}
 
 /// The answer to an elicitation that the user did not answer.
 const CANCELLED: &str = r#"{"action":"cancel"}"#;
@@ -219,7 +229,8 @@ async fn wait(
     }
 }
 
-/// Takes the client's answer to a question of any replica. Everything else is dropped.
+/// Takes the client's answer to a question of any replica. Everything else is dropped. An answer for which the caller has no
+/// room is refused as by a full store.
 pub(super) async fn answer(
     proxy: &Arc<Proxy>,
     session: &Session,
@@ -241,9 +252,16 @@ pub(super) async fn answer(
         },
         Some((_, AnswerPath::Carrier(_))) | None => text,
     };
+    let now_ms = proxy.runner.ledger().now_ms();
+    let expires_ms = now_ms.saturating_add(ANSWER_LIFETIME_MS);
+    let entered = proxy
+        .answers
+        .enter(session.caller, text.len(), expires_ms, now_ms);
+    entered.map_err(|OverQuota| StoreError::Full)?;
     let value = session.kv_name(Kind::Answer, &["answer", &id]);
     // The first answer counts.
-    proxy.kv.claim(value, text, ANSWER_LIFETIME).await?;
+    let lifetime = Duration::from_millis(ANSWER_LIFETIME_MS);
+    proxy.kv.claim(value, text, lifetime).await?;
     // Announced after it is stored, because the replica that waits reads the value at once.
     proxy.kv.tell(value).await
 }

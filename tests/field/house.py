@@ -46,6 +46,8 @@ class Field:
     def start(self, *command, env=None, log="log", **how):
         """Starts a program; what it writes to standard error is in the file `log` of the folder."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.dir), **(env or {})}
+        # As at a terminal, whatever started the tests: `nohup` leaves SIGHUP ignored.
+        how = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL), **how}
         with open(self.dir / log, "ab") as errors:
             child = subprocess.Popen(command, env=environment, cwd=self.dir, stderr=errors, **how)
         self.running.append(child)

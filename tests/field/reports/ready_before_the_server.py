@@ -17,6 +17,7 @@ def test(field):
     port, probes = free_port(), free_port()
     config = f'[admin]\nprobes = "127.0.0.1:{probes}"\n'
     field.raincheck("--upstream", f"http://127.0.0.1:{port}/mcp", config=config)
+    until("only the server is missing", lambda: '"missing":["upstream"]' in http(probes, "GET", path="/readyz").text.replace(" ", ""), 5)
     for _ in range(5):
         ready = http(probes, "GET", path="/readyz")
         assert ready.status == 503 and '"missing":["upstream"]' in ready.text.replace(" ", ""), ready.text

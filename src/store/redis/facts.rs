@@ -87,7 +87,7 @@ async fn settle(link: &Link, keys: &Keys, name: &str, ours: &[u8]) -> Result<Vec
     let meta = keys.meta();
     let mut get = redis::cmd("HGET");
     get.arg(meta).arg(name);
-    // First, because a full server answers this, and lets nobody write.
+    // Read before it is written, because a full server refuses writes and answers reads.
     let mut found: Option<Vec<u8>> = link.query(meta, &get).await?;
     if found.is_none() {
         let mut set = redis::cmd("HSETNX");

@@ -17,7 +17,7 @@ pub(in crate::upstream) enum OverlongVerdict {
     Open,
     /// The message has ended, and answers the request with this id, as JSON.
     Answer(Box<str>),
-    /// The message has ended, and nobody waits for it: it is a notification, or a line of text.
+    /// The message has ended. It is a notification or a line of text, so it answers no request.
     Needless,
     /// The message answers no request, or its request cannot be found out.
     Nobodys,
@@ -69,7 +69,7 @@ impl Overlong {
         }
     }
 
-    /// Returns `true` if there is no message in it, so that it answers nobody.
+    /// Returns `true` for a text without a message.
     fn is_text(&self) -> bool {
         let is_message = |first| matches!(first, b'[' | b'\xef');
         !self.has_brace && self.first.is_some_and(|first| !is_message(first))

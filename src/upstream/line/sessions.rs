@@ -21,8 +21,8 @@ const IDLE: Duration = Duration::from_mins(30);
 /// leave without a word, and a client that comes back begins anew.
 const SILENT: Duration = Duration::from_mins(1);
 
-/// The same for a session whose client has asked nothing yet, or listens no more. Whoever opens sessions and leaves them keeps
-/// nobody waiting.
+/// The same for a session without requests, or whose client has closed its stream and sent nothing since. Sessions that are
+/// opened and left make room sooner.
 const SILENT_LEFT: Duration = Duration::from_secs(5);
 
 /// Which line a new session may use.

@@ -119,7 +119,7 @@ impl SendState {
         self.decide(BEGUN)
     }
 
-    /// Nobody has read the message, and nobody can read it any more: it was never sent.
+    /// Makes the message one that was never sent. For a message that the server has not read and can read no more.
     pub(in crate::upstream) fn take_back(&self) {
         self.verdict.store(WITHDRAWN, Ordering::Release);
     }

@@ -10,12 +10,6 @@
     )
 )]
 
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-compile_error!(
-    "raincheck runs on Linux, where it is tested, and is written to run on macOS: it needs their process groups, signals and \
-     Unix sockets. On Windows, run it in the Windows Subsystem for Linux"
-);
-
 pub mod account;
 pub mod admin;
 pub mod app;
@@ -36,6 +30,7 @@ pub mod mcp;
 #[path = "../tests/fuzz/mutator.rs"]
 mod mutator;
 pub mod notify;
+pub mod platform;
 pub mod prehashed;
 pub mod printable;
 pub mod public_address;

@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use tikv_jemallocator::Jemalloc;
+use raincheck::platform::{ALLOCATOR as ALLOCATOR_OF_SYSTEM, Allocator};
 
-/// Jemalloc returns memory to the system after a burst; the C library's allocator would keep it in fragments.
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: Allocator = ALLOCATOR_OF_SYSTEM;
 
 fn main() -> ExitCode {
     raincheck::cli::main()

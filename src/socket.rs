@@ -7,12 +7,13 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
+use crate::platform::socket::bound_unacknowledged;
+
 /// The keepalive time and interval: a silent peer is probed after this time, and then in this interval.
 const QUIET: Duration = Duration::from_secs(15);
 const ASKED: u32 = 3;
 
 /// The time that sent data may stay unacknowledged.
-#[cfg(target_os = "linux")]
 const UNTAKEN: Duration = Duration::from_secs(30);
 
 /// Sets the options of a socket: writes go out at once, and a vanished peer is noticed.
@@ -25,9 +26,7 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
         .with_retries(ASKED);
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(UNTAKEN))?;
-    Ok(())
+    bound_unacknowledged(&socket, UNTAKEN)
 }
 
 #[cfg(test)]

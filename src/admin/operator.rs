@@ -29,9 +29,7 @@ use super::tasks::{Done, OperatorTasks, TaskActionError};
 use super::token::Token;
 use crate::runner::Runner;
 use crate::telemetry::metrics::METRICS;
-#[cfg(target_os = "linux")]
-use crate::telemetry::resources;
-use crate::telemetry::{log, waiting};
+use crate::telemetry::{log, resources, waiting};
 
 /// The text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -169,7 +167,6 @@ impl Operator {
     fn metrics(&self) -> Response<AdminBody> {
         self.health.measure();
         waiting::measure();
-        #[cfg(target_os = "linux")]
         resources::measure();
         let mut response = Response::new(whole(METRICS.render()));
         let headers = response.headers_mut();

@@ -11,6 +11,7 @@ use tracing::info;
 use crate::config::load::{Flags, environment, load};
 use crate::config::{Config, ConfigError};
 use crate::io_reason::io_reason;
+use crate::platform;
 use crate::telemetry::log as logging;
 use crate::tls;
 
@@ -20,14 +21,11 @@ mod child;
 mod config;
 mod demo;
 mod failure;
-#[cfg(target_os = "linux")]
-mod init;
 mod inspect;
 mod operate;
 mod process;
 mod progress_bar;
 mod run;
-mod sighup;
 mod stdio;
 mod stdout;
 mod store;
@@ -287,14 +285,20 @@ fn man(directory: &Path) -> Result<ExitCode, CommandFailure> {
 
 fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
     if let Command::Child(line) = command {
-        return Err(child::exec_program(&line));
+        return child::run_program(&line);
     }
-    keep_private()?;
-    #[cfg(target_os = "linux")]
-    if matches!(command, Command::Run(_) | Command::Stdio(_))
-        && let Some(code) = init::run_in_child()?
-    {
-        return Ok(code);
+    platform::process::prepare().map_err(|error| {
+        CommandFailure::runtime(format!(
+            "this process cannot be kept apart from others: {}",
+            io_reason(&error)
+        ))
+    })?;
+    if matches!(command, Command::Run(_) | Command::Stdio(_)) {
+        let ran = platform::reaper::run_in_child();
+        let not_started = |e| CommandFailure::runtime(format!("not started: {}", io_reason(&e)));
+        if let Some(code) = ran.map_err(not_started)? {
+            return Ok(code);
+        }
     }
     tls::install_provider();
     match command {
@@ -368,26 +372,6 @@ fn first_line(config: &Config, file: Option<&Path>) {
         "starting"
     );
     crate::config::warnings::log(config);
-}
-
-/// Keeps the memory and the environment of this process from other processes of the same user (the wrapped program is
-/// one), and from crash dumps. A program that this process executes, like `__child`, starts without this protection.
-#[cfg(target_os = "linux")]
-fn keep_private() -> Result<(), CommandFailure> {
-    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
-        CommandFailure::runtime(format!(
-            "this process cannot be kept private: {}",
-            io_reason(&error)
-        ))
-    })
-}
-
-/// Other systems have no such call: there the system decides what other processes may read.
-#[cfg(not(target_os = "linux"))]
-fn keep_private() -> Result<(), CommandFailure> {
-    Ok(())
 }
 
 /// Prints help and version as they are. Reports every other error in one line.

@@ -4,6 +4,7 @@ use super::failure::CommandFailure;
 use crate::config::load::environment;
 use crate::config::{Config, ConfigError, LogFormat, TelemetrySettings};
 use crate::io_reason::io_reason;
+use crate::platform::process::terminal_takes_colours;
 use crate::telemetry::log as logging;
 
 pub(super) fn log(settings: &TelemetrySettings) -> Result<(), CommandFailure> {
@@ -36,7 +37,7 @@ fn begin(filter: &str, format: LogFormat) -> Result<(), CommandFailure> {
 /// Returns `true` if the user lets programs write colours (<https://no-color.org>).
 pub(super) fn colours() -> bool {
     let is_no = |(name, value): &(String, String)| name == "NO_COLOR" && !value.is_empty();
-    !environment().iter().any(is_no)
+    !environment().iter().any(is_no) && terminal_takes_colours()
 }
 
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {

@@ -2,25 +2,24 @@
 
 use std::process::ExitCode;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::failure::CommandFailure;
 use super::process::runtime;
-use super::sighup::Sighup;
-use crate::app::App;
+use crate::app::{App, Reload};
 use crate::config::{Config, LimitSettings};
 use crate::io_reason::io_reason;
+use crate::platform::child::{self, file_limit};
+use crate::platform::signals::{ReloadSignal, StopSignals};
 
 /// The threads of a server and the signals that they handle. It is made before the settings are read: until then a signal
 /// ends the process, also one that asks for a reload.
 pub(super) struct ServerProcess {
     runtime: Runtime,
     stop: StopSignals,
-    sighup: Sighup,
+    reload: ReloadSignal,
 }
 
 impl ServerProcess {
@@ -28,15 +27,15 @@ impl ServerProcess {
         let runtime = runtime()?;
         // A handler of a signal registers with the runtime that is entered.
         let entered = runtime.enter();
-        let signals = StopSignals::new().and_then(|stop| Ok((stop, Sighup::new()?)));
+        let signals = StopSignals::new().and_then(|stop| Ok((stop, ReloadSignal::new()?)));
         // The guard borrows the runtime, which moves into the result below.
         drop(entered);
-        let (stop, sighup) = signals
+        let (stop, reload) = signals
             .map_err(|e| CommandFailure::runtime(format!("no signals: {}", io_reason(&e))))?;
         Ok(Self {
             runtime,
             stop,
-            sighup,
+            reload,
         })
     }
 }
@@ -49,7 +48,7 @@ pub(super) fn run(process: ServerProcess, config: Config) -> Result<ExitCode, Co
     let ServerProcess {
         runtime,
         mut stop,
-        mut sighup,
+        reload: mut reload_signal,
     } = process;
     runtime.block_on(async {
         let shutdown = CancellationToken::new();
@@ -73,7 +72,7 @@ pub(super) fn run(process: ServerProcess, config: Config) -> Result<ExitCode, Co
         let reload = app.reload();
         let serving = app.serve(shutdown.clone());
         tokio::pin!(serving);
-        let hung_up = sighup.handle(&reload);
+        let hung_up = reload_whenever_asked(&mut reload_signal, &reload);
         let signal = tokio::select! {
             // Without a signal, the app ends after a drain that a request asked for, or if the store refuses raincheck.
             served = &mut serving => {
@@ -99,14 +98,23 @@ pub(super) fn run(process: ServerProcess, config: Config) -> Result<ExitCode, Co
     })
 }
 
+/// Reloads the TLS files and the file of tokens at each signal. Returns the name of the signal if its terminal has closed.
+async fn reload_whenever_asked(signal: &mut ReloadSignal, reload: &Reload) -> &'static str {
+    loop {
+        if let Err(name) = signal.asked().await {
+            return name;
+        }
+        // What went wrong is in the log.
+        let _ = reload.all().await;
+    }
+}
+
 /// Raises the soft limit of open files to the hard limit, because a call holds two sockets and the usual soft limit of
 /// 1,024 would end at 500 calls. Returns the old soft limit, which the wrapped program gets.
 pub(super) fn raise_file_limit() -> Option<u64> {
-    let mut limit = getrlimit(Resource::Nofile);
-    let before = limit.current;
-    limit.current = limit.maximum;
+    let before = file_limit();
     // A low limit only bounds the number of calls, so the start goes on.
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+    if let Err(error) = child::raise_file_limit() {
         warn!(error = %io_reason(&error), "the limit of open files stays as it is");
     }
     before
@@ -116,7 +124,7 @@ pub(super) fn raise_file_limit() -> Option<u64> {
 /// the server can be connected to, and no answer contains the reason.
 fn warn_of_few_files(limits: &LimitSettings) {
     let needed = open_files_needed(limits).min(FEW_FILES);
-    if let Some(limit) = getrlimit(Resource::Nofile).current
+    if let Some(limit) = file_limit()
         && limit < needed
     {
         warn!(
@@ -140,62 +148,3 @@ const FILES_OF_OURS: usize = 64;
 /// The limit that nearly every system allows. With as many raincheck serves some hundred calls, which most need no
 /// more than.
 const FEW_FILES: u64 = 1024;
-
-/// Returns `true` if the process was started with SIGHUP ignored.
-#[cfg(target_os = "linux")]
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // SIGHUP is the first.
-    ignored.is_some_and(|mask| mask & 1 == 1)
-}
-
-/// The system does not say.
-#[cfg(not(target_os = "linux"))]
-fn ignores_hangup() -> bool {
-    false
-}
-
-/// The signals that stop the process: TERM from an orchestrator, INT from a person.
-pub(super) struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// HUP of a terminal that closes.
-    hangup: Option<Signal>,
-}
-
-impl StopSignals {
-    pub(super) fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: None,
-        })
-    }
-
-    /// For a process that reloads nothing.
-    pub(super) fn with_hangup() -> std::io::Result<Self> {
-        // `nohup` starts programs that the end of the terminal must not end.
-        let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup()));
-        Ok(Self {
-            hangup: hangup.transpose()?,
-            ..Self::new()?
-        })
-    }
-
-    /// Cancel safe: no signal is lost.
-    pub(super) async fn asked(&mut self) -> &'static str {
-        let hung_up = async {
-            match &mut self.hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = hung_up => "SIGHUP",
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
-}

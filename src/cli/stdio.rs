@@ -9,11 +9,12 @@ use tracing::info;
 
 use super::failure::CommandFailure;
 use super::process::runtime;
-use super::run::{StopSignals, raise_file_limit};
+use super::run::raise_file_limit;
 use crate::app::App;
 use crate::config::Config;
 use crate::io_reason::io_reason;
-use crate::upstream::stdio::group;
+use crate::platform::group;
+use crate::platform::signals::StopSignals;
 
 /// The longest drain: clients wait about this long after they send a signal, and then kill the process.
 const GRACE: Duration = Duration::from_millis(1_500);

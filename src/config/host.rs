@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use crate::platform::environment::{is_same_variable, machine_name, state_directory};
+
 /// The facts about the machine. They are passed in, so that tests do not depend on the machine.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Host {
     pub(super) name: Option<String>,
-    /// `$XDG_STATE_HOME`, else `~/.local/state`.
+    /// Where the system has what programs keep between runs.
     pub(super) state_directory: Option<PathBuf>,
     pub(super) working_directory: Option<PathBuf>,
 }
@@ -14,24 +16,14 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(environment: &[(String, String)]) -> Self {
         let get = |name: &str| {
+            let is_it = |key: &str, value: &str| is_same_variable(key, name) && !value.is_empty();
             environment
                 .iter()
-                .find_map(|(key, value)| (key == name && !value.is_empty()).then_some(value))
+                .find_map(|(key, value)| is_it(key, value).then(|| value.clone()))
         };
-        // The base directory specification says to ignore a relative path.
-        let absolute = |path: &String| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
-        let state_directory = get("XDG_STATE_HOME")
-            .and_then(absolute)
-            .or_else(|| Some(get("HOME").and_then(absolute)?.join(".local/state")));
-        // HOSTNAME is a shell variable that is seldom exported, but containers set it.
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .ok()
-            .map(|name| name.trim().to_owned())
-            .filter(|name| !name.is_empty())
-            .or_else(|| get("HOSTNAME").cloned());
         Self {
-            name,
-            state_directory,
+            name: machine_name(get),
+            state_directory: state_directory(get),
             working_directory: std::env::current_dir().ok(),
         }
     }

@@ -14,6 +14,8 @@ use super::settings_tls::ClientTlsFiles;
 use super::settings_upstream::{EraChoice, TransportChoice, UpstreamSettings};
 use super::unix::Socket;
 use super::{concurrency, credentials, file, query};
+use crate::platform;
+use crate::platform::environment::{INHERITED, is_same_variable};
 
 pub(super) fn upstream(
     file: &file::Upstream,
@@ -85,6 +87,12 @@ fn server(file: &file::Upstream, environment: &[(String, String)]) -> Result<Wra
         }
         (Some(text), true) => {
             program_only(file)?;
+            if text.starts_with("unix:") && !platform::socket::ARE_FILES {
+                return Err(refused(
+                    "url",
+                    "is a Unix socket, and this system has none that raincheck can use; let the server listen at a port of 127.0.0.1",
+                ));
+            }
             if text.starts_with("unix:") {
                 Wrapped::Unix(Socket::parse(text).map_err(|why| refused("url", &why))?)
             } else {
@@ -219,7 +227,7 @@ fn command(
         .split_first()
         .map_or(("", &[][..]), |(p, a)| (p, a));
     // A path may have spaces, so only a bare name with spaces is taken for a whole command line.
-    let is_line = arguments.is_empty() && program.contains(' ') && !program.contains('/');
+    let is_line = arguments.is_empty() && program.contains(' ') && !program.contains(['/', '\\']);
     if program.is_empty() || is_line {
         return Err(refused(
             "command",
@@ -238,10 +246,6 @@ fn command(
         directory: file.cwd.as_ref().map(PathBuf::from),
     })
 }
-
-/// The variables that the official SDKs let a server inherit. The server gets no others, because raincheck's
-/// own environment may hold secrets.
-const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
 fn variables(
     file: &file::Upstream,
@@ -263,11 +267,13 @@ fn variables(
         }
     }
     let allowed = |name: &str| {
-        INHERITED.contains(&name) || file.env_allow.iter().any(|allowed| allowed == name)
+        let is_it = |other: &str| is_same_variable(other, name);
+        INHERITED.iter().any(|other| is_it(other)) || file.env_allow.iter().any(|it| is_it(it))
     };
+    let is_set = |name: &str| file.env.keys().any(|own| is_same_variable(own, name));
     let inherited = environment.iter().filter(|(name, value)| {
         // A shell's exported functions are code.
-        allowed(name) && !file.env.contains_key(name) && !value.starts_with("()")
+        allowed(name) && !is_set(name) && !value.starts_with("()")
     });
     let own = file
         .env

@@ -35,6 +35,7 @@ use super::slow_reader::{Patient, Streams};
 use crate::auth::identity::Identity;
 use crate::connection_threads::ConnectionThreads;
 use crate::io_reason::io_reason;
+use crate::platform::socket::bound_unsent;
 use crate::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::socket;
 use crate::telemetry::limits::{self, LimitHit};
@@ -230,7 +231,6 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 const UNSENT_MAX: usize = 64 * 1024;
 
 /// The same in the kernel, beside what is on its way.
-#[cfg(target_os = "linux")]
 const UNREAD_MAX: u32 = 256 * 1024;
 
 /// The bounds of the requests that one HTTP/2 connection may make at once, and of the bytes that it may send before
@@ -257,8 +257,7 @@ impl Connection {
         }
         // What the kernel takes for a client that does not read counts nowhere.
         // Where the option cannot be set, the kernel only takes more.
-        #[cfg(target_os = "linux")]
-        let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
+        let _ = bound_unsent(&socket2::SockRef::from(&stream), UNREAD_MAX);
         if let Some(tls) = self.settings.tls.clone() {
             return Box::pin(self.serve_tls(stream, &tls)).await;
         }

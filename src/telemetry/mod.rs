@@ -14,7 +14,6 @@ pub mod operations;
 pub mod polls;
 pub mod recent;
 pub mod repeats;
-#[cfg(target_os = "linux")]
 pub mod resources;
 pub mod seconds;
 pub mod tasks;

@@ -2,9 +2,10 @@
 
 use std::io;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
+
+use crate::platform::signals::Interrupt;
 
 /// Each clone sees every Ctrl-C after its creation once.
 #[derive(Debug, Clone)]
@@ -13,11 +14,12 @@ pub(super) struct Interrupts(watch::Receiver<u32>);
 impl Interrupts {
     /// From now on Ctrl-C no longer ends the process.
     pub(super) fn new(jobs: &TaskTracker) -> io::Result<Self> {
-        let mut signal = signal(SignalKind::interrupt())?;
+        let mut interrupt = Interrupt::new()?;
         // A watch keeps a press that comes while no receiver is polled.
         let (pressed, seen) = watch::channel(0);
         jobs.spawn(async move {
-            while signal.recv().await.is_some() && !pressed.is_closed() {
+            while !pressed.is_closed() {
+                interrupt.pressed().await;
                 pressed.send_modify(|count| *count += 1);
             }
         });

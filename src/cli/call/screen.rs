@@ -102,10 +102,8 @@ fn progress(params: &Value) -> String {
 }
 
 fn width() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stderr());
-    let columns = size.map_or(0, |size| usize::from(size.ws_col));
-    // A terminal whose size was never set reports 0.
-    if columns == 0 { WIDTH } else { columns }
+    let size = terminal_size::terminal_size_of(io::stderr());
+    size.map_or(WIDTH, |(columns, _)| usize::from(columns.0))
 }
 
 fn write(text: &str) {

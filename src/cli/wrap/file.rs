@@ -1,12 +1,12 @@
 //! A client's settings file on the disk. It is replaced as a whole or not at all, and never without a backup.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use crate::io_reason::io_reason;
+use crate::platform::files::{canonicalize, give_rights, private};
 
 pub(super) struct SettingsFile {
     /// The path of the file, with links followed, so that a link stays a link.
@@ -27,7 +27,7 @@ const BACKUPS_MAX: u32 = 999;
 impl SettingsFile {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let cannot = |e: io::Error| format!("cannot be read: {}", io_reason(&e));
-        let path = fs::canonicalize(path).map_err(cannot)?;
+        let path = canonicalize(path).map_err(cannot)?;
         let metadata = fs::metadata(&path).map_err(cannot)?;
         if !metadata.is_file() {
             return Err("not a file".to_owned());
@@ -129,19 +129,10 @@ impl SettingsFile {
     /// Creates a file with the owner and mode of this file, and syncs it to the disk.
     fn create(&self, path: &Path, text: &str) -> io::Result<()> {
         // Private until it has its owner and its mode, because the settings may hold secrets.
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
+        let mut file = private(OpenOptions::new().write(true).create_new(true)).open(path)?;
         file.write_all(text.as_bytes())?;
-        let own = file.metadata()?;
-        let (uid, gid) = (self.metadata.uid(), self.metadata.gid());
-        if (own.uid(), own.gid()) != (uid, gid) {
-            // If this is not permitted, nothing is replaced, because the owner could not read the new file.
-            fchown(&file, Some(uid), Some(gid))?;
-        }
-        file.set_permissions(Permissions::from_mode(self.metadata.mode() & 0o7777))?;
+        // If this is not permitted, nothing is replaced, because the owner could not read the new file.
+        give_rights(&file, &self.metadata)?;
         // Without this, a crash soon after the rename could leave an empty file.
         file.sync_all()
     }

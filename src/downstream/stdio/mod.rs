@@ -23,11 +23,11 @@ use crate::downstream::proxy::Proxy;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;
+use crate::platform::pipe::output_has_no_reader;
 use crate::runner::client_note::ClientNote;
 
 mod answer;
 mod client;
-mod hang_up;
 mod message;
 mod questions;
 mod relay;
@@ -35,7 +35,6 @@ mod session;
 mod unread;
 
 use client::Client;
-use hang_up::hung_up;
 use message::StdioMessage;
 use questions::ServerRequests;
 use session::{StdioSession, TELL};
@@ -86,7 +85,7 @@ impl Lines {
         let watching = async {
             input_ended.cancelled().await;
             // A client that has died reads no answer. One that lives may still read.
-            hung_up().await;
+            output_has_no_reader().await;
             gone.cancel();
             // Never done: the select below would drop `serving`, which still has to end the session.
             std::future::pending::<()>().await;

@@ -1,16 +1,15 @@
 //! The database file: who may open it, and one clear sentence when it cannot be opened.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, Metadata, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, StorageError};
-use rustix::process::geteuid;
 
 use crate::io_reason::io_reason;
+use crate::platform::files::{create_private_directory, exposed, exposed_directory, private};
 
 /// Why the embedded store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -82,56 +81,17 @@ impl DatabaseFile {
         }
         if let Some(directory) = self.0.parent().filter(|path| !path.as_os_str().is_empty()) {
             // Records may hold personal data, so no other user may read them.
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
-                .map_err(io)?;
+            create_private_directory(directory).map_err(io)?;
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&self.0)
-            .map_err(io)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = private(&mut options).open(&self.0).map_err(io)?;
         // The open file is checked, and not its path, which can lead to another file by now.
         check_access(&file).map_err(io)?;
         redb::Builder::new()
             .set_cache_size(CACHE)
             .create_with_backend(FileBackend::new(file)?)
     }
-}
-
-/// Why an existing file must not be used. Its content may be personal, and raincheck trusts what it reads
-/// there. A group may have access, because Kubernetes gives volumes to a group (`fsGroup`).
-pub(super) fn exposed(found: &Metadata) -> Option<&'static str> {
-    if found.uid() != geteuid().as_raw() {
-        return Some("it belongs to another user; have it made by the one that raincheck runs as");
-    }
-    let is_open = found.mode() & 0o007 != 0;
-    is_open.then_some(
-        "every user of this machine may open it; if raincheck made it, close it with chmod 600, else \
-         name another file",
-    )
-}
-
-/// Why no file of this path must be used: others may put files of theirs in its place. A directory with the sticky bit, as
-/// `/tmp`, does not let them, and a volume is of those who mounted it: Kubernetes makes an `emptyDir` that is open to all.
-pub(super) fn exposed_directory(file: &Path) -> Option<&'static str> {
-    // The parent of a bare name is the empty path.
-    let mut directories = file.ancestors().skip(1).map(|it| Path::new(".").join(it));
-    // Directories that do not exist yet are no risk: raincheck makes them itself, closed to others.
-    let (directory, found) = directories.find_map(|it| Some((it.clone(), it.metadata().ok()?)))?;
-    let is_volume = || {
-        let around = directory.join("..").metadata();
-        around.is_ok_and(|around| around.dev() != found.dev())
-    };
-    let is_open = found.mode() & 0o1002 == 0o002;
-    (is_open && !is_volume()).then_some(
-        "every user of this machine may replace files in its directory; close that with chmod o-w, or name another file",
-    )
 }
 
 /// Refuses an existing file that is [`exposed`].
@@ -165,11 +125,7 @@ impl FileClaim {
     /// another process left there is removed first, so that a link in its place is not followed.
     pub(super) fn write_pid(&self) {
         self.remove_pid();
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&self.pid_file);
+        let file = private(OpenOptions::new().write(true).create_new(true)).open(&self.pid_file);
         if let Ok(mut file) = file {
             let _ = writeln!(file, "{}", std::process::id());
         }

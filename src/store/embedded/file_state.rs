@@ -4,14 +4,14 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use redb::DatabaseError;
 use uuid::Uuid;
 
-use super::file::{EmbeddedOpenError, FileClaim, FileState, exposed, exposed_directory};
+use super::file::{EmbeddedOpenError, FileClaim, FileState};
 use super::{Embedded, tables, undamaged};
+use crate::platform::files::{exposed, exposed_directory, private};
 
 impl Embedded {
     /// Returns the state of the file: free if it can be opened, or created if it does not exist. Holds the file's
@@ -74,11 +74,7 @@ fn can_make(path: &Path) -> io::Result<()> {
     let directory = path.ancestors().skip(1).find(here);
     let directory = directory.unwrap_or_else(|| Path::new(""));
     let trial = directory.join(format!(".raincheck-check-{}", Uuid::new_v4().simple()));
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&trial)?;
+    private(OpenOptions::new().write(true).create_new(true)).open(&trial)?;
     std::fs::remove_file(trial)
 }
 

@@ -1,9 +1,8 @@
 //! The seal key beside the store file: created at first use, readable by its owner only.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::hmac;
@@ -11,6 +10,7 @@ use aws_lc_rs::hmac;
 use super::super::random::random_bytes;
 use super::super::seal::MasterKey;
 use super::file::check_access;
+use crate::platform::files::{create_private_directory, private};
 
 /// Reads or creates the seal key of this store file. The caller has the store open, so no other process
 /// creates the key at the same time.
@@ -25,11 +25,7 @@ pub fn seal_key(store: &Path) -> io::Result<MasterKey> {
         answered => return answered,
     }
     let key: MasterKey = random_bytes().map_err(io::Error::other)?;
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
+    let mut file = private(OpenOptions::new().write(true).create_new(true)).open(&path)?;
     file.write_all(&key)?;
     // The key must be on disk before it seals anything: without it nothing opens after a crash.
     file.sync_all()?;
@@ -41,10 +37,7 @@ pub fn seal_key(store: &Path) -> io::Result<MasterKey> {
 pub fn shared_key(store: &Path) -> io::Result<MasterKey> {
     let path = beside(store);
     if let Some(directory) = path.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
+        create_private_directory(directory)?;
     }
     match read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -54,12 +47,8 @@ pub fn shared_key(store: &Path) -> io::Result<MasterKey> {
     // The file gets its name when it is whole, so that no other process reads half a key.
     let mut whole = OsString::from(&path);
     whole.push(format!(".{}", uuid::Uuid::new_v4().simple()));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&whole)?;
+    let mut file =
+        private(OpenOptions::new().write(true).create(true).truncate(true)).open(&whole)?;
     file.write_all(&key)?;
     file.sync_all()?;
     // A link fails where the name exists. A rename would replace the key of the process that was first.

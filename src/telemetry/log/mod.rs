@@ -34,7 +34,7 @@ pub use access::{AccessLine, are_requests_logged};
 use form::{LineForm, layer};
 use in_use::{LOG, Log};
 pub use last_words::plain;
-use output::{Output, standard_error};
+use output::Output;
 pub use task_end::TaskEndLine;
 
 /// The settings of the log.
@@ -53,7 +53,7 @@ pub fn init(settings: &LogSettings) -> Result<(), String> {
     let filter = parse(&settings.filter)?;
     ask(&filter);
     let (filter, handle) = reload::Layer::new(filter);
-    let output = standard_error()
+    let output = crate::platform::pipe::standard_error()
         .map_err(|error| format!("no log can be written: {}", io_reason(&error)))?;
     let log = Log {
         form: match (settings.json, settings.colours) {

@@ -8,13 +8,14 @@ use prometheus::TextEncoder;
 
 use list::List;
 
+use crate::platform::resources::ARE_KNOWN;
+
 mod calls;
 mod list;
 mod notices;
 mod operations;
 mod per_thread;
 mod process;
-#[cfg(target_os = "linux")]
 mod resources;
 mod store;
 mod tasks;
@@ -26,7 +27,6 @@ pub use notices::NoticeMetrics;
 pub use operations::OperationMetrics;
 pub use per_thread::ThreadHistograms;
 pub use process::ProcessMetrics;
-#[cfg(target_os = "linux")]
 pub use resources::ResourceMetrics;
 pub use store::StoreMetrics;
 pub use tasks::{TaskMetrics, WaitingMetrics};
@@ -42,8 +42,8 @@ pub struct Metrics {
     pub tasks: TaskMetrics,
     pub store: StoreMetrics,
     pub process: ProcessMetrics,
-    #[cfg(target_os = "linux")]
-    pub resources: ResourceMetrics,
+    /// `None`: the system has none.
+    pub resources: Option<ResourceMetrics>,
     pub operations: OperationMetrics,
     pub notices: NoticeMetrics,
     pub traces: TraceMetrics,
@@ -60,8 +60,7 @@ impl Metrics {
             operations: OperationMetrics::new(&mut list),
             notices: NoticeMetrics::new(&mut list),
             traces: TraceMetrics::new(&mut list),
-            #[cfg(target_os = "linux")]
-            resources: ResourceMetrics::new(&mut list),
+            resources: ARE_KNOWN.then(|| ResourceMetrics::new(&mut list)),
             list,
         }
     }

@@ -2,9 +2,8 @@
 //! the server's first answer. It holds only what was said to callers without credentials. It is a hint: a
 //! server that refuses what it should understand is asked again.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use tracing::debug;
 use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
+use crate::platform::files::{create_private_directory, is_ours_alone, private};
 use crate::upstream::discovery::discovered::Discovered;
 
 /// A description larger than this is not kept.
@@ -132,28 +132,15 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn is_ours_alone(metadata: &Metadata) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    // The six lowest bits are the rights of the group and of all others.
-    metadata.is_file() && metadata.uid() == own && metadata.mode().trailing_zeros() >= 6
-}
-
 /// Writes the file whole or not at all, whatever happens meanwhile.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
+        create_private_directory(directory)?;
     }
     let beside = path.with_extension(format!("{}.tmp", std::process::id()));
     // A file of an earlier process with the same number, which did not finish.
     let _ = std::fs::remove_file(&beside);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&beside)?;
+    let mut file = private(OpenOptions::new().write(true).create_new(true)).open(&beside)?;
     let replaced = file
         .write_all(text.as_bytes())
         .and_then(|()| std::fs::rename(&beside, path));

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +14,12 @@ use hyper::Uri;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use crate::io_reason::io_reason;
+use crate::platform;
+use crate::platform::files::is_socket;
 use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
@@ -178,7 +179,9 @@ impl Connector {
 
     async fn connect_patiently(&self) -> io::Result<Box<dyn ServerConnection>> {
         let (host, port, tls) = match &self.place {
-            ServerAddress::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+            ServerAddress::Unix(path) => {
+                return Ok(Box::new(platform::socket::connect(path).await?));
+            }
             ServerAddress::Tcp { host, port, tls } => (&**host, *port, tls),
         };
         let Some(tls) = tls else {
@@ -328,7 +331,7 @@ fn about_socket(path: &Path, error: &io::Error) -> String {
     match (error.kind(), std::fs::metadata(path)) {
         (io::ErrorKind::NotFound, _) => format!("there is no {name}"),
         (io::ErrorKind::PermissionDenied, _) => format!("no permission to use {name}"),
-        (_, Ok(found)) if !found.file_type().is_socket() => format!("{name} is not a socket"),
+        (_, Ok(found)) if !is_socket(&found) => format!("{name} is not a socket"),
         (io::ErrorKind::ConnectionRefused, _) => format!("nobody listens on {name}"),
         _ => io_reason(error),
     }

@@ -1,13 +1,10 @@
 //! One child process, from its start to the end of its process group: lines in, lines out.
 
-use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -20,6 +17,9 @@ use tracing::{debug, info, warn};
 use crate::io_reason::io_reason;
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
+use crate::platform::child::{is_out_of_room, separate};
+use crate::platform::group::Group;
+use crate::platform::pipe::{Pipe, is_empty, left_unread};
 use crate::telemetry::counted::Counted;
 use crate::upstream::credentials::LatestCredentials;
 use crate::upstream::failures::UNREACHABLE;
@@ -28,7 +28,6 @@ use crate::upstream::line::overlong::{Overlong, OverlongVerdict, too_large};
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 use crate::upstream::pool::SessionPermit;
-use crate::upstream::stdio::group::{Group, signal};
 use crate::upstream::stdio::hearing::Hearing;
 use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;
@@ -42,9 +41,6 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 /// The time that the output is read after the process has ended. The output that the process wrote comes through
 /// the pipe soon; a process that it left behind may hold the pipe for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// The time between two looks whether a child has begun to read.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// The parts that all children of one program have in common.
 #[derive(Debug)]
@@ -131,22 +127,13 @@ impl ProcessLauncher {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // What the process starts (npx starts node) is signalled with it.
-            .process_group(0)
             .kill_on_drop(true);
+        separate(&mut command);
         if let Some(directory) = &program.directory {
             command.current_dir(directory);
         }
         command
     }
-}
-
-/// Returns `true` if the system has no file descriptor, no process or no memory for another program.
-fn is_out_of_room(error: &std::io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    errno.is_some_and(|errno| {
-        [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM].contains(&errno)
-    })
 }
 
 struct ChildLife<E> {
@@ -197,7 +184,7 @@ impl<E: LineListener> ChildLife<E> {
         if end != LineEnd::Gone || self.process.try_wait().ok().flatten().is_none() {
             // What the process still writes is read and ignored, so that it need not wait to write it.
             let reading = (end == LineEnd::Stopped).then_some(reading);
-            end_process((&mut self.process, has_launched), reading, end, pid).await;
+            end_process((&mut self.process, has_launched), reading, end, &group).await;
         }
         drop(group);
         let lived = Instant::now().saturating_duration_since(born);
@@ -277,22 +264,24 @@ async fn end_process<R>(
     mut process: (&mut Child, bool),
     mut reading: Option<Pin<&mut R>>,
     end: LineEnd,
-    pid: u32,
+    group: &Group,
 ) where
     R: Future<Output = LineEnd>,
 {
+    let pid = process.0.id().unwrap_or_default();
     if end != LineEnd::TooLarge {
         if leaves(&mut process, &mut reading).await {
             return;
         }
-        info!(pid, "the server does not end with its input: SIGTERM");
-        signal(pid, Signal::TERM);
-        if leaves(&mut process, &mut reading).await {
-            return;
+        if group.ask_to_end() {
+            info!(pid, "the server does not end with its input: SIGTERM");
+            if leaves(&mut process, &mut reading).await {
+                return;
+            }
         }
     }
     info!(pid, "the server is killed");
-    signal(pid, Signal::KILL);
+    group.kill(process.0);
 }
 
 async fn leaves<R>(
@@ -327,7 +316,7 @@ where
 
 /// Writes messages, one on each line, until the child has to end or stops reading.
 async fn write(
-    mut stdin: impl AsyncWrite + AsFd + Unpin,
+    mut stdin: impl AsyncWrite + Pipe + Unpin,
     mut outbound: mpsc::Receiver<Outbound>,
     closing: CancellationToken,
     writer: LineWriter,
@@ -338,7 +327,7 @@ async fn write(
         loop {
             let message = tokio::select! {
                 message = outbound.recv() => message,
-                () = is_empty(stdin.as_fd()), if is_written && !is_read => {
+                () = is_empty(&stdin), if is_written && !is_read => {
                     is_read = true;
                     writer.reads();
                     continue;
@@ -374,18 +363,11 @@ async fn write(
         }
     };
     closing.run_until_cancelled(work).await;
-    unread.take_back(&stdin);
+    if let Some(left) = left_unread(&stdin) {
+        unread.take_back(left);
+    }
     // A process that takes no more input cannot answer, so the reader ends soon, too.
     closing.cancel();
-}
-
-/// Resolves when the child has read all bytes in its pipe. This distinguishes a program that is slow to start from
-/// one that reads and sends nothing.
-async fn is_empty(pipe: BorrowedFd<'_>) {
-    while rustix::io::ioctl_fionread(pipe).is_ok_and(|unread| unread > 0) {
-        // The kernel reports room in a pipe, but not that the reader has emptied it.
-        tokio::time::sleep(LOOK).await;
-    }
 }
 
 /// Reads messages until the output ends. Lines that are no message are counted and skipped.

@@ -6,8 +6,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::platform::child::own_program;
+
 pub(super) mod child;
-pub mod group;
 mod hearing;
 mod lines;
 pub(super) mod spawner;
@@ -44,12 +45,7 @@ pub struct Program {
 impl Default for Program {
     fn default() -> Self {
         Self {
-            // This path also works after the file was replaced, as by an upgrade.
-            launcher: if cfg!(target_os = "linux") {
-                "/proc/self/exe".into()
-            } else {
-                std::env::current_exe().unwrap_or_else(|_| "raincheck".into())
-            },
+            launcher: own_program(),
             name: String::new(),
             arguments: Vec::new(),
             environment: Vec::new(),

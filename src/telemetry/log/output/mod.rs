@@ -9,19 +9,17 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::mem;
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileTypeExt as _;
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use tracing::warn;
 
 use self::gathered::{ALL_GATHERED_MAX, Gathered, GatheredLines};
 use super::super::repeats::LINES_DROPPED;
 use crate::lock::Mutex;
+use crate::platform::files::is_pipe;
+use crate::platform::pipe::{AT_ONCE, has_room, wait_for_room};
 use crate::telemetry::metrics::METRICS;
 
 pub(super) mod gathered;
@@ -38,9 +36,6 @@ const GATHERING: Duration = Duration::from_millis(100);
 
 /// The longest wait for the last lines of the process. A reader that does not read must not keep the process alive.
 const LAST_LINES: Duration = Duration::from_millis(500);
-
-/// A pipe that has any room takes so many bytes without a wait: `PIPE_BUF`.
-const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
 /// The reason for which a write to standard error may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,11 +117,10 @@ impl WaitingLines {
 
 impl Output {
     pub(super) fn new(to: File) -> Self {
-        let kind = to.metadata().map(|it| it.file_type());
         Self {
-            waits: match kind {
+            waits: match to.metadata() {
                 Ok(kind) if kind.is_file() => Waits::Never,
-                Ok(kind) if kind.is_fifo() || kind.is_socket() => Waits::IfFull,
+                Ok(kind) if is_pipe(&kind) => Waits::IfFull,
                 _ => Waits::Perhaps,
             },
             to,
@@ -238,7 +232,7 @@ impl Output {
         let waiting = self.waiting.lock();
         let fits = match self.waits {
             Waits::Never => true,
-            Waits::IfFull => waiting.lines.len() <= AT_ONCE && self.is_ready(),
+            Waits::IfFull => waiting.lines.len() <= AT_ONCE && has_room(&self.to),
             Waits::Perhaps => false,
         };
         // The thread tells of what was dropped, and mends a line that was torn.
@@ -246,12 +240,6 @@ impl Output {
             return false;
         }
         self.write(waiting, &mut writing, false)
-    }
-
-    /// Returns `true` if a write of a few bytes takes no wait. A pipe whose reader is gone fails at once.
-    fn is_ready(&self) -> bool {
-        let mut polled = [PollFd::new(&self.to, PollFlags::OUT)];
-        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Waits for lines, and writes them. Before that, `tell` receives the number of lines that were dropped after
@@ -375,7 +363,7 @@ impl Output {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // Another process may have asked for this, for all that share the pipe.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && may_wait => {
-                    if let Err(error) = self.wait_for_room() {
+                    if let Err(error) = wait_for_room(&self.to) {
                         break Err(error);
                     }
                 }
@@ -383,15 +371,6 @@ impl Output {
             }
         };
         (bytes.len() - rest.len(), ended)
-    }
-
-    fn wait_for_room(&self) -> io::Result<()> {
-        match poll(&mut [PollFd::new(&self.to, PollFlags::OUT)], None) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            // This is a failure of `poll` itself. As `WouldBlock` it would be taken for a full pipe.
-            Err(Errno::AGAIN) => Err(ErrorKind::Other.into()),
-            Err(error) => Err(error.into()),
-        }
     }
 }
 
@@ -402,11 +381,6 @@ fn wait<'w>(
 ) -> MutexGuard<'w, WaitingLines> {
     let waited = event.wait_timeout(waiting, left);
     waited.unwrap_or_else(PoisonError::into_inner).0
-}
-
-/// Standard error as it is when logging begins, whatever later becomes of its number.
-pub(super) fn standard_error() -> io::Result<File> {
-    Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-
+use tokio::process::Child;
 use tokio::time::Instant;
 
 use crate::lock::Mutex;
@@ -19,13 +19,25 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Kills the process group when it is dropped, also if the runtime ends before the process. The group's number
 /// is free once all of its processes have ended, but not so soon that this could kill another group.
-pub(super) struct Group(u32);
+#[derive(Debug)]
+pub struct Group(u32);
 
 impl Group {
-    /// The group of this child.
-    pub(super) fn of(pid: u32) -> Self {
+    /// The group of this child, which was started with [`separate`](super::child::separate).
+    pub fn of(pid: u32) -> Self {
         GROUPS.lock().insert(pid);
         Self(pid)
+    }
+
+    /// Sends SIGTERM. Returns `true`: the processes may end by themselves now.
+    pub fn ask_to_end(&self) -> bool {
+        signal(self.0, Signal::TERM);
+        true
+    }
+
+    /// Ends all processes at once.
+    pub fn kill(&self, _leader: &mut Child) {
+        signal(self.0, Signal::KILL);
     }
 }
 
@@ -36,7 +48,7 @@ impl Drop for Group {
     }
 }
 
-pub(super) fn signal(pid: u32, signal: Signal) {
+fn signal(pid: u32, signal: Signal) {
     if let Some(group) = group(pid) {
         // It is no error that the process group is empty.
         let _ = kill_process_group(group, signal);

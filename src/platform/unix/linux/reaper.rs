@@ -15,20 +15,15 @@ use rustix::termios::tcsetpgrp;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::failure::CommandFailure;
-use crate::io_reason::io_reason;
-
 /// Runs this very command in a child process if orphans become children of this process, and returns the exit code of that
 /// child. `None`: they do not.
-pub(super) fn run_in_child() -> Result<Option<ExitCode>, CommandFailure> {
+pub fn run_in_child() -> io::Result<Option<ExitCode>> {
     if !adopts_orphans() {
         return Ok(None);
     }
     // The kernel ends the child when the thread that started it ends, so that is this one.
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let code = runtime.and_then(|runtime| runtime.block_on(until_child_ends()));
-    code.map(Some)
-        .map_err(|error| CommandFailure::runtime(format!("not started: {}", io_reason(&error))))
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(until_child_ends()).map(Some)
 }
 
 /// A subreaper is one before it is executed: raincheck never makes itself one, and a child of a subreaper is none.

@@ -1,0 +1,33 @@
+//! The variables of the environment that have a meaning.
+
+use std::path::PathBuf;
+
+/// The variables that the official SDKs let a server inherit. The server gets no others, because raincheck's
+/// own environment may hold secrets.
+pub const INHERITED: &[&str] = &["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+
+/// Returns `true` if both are names of the same variable.
+pub fn is_same_variable(one: &str, other: &str) -> bool {
+    one == other
+}
+
+/// The directory for what programs keep between runs: `$XDG_STATE_HOME`, else `~/.local/state`. `get` looks a variable up.
+pub fn state_directory(get: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    // The base directory specification says to ignore a relative path.
+    let absolute = |name| {
+        get(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))
+}
+
+/// The name of this machine. `None`: the system does not say.
+pub fn machine_name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
+    // HOSTNAME is a shell variable that is seldom exported, but containers set it.
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .or_else(|| get("HOSTNAME"))
+}

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::error::AppError;
-use crate::config::{Wrapped, WrappedCommand};
+use crate::config::Wrapped;
+use crate::platform::child::look_for;
+use crate::platform::environment::is_same_variable;
 
 /// Refuses a program that does not exist: nothing that raincheck does lets it start.
 pub(super) fn refuse_missing_program(server: &Wrapped) -> Result<(), AppError> {
@@ -18,35 +20,12 @@ pub(super) fn refuse_missing_program(server: &Wrapped) -> Result<(), AppError> {
             "upstream.cwd: {directory} is not a directory"
         )));
     }
-    let program = &command.program;
-    // Like `execvp`, the start does not search the PATH for a name with a slash.
-    let why = if program.contains('/') {
-        let directory = command
-            .directory
-            .as_deref()
-            .unwrap_or_else(|| Path::new(""));
-        (!directory.join(program).exists()).then_some("does not exist")
-    } else {
-        (!is_on_path(command)).then_some("is not on the PATH")
+    let directory = command.directory.as_deref().unwrap_or(Path::new(""));
+    let get = |name: &str| {
+        let mut variables = command.environment.iter();
+        let found = variables.find(|(own, _)| is_same_variable(own, name));
+        found.map(|(_, value)| value.expose().to_owned())
     };
-    match why {
-        Some(why) => Err(AppError(format!("upstream.command: {program} {why}"))),
-        None => Ok(()),
-    }
-}
-
-/// True if the program is on the PATH that it gets, or if that is not known.
-fn is_on_path(command: &WrappedCommand) -> bool {
-    let mut variables = command.environment.iter();
-    let path = variables.find(|(name, _)| name == "PATH");
-    path.is_none_or(|(_, path)| {
-        // A relative or empty part of the PATH counts from the directory in which the program starts.
-        let directory = command
-            .directory
-            .as_deref()
-            .unwrap_or_else(|| Path::new(""));
-        path.expose()
-            .split(':')
-            .any(|part| directory.join(part).join(&command.program).exists())
-    })
+    look_for(&command.program, directory, get)
+        .map_err(|why| AppError(format!("upstream.command: {} {why}", command.program)))
 }

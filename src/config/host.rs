@@ -28,30 +28,3 @@ impl Host {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_state_directory_follows_the_base_directory_specification() {
-        let directory = |pairs: &[(&str, &str)]| {
-            let pairs: Vec<_> = pairs
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect();
-            Host::new(&pairs).state_directory
-        };
-        let home = ("HOME", "/srv/ada");
-        assert_eq!(directory(&[home]), Some("/srv/ada/.local/state".into()));
-        assert_eq!(
-            directory(&[home, ("XDG_STATE_HOME", "/s")]),
-            Some("/s".into())
-        );
-        assert_eq!(
-            directory(&[home, ("XDG_STATE_HOME", "relative")]),
-            Some("/srv/ada/.local/state".into())
-        );
-        assert_eq!(directory(&[]), None);
-    }
-}

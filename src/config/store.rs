@@ -8,6 +8,7 @@ use super::problem::Problem;
 use super::secret::{SealKey, Secret};
 use super::settings_store::{Location, Seal, StoreSettings, WaitSettings};
 use super::settings_tls::ClientTlsFiles;
+use crate::platform::environment::NO_STATE_DIRECTORY;
 
 /// Checks `[store]`. `usual` is the location if none is configured.
 pub(super) fn store(
@@ -93,10 +94,9 @@ fn location(
     let refused = |text: &str| Problem::new("store.url", text);
     match url {
         None => usual().ok_or_else(|| {
-            refused(
-                "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
-                 set); write --store redb:/path/to/file",
-            )
+            refused(&format!(
+                "not set, and there is no usual place either ({NO_STATE_DIRECTORY}); write --store redb:/path/to/file"
+            ))
         }),
         Some(url) => Ok(match url.expose().split_once(':') {
             Some(("memory", "")) => Location::Memory,

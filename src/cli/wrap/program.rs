@@ -1,9 +1,11 @@
 //! The command by which a client finds this executable.
 
-use std::fs;
+use std::env::consts::EXE_SUFFIX;
 use std::path::Path;
 
 use crate::io_reason::io_reason;
+use crate::platform::environment::is_same_variable;
+use crate::platform::files::canonicalize;
 
 const NAME: &str = "raincheck";
 
@@ -11,16 +13,18 @@ const NAME: &str = "raincheck";
 /// are shared between machines; otherwise it is the absolute path.
 pub(super) fn raincheck(environment: &[(String, String)]) -> Result<String, String> {
     let own = std::env::current_exe()
-        .and_then(fs::canonicalize)
+        .and_then(|own| canonicalize(&own))
         .map_err(|e| format!("raincheck does not find its own program: {}", io_reason(&e)))?;
-    let path = environment.iter().find(|(name, _)| name == "PATH");
+    let path = environment
+        .iter()
+        .find(|(name, _)| is_same_variable(name, "PATH"));
     let folders = path.map(|(_, folders)| std::env::split_paths(folders));
     // A relative folder depends on where the client starts, so only absolute ones count.
     let found = folders
         .into_iter()
         .flatten()
         .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(NAME))
+        .map(|folder| folder.join(format!("{NAME}{EXE_SUFFIX}")))
         // A later file of this name does not count, because a search in `PATH` ends at the first.
         .find(|file| file.is_file());
     if found.is_some_and(|file| is_same(&file, &own)) {
@@ -32,5 +36,5 @@ pub(super) fn raincheck(environment: &[(String, String)]) -> Result<String, Stri
 }
 
 fn is_same(file: &Path, own: &Path) -> bool {
-    fs::canonicalize(file).is_ok_and(|file| file == own)
+    canonicalize(file).is_ok_and(|file| file == own)
 }

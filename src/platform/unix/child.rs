@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use rustix::io::Errno;
@@ -35,6 +36,29 @@ pub fn run(
     Err(StartError::Program(
         Command::new(program).args(arguments).exec(),
     ))
+}
+
+/// Looks for a program as the start does, in a directory and with the variables that it gets. `Err`: what is wrong.
+pub fn look_for(
+    program: &str,
+    directory: &Path,
+    get: impl Fn(&str) -> Option<String>,
+) -> Result<(), &'static str> {
+    // Like `execvp`, the start does not search the PATH for a name with a slash.
+    if program.contains('/') {
+        let is_there = directory.join(program).exists();
+        return is_there.then_some(()).ok_or("does not exist");
+    }
+    // Without a PATH, the system has one.
+    let Some(path) = get("PATH") else {
+        return Ok(());
+    };
+    // A relative or empty part of the PATH counts from the directory in which the program starts.
+    let is_there = |part: &str| directory.join(part).join(program).exists();
+    path.split(':')
+        .any(is_there)
+        .then_some(())
+        .ok_or("is not on the PATH")
 }
 
 /// Why a program was not started.

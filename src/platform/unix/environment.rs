@@ -22,6 +22,9 @@ pub fn state_directory(get: impl Fn(&str) -> Option<String>) -> Option<PathBuf> 
     absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))
 }
 
+/// Why there is no [`state_directory`].
+pub const NO_STATE_DIRECTORY: &str = "neither XDG_STATE_HOME nor HOME is set";
+
 /// The name of this machine. `None`: the system does not say.
 pub fn machine_name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     // HOSTNAME is a shell variable that is seldom exported, but containers set it.
@@ -30,4 +33,28 @@ pub fn machine_name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .or_else(|| get("HOSTNAME"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_directory_follows_the_base_directory_specification() {
+        let directory = |pairs: &[(&str, &str)]| {
+            let get = |name: &str| pairs.iter().find(|(own, _)| *own == name);
+            state_directory(|name| Some(get(name)?.1.to_owned()))
+        };
+        let home = ("HOME", "/srv/ada");
+        assert_eq!(directory(&[home]), Some("/srv/ada/.local/state".into()));
+        assert_eq!(
+            directory(&[home, ("XDG_STATE_HOME", "/s")]),
+            Some("/s".into())
+        );
+        assert_eq!(
+            directory(&[home, ("XDG_STATE_HOME", "relative")]),
+            Some("/srv/ada/.local/state".into())
+        );
+        assert_eq!(directory(&[]), None);
+    }
 }

@@ -1,6 +1,6 @@
 //! The process that runs the wrapped server, and ends it when it ends itself.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -32,10 +32,12 @@ pub fn run(
     arguments: &[OsString],
 ) -> Result<ExitCode, StartError> {
     prepare().map_err(StartError::Before)?;
-    let get = |name: &str| std::env::vars_os().find(|(key, _)| key.eq_ignore_ascii_case(name));
-    let path = get("PATH").map(|(_, value)| value).unwrap_or_default();
-    let endings = get("PATHEXT").map_or_else(|| ENDINGS.into(), |(_, value)| value);
-    let found = find(program, &path, &endings.to_string_lossy());
+    let get = |name: &str| {
+        let mut variables = std::env::vars_os();
+        let found = variables.find(|(own, _)| own.eq_ignore_ascii_case(name));
+        found.and_then(|(_, value)| value.into_string().ok())
+    };
+    let found = find(Path::new(program), Path::new(""), get);
     let ran = Command::new(found.as_deref().unwrap_or(Path::new(program)))
         .args(arguments)
         .status();
@@ -45,30 +47,47 @@ pub fn run(
         .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Returns the file of a program, as a shell finds it: `npx` is `npx.cmd` in one of the directories of `path`. `None`: Windows
-/// may find it.
-fn find(program: &OsStr, path: &OsStr, endings: &str) -> Option<PathBuf> {
+/// Looks for a program as the start does, in a directory and with the variables that it gets. `Err`: what is wrong.
+pub fn look_for(
+    program: &str,
+    directory: &Path,
+    get: impl Fn(&str) -> Option<String>,
+) -> Result<(), &'static str> {
     let program = Path::new(program);
-    let is_bare = program.components().count() == 1 && !program.has_root();
-    let directories: Vec<PathBuf> = if is_bare {
-        std::env::split_paths(path).collect()
+    let why = if is_bare(program) {
+        "is not on the PATH"
     } else {
-        vec![PathBuf::new()]
+        "does not exist"
     };
+    find(program, directory, get).map(|_| ()).ok_or(why)
+}
+
+/// Returns the file of a program, as a shell finds it: `npx` is `npx.cmd` in one of the directories of `PATH`.
+fn find(program: &Path, directory: &Path, get: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let path = get("PATH").unwrap_or_default();
+    let directories: Vec<PathBuf> = if is_bare(program) {
+        // A part that is not absolute leads to whatever lies in the directory of the moment.
+        let parts = std::env::split_paths(&path);
+        parts.filter(|part| part.is_absolute()).collect()
+    } else {
+        vec![directory.into()]
+    };
+    let endings = get("PATHEXT").unwrap_or_else(|| ENDINGS.to_owned());
     // A name that has an ending is taken as it is first.
     let as_it_is = program.extension().map(|_| "");
     let endings = || as_it_is.into_iter().chain(endings.split(';'));
-    directories
-        .iter()
-        .filter(|directory| !is_bare || directory.is_absolute())
-        .flat_map(|directory| {
-            endings().map(|ending| {
-                let mut file = directory.join(program).into_os_string();
-                file.push(ending);
-                PathBuf::from(file)
-            })
+    let files = directories.iter().flat_map(|directory| {
+        endings().map(|ending| {
+            let mut file = directory.join(program).into_os_string();
+            file.push(ending);
+            PathBuf::from(file)
         })
-        .find(|file| file.is_file())
+    });
+    files.into_iter().find(|file| file.is_file())
+}
+
+fn is_bare(program: &Path) -> bool {
+    program.components().count() == 1 && !program.has_root()
 }
 
 /// Why a program was not started.
@@ -114,7 +133,11 @@ mod tests {
             std::fs::write(folder.join(name), "").unwrap();
         }
         let path = std::env::join_paths([&empty, &folder]).unwrap();
-        let found = |name: &str| find(OsStr::new(name), &path, ".EXE;.CMD");
+        let get = |name: &str| match name {
+            "PATH" => path.clone().into_string().ok(),
+            _ => Some(".EXE;.CMD".to_owned()),
+        };
+        let found = |name: &str| find(Path::new(name), &folder, get);
         let is = |name: &str, file: &str| {
             let lower = found(name).map(|file| file.to_string_lossy().to_lowercase());
             let wanted = folder.join(file).to_string_lossy().to_lowercase();
@@ -125,8 +148,11 @@ mod tests {
         is("npx.cmd", "npx.cmd");
         is("tool.v2", "tool.v2.exe");
         is(&folder.join("npx").to_string_lossy(), "npx.cmd");
+        is(r".\npx", r".\npx.cmd");
         assert_eq!(found("absent"), None);
-        assert_eq!(find(OsStr::new("npx"), OsStr::new("."), ".CMD"), None);
+        let here = |_: &str| Some(".".to_owned());
+        assert_eq!(find(Path::new("npx"), &folder, here), None);
+        assert_eq!(look_for("absent", &folder, get), Err("is not on the PATH"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

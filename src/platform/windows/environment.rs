@@ -40,7 +40,35 @@ pub fn state_directory(get: impl Fn(&str) -> Option<String>) -> Option<PathBuf> 
     absolute("LOCALAPPDATA").or_else(|| Some(absolute("USERPROFILE")?.join(r"AppData\Local")))
 }
 
+/// Why there is no [`state_directory`].
+pub const NO_STATE_DIRECTORY: &str = "neither LOCALAPPDATA nor USERPROFILE is set";
+
 /// The name of this machine.
 pub fn machine_name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     get("COMPUTERNAME").map(|name| name.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_directory_is_the_users() {
+        let directory = |pairs: &[(&str, &str)]| {
+            let get = |name: &str| pairs.iter().find(|(own, _)| *own == name);
+            state_directory(|name| Some(get(name)?.1.to_owned()))
+        };
+        let local = ("LOCALAPPDATA", r"D:\Users\Ada Lovelace\AppData\Local");
+        let profile = ("USERPROFILE", r"C:\Users\ada");
+        assert_eq!(directory(&[local, profile]), Some(local.1.into()));
+        let found = directory(&[("LOCALAPPDATA", "relative"), profile]);
+        assert_eq!(found, Some(r"C:\Users\ada\AppData\Local".into()));
+        assert_eq!(directory(&[]), None);
+    }
+
+    #[test]
+    fn names_of_variables_have_no_case() {
+        assert!(is_same_variable("Path", "PATH"));
+        assert!(!is_same_variable("Path", "PATHEXT"));
+    }
 }

@@ -1,70 +1,64 @@
-//! What only Linux has stands behind `cfg`, so that raincheck also compiles for macOS. CI compiles for Linux only.
+//! What systems do differently stands in `src/platform`, which CI compiles for each of them.
 
 use crate::{File, none, sources};
 
-/// Calls and files that macOS does not have. A name that comes into use is added here.
-const ONLY_LINUX: [&str; 9] = [
+/// Words that depend on the system.
+const OF_A_SYSTEM: [&str; 9] = [
+    "cfg(unix",
+    "cfg(windows",
+    "target_os",
+    "std::os::",
+    "signal::unix",
+    "signal::windows",
+    "rustix::",
+    "procfs::",
     "\"/proc/",
-    "child_subreaper",
-    "set_dumpable_behavior",
-    "set_parent_process_death_signal",
-    "set_tcp_notsent_lowat",
-    "tcp_user_timeout",
-    "set_user_timeout",
-    "SocketAddrExt",
-    "epoll",
 ];
 
-/// Files that name one of them without `cfg`, each with its reason.
-const WITHOUT: [(&str, &str); 3] = [
-    ("src/cli/init.rs", "the whole module is there on Linux only"),
-    (
-        "src/config/host.rs",
-        "a file that is not there is an answer: the name then comes from HOSTNAME",
-    ),
-    (
-        "src/store/embedded/file_state.rs",
-        "a test wants a place where no file can be made",
-    ),
-];
-
-/// How many lines above the name the `cfg` may stand.
-const LINES: usize = 8;
+/// Files that have one of them all the same, each with its reason.
+const WITH: [(&str, &str); 1] = [(
+    "src/store/redis/connector.rs",
+    "the option of the library is there on Linux only",
+)];
 
 #[test]
-fn what_only_linux_has_stands_behind_cfg() {
-    let bare = sources("src")
+fn what_depends_on_the_system_is_in_one_folder() {
+    let elsewhere = sources("src")
         .into_iter()
-        .filter(|file| !WITHOUT.iter().any(|(name, _)| *name == file.name))
-        .flat_map(|file| bare(&file));
+        .filter(|file| !file.name.starts_with("src/platform/"))
+        .filter(|file| !WITH.iter().any(|(name, _)| *name == file.name))
+        .flat_map(|file| found(&file));
     none(
-        bare,
-        "is there on Linux only: put it behind #[cfg(target_os = \"linux\")], and say in docs/operations.md what macOS lacks",
+        elsewhere,
+        "depends on the system: give it a name in src/platform, for each system",
     );
 }
 
-fn bare(file: &File) -> Vec<String> {
-    let lines: Vec<&str> = file.text.lines().collect();
-    let is_bare = |(at, line): &(usize, &&str)| {
-        let above = lines[at.saturating_sub(LINES)..=*at].join("\n");
-        ONLY_LINUX.iter().any(|name| line.contains(name))
-            && !above.contains("target_os = \"linux\"")
-            && !line.trim_start().starts_with("//")
+/// The lines of a file, without its tests, that depend on the system.
+fn found(file: &File) -> Vec<String> {
+    if file.name.ends_with("/tests.rs") {
+        return Vec::new();
+    }
+    let lines = file.text.lines().enumerate();
+    let code = lines.take_while(|(_, line)| *line != "mod tests {");
+    let depends = |line: &str| {
+        !line.trim_start().starts_with("//") && OF_A_SYSTEM.iter().any(|word| line.contains(word))
     };
-    let found = lines.iter().enumerate().filter(is_bare);
-    found
+    code.filter(|(_, line)| depends(line))
         .map(|(at, line)| format!("{}:{}: {}", file.name, at + 1, line.trim()))
         .collect()
 }
 
 #[test]
-fn a_call_of_linux_without_cfg_is_found() {
-    let file = |text: &str| File {
-        name: "x.rs".into(),
-        text: text.into(),
+fn a_line_of_one_system_is_found() {
+    let found = |text: &str| {
+        let name = "x.rs".into();
+        let text = text.into();
+        found(&File { name, text }).len()
     };
-    let call = "socket.set_tcp_user_timeout(None)?;";
-    assert_eq!(bare(&file(call)).len(), 1);
-    let behind = format!("#[cfg(target_os = \"linux\")]\n{call}");
-    assert_eq!(bare(&file(&behind)), [""; 0]);
+    assert_eq!(found("use std::os::fd::AsFd;"), 1);
+    assert_eq!(
+        found("// as cfg(unix) says\nmod tests {\nuse std::os::fd::AsFd;"),
+        0
+    );
 }

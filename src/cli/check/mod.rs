@@ -22,6 +22,7 @@ use crate::config::{
     size_text,
 };
 use crate::mcp::version::Era;
+use crate::platform::LACKS;
 use crate::store::embedded::FileState;
 use crate::task::clients::ClientTerms;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
@@ -88,6 +89,7 @@ fn report(
     inspection: Result<&Inspection, &str>,
 ) -> Report {
     let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
+    verdicts.extend(LACKS.map(|text| ("system", Ok(text.to_owned()))));
     let exposure = config
         .refuse_exposure()
         .and_then(|()| config.refuse_circle());

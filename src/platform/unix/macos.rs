@@ -1,5 +1,11 @@
 //! macOS, in the place of what only Linux has.
 
+/// The functions that raincheck does not have on macOS, for its user.
+pub const LACKS: Option<&str> = Some(
+    "macOS: if raincheck is killed with SIGKILL, its server ends only if it ends with its input, and other processes of the same \
+     user may read the memory of raincheck",
+);
+
 /// System calls about this process and its sockets.
 pub mod process {
     use std::io;

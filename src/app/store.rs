@@ -12,6 +12,8 @@ use super::slots;
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, Seal, SealKey, Secret};
 use crate::io_reason::io_reason;
+use crate::runner::given_up;
+use crate::runner::given_up_claims::known_clocks;
 use crate::runner::learned::memory::{self as learned, LearnedTool};
 use crate::store::absent::Absent;
 use crate::store::embedded::{Embedded, FileState, seal_key};
@@ -188,6 +190,8 @@ pub struct StoreFound {
     pub others: OtherReplicas,
     /// The durations of calls that the replicas learned, if they can be read.
     pub learned: Vec<LearnedTool>,
+    /// The tools whose calls a client is known to give up, and after how long.
+    pub clocks: Vec<(String, Duration)>,
 }
 
 /// The seal key of the replicas that run, against the key of this configuration.
@@ -206,6 +210,7 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
         file,
         others: OtherReplicas::Keyless,
         learned: Vec::new(),
+        clocks: Vec::new(),
     };
     let checking = async {
         match &config.store.location {
@@ -220,7 +225,8 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
             }
             Location::Redis { url, namespace } => {
                 let options = options(config, url, namespace)?;
-                let names: Vec<_> = learned::names().collect();
+                let mut names = vec![given_up::mark()];
+                names.extend(learned::names());
                 let seal_key = [Name::of(Kind::SealKey, &[])];
                 let wanted = [&seal_key[..], &names].concat();
                 let found = Redis::dry_run(&options, &wanted).await.map_err(line)?;
@@ -229,13 +235,16 @@ pub async fn check(config: &Config) -> Result<StoreFound, AppError> {
                 let theirs = found.next().flatten();
                 let sealer = configured_sealer(config, &options.namespace.to_string());
                 let clear = clear(config.store.seal);
-                let values = names.iter().zip(found).filter_map(|(name, value)| {
-                    Sealed::opened(sealer.as_ref(), clear, name, value?)
-                });
+                let mut values = names
+                    .iter()
+                    .zip(found)
+                    .map(|(name, value)| Sealed::opened(sealer.as_ref(), clear, name, value?));
+                let mark = values.next().flatten().unwrap_or_default();
                 Ok(StoreFound {
                     file: FileState::Free,
                     others: others(config, theirs.as_deref()),
-                    learned: learned::described(values),
+                    learned: learned::described(values.flatten()),
+                    clocks: known_clocks(&mark, System.now_ms()),
                 })
             }
         }

@@ -311,8 +311,8 @@ fn can_be_collected(task: &Task, now_ms: u64) -> bool {
     }
 }
 
-/// The name of the value that says until when claims may stand.
-fn mark() -> Name {
+/// The name of the value that says until when claims may stand, and which clocks rang.
+pub fn mark() -> Name {
     Name::of(Kind::GivenUp, &["until"])
 }
 

@@ -42,6 +42,14 @@ struct GivenUpMark {
     clocks: ClientClocks,
 }
 
+/// Returns the tools whose calls a client is known to give up, and the shortest time after which one does, from the value that
+/// all replicas watch.
+pub fn known_clocks(mark: &[u8], now_ms: u64) -> Vec<(String, Duration)> {
+    let mark: GivenUpMark = serde_json::from_slice(mark).unwrap_or_default();
+    let known = mark.clocks.known(now_ms).into_iter();
+    known.map(|(tool, time)| (tool.to_owned(), time)).collect()
+}
+
 impl GivenUpClaims {
     /// Returns `true` if there may be a claim at this time. While no client gave up, this costs one comparison.
     pub(super) fn may_stand(&self, now_ms: impl FnOnce() -> u64) -> bool {

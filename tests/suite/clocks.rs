@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::counted::{until_at, with_operators};
 use crate::held::{Session, rest};
+use crate::learned_polls::check;
 use crate::support::client::{Client, Request};
 use crate::support::pair::Pair;
 use crate::support::{Config, Era, Rig, Upstream, in_both_eras};
@@ -148,6 +149,11 @@ async fn another_replica_knows_the_clock(era: Era) {
     let metric = r#"raincheck_client_clock_seconds{tool="held"}"#;
     until_at(&pair.b, metric, CLOCK.as_secs_f64()).await;
     assert_still_running(&before_the_clock(held(&at_b, "a")).await);
+    let report = check(&pair, "clocks").await;
+    assert!(
+        report.contains("held: a client gives up after 2."),
+        "{report}"
+    );
     // The first one collects it.
     let at_a = tokio::spawn(held(&ann(pair.at_a()), "a").send());
     pair.upstream.release("a");

@@ -78,7 +78,7 @@ async fn replicas_learn_from_each_other_and_remember(era: Era) {
     // A replica writes what it counted when it ends, too.
     assert!(pair.a.stop().await.success());
     assert!(pair.b.stop().await.success());
-    let report = check(&pair).await;
+    let report = check(&pair, "polling").await;
     assert!(report.contains("slow: half end within 0.1 s"), "{report}");
     assert!(
         report.contains("(16 tasks)"),
@@ -94,8 +94,8 @@ async fn replicas_learn_from_each_other_and_remember(era: Era) {
     eventually(PATIENCE, "the new replica knows the tool", learned).await;
 }
 
-/// What `raincheck check` says of polling.
-async fn check(pair: &Pair) -> String {
+/// What `raincheck check` says of this subject.
+pub(crate) async fn check(pair: &Pair, subject: &str) -> String {
     let file = pair.a.directory.path().join("raincheck.toml");
     let out = Command::new(env!("CARGO_BIN_EXE_raincheck"))
         .args(["check", "--json", "--upstream", &pair.upstream.url()])
@@ -106,6 +106,6 @@ async fn check(pair: &Pair) -> String {
         .unwrap();
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     let findings = report["findings"].as_array().unwrap();
-    let polling = findings.iter().find(|found| found["subject"] == "polling");
-    polling.map_or_else(|| report.to_string(), |found| found["text"].to_string())
+    let found = findings.iter().find(|found| found["subject"] == subject);
+    found.map_or_else(|| report.to_string(), |found| found["text"].to_string())
 }

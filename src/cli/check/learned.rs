@@ -1,6 +1,7 @@
-//! The durations of the calls of each tool that the replicas learned.
+//! What the replicas learned: the durations of the calls of each tool, and after how long clients give them up.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use crate::cli::table::short;
 use crate::runner::learned::memory::LearnedTool;
@@ -12,14 +13,23 @@ const NAMED: usize = 8;
 pub(super) fn learned(tools: &[LearnedTool]) -> Option<String> {
     let mut tools: Vec<_> = tools.iter().collect();
     tools.sort_by_key(|tool| (Reverse(tool.seen), &tool.name));
-    let named: Vec<String> = tools
-        .iter()
-        .take(NAMED)
-        .map(|tool| sentence(tool))
-        .collect();
-    let more = tools.len().saturating_sub(NAMED);
+    listed(tools.iter().map(|tool| sentence(tool)).collect())
+}
+
+/// `None`: no client is known to give up, or it cannot be read.
+pub(super) fn clocks(tools: &[(String, Duration)]) -> Option<String> {
+    let sentence = |(name, time): &(String, Duration)| {
+        let time = seconds(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        format!("{}: a client gives up after {time}", short(name))
+    };
+    listed(tools.iter().map(sentence).collect())
+}
+
+fn listed(mut sentences: Vec<String>) -> Option<String> {
+    let more = sentences.len().saturating_sub(NAMED);
+    sentences.truncate(NAMED);
     let more = (more > 0).then(|| format!("; and {more} more tools"));
-    (!named.is_empty()).then(|| named.join("; ") + more.as_deref().unwrap_or_default())
+    (!sentences.is_empty()).then(|| sentences.join("; ") + more.as_deref().unwrap_or_default())
 }
 
 fn sentence(tool: &LearnedTool) -> String {
@@ -49,6 +59,10 @@ mod tests {
         let said = learned(&some).unwrap();
         let build = "build: half end within 12.3 s, 9 of 10 within 60.0 s (20 tasks)";
         assert!(said.ends_with(build) && !said.contains('\u{1b}'), "{said}");
+        let clock = ("build".to_owned(), Duration::from_millis(59_980));
+        let said = clocks(&[clock]).unwrap();
+        assert_eq!(said, "build: a client gives up after 59.9 s");
+        assert_eq!(clocks(&[]), None);
         let many: Vec<_> = (0..20).map(|n| tool(&format!("t{n}"), n)).collect();
         let said = learned(&many).unwrap();
         assert!(

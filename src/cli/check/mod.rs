@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub(super) use self::client::client;
 use self::credentials::credentials;
-use self::learned::learned;
+use self::learned::{clocks, learned};
 use self::sealing::sealing;
 use self::webhooks::told;
 use super::failure::CommandFailure;
@@ -192,17 +192,20 @@ fn of_store(
         .as_ref()
         .ok()
         .and_then(|found| learned(&found.learned));
+    let clocks = found.as_ref().ok().and_then(|found| clocks(&found.clocks));
     let settings = &config.store;
     // A store without an answer shows no key of other replicas.
     let sealed = sealing(settings, others.unwrap_or(OtherReplicas::Keyless));
     let described = found.map(|found| describe_store(&settings.location, found.file));
     let sealed = sealed.map(|said| ("sealing", said));
     let learned = learned.map(|text| ("polling", Ok(text)));
+    let clocks = clocks.map(|text| ("clocks", Ok(text)));
     let size = ("size", Ok(store_size(config)));
     [("store", described), size]
         .into_iter()
         .chain(sealed)
         .chain(learned)
+        .chain(clocks)
 }
 
 fn capabilities(found: &Inspection) -> String {

@@ -13,6 +13,7 @@ fn report(
         file,
         others: OtherReplicas::Same,
         learned: Vec::new(),
+        clocks: Vec::new(),
     });
     super::report(config, (Vec::new(), None), certificate, store, inspection)
 }

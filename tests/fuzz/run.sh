@@ -18,9 +18,16 @@ fi
 # No sanitizer of memory: raincheck has no unsafe code. So the usual toolchain will do.
 fuzz=(cargo fuzz)
 "${fuzz[@]}" build --sanitizer none any
-for target in "${targets[@]}"; do
-  mkdir -p "fuzz/corpus/$target"
-  FUZZ_TARGET=$target "${fuzz[@]}" run --sanitizer none any "fuzz/corpus/$target" "tests/fuzz/corpus/$target" -- \
+
+lane() {
+  mkdir -p "fuzz/corpus/$1"
+  FUZZ_TARGET=$1 "${fuzz[@]}" run --sanitizer none any "fuzz/corpus/$1" "tests/fuzz/corpus/$1" -- \
     -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 2>&1 |
-    awk -v target="$target" '/number_of_executed_units/ { print target ": " $2 " executions"; next } { print }'
-done
+    awk -v target="$1" '/number_of_executed_units/ { print target ": " $2 " executions"; next } { print }'
+}
+
+arm
+scratch
+# One for each core.
+lanes "$(nproc)" "${targets[@]}"
+! grep -q '^0 passed, 1 failed' "$SCRATCH"/*.out

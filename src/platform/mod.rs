@@ -3,6 +3,8 @@
 //! Nothing else in raincheck depends on the system that it is built for. `unix` has Linux and macOS, whose few differences are in
 //! `unix/linux` and `unix/macos`.
 
+#[cfg(not(target_os = "linux"))]
+mod lacking;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]

@@ -13,7 +13,7 @@ targets=("${@:2}")
 
 if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $FUZZ_VERSION" ]; then
   say "installing cargo-fuzz $FUZZ_VERSION"
-  timeout 900 cargo install --quiet --locked --root "$CACHE/cargo" "cargo-fuzz@$FUZZ_VERSION"
+  timeout 900 cargo install --debug --quiet --locked --root "$CACHE/cargo" "cargo-fuzz@$FUZZ_VERSION"
 fi
 # No sanitizer of memory: raincheck has no unsafe code. So the usual toolchain will do.
 fuzz=(cargo fuzz)

@@ -6,13 +6,10 @@ pub const LACKS: Option<&str> = Some(
      user may read the memory of raincheck",
 );
 
-/// System calls about this process and its sockets.
+/// System calls about this process.
 pub mod process {
     use std::io;
     use std::path::PathBuf;
-    use std::time::Duration;
-
-    use socket2::SockRef;
 
     /// The path of this program.
     pub fn own_program() -> PathBuf {
@@ -46,48 +43,6 @@ pub mod process {
     pub(in super::super) fn ignores_hangup() -> bool {
         false
     }
-
-    /// The keepalive of the socket alone notices a peer that is gone.
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "Linux has such an option, and it can fail"
-    )]
-    pub fn bound_unacknowledged(_socket: &SockRef<'_>, _time: Duration) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// The kernel takes as much as the buffer of the socket holds.
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "Linux has such an option, and it can fail"
-    )]
-    pub fn bound_unsent(_socket: &SockRef<'_>, _bytes: u32) -> io::Result<()> {
-        Ok(())
-    }
 }
 
-/// The process that reaps others. raincheck is process 1 in containers of Linux only.
-pub mod reaper {
-    use std::io;
-    use std::process::ExitCode;
-
-    /// Returns `None`: orphans do not become children of this process.
-    #[expect(clippy::unnecessary_wraps, reason = "on Linux they may")]
-    pub fn run_in_child() -> io::Result<Option<ExitCode>> {
-        Ok(None)
-    }
-}
-
-/// The use of the machine's resources, for which the system has no interface that needs no unsafe code.
-pub mod resources {
-    use std::io;
-
-    use crate::platform::ResourceUse;
-
-    /// `true` if [`read`] returns anything.
-    pub const ARE_KNOWN: bool = false;
-
-    pub fn read() -> io::Result<ResourceUse> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
+pub use super::super::lacking::{bounds, reaper, resources};

@@ -13,9 +13,9 @@ pub mod signals;
 pub mod socket;
 
 #[cfg(target_os = "linux")]
-pub use linux::{LACKS, process, reaper, resources};
+pub use linux::{LACKS, bounds, process, reaper, resources};
 #[cfg(target_os = "macos")]
-pub use macos::{LACKS, process, reaper, resources};
+pub use macos::{LACKS, bounds, process, reaper, resources};
 
 /// The allocator of the program. Jemalloc returns memory to the system after a burst; the C library's allocator would keep it in
 /// fragments.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-pub use super::process::{bound_unacknowledged, bound_unsent};
+pub use super::bounds::{bound_unacknowledged, bound_unsent};
 use tokio::net::UnixStream;
 
 /// `true` if a server behind a socket of the file system can be wrapped.

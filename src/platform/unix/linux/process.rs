@@ -1,13 +1,11 @@
-//! System calls about this process and its sockets.
+//! System calls about this process.
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::process::{
     DumpableBehavior, Signal, getppid, set_dumpable_behavior, set_parent_process_death_signal,
 };
-use socket2::SockRef;
 
 /// The path of this program. It also works after the file was replaced, as by an upgrade.
 pub fn own_program() -> PathBuf {
@@ -41,16 +39,6 @@ pub(in super::super) fn ignores_hangup() -> bool {
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // SIGHUP is the first.
     ignored.is_some_and(|mask| mask & 1 == 1)
-}
-
-/// Ends a connection whose peer does not acknowledge data for this long.
-pub fn bound_unacknowledged(socket: &SockRef<'_>, time: Duration) -> io::Result<()> {
-    socket.set_tcp_user_timeout(Some(time))
-}
-
-/// Bounds the bytes that the kernel takes of what is written and not yet on its way.
-pub fn bound_unsent(socket: &SockRef<'_>, bytes: u32) -> io::Result<()> {
-    socket.set_tcp_notsent_lowat(bytes)
 }
 
 /// Returns `true`: terminals show colours.

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Starts the raincheck program of this system, and ends as it ends. A package of its own brings the program: npm installs
-// the one of `optionalDependencies` whose `os`, `cpu` and `libc` are those of this machine.
+// the one of `optionalDependencies` whose `os` and `cpu` are those of this machine.
 'use strict';
 
 const { spawn } = require('node:child_process');
@@ -11,20 +11,15 @@ function fail(text) {
   process.exit(1);
 }
 
-function libc() {
-  if (process.platform !== 'linux') return '';
-  return process.report.getReport().header.glibcVersionRuntime ? '' : ' without glibc';
-}
-
 function program() {
-  const name = `raincheck-${process.platform}-${process.arch}`;
-  const system = `${process.platform}-${process.arch}${libc()}`;
-  if (!Object.hasOwn(optionalDependencies, name) || libc()) {
+  const system = `${process.platform}-${process.arch}`;
+  const name = `raincheck-${system}`;
+  if (!Object.hasOwn(optionalDependencies, name)) {
     const all = Object.keys(optionalDependencies).map((other) => other.slice('raincheck-'.length));
-    fail(`raincheck has no program for ${system}: there is one for ${all.join(', ')} (Linux with glibc)`);
+    fail(`raincheck has no program for ${system}: there is one for ${all.join(', ')}`);
   }
   try {
-    return require.resolve(`${name}/bin/raincheck`);
+    return require.resolve(`${name}/bin/raincheck${process.platform === 'win32' ? '.exe' : ''}`);
   } catch {
     fail(`the package ${name}, which has the program for ${system}, is not installed: install again without --omit=optional`);
   }
@@ -34,11 +29,14 @@ const child = spawn(program(), process.argv.slice(2), { stdio: 'inherit' });
 child.on('error', (error) => fail(`${child.spawnfile} cannot be run: ${error.message}`));
 
 // A terminal sends these to every process in front of it, so there the program has them already: a second SIGINT would say
-// that it shall stop at once.
-const ofTerminals = ['SIGINT', 'SIGHUP'];
+// that it shall stop at once. So does a console of Windows, where a signal that Node sends ends the program without a drain.
+const ofTerminals = ['SIGINT', 'SIGHUP', 'SIGBREAK'];
+const hasThem = process.platform === 'win32' || process.stdin.isTTY;
 for (const signal of ['SIGTERM', ...ofTerminals]) {
+  // Only Windows has this one.
+  if (signal === 'SIGBREAK' && process.platform !== 'win32') continue;
   process.on(signal, () => {
-    if (!(ofTerminals.includes(signal) && process.stdin.isTTY)) child.kill(signal);
+    if (!(ofTerminals.includes(signal) && hasThem)) child.kill(signal);
   });
 }
 

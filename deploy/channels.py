@@ -7,7 +7,6 @@ written anew.
 
 import json
 import sys
-import tomllib
 
 import binary
 import packing
@@ -87,7 +86,7 @@ Tags:
 
 
 def main(out, repository):
-    own = tomllib.loads(packing.read("Cargo.toml").decode())["package"]
+    own = packing.about()
     version = own["version"]
     release = Release(out, repository, version, own["description"])
     packing.write(out, "raincheck.rb", release.formula().encode())

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import tarfile
+import tomllib
 import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -16,6 +17,11 @@ def read(*path):
     """The bytes of a file; a path that is not absolute is one of the repository."""
     with open(os.path.join(ROOT, *path), "rb") as file:
         return file.read()
+
+
+def about():
+    """Our part of Cargo.toml."""
+    return tomllib.loads(read("Cargo.toml").decode())["package"]
 
 
 def tar_gz(members, folders=()):

@@ -6,7 +6,6 @@ python3 -m versions notes                  prints the part of CHANGELOG.md about
 
 import re
 import sys
-import tomllib
 
 import binary
 import packing
@@ -31,7 +30,7 @@ def check(tag, repository):
 
 
 def differences(tag, repository):
-    own = package()
+    own = packing.about()
     version = own["version"]
     if tag != f"v{version}":
         yield f"the tag is {tag}, and Cargo.toml has the version {version}"
@@ -48,7 +47,7 @@ def differences(tag, repository):
 
 
 def notes():
-    text = section(package()["version"])
+    text = section(packing.about()["version"])
     if not text:
         binary.fail("CHANGELOG.md has no part about this version")
     print(text)
@@ -59,10 +58,6 @@ def section(heading):
     parts = re.split(r"(?m)^## (.+)\n", packing.read("CHANGELOG.md").decode())
     headings = (title.split(" ")[0] for title in parts[1::2])
     return dict(zip(headings, parts[2::2])).get(heading, "").strip()
-
-
-def package():
-    return tomllib.loads(packing.read("Cargo.toml").decode())["package"]
 
 
 main(*sys.argv[1:])

@@ -14,11 +14,13 @@ def main(path, out, version):
     program = binary.read(path)
     launcher = json.loads(packing.read("deploy/npm/package.json"))
     launcher["version"] = version
+    # The provenance of a package is checked against this.
+    launcher["repository"] = {"type": "git", "url": f"git+{packing.about()['repository']}.git"}
     launcher["optionalDependencies"] = dict.fromkeys(launcher["optionalDependencies"], version)
     name = f"raincheck-{program.system}-{program.machine}"
     if name not in launcher["optionalDependencies"]:
         binary.fail(f"deploy/npm/package.json does not name {name} in optionalDependencies: nobody would install it")
-    platform = {key: launcher[key] for key in ("description", "license")}
+    platform = {key: launcher[key] for key in ("description", "license", "repository")}
     platform |= {"name": name, "version": version, "os": [program.system], "cpu": [program.machine]}
     platform["description"] += f": the program for {program.system}-{program.machine}"
     if program.glibc:

@@ -21,6 +21,7 @@ License-Expression: MIT OR Apache-2.0
 License-File: LICENSE-APACHE
 License-File: LICENSE-MIT
 Requires-Python: >=3.8
+Project-URL: Repository, {repository}
 Description-Content-Type: text/markdown
 
 """
@@ -38,7 +39,7 @@ def main(path, out, version, sbom):
     program = binary.read(path)
     name = f"raincheck-{version}"
     info = f"{name}.dist-info"
-    about = METADATA.format(version=version).encode() + packing.read("deploy/package.md")
+    about = METADATA.format(version=version, repository=packing.about()["repository"]).encode() + packing.read("deploy/package.md")
     tags = "".join(f"Tag: py3-none-{tag}\n" for tag in program.wheel_tag.split("."))
     files = [
         (f"{name}.data/scripts/{program.file}", program.data, 0o755),

@@ -104,7 +104,8 @@ npm_() {
     if [ "$(npm view "$package@$version" version 2>/dev/null)" = "$version" ]; then
       echo "$package $version is published already"
     else
-      npm publish "$file" --access public --provenance
+      # With a trusted publisher, npm adds the provenance itself.
+      npm publish "$file" --access public
     fi
   done
 }

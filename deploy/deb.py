@@ -35,7 +35,7 @@ Copyright (c) The raincheck authors. MIT or Apache-2.0, as you like: the text of
 BEFORE_REMOVAL = b"""\
 #!/bin/sh
 set -e
-if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+if [ "$1" = remove ] && [ -z "${DPKG_ROOT:-}" ] && [ -d /run/systemd/system ]; then
   systemctl --no-reload disable --now raincheck.service || true
 fi
 """

@@ -23,6 +23,7 @@ trap 'exit 143' TERM HUP
 main() {
   version=${RAINCHECK_VERSION:-$released_version}
   address=${RAINCHECK_ADDRESS:-$released_address}
+  version=${version#v}
   [ -n "$version" ] || fail "set RAINCHECK_VERSION: this copy of install.sh belongs to no release"
   [ -n "$address" ] || fail "set RAINCHECK_ADDRESS: this copy of install.sh belongs to no release"
   prefix=${RAINCHECK_INSTALL:-${HOME:?set HOME or RAINCHECK_INSTALL}/.local}

@@ -58,7 +58,7 @@ sign_() { cosign sign-blob --yes --bundle "$1/SHA256SUMS.sigstore.json" "$1/SHA2
 image_() {
   local metadata=$2.json
   mkdir -p "$2"
-  docker buildx build --file "$here/Dockerfile" --provenance mode=max --sbom true --metadata-file "$metadata" \
+  docker buildx build --file "$here/Dockerfile" --provenance=mode=max --sbom=true --metadata-file "$metadata" \
     --output "type=image,name=$1,push-by-digest=true,name-canonical=true,push=true" "$here/.."
   touch "$2/$(digest_of 'containerimage.digest' <"$metadata")"
 }

@@ -1,4 +1,4 @@
-"""Writes SHA256SUMS, the sums of all other files in a folder, as `sha256sum --check` reads them: python3 -m sums OUT, in deploy/."""
+"""Writes SHA256SUMS, the sums of all files in a folder but itself and its signature, as `sha256sum --check` reads them: python3 -m sums OUT, in deploy/."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ def main(out):
 
 
 def sums(out):
-    names = sorted(entry.name for entry in os.scandir(out) if entry.is_file() and entry.name != NAME)
+    names = sorted(entry.name for entry in os.scandir(out) if entry.is_file() and not entry.name.startswith(NAME))
     return {name: hashlib.sha256(packing.read(out, name)).hexdigest() for name in names}
 
 

@@ -41,8 +41,8 @@ pub(super) fn elf(machine: u16, loader: Option<&str>) -> Vec<u8> {
 pub(super) const X86_64: u16 = 62;
 pub(super) const AARCH64: u16 = 183;
 
-/// For Windows on x86_64, with one section.
-pub(super) fn pe(section: &[u8; 8]) -> Vec<u8> {
+/// For Windows on `x86_64`, with one section.
+pub(super) fn pe(section: [u8; 8]) -> Vec<u8> {
     let mut bytes = vec![0; 64 + 24 + 40];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0, b"MZ");
@@ -50,7 +50,7 @@ pub(super) fn pe(section: &[u8; 8]) -> Vec<u8> {
     put(64, b"PE\0\0");
     put(68, &0x8664_u16.to_le_bytes());
     put(70, &1_u16.to_le_bytes());
-    put(88, section);
+    put(88, &section);
     bytes
 }
 
@@ -75,8 +75,8 @@ fn what_a_program_runs_on_is_read_from_it() {
     let older = "darwin x64 macosx_10_12_x86_64 x86_64-apple-darwin raincheck False";
     assert_eq!(read(&older_mach_o()), older);
     let windows = "win32 x64 win_amd64 x86_64-pc-windows-gnu raincheck.exe";
-    assert_eq!(read(&pe(b".text\0\0\0")), format!("{windows} False"));
-    assert_eq!(read(&pe(b".dep-v0\0")), format!("{windows} True"));
+    assert_eq!(read(&pe(*b".text\0\0\0")), format!("{windows} False"));
+    assert_eq!(read(&pe(*b".dep-v0\0")), format!("{windows} True"));
     let fixed = "linux arm64 manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64 aarch64-unknown-linux-musl raincheck False";
     assert_eq!(read(&elf(AARCH64, None)), fixed);
     let own = read(&fs::read(env!("CARGO_BIN_EXE_raincheck")).unwrap());
@@ -95,7 +95,7 @@ fn a_program_that_cannot_be_packed_is_refused_with_its_reason() {
         );
     };
     refuses(&mach_o()[..40], "is cut short or broken");
-    refuses(&pe(b".text\0\0\0")[..66], "is cut short or broken");
+    refuses(&pe(*b".text\0\0\0")[..66], "is cut short or broken");
     refuses(
         b"#!/bin/sh\n",
         "is no 64-bit program of Linux, macOS or Windows",
@@ -105,7 +105,7 @@ fn a_program_that_cannot_be_packed_is_refused_with_its_reason() {
         &elf(X86_64, Some(loader)),
         &format!("is loaded by {loader}, and does not use glibc"),
     );
-    let mut arm = pe(b".text\0\0\0");
+    let mut arm = pe(*b".text\0\0\0");
     arm[68..70].copy_from_slice(&0xaa64_u16.to_le_bytes());
     refuses(&arm, "is for machine 0xaa64 of Windows");
     refuses(&elf(243, None), "is for machine 243 of ELF");

@@ -28,7 +28,7 @@ fn files(name: &str) -> PathBuf {
     put("b", "raincheck", &elf(AARCH64, None));
     put("c", "raincheck", &mach_o());
     put("d", "raincheck", &older_mach_o());
-    put("e", "raincheck.exe", &pe(b".dep-v0\0"));
+    put("e", "raincheck.exe", &pe(*b".dep-v0\0"));
     fs::create_dir(programs.join("here")).unwrap();
     fs::rename(without_symbols(&out), programs.join("here/raincheck")).unwrap();
     let files = out.join("files");
@@ -142,7 +142,7 @@ fn winget_finds_the_program(files: &Path, sums: &BTreeMap<String, String>) {
     assert_eq!(sum, sums[&name].to_uppercase());
     let nested = &manifest["NestedInstallerFiles"][0]["RelativeFilePath"];
     let nested = nested.as_str().unwrap().replace('\\', "/");
-    assert_eq!(unpacked(&files.join(name), &nested), pe(b".dep-v0\0"));
+    assert_eq!(unpacked(&files.join(name), &nested), pe(*b".dep-v0\0"));
 }
 
 /// The bytes of a file in a ZIP file.
@@ -160,7 +160,7 @@ fn the_bundle_starts_what_it_has(files: &Path) {
     let manifest: Value = serde_json::from_slice(&unpacked(&bundle, "manifest.json")).unwrap();
     let server = &manifest["server"];
     let entry = server["entry_point"].as_str().unwrap();
-    assert_eq!(unpacked(&bundle, entry), pe(b".dep-v0\0"));
+    assert_eq!(unpacked(&bundle, entry), pe(*b".dep-v0\0"));
     assert_eq!(
         server["mcp_config"]["command"],
         format!("${{__dirname}}/{entry}")

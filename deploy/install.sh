@@ -7,10 +7,10 @@
 #   RAINCHECK_VERSION   another version, such as 0.2.0
 #   RAINCHECK_ADDRESS   a copy of the releases: a folder of the name vVERSION in it has the files of that version
 #
-# It is checked that the archive has the sum that SHA256SUMS has for it. Nothing is changed before that.
+# Nothing is changed before the archive was found to have the sum that SHA256SUMS has for it.
 set -eu
 
-# A release says these: deploy/channels.py.
+# Set in the copy that a release has: deploy/channels.py.
 released_version=
 released_address=
 
@@ -37,7 +37,7 @@ main() {
   [ -n "$expected" ] || fail "SHA256SUMS in $from has no sum of $name.tar.gz: nothing was installed"
   actual=$(sum "$temporary/archive")
   [ "$actual" = "$expected" ] \
-    || fail "$name.tar.gz has the SHA-256 sum $actual, and SHA256SUMS says $expected: nothing was installed"
+    || fail "$name.tar.gz has the SHA-256 sum $actual, and SHA256SUMS has $expected: nothing was installed"
 
   tar -xzf "$temporary/archive" -C "$temporary"
   mkdir -p "$prefix/bin"

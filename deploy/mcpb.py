@@ -35,7 +35,7 @@ def main(path, out, version):
                 "env": {},
             },
         },
-        # What the server has is not known here.
+        # They are those of the server.
         "tools_generated": True,
         "prompts_generated": True,
         "user_config": {

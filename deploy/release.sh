@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# deploy/release.sh: the steps of a release, as .github/workflows/release.yml runs them. RELEASING.md says what comes before and after.
+# deploy/release.sh: the steps of a release, as .github/workflows/release.yml runs them. RELEASING.md has what comes before and after.
 #
 #   check TAG REPOSITORY            what names the version agrees, and Cargo.toml names this repository
-#   notes                           print what CHANGELOG.md says of the version
+#   notes                           print the part of CHANGELOG.md about the version
 #   files PROGRAMS OUT REPOSITORY   package all programs in folders below PROGRAMS; one of them has to run here
 #   sign OUT                        a signature of SHA256SUMS, as OUT/SHA256SUMS.sigstore.json
 #   image IMAGE FOLDER              build the image for this machine, push it, and leave a file in FOLDER whose name is its digest
@@ -41,7 +41,7 @@ files_() {
   local programs program runs
   mapfile -t programs < <(find "$1" -type f \( -name raincheck -o -name raincheck.exe \) | sort)
   [ ${#programs[@]} -gt 0 ] || die "no program is in $1"
-  # What is carried from machine to machine loses this.
+  # A file that is carried from machine to machine loses this.
   chmod +x "${programs[@]}"
   for program in "${programs[@]}"; do
     ! "$program" --version >/dev/null 2>&1 </dev/null || runs=$program

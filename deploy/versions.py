@@ -1,4 +1,4 @@
-"""What must agree before a release, in deploy/:
+"""Checks before a release, in deploy/:
 
 python3 -m versions check TAG REPOSITORY   ends with an error where the tag, Cargo.toml, the chart, the manifests and CHANGELOG.md differ
 python3 -m versions notes                  prints the part of CHANGELOG.md about the version of Cargo.toml

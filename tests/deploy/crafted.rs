@@ -54,7 +54,7 @@ pub(super) fn pe(section: [u8; 8]) -> Vec<u8> {
     bytes
 }
 
-/// What `deploy/binary.py` reads from a program, or its refusal.
+/// The answer of `deploy/binary.py` about a program, or its refusal.
 fn read(folder: &Path, bytes: &[u8]) -> String {
     let program = folder.join("program");
     fs::write(&program, bytes).unwrap();

@@ -26,7 +26,7 @@ fn the_package_of_debian_is_installed_and_removed() {
     let dpkg = |arguments: &[&str]| {
         let mut dpkg = Command::new("dpkg");
         dpkg.arg(format!("--root={}", root.display()));
-        // Scripts of packages run outside of the root, and are told so. What the program needs is not in there.
+        // Scripts of packages run outside of the root, with DPKG_ROOT set. The libraries of the program are not in there.
         dpkg.args(["--force-script-chrootless", "--force-depends"]);
         dpkg.args(["--force-not-root", "--log=/dev/null"]);
         succeeds(dpkg.args(arguments))

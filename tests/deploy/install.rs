@@ -244,7 +244,7 @@ fn an_archive_with_a_wrong_sum_or_none_is_refused() {
 }
 
 #[test]
-fn a_system_without_a_program_is_told_what_there_is() {
+fn a_system_without_a_program_is_refused_with_the_others() {
     let release = Release::served("systems");
     let programs = release.folder.join("programs");
     fs::create_dir(&programs).unwrap();

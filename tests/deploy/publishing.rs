@@ -1,5 +1,5 @@
-//! What leaves the machine in a release: the calls of programs that publish, with others in their place that write down how they were
-//! called; the workflow; and the files of the crate.
+//! The steps of a release that publish, with programs in place of npm and others that only write down their arguments; the workflow; and
+//! the files of the crate.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::release::step;
 
 const IMAGE: &str = "registry.example.com/owner/raincheck";
 
-/// A folder for PATH, whose programs write what they were called with to a log, and then do what the script says.
+/// A folder for PATH, whose programs write their arguments to a log, and then run a script.
 struct Stage {
     folder: PathBuf,
 }
@@ -39,7 +39,7 @@ impl Stage {
         self.folder.join("out").display().to_string()
     }
 
-    /// What a step prints, and the calls that it makes, without the name of this folder.
+    /// The output of a step, and the calls that it makes, without the name of this folder.
     fn run(&self, arguments: &[&str]) -> (String, Vec<String>) {
         let path = std::env::var("PATH").unwrap_or_default();
         let programs = self.folder.join("programs");

@@ -70,7 +70,7 @@ fn a_release_has_what_each_channel_wants() {
     equal_input_gives_equal_bytes(&files, &sums);
 }
 
-/// What SHA256SUMS has, which is what `sha256sum` finds, of all files.
+/// The sums in SHA256SUMS, which are there for all files and are right.
 fn sums(files: &Path) -> BTreeMap<String, String> {
     let mut check = Command::new("sha256sum");
     check.args(["--check", "--quiet", "--strict", "SHA256SUMS"]);

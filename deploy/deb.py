@@ -64,7 +64,10 @@ def files(program, here):
         found.append((f"usr/{name}.gz", packing.gz(data), mode) if is_page else (f"usr/{name}", data, mode))
     # zsh of Debian looks here.
     found = [(name.replace("zsh/site-functions", "zsh/vendor-completions"), data, mode) for name, data, mode in found]
-    found.append((f"usr/{archive.UNIT}", archive.unit().replace(b"/usr/local/bin/", b"/usr/bin/"), 0o644))
+    # Above the first part are the steps of an installation by hand.
+    unit = archive.unit()
+    unit = unit[unit.index(b"[Unit]") :].replace(b"/usr/local/bin/", b"/usr/bin/")
+    found.append((f"usr/{archive.UNIT}", unit, 0o644))
     documents = {
         "changelog.gz": packing.gz(packing.read("CHANGELOG.md")),
         "config.example.toml": packing.read("config.example.toml"),

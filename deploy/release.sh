@@ -116,6 +116,9 @@ pypi_() { uv publish --trusted-publishing always "$1"/*.whl; }
 crate_() {
   if grep -q '^publish = false' "$here/../Cargo.toml"; then
     echo "Cargo.toml has publish = false: no crate is published"
+  # Not in here, where cargo would show the crate that is not published yet.
+  elif (cd / && cargo info --quiet --registry crates-io "raincheck@$version" >/dev/null 2>&1); then
+    echo "raincheck $version is published already"
   else
     (cd "$here/.." && cargo publish --locked)
   fi

@@ -4,6 +4,7 @@
 'use strict';
 
 const { spawn } = require('node:child_process');
+const { isatty } = require('node:tty');
 const { optionalDependencies } = require('./package.json');
 
 function fail(text) {
@@ -25,20 +26,20 @@ function program() {
   }
 }
 
-const child = spawn(program(), process.argv.slice(2), { stdio: 'inherit' });
-child.on('error', (error) => fail(`${child.spawnfile} cannot be run: ${error.message}`));
-
 // A terminal sends these to every process in front of it, so there the program has them already: a second SIGINT would say
 // that it shall stop at once. So does a console of Windows, where a signal that Node sends ends the program without a drain.
+// (A look at `process.stdin` would change how the program reads it.)
 const ofTerminals = ['SIGINT', 'SIGHUP', 'SIGBREAK'];
-const hasThem = process.platform === 'win32' || process.stdin.isTTY;
+const hasThem = process.platform === 'win32' || isatty(0);
 for (const signal of ['SIGTERM', ...ofTerminals]) {
-  // Only Windows has this one.
-  if (signal === 'SIGBREAK' && process.platform !== 'win32') continue;
   process.on(signal, () => {
     if (!(ofTerminals.includes(signal) && hasThem)) child.kill(signal);
   });
 }
+
+// Started when signals are passed on: none that comes now ends the launcher alone.
+const child = spawn(program(), process.argv.slice(2), { stdio: 'inherit' });
+child.on('error', (error) => fail(`${child.spawnfile} cannot be run: ${error.message}`));
 
 child.on('exit', (code, signal) => {
   if (signal === null) process.exit(code);

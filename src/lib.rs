@@ -1,4 +1,7 @@
 //! raincheck: a sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
+//!
+//! The product is the program. This library is what the program and its tests are made of: its interface is not promised, and
+//! changes with any version.
 #![cfg_attr(
     not(test),
     warn(

@@ -16,6 +16,10 @@ use yaml_rust2::{Yaml, YamlLoader};
 mod archive;
 #[path = "deploy/chart.rs"]
 mod chart;
+#[path = "deploy/crafted.rs"]
+mod crafted;
+#[path = "deploy/debian.rs"]
+mod debian;
 #[path = "support/eventually.rs"]
 #[expect(dead_code, reason = "no test of this binary has a runtime")]
 mod eventually;
@@ -23,6 +27,8 @@ mod eventually;
 mod files;
 #[path = "deploy/image.rs"]
 mod image;
+#[path = "deploy/install.rs"]
+mod install;
 #[path = "deploy/manifests.rs"]
 mod manifests;
 #[path = "support/netns.rs"]
@@ -33,9 +39,13 @@ mod packages;
 mod parts;
 #[path = "deploy/pod.rs"]
 mod pod;
+#[path = "deploy/publishing.rs"]
+mod publishing;
 #[path = "support/redis.rs"]
 #[expect(dead_code, reason = "this binary only starts one and stops it")]
 mod redis_server;
+#[path = "deploy/release.rs"]
+mod release;
 #[path = "deploy/watching.rs"]
 mod watching;
 #[path = "support/written.rs"]

@@ -14,6 +14,7 @@
 #   npm-interop      clients and servers written by others    tests/interop/package-lock.json
 #
 #   and not for the short one:
+#   busybox          the distribution's                       the shell and tools of small systems: tests/deploy/install.rs
 #   iproute2         the distribution's                       probes from another network namespace (needs root)
 #   valgrind         the distribution's                       counted instructions: benches/instructions
 #   openssl          the distribution's                       a certificate for tests/interop/desync.mjs
@@ -22,7 +23,7 @@
 #   python-fastmcp2, python-fastmcp3, python-fastmcp4,        the frameworks and servers that raincheck wraps in
 #   python-memorygraph, python-servers, python-agents         tests/interop: requirements-*.txt there
 #   python-kubernetes  helm 4.1.4, and the schemas of       tests/deploy/requirements-kubernetes.txt: helm comes in a package
-#                    Kubernetes 1.29 to 1.37                that others make for Amazon's functions
+#                    Kubernetes 1.29 to 1.37; actionlint    that others make for Amazon's functions
 #   python-kinds     redis-servers of other kinds            tests/store/requirements-kinds.txt: Redis 6.2 and 8, and Valkey
 #   npm-hosts        clients and agents, 1 GB, and agent      tests/interop/hosts/package-lock.json,
 #   python-agents2, python-strands2  libraries on mcp 2:      tests/interop/requirements-*.txt
@@ -88,6 +89,7 @@ missing_packages() {
   command -v redis-server >/dev/null || say redis-server
   command -v tmux >/dev/null || say tmux
   [ -z "$SHORT" ] || return 0
+  command -v busybox >/dev/null || say busybox
   command -v ip >/dev/null || say iproute2
   command -v valgrind >/dev/null || say valgrind
   command -v openssl >/dev/null || say openssl

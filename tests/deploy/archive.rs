@@ -11,7 +11,7 @@ fn the_archive_brings_the_program_its_pages_and_its_completions() {
     let binary = without_symbols(&out);
     let mut make = python();
     make.args(["-m", "archive"]).args([&binary, &out]);
-    succeeds(make.arg(VERSION));
+    succeeds(make.arg(VERSION).arg(&binary));
     let prefix = out.join("local");
     fs::create_dir(&prefix).unwrap();
     let mut unpack = Command::new("tar");

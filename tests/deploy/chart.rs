@@ -21,7 +21,7 @@ fn deploy(name: &str) -> PathBuf {
 }
 
 /// Where `tests/setup.sh` puts what it installs.
-fn cache() -> PathBuf {
+pub(super) fn cache() -> PathBuf {
     let cache = std::env::var("RAINCHECK_TEST_CACHE").unwrap_or_else(|_| {
         let home = std::env::var("HOME").unwrap_or_default();
         format!("{home}/.cache/raincheck-tests")

@@ -36,7 +36,7 @@ pub(super) fn python() -> Command {
     python
 }
 
-fn printed(output: &Output) -> String {
+pub(super) fn printed(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }
@@ -59,7 +59,7 @@ pub(super) fn file(folder: &Path, end: &str) -> PathBuf {
     found.remove(0)
 }
 
-fn machine() -> &'static str {
+pub(super) fn machine() -> &'static str {
     if cfg!(target_arch = "aarch64") {
         "arm64"
     } else {
@@ -75,7 +75,9 @@ fn the_packages_of_npm_run_from_their_files_and_the_list_of_crates_is_whole() {
     let warning = "!!! THE PROGRAM DOES NOT CARRY THE LIST OF ITS CRATES";
     assert!(printed(&made).contains(warning), "{}", printed(&made));
     is_whole(&file(&out, ".cdx.json"));
-    assert!(printed(&made).contains(file(&out, ".tar.gz").to_str().unwrap()));
+    for end in [".tar.gz", ".deb", ".mcpb", "SHA256SUMS"] {
+        assert!(printed(&made).contains(file(&out, end).to_str().unwrap()));
+    }
 
     let program = out.join(format!("raincheck-linux-{}-{VERSION}.tgz", machine()));
     let launcher = out.join(format!("raincheck-{VERSION}.tgz"));
@@ -156,12 +158,36 @@ fn is_refused_with_words(project: &Path) {
         assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
         printed(&output)
     };
-    let elsewhere = run_as("win32");
-    let expected = format!("error: raincheck has no program for win32-{}: ", machine());
+    let elsewhere = run_as("freebsd");
+    let expected = format!(
+        "error: raincheck has no program for freebsd-{}: ",
+        machine()
+    );
     assert!(elsewhere.starts_with(&expected), "{elsewhere}");
     let left_out = run_as("darwin");
     let expected = format!("error: the package raincheck-darwin-{}, ", machine());
     assert!(left_out.starts_with(&expected), "{left_out}");
+    runs_on_windows_what_is_there(project, &pretend);
+}
+
+/// With the name that the file has there.
+fn runs_on_windows_what_is_there(project: &Path, pretend: &Path) {
+    let text = "for (const [name, value] of [['platform', 'win32'], ['arch', 'x64']])
+        Object.defineProperty(process, name, { value });";
+    fs::write(pretend, text).unwrap();
+    let modules = project.join("node_modules");
+    let package = modules.join("raincheck-win32-x64");
+    fs::create_dir_all(package.join("bin")).unwrap();
+    fs::write(package.join("package.json"), "{}").unwrap();
+    let here = modules.join(format!("raincheck-linux-{}/bin/raincheck", machine()));
+    fs::copy(here, package.join("bin/raincheck.exe")).unwrap();
+    let mut node = Command::new("node");
+    node.arg("--require").arg(pretend);
+    let version = succeeds(
+        node.arg(modules.join("raincheck/launcher.js"))
+            .arg("--version"),
+    );
+    assert_eq!(version.trim(), format!("raincheck {VERSION}"));
 }
 
 #[test]
@@ -267,31 +293,4 @@ fn text_of(value: &Value, name: &str) -> String {
     let text = value[name].as_str();
     text.unwrap_or_else(|| panic!("no {name} in {value}"))
         .to_owned()
-}
-
-/// The header of a program for macOS 11 on its newer machines; the code of one would change nothing.
-#[test]
-fn what_a_program_runs_on_is_read_from_it() {
-    let out = folder("headers");
-    let header = [0xfeed_facf_u32, 0x0100_000c, 0, 2, 1, 24, 0, 0];
-    let build_version = [0x32, 24, 1, 11 << 16, 14 << 16, 0];
-    let words = header.iter().chain(&build_version);
-    let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
-    let read = |bytes: &[u8]| {
-        fs::write(out.join("program"), bytes).unwrap();
-        let ask = "import binary, sys; program = binary.read(sys.argv[1]); \
-            print(program.system, program.machine, program.wheel_tag, program.target)";
-        let mut python = python();
-        python.args(["-c", ask]).arg(out.join("program"));
-        printed(&python.output().unwrap())
-    };
-    let mac = "darwin arm64 macosx_11_0_arm64 aarch64-apple-darwin";
-    assert_eq!(read(&bytes).trim(), mac);
-    assert!(read(&bytes[..40]).contains("is cut short or broken"));
-    assert!(read(b"#!/bin/sh\n").contains("is no 64-bit program of Linux or macOS"));
-    let own = read(&fs::read(env!("CARGO_BIN_EXE_raincheck")).unwrap());
-    assert!(
-        own.starts_with(&format!("linux {} manylinux_2_", machine())),
-        "{own}"
-    );
 }

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_nobody_can_read_any_more_is_counted() {
-        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let (mut reader, mut writer) = io::pipe().unwrap();
         writer.write_all(b"request\nrequest\n").unwrap();
         reader.read_exact(&mut [0; 10]).unwrap();
         assert_eq!(left_unread(&writer), None, "somebody can read it");

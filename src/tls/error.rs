@@ -22,6 +22,15 @@ impl TlsError {
         }
     }
 
+    /// The error for a system whose roots are not found.
+    pub(super) fn no_roots(error: impl fmt::Display) -> Self {
+        let mut found = Self::machine(error);
+        found
+            .wrong
+            .push_str("; the variable SSL_CERT_FILE can name a file of them (PEM)");
+        found
+    }
+
     pub(super) fn machine(error: impl fmt::Display) -> Self {
         Self {
             file: None,

@@ -1,5 +1,6 @@
 //! One child process, from its start to the end of its process group: lines in, lines out.
 
+use std::io;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, MutexGuard};
@@ -82,8 +83,9 @@ impl ProcessLauncher {
         let process = match self.spawner.spawn(self.command()).await {
             Ok(process) => process,
             Err(error) => {
-                warn!(error = %io_reason(&error), "the server's process could not be started");
-                self.obstacles.note(Obstacle::NotStarted(io_reason(&error)));
+                let reason = self.not_started(&error);
+                warn!(error = %reason, "the server's process could not be started");
+                self.obstacles.note(Obstacle::NotStarted(reason));
                 // A program that cannot be started counts as one that died at once, unless there is no room for any: what runs
                 // may answer.
                 if !is_out_of_room(&error) {
@@ -108,6 +110,16 @@ impl ProcessLauncher {
         };
         self.services.spawn(life.run(outbound));
         Ok(listener)
+    }
+
+    /// The reason why no process came about. Where the system has no `/proc`, raincheck itself is not found.
+    fn not_started(&self, error: &io::Error) -> String {
+        let launcher = &self.program.launcher;
+        if launcher.exists() {
+            io_reason(error)
+        } else {
+            format!("{}: {}", launcher.display(), io_reason(error))
+        }
     }
 
     fn command(&self) -> Command {

@@ -4,16 +4,16 @@
 # optimisation). The linker puts what a start runs in one place, and what other work runs in the next: the system loads a program in
 # pieces, and keeps in memory what it loaded.
 #
-# TARGET is x86_64-unknown-linux-musl or aarch64-unknown-linux-musl: a program that needs nothing but the kernel. For another kind of
-# processor than this machine's there is one build: a profile fits only the target that it was recorded on, because the names of
-# functions have the target in them.
+# TARGET is x86_64-unknown-linux-musl or aarch64-unknown-linux-musl, a program that needs nothing but the kernel, or
+# x86_64-pc-windows-gnu. What does not run here has one build: a profile fits only the target that it was recorded on, because the
+# names of functions have the target in them.
 #
-# Needs rustup, a C compiler, make, Python 3.9, redis-server and openssl; with TARGET, zig (deploy/musl.sh). With cargo-auditable the
-# program carries the list of its crates.
+# Needs rustup, a C compiler, make, Python 3.9, redis-server and openssl; for musl, zig (deploy/targets.sh), and for Windows, mingw-w64.
+# With cargo-auditable the program carries the list of its crates.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# shellcheck source=deploy/musl.sh
-source deploy/musl.sh
+# shellcheck source=deploy/targets.sh
+source deploy/targets.sh
 mkdir -p -- "${CARGO_TARGET_DIR:-target}"
 target=$(cd -- "${CARGO_TARGET_DIR:-target}" && pwd)
 # Whatever folder cargo is called in.
@@ -26,7 +26,7 @@ profile=$shipped/raincheck.profdata
 records=$shipped/records
 order=$shipped/order
 # The form of an option of the linker: a compiler links for glibc, and lld itself for musl.
-linked=-Clink-arg=-Wl, linker=
+linked=-Clink-arg=-Wl, linker= ending=
 case ${1:-} in
   '') pages "$host" ;;
   *-linux-musl)
@@ -34,7 +34,12 @@ case ${1:-} in
     rustup target add "$1" >&2
     linked=-Clink-arg= linker=-Clinker=rust-lld
     ;;
-  *) echo "error: $1: only for this machine, and for musl" >&2; exit 2 ;;
+  x86_64-pc-windows-gnu)
+    windows
+    rustup target add "$1" >&2
+    ending=.exe
+    ;;
+  *) echo "error: $1: only for this machine, for musl, and for Windows on x86_64" >&2; exit 2 ;;
 esac
 
 # build FOLDER FLAG: with --target, so that the flag is for the program only, and not for what runs while it is built.
@@ -47,13 +52,13 @@ build() {
 
 # ship FOLDER: what was built there is what is shipped.
 ship() {
-  cp "$shipped/$1/$machine/dist/raincheck" "$shipped/raincheck"
-  echo "$shipped/raincheck"
+  cp "$shipped/$1/$machine/dist/raincheck$ending" "$shipped/raincheck$ending"
+  echo "$shipped/raincheck$ending"
 }
 
 cargo auditable --version >/dev/null 2>&1 \
   || echo "!!! THE PROGRAM WILL NOT CARRY THE LIST OF ITS CRATES: cargo install --locked cargo-auditable" >&2
-if [ "${machine%%-*}" != "${host%%-*}" ]; then
+if [ "${machine%%-*}" != "${host%%-*}" ] || [ -n "$ending" ]; then
   build plain ""
   ship plain
   exit

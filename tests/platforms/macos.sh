@@ -4,13 +4,15 @@
 set -euo pipefail
 # shellcheck source=tests/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+# shellcheck source=deploy/targets.sh
+source "$ROOT/deploy/targets.sh"
 cd "$ROOT"
 TARGET=aarch64-apple-darwin
 arm
 rustup target list --installed | grep -qx "$TARGET" || run timeout 300 rustup target add "$TARGET"
-ZIG=$("$CACHE/python-zig/bin/python" -c 'import ziglang; print(f"{ziglang.__path__[0]}/zig")')
 # The C code of the crates is compiled, too: their build scripts know no check.
-export ZIG ZIG_TARGET=aarch64-macos.11.0 CC_aarch64_apple_darwin=$ROOT/deploy/zig-cc
+export PYTHON=$CACHE/python-zig/bin/python
+zig "$TARGET" aarch64-macos.11.0
 if run timeout 900 cargo clippy --all-targets --all-features --locked --quiet --target "$TARGET" -- -D warnings; then
   say "1 passed, 0 failed"
 else

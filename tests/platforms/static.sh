@@ -5,8 +5,8 @@
 set -euo pipefail
 # shellcheck source=tests/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
-# shellcheck source=deploy/musl.sh
-source "$ROOT/deploy/musl.sh"
+# shellcheck source=deploy/targets.sh
+source "$ROOT/deploy/targets.sh"
 cd "$ROOT"
 MACHINE=${1:-x86_64}
 TARGET=$MACHINE-unknown-linux-musl

@@ -9,7 +9,7 @@
 #   interop       clients and servers written by others, talking to raincheck or wrapped by it
 #   field         what people met elsewhere, tried on raincheck: tests/field/README.md
 #   conformance   the official suite through raincheck, in front of each plain upstream and on each durable store
-#   platforms     the program that needs no C library, in an empty root: tests/platforms/all.sh
+#   platforms     without a C library in an empty root, on Windows as wine is it, and compiled for macOS: tests/platforms/all.sh
 #   bars          what must hold when replicas and Redis are killed, frozen and emptied, at a tenth of its size (docs/bars.md)
 # The last line sums what ran: "N passed, N failed[, N skipped]". The line before it names what was not run. Exit 0 if nothing failed.
 set -euo pipefail

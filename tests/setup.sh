@@ -17,6 +17,7 @@
 #   busybox          the distribution's                       the shell and tools of small systems: tests/deploy/install.rs
 #   iproute2         the distribution's                       probes from another network namespace (needs root)
 #   valgrind         the distribution's                       counted instructions: benches/instructions
+#   wine, mingw-w64  the distribution's                       the program for Windows, and what links it
 #   openssl          the distribution's                       a certificate for tests/interop/desync.mjs
 #   prometheus       the distribution's                       promtool, which judges the metrics
 #   chromium         the distribution's                       a browser, for tests/board
@@ -95,6 +96,8 @@ missing_packages() {
   command -v ip >/dev/null || say iproute2
   command -v valgrind >/dev/null || say valgrind
   command -v openssl >/dev/null || say openssl
+  command -v wine >/dev/null || say wine
+  command -v x86_64-w64-mingw32-gcc >/dev/null || say gcc-mingw-w64-x86-64
   command -v promtool >/dev/null || say prometheus
   command -v chromium >/dev/null || say chromium
   [ -z "${QEMU:-}" ] || command -v qemu-aarch64-static >/dev/null || say qemu-user-static

@@ -48,11 +48,6 @@ impl Document {
             allow_non_finite_numbers: false,
             allow_extended_string_escapes: false,
         };
-        if text.starts_with('\u{feff}') {
-            return Err(
-                "begins with a byte order mark, which is no JSON; save it without one".to_owned(),
-            );
-        }
         let root = CstRootNode::parse(text, &options).map_err(|e| {
             // The parser's own message is not used, because it may quote the text, and with it a secret.
             let before = text.get(..e.range().start).unwrap_or_default();

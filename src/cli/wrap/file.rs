@@ -11,12 +11,18 @@ use crate::platform::files::{canonicalize, give_rights, private};
 pub(super) struct SettingsFile {
     /// The path of the file, with links followed, so that a link stays a link.
     pub(super) path: PathBuf,
+    /// [`MARK`], or nothing.
+    mark: &'static str,
+    /// What follows the mark.
     pub(super) text: String,
     metadata: Metadata,
 }
 
 /// The largest settings file. Some clients keep all their state in it.
 const BYTES_MAX: u64 = 64 << 20;
+
+/// The byte order mark that some editors on Windows write. It stays, because the client that reads the file skips it.
+const MARK: &str = "\u{feff}";
 
 /// The ending that the name of a backup adds to the name of the file.
 const BACKUP: &str = ".raincheck-backup";
@@ -32,9 +38,10 @@ impl SettingsFile {
         if !metadata.is_file() {
             return Err("not a file".to_owned());
         }
-        let text = text(&path)?;
+        let (mark, text) = text(&path)?;
         Ok(Self {
             path,
+            mark,
             text,
             metadata,
         })
@@ -48,7 +55,7 @@ impl SettingsFile {
         let new = self.beside(&format!(".raincheck-{}", std::process::id()));
         let written = self.create(&new, text).and_then(|()| {
             // Compared as late as possible, because a change between this look and the rename is lost.
-            if self::text(&self.path).is_ok_and(|now| now == self.text) {
+            if self::text(&self.path).is_ok_and(|(_, now)| now == self.text) {
                 fs::rename(&new, &self.path)
             } else {
                 Err(io::Error::other("somebody else has just changed it"))
@@ -65,7 +72,7 @@ impl SettingsFile {
     /// The readable backups, newest first, each with its path and its text.
     pub(super) fn backups(&self) -> Vec<(PathBuf, String)> {
         let kept = self.kept().unwrap_or_default().into_iter().rev();
-        kept.filter_map(|(_, path)| text(&path).ok().map(|text| (path, text)))
+        kept.filter_map(|(_, path)| text(&path).ok().map(|(_, text)| (path, text)))
             .collect()
     }
 
@@ -82,7 +89,7 @@ impl SettingsFile {
         let kept = self.kept().map_err(|e| no_backup(&e))?;
         let newest = kept.last();
         if let Some((_, path)) = newest
-            && text(path).is_ok_and(|kept| kept == self.text)
+            && text(path).is_ok_and(|(_, kept)| kept == self.text)
         {
             return Ok(path.clone());
         }
@@ -130,6 +137,7 @@ impl SettingsFile {
     fn create(&self, path: &Path, text: &str) -> io::Result<()> {
         // Private until it has its owner and its mode, because the settings may hold secrets.
         let mut file = private(OpenOptions::new().write(true).create_new(true)).open(path)?;
+        file.write_all(self.mark.as_bytes())?;
         file.write_all(text.as_bytes())?;
         // If this is not permitted, nothing is replaced, because the owner could not read the new file.
         give_rights(&file, &self.metadata)?;
@@ -157,7 +165,8 @@ fn no_backup(error: &io::Error) -> String {
     format!("not changed: no backup can be made: {}", io_reason(error))
 }
 
-fn text(path: &Path) -> Result<String, String> {
+/// The mark of a file, and what follows it.
+fn text(path: &Path) -> Result<(&'static str, String), String> {
     let cannot = |e: io::Error| format!("cannot be read: {}", io_reason(&e));
     let file = File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
@@ -166,5 +175,9 @@ fn text(path: &Path) -> Result<String, String> {
     if u64::try_from(read.map_err(cannot)?).is_ok_and(|read| read > BYTES_MAX) {
         return Err("too large for settings".to_owned());
     }
-    String::from_utf8(bytes).map_err(|_| "not JSON: it is not UTF-8".to_owned())
+    let text = String::from_utf8(bytes).map_err(|_| "not JSON: it is not UTF-8")?;
+    Ok(match text.strip_prefix(MARK) {
+        Some(rest) => (MARK, rest.to_owned()),
+        None => ("", text),
+    })
 }

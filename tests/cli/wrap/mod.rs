@@ -176,6 +176,20 @@ fn other_forms_of_a_command() {
     assert_eq!(settings.text(), expected);
 }
 
+/// As editors on Windows write it.
+#[test]
+fn a_byte_order_mark_and_line_ends_of_windows_stay() {
+    let before = format!("\u{feff}{}", SETTINGS.replace('\n', "\r\n"));
+    let settings = Settings::new(&before);
+    settings.ok(&["bare", "--yes"]);
+    let now = settings.text();
+    assert!(now.starts_with("\u{feff}{\r\n  // mine"), "{now}");
+    assert!(!now.replace("\r\n", "").contains('\n'), "{now}");
+    assert_eq!(settings.backup(""), before);
+    settings.ok(&["bare", "--undo", "--yes"]);
+    assert_eq!(settings.text(), before);
+}
+
 /// Settings are shared between machines; where the path leads here, its name is enough.
 #[test]
 fn a_program_on_the_path_is_named_without_its_folder() {

@@ -4,10 +4,10 @@
 use std::io;
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use crate::platform::socket::bound_unacknowledged;
+use crate::platform::socket::{bound_unacknowledged, keepalive};
 
 /// The keepalive time and interval: a silent peer is probed after this time, and then in this interval.
 const QUIET: Duration = Duration::from_secs(15);
@@ -20,17 +20,15 @@ const UNTAKEN: Duration = Duration::from_secs(30);
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     // Without this, an event would wait in the kernel for further data.
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(QUIET)
-        .with_interval(QUIET)
-        .with_retries(ASKED);
     let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_keepalive(&keepalive(QUIET, QUIET, ASKED))?;
     bound_unacknowledged(&socket, UNTAKEN)
 }
 
 #[cfg(test)]
 mod tests {
+    #![cfg(unix)]
+
     use super::*;
     use tokio::net::TcpListener;
 

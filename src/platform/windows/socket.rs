@@ -2,7 +2,9 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
+use socket2::TcpKeepalive;
 use tokio::net::TcpStream;
 
 pub use super::super::lacking::bounds::{bound_unacknowledged, bound_unsent};
@@ -14,4 +16,12 @@ pub const ARE_FILES: bool = false;
 #[expect(clippy::unused_async, reason = "other systems connect")]
 pub async fn connect(_path: &Path) -> io::Result<TcpStream> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Probes a peer that was silent for this time. It counts as gone as if it were probed in this interval and so often, but Windows
+/// always probes ten times: its servers of 2016 know no other number.
+pub fn keepalive(quiet: Duration, interval: Duration, times: u32) -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(quiet)
+        .with_interval(interval * times / 10)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo,
     RedisResult, TlsCertificates,
@@ -13,6 +13,7 @@ use redis::{
 use super::error::RedisOpenError;
 use super::map::RedisServer;
 use crate::lock::Mutex;
+use crate::platform::socket::keepalive;
 
 /// Certificates for the connection to Redis, in PEM.
 #[derive(Clone, Default)]
@@ -48,10 +49,7 @@ impl RedisConnector {
             .into_connection_info()
             .map_err(|_| RedisOpenError::Url)?;
         // An idle connection to a peer that vanished ends after 30 s: 15 s of silence, and three attempts.
-        let keepalive = TcpKeepalive::new()
-            .with_time(Duration::from_secs(15))
-            .with_interval(Duration::from_secs(5))
-            .with_retries(3);
+        let keepalive = keepalive(Duration::from_secs(15), Duration::from_secs(5), 3);
         let tcp = TcpSettings::default()
             .set_nodelay(true)
             .set_keepalive(keepalive);

@@ -19,7 +19,12 @@ pub fn io_reason(error: &(impl Display + ?Sized)) -> String {
         text = text.replace(OF_AUTHORITY, plain);
     }
     let mut from = 0;
-    while let Some((begins, ends)) = number(&text, from) {
+    while let Some((mut begins, ends)) = number(&text, from) {
+        // Windows ends its texts with a full stop.
+        begins -= usize::from(
+            text.get(..begins)
+                .is_some_and(|before| before.ends_with('.')),
+        );
         text.replace_range(begins..ends, "");
         // The rest of the text has moved to the left, so the next number cannot begin before this place.
         from = begins;
@@ -69,6 +74,7 @@ mod tests {
         assert_eq!(io_reason(&own), "it is no file");
         for (text, plain) in [
             ("a (os error 5): b (os error 111); c", "a: b; c"),
+            ("Access is denied. (os error 5): c", "Access is denied: c"),
             ("unfinished (os error 5", "unfinished (os error 5"),
             ("", ""),
         ] {

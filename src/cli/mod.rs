@@ -40,7 +40,12 @@ use process::{log, logged};
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
 #[derive(Debug, Parser)]
-#[command(name = "raincheck", version, arg_required_else_help = true)]
+#[command(
+    name = "raincheck",
+    bin_name = "raincheck",
+    version,
+    arg_required_else_help = true
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,

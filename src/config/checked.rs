@@ -207,7 +207,11 @@ fn state_file(text: &str, host: &Host) -> Option<PathBuf> {
     let hash = digest(&SHA256, text.as_bytes());
     let name = u64::from_be_bytes(*hash.as_ref().first_chunk()?);
     let directory: &Path = host.state_directory.as_deref()?;
-    Some(directory.join(format!("raincheck/{name:016x}.redb")))
+    Some(
+        directory
+            .join("raincheck")
+            .join(format!("{name:016x}.redb")),
+    )
 }
 
 /// Returns the file of the known facts about the server: one for each server and its headers and environment, because
@@ -240,7 +244,8 @@ fn known_file(upstream: &UpstreamSettings, host: &Host) -> Option<PathBuf> {
     let hash = digest(&SHA256, text.as_bytes());
     let name = u64::from_be_bytes(*hash.as_ref().first_chunk()?);
     let directory: &Path = host.state_directory.as_deref()?;
-    Some(directory.join(format!("raincheck/{name:016x}.known.json")))
+    let file = format!("{name:016x}.known.json");
+    Some(directory.join("raincheck").join(file))
 }
 
 fn replica(file: file::Replica, host: &Host) -> Result<ReplicaSettings, Problem> {

@@ -131,7 +131,11 @@ fn refused(setting: &str, text: &str) -> Problem {
 
 fn url(text: &str) -> Result<Uri, Problem> {
     // The URL is not quoted: people put credentials into URLs.
-    let not_a_url = "not a URL that can be wrapped; write \"http://127.0.0.1:8000/mcp\" or \"unix:/run/mcp.sock\"";
+    let not_a_url = if platform::socket::ARE_FILES {
+        "not a URL that can be wrapped; write \"http://127.0.0.1:8000/mcp\" or \"unix:/run/mcp.sock\""
+    } else {
+        "not a URL that can be wrapped; write \"http://127.0.0.1:8000/mcp\", or a program after --"
+    };
     let url: Uri = text.parse().map_err(|_| refused("url", not_a_url))?;
     let authority = url.authority().ok_or_else(|| refused("url", not_a_url))?;
     if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {

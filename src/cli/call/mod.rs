@@ -23,6 +23,7 @@ use super::stdout;
 use crate::io_reason::io_reason;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
+use crate::platform::environment::quoted;
 
 mod dialogue;
 mod ending;
@@ -48,7 +49,7 @@ pub(super) struct CallArgs {
     #[arg(
         value_name = "JSON",
         default_value = "{}",
-        help = "Its arguments, such as '{\"city\":\"Kyoto\"}'; - reads them from standard input"
+        help = format!("Its arguments, such as {}; - reads them from standard input", quoted(r#"{"city":"Kyoto"}"#))
     )]
     arguments: String,
     #[arg(

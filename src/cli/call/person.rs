@@ -12,6 +12,7 @@ use super::screen::Screen;
 use crate::cli::failure::CommandFailure;
 use crate::cli::table::cleaned;
 use crate::mcp::elicitation::wrong_name;
+use crate::platform::environment::quoted;
 
 /// The word that a person types in place of an answer.
 const DECLINE: &str = "/decline";
@@ -157,7 +158,8 @@ fn prepared(text: &str) -> Result<Value, CommandFailure> {
     }
     let refused = |why: &str| {
         CommandFailure::usage(format!(
-            "--answer: {why}; write the answer's fields, such as '{{\"name\":\"Ada\"}}', or decline"
+            "--answer: {why}; write the answer's fields, such as {}, or decline",
+            quoted(r#"{"name":"Ada"}"#)
         ))
     };
     match serde_json::from_str(text) {

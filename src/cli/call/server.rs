@@ -21,6 +21,7 @@ use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION, TASKS_EXTENSION};
 use crate::mcp::params::mirrored;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::{Era, MODERN};
+use crate::platform::environment::quoted;
 use crate::upstream::UpstreamRequest;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
@@ -202,7 +203,8 @@ fn meta(capabilities: &str) -> String {
 pub(super) fn arguments(text: &str) -> Result<Box<RawValue>, CommandFailure> {
     let refused = |why: &str| {
         CommandFailure::usage(format!(
-            "the arguments are {why}; write the tool's arguments, such as '{{\"city\":\"Kyoto\"}}'"
+            "the arguments are {why}; write the tool's arguments, such as {}",
+            quoted(r#"{"city":"Kyoto"}"#)
         ))
     };
     // Kept as raw text, so that numbers and the order of members reach the server unchanged.

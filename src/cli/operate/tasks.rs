@@ -13,6 +13,7 @@ use crate::cli::failure::CommandFailure;
 use crate::cli::process::runtime;
 use crate::cli::stdout::print;
 use crate::cli::table::cleaned;
+use crate::platform::environment::quoted;
 use crate::printable::printable_json;
 
 #[derive(Debug, Args)]
@@ -83,7 +84,7 @@ struct AnswerArgs {
     id: String,
     #[arg(
         value_name = "JSON",
-        help = "The content of the answer, such as '{\"name\":\"Ada\"}'"
+        help = format!("The content of the answer, such as {}", quoted(r#"{"name":"Ada"}"#))
     )]
     content: Option<String>,
     #[arg(long, help = "Which question, if several are open")]

@@ -25,6 +25,11 @@ pub fn state_directory(get: impl Fn(&str) -> Option<String>) -> Option<PathBuf> 
 /// Why there is no [`state_directory`].
 pub const NO_STATE_DIRECTORY: &str = "neither XDG_STATE_HOME nor HOME is set";
 
+/// JSON as a word of a command line, for the shells of this system.
+pub fn quoted(json: &str) -> String {
+    format!("'{json}'")
+}
+
 /// The name of this machine. `None`: the system does not say.
 pub fn machine_name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     // HOSTNAME is a shell variable that is seldom exported, but containers set it.

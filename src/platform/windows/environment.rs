@@ -43,6 +43,11 @@ pub fn state_directory(get: impl Fn(&str) -> Option<String>) -> Option<PathBuf> 
 /// Why there is no [`state_directory`].
 pub const NO_STATE_DIRECTORY: &str = "neither LOCALAPPDATA nor USERPROFILE is set";
 
+/// JSON as a word of a command line, for `cmd`.
+pub fn quoted(json: &str) -> String {
+    format!("\"{}\"", json.replace('"', "\\\""))
+}
+
 /// The name of this machine.
 pub fn machine_name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     get("COMPUTERNAME").map(|name| name.to_lowercase())
@@ -64,6 +69,11 @@ mod tests {
         let found = directory(&[("LOCALAPPDATA", "relative"), profile]);
         assert_eq!(found, Some(r"C:\Users\ada\AppData\Local".into()));
         assert_eq!(directory(&[]), None);
+    }
+
+    #[test]
+    fn json_is_quoted_as_a_program_reads_it() {
+        assert_eq!(quoted(r#"{"a":1}"#), r#""{\"a\":1}""#);
     }
 
     #[test]

@@ -218,10 +218,7 @@ impl<T: Default> Default for PerThread<T> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::pin::pin;
-    use std::task::Poll;
 
-    use futures_util::poll;
     use tokio::net::TcpListener;
     use tokio::sync::Semaphore;
 
@@ -315,6 +312,11 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_timer_costs_no_system_call() {
+        use std::pin::pin;
+        use std::task::Poll;
+
+        use futures_util::poll;
+
         let (threads, tracker) = (ConnectionThreads::start().unwrap(), TaskTracker::new());
         let (says, heard) = oneshot::channel();
         threads.spawn(&tracker, stream().await, |_| async {

@@ -273,6 +273,8 @@ fn without_number(error: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![cfg(unix)]
+
     use std::os::unix::process::ExitStatusExt as _;
 
     use super::*;

@@ -88,6 +88,8 @@ fn beside(store: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    #![cfg(unix)]
+
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -152,6 +152,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![cfg(unix)]
+
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

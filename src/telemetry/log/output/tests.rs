@@ -1,5 +1,7 @@
 //! Tests of the way to standard error: with pipes, sockets and devices in its place.
 
+#![cfg(unix)]
+
 use std::io::{PipeReader, Read as _, pipe};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn the_number_is_left_out() {
-        let missing = std::fs::read("/no/such/file").unwrap_err();
-        assert_eq!(io_reason(&missing), "No such file or directory");
+        let missing = io_reason(&std::fs::read("/no/such/file").unwrap_err());
+        assert!(missing.ends_with(char::is_alphabetic), "{missing}");
         let own = io::Error::other("it is no file");
         assert_eq!(io_reason(&own), "it is no file");
         for (text, plain) in [

@@ -26,9 +26,8 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
-    #![cfg(unix)]
-
     use super::*;
     use tokio::net::TcpListener;
 

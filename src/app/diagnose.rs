@@ -272,9 +272,8 @@ fn without_number(error: &str) -> String {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
-    #![cfg(unix)]
-
     use std::os::unix::process::ExitStatusExt as _;
 
     use super::*;

@@ -20,7 +20,10 @@ pub(super) fn refuse_missing_program(server: &Wrapped) -> Result<(), AppError> {
             "upstream.cwd: {directory} is not a directory"
         )));
     }
-    let directory = command.directory.as_deref().unwrap_or(Path::new(""));
+    let directory = command
+        .directory
+        .as_deref()
+        .unwrap_or_else(|| Path::new(""));
     let get = |name: &str| {
         let mut variables = command.environment.iter();
         let found = variables.find(|(own, _)| is_same_variable(own, name));

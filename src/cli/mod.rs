@@ -292,18 +292,8 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
     if let Command::Child(line) = command {
         return child::run_program(&line);
     }
-    platform::process::prepare().map_err(|error| {
-        CommandFailure::runtime(format!(
-            "this process cannot be kept apart from others: {}",
-            io_reason(&error)
-        ))
-    })?;
-    if matches!(command, Command::Run(_) | Command::Stdio(_)) {
-        let ran = platform::reaper::run_in_child();
-        let not_started = |e| CommandFailure::runtime(format!("not started: {}", io_reason(&e)));
-        if let Some(code) = ran.map_err(not_started)? {
-            return Ok(code);
-        }
+    if let Some(code) = prepare(&command)? {
+        return Ok(code);
     }
     tls::install_provider();
     match command {
@@ -363,6 +353,21 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
         }
         Command::Demo => demo::demo(),
     }
+}
+
+/// Prepares this process for the command, as the system needs it. Returns an exit code if a child has run the command.
+fn prepare(command: &Command) -> Result<Option<ExitCode>, CommandFailure> {
+    platform::process::prepare().map_err(|error| {
+        CommandFailure::runtime(format!(
+            "this process cannot be kept apart from others: {}",
+            io_reason(&error)
+        ))
+    })?;
+    if !matches!(command, Command::Run(_) | Command::Stdio(_)) {
+        return Ok(None);
+    }
+    platform::reaper::run_in_child()
+        .map_err(|error| CommandFailure::runtime(format!("not started: {}", io_reason(&error))))
 }
 
 /// Logs what starts, from which settings, before anything can fail.

@@ -39,7 +39,8 @@ fn found(file: &File) -> Vec<String> {
     if file.name.ends_with("/tests.rs") {
         return Vec::new();
     }
-    let lines = file.text.lines().enumerate();
+    let code = file.text.split("#[cfg(unix)]\nmod tests {").next();
+    let lines = code.unwrap_or_default().lines().enumerate();
     let code = lines.take_while(|(_, line)| *line != "mod tests {");
     let depends = |line: &str| {
         !line.trim_start().starts_with("//") && OF_A_SYSTEM.iter().any(|word| line.contains(word))

@@ -79,9 +79,8 @@ fn can_make(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
-    #![cfg(unix)]
-
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;

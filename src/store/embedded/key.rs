@@ -87,9 +87,8 @@ fn beside(store: &Path) -> PathBuf {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
-    #![cfg(unix)]
-
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -151,9 +151,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
-    #![cfg(unix)]
-
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

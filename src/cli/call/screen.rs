@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::cli::progress_bar::{CLEAR_LINE, bar, whole};
 use crate::cli::table::cleaned;
+use crate::platform::process::terminal_takes_colours;
 use crate::printable::printable_lines;
 
 /// The width of a terminal that does not report its own.
@@ -27,7 +28,7 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn new() -> Self {
         Self {
-            is_terminal: io::stderr().is_terminal(),
+            is_terminal: io::stderr().is_terminal() && terminal_takes_colours(),
             since: Instant::now(),
             state: "calling".to_owned(),
         }

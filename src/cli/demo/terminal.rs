@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::cli::progress_bar::{CLEAR_LINE, bar};
+use crate::platform::process::terminal_takes_colours;
 
 /// The time that the demo waits for an answer of the user, so that it does not hang without one.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -21,7 +22,7 @@ pub(super) struct Terminal {
 impl Terminal {
     pub(super) fn new() -> Self {
         Self {
-            is_watched: io::stdout().is_terminal(),
+            is_watched: io::stdout().is_terminal() && terminal_takes_colours(),
             last_progress: String::new(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The sentence holds no secret: no query of a URL, no value of a header, no argument.
 
-use std::path::Path;
+use std::path::{Path, is_separator};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -244,7 +244,7 @@ fn not_run(status: ExitStatus, words: &str, command: &WrappedCommand) -> Option<
     let why = without_number(words.strip_prefix(&start)?);
     let advice = match status.code()? {
         // The kernel reports the missing interpreter of a script in the same way as a missing program.
-        127 if command.program.contains('/') && Path::new(&command.program).exists() => {
+        127 if command.program.contains(is_separator) && Path::new(&command.program).exists() => {
             "; it is there, but not what its first line (#!) names; does that line end as on Windows?"
         }
         127 if command.program.contains(char::is_whitespace) => {
@@ -253,7 +253,7 @@ fn not_run(status: ExitStatus, words: &str, command: &WrappedCommand) -> Option<
         127 if is_setting(&command.program) => {
             "; is that a variable? It belongs into upstream.env, or before raincheck"
         }
-        127 if command.program.contains('/') => "",
+        127 if command.program.contains(is_separator) => "",
         127 => "; is it on the PATH?",
         126 => "; is it a program, and yours to run?",
         _ => return None,

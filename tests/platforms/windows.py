@@ -467,7 +467,8 @@ MISTAKES = [
     (["call", "slow", "{'steps': 1}", "--", "node", SERVER], 2, "JSON"),
     (["call", "slow", "{}", "--url", "http://127.0.0.1:9/mcp"], 1, "127.0.0.1:9"),
     (["tasks", "list", "--admin", "127.0.0.1:9"], 1, "127.0.0.1:9"),
-    (["check", "--store", "memory:", "--", "no-such-program"], 1, "no-such-program"),
+    (["check", "--store", "memory:", "--", "no-such-program"], 1, "program not found; is it on the PATH?"),
+    (["check", "--store", "memory:", "--", r"C:\none\server.exe"], 1, "WRONG  upstream  C:\\none\\server.exe: it cannot be run: Path not found\n"),
 ]
 
 

@@ -7,11 +7,12 @@ Prints a line for each test, and a closing line. It needs wine and mingw-w64 of 
 
 What wine cannot show:
 - access lists: wine has those of one user, so nothing here shows that other users cannot read a store;
-- a console as Windows has it: here a terminal of Linux is behind it. Colours, and the events at the end of a console, of a session and
-  of the system, are not tested;
+- a console as Windows has it: a terminal of Linux is behind it here, Ctrl-Break and the end of the console come as event.c makes them, and
+  neither colours nor the end of a session or of the system are tested;
 - the pipes of Windows, their sizes and the moments at which a full or broken one is noticed: behind them are those of Linux;
 - the network of Windows: sockets are those of Linux (keepalives, ports that are taken twice, the firewall's question);
 - what a power cut leaves of a store, virus scanners that hold files open, and installers;
+- the random bytes of Windows: bcryptprimitives.dll is made here, because wine 8 has none;
 - cmd.exe and taskkill are wine's own; how cmd takes unusual arguments apart is not compared.
 """
 

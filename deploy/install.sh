@@ -81,8 +81,14 @@ target() {
 
 # fetch ADDRESS FILE
 fetch() {
+  # No redirection leads from https to where others could change the files.
+  case $1 in
+    https:*) only="--proto =https" ;;
+    *) only= ;;
+  esac
   if command -v curl >/dev/null 2>&1; then
-    curl -fsSL -o "$2" "$1" || fail "$1 cannot be fetched: nothing was installed"
+    # shellcheck disable=SC2086 # two words
+    curl -fsSL $only -o "$2" "$1" || fail "$1 cannot be fetched: nothing was installed"
   elif command -v wget >/dev/null 2>&1; then
     wget -q -O "$2" "$1" || fail "$1 cannot be fetched: nothing was installed"
   else

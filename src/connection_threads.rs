@@ -18,11 +18,12 @@ use tracing::debug;
 
 use crate::io_reason::io_reason;
 use crate::lock::Mutex;
+use crate::platform::pipe::blocking_threads;
 
 /// The most connection threads of a process.
 pub const THREADS_MAX: usize = 64;
 
-/// The most threads of each runtime for work that blocks.
+/// The most threads of each runtime for work that blocks, beside pipes of processes.
 const BLOCKING_MAX: usize = 64;
 
 /// The next end of a timer of each thread is never further away.
@@ -136,7 +137,7 @@ impl ConnectionThread {
     fn start(number: NonZeroUsize, ending: mpsc::Sender<()>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(BLOCKING_MAX)
+            .max_blocking_threads(blocking_threads(BLOCKING_MAX))
             .build()?;
         let handle = runtime.handle().clone();
         handle.spawn(async {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use crate::platform::socket::{bound_unacknowledged, keepalive};
+use crate::platform::socket::{bound_unacknowledged, keep_from_children, keepalive};
 
 /// The keepalive time and interval: a silent peer is probed after this time, and then in this interval.
 const QUIET: Duration = Duration::from_secs(15);
@@ -21,6 +21,7 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     // Without this, an event would wait in the kernel for further data.
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
+    keep_from_children(&socket)?;
     socket.set_tcp_keepalive(&keepalive(QUIET, QUIET, ASKED))?;
     bound_unacknowledged(&socket, UNTAKEN)
 }

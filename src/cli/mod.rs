@@ -357,17 +357,23 @@ fn dispatch(command: Command) -> Result<ExitCode, CommandFailure> {
 
 /// Prepares this process for the command, as the system needs it. Returns an exit code if a child has run the command.
 fn prepare(command: &Command) -> Result<Option<ExitCode>, CommandFailure> {
-    platform::process::prepare().map_err(|error| {
-        CommandFailure::runtime(format!(
-            "this process cannot be kept apart from others: {}",
-            io_reason(&error)
-        ))
-    })?;
+    let not_started =
+        |error| CommandFailure::runtime(format!("not started: {}", io_reason(&error)));
+    platform::process::keep_private().map_err(not_started)?;
+    if starts_programs(command) {
+        platform::process::tie_children().map_err(not_started)?;
+    }
     if !matches!(command, Command::Run(_) | Command::Stdio(_)) {
         return Ok(None);
     }
-    platform::reaper::run_in_child()
-        .map_err(|error| CommandFailure::runtime(format!("not started: {}", io_reason(&error))))
+    platform::reaper::run_in_child().map_err(not_started)
+}
+
+fn starts_programs(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run(_) | Command::Stdio(_) | Command::Check(_) | Command::Call(_) | Command::Demo
+    )
 }
 
 /// Logs what starts, from which settings, before anything can fail.

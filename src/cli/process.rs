@@ -4,6 +4,7 @@ use super::failure::CommandFailure;
 use crate::config::load::environment;
 use crate::config::{Config, ConfigError, LogFormat, TelemetrySettings};
 use crate::io_reason::io_reason;
+use crate::platform::pipe::blocking_threads;
 use crate::platform::process::terminal_takes_colours;
 use crate::telemetry::log as logging;
 
@@ -40,9 +41,13 @@ pub(super) fn colours() -> bool {
     !environment().iter().any(is_no) && terminal_takes_colours()
 }
 
+/// The most threads for work that blocks, beside pipes of processes.
+const BLOCKING_MAX: usize = 512;
+
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CommandFailure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .max_blocking_threads(blocking_threads(BLOCKING_MAX))
         .build()
         .map_err(|e| CommandFailure::runtime(format!("no threads to run on: {}", io_reason(&e))))
 }

@@ -231,7 +231,8 @@ fn command(
         .split_first()
         .map_or(("", &[][..]), |(p, a)| (p, a));
     // A path may have spaces, so only a bare name with spaces is taken for a whole command line.
-    let is_line = arguments.is_empty() && program.contains(' ') && !program.contains(['/', '\\']);
+    let is_line =
+        arguments.is_empty() && program.contains(' ') && !program.contains(std::path::is_separator);
     if program.is_empty() || is_line {
         return Err(refused(
             "command",

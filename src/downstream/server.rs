@@ -35,7 +35,7 @@ use super::slow_reader::{Patient, Streams};
 use crate::auth::identity::Identity;
 use crate::connection_threads::ConnectionThreads;
 use crate::io_reason::io_reason;
-use crate::platform::socket::bound_unsent;
+use crate::platform::socket::{bound_unsent, reuse_address};
 use crate::resizable::{ResizablePermit, ResizableSemaphore};
 use crate::socket;
 use crate::telemetry::limits::{self, LimitHit};
@@ -220,8 +220,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // Connections of the process before may still be ending.
-    socket.set_reuseaddr(true)?;
+    reuse_address(&socket)?;
     socket.bind(address)?;
     socket.listen(WAITING_MAX)
 }

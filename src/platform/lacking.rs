@@ -1,4 +1,10 @@
-//! What only Linux has, in its absence.
+//! The modules that only Linux has, without function.
+
+/// The allocator of the program: the system's.
+pub type Allocator = std::alloc::System;
+
+/// The allocator of the program.
+pub const ALLOCATOR: Allocator = std::alloc::System;
 
 /// The process that reaps others. raincheck is process 1 in containers of Linux only.
 pub mod reaper {
@@ -33,7 +39,7 @@ pub mod bounds {
 
     use socket2::SockRef;
 
-    /// The keepalive of the socket alone notices a peer that is gone.
+    /// Does nothing: the keepalive of the socket alone notices a peer that is gone.
     #[expect(
         clippy::unnecessary_wraps,
         reason = "Linux has such an option, and it can fail"
@@ -42,7 +48,7 @@ pub mod bounds {
         Ok(())
     }
 
-    /// The system takes as much as the buffer of the socket holds.
+    /// Does nothing: the system takes as much as the buffer of the socket holds.
     #[expect(
         clippy::unnecessary_wraps,
         reason = "Linux has such an option, and it can fail"

@@ -311,7 +311,7 @@ fn can_be_collected(task: &Task, now_ms: u64) -> bool {
     }
 }
 
-/// The name of the value that says until when claims may stand, and which clocks rang.
+/// The name of the value with the time until which claims may stand, and the clocks that rang.
 pub fn mark() -> Name {
     Name::of(Kind::GivenUp, &["until"])
 }

@@ -10,7 +10,7 @@ cd "$ROOT"
 TARGET=aarch64-apple-darwin
 arm
 rustup target list --installed | grep -qx "$TARGET" || run timeout 300 rustup target add "$TARGET"
-# The C code of the crates is compiled, too: their build scripts know no check.
+# The C code of the crates is compiled, too: their build scripts have no check.
 export PYTHON=$CACHE/python-zig/bin/python
 zig "$TARGET" aarch64-macos.11.0
 if run timeout 900 cargo clippy --all-targets --all-features --locked --quiet --target "$TARGET" -- -D warnings; then

@@ -1,11 +1,15 @@
-//! What systems do differently stands in `src/platform`, which CI compiles for each of them.
+//! The code that depends on a system stands in `src/platform`, which CI compiles for each of them.
 
 use crate::{File, none, sources};
 
 /// Words that depend on the system.
-const OF_A_SYSTEM: [&str; 9] = [
+const OF_A_SYSTEM: [&str; 13] = [
     "cfg(unix",
     "cfg(windows",
+    "cfg!(unix",
+    "cfg!(windows",
+    "not(unix",
+    "not(windows",
     "target_os",
     "std::os::",
     "signal::unix",

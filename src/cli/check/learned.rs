@@ -1,4 +1,4 @@
-//! What the replicas learned: the durations of the calls of each tool, and after how long clients give them up.
+//! The durations of the calls of each tool that the replicas learned, and the times after which clients give up.
 
 use std::cmp::Reverse;
 use std::time::Duration;

@@ -13,7 +13,7 @@ pub(super) struct SettingsFile {
     pub(super) path: PathBuf,
     /// [`MARK`], or nothing.
     mark: &'static str,
-    /// What follows the mark.
+    /// The text after the mark.
     pub(super) text: String,
     metadata: Metadata,
 }

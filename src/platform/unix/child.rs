@@ -64,7 +64,7 @@ pub fn look_for(
 /// Why a program was not started.
 #[derive(Debug)]
 pub enum StartError {
-    /// What comes before it failed.
+    /// A step before it failed.
     Before(io::Error),
     /// The program cannot be run.
     Program(io::Error),

@@ -30,7 +30,7 @@ pub fn quoted(json: &str) -> String {
     format!("'{json}'")
 }
 
-/// The name of this machine. `None`: the system does not say.
+/// The name of this machine. `None`: the system gives none.
 pub fn machine_name(get: impl Fn(&str) -> Option<String>) -> Option<String> {
     // HOSTNAME is a shell variable that is seldom exported, but containers set it.
     std::fs::read_to_string("/proc/sys/kernel/hostname")

@@ -29,6 +29,11 @@ impl Group {
         Self(pid)
     }
 
+    /// The id of the child, also after its end.
+    pub fn pid(&self) -> u32 {
+        self.0
+    }
+
     /// Sends SIGTERM. Returns `true`: the processes may end by themselves now.
     pub fn ask_to_end(&self) -> bool {
         signal(self.0, Signal::TERM);

@@ -16,7 +16,7 @@ pub mod process {
         std::env::current_exe().unwrap_or_else(|_| "raincheck".into())
     }
 
-    /// A wrapped server notices the end of raincheck by the end of its standard input.
+    /// Does nothing: a wrapped server notices the end of raincheck by the end of its standard input.
     #[expect(
         clippy::unnecessary_wraps,
         reason = "Linux has such a system call, and it can fail"
@@ -25,12 +25,21 @@ pub mod process {
         Ok(())
     }
 
-    /// The system decides what other processes of the same user may read.
+    /// Does nothing: the system decides what other processes of the same user may read.
     #[expect(
         clippy::unnecessary_wraps,
         reason = "Linux has such a system call, and it can fail"
     )]
-    pub fn prepare() -> io::Result<()> {
+    pub fn keep_private() -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Does nothing: each child ties itself to the life of this process.
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "Windows has a job for it, which can fail"
+    )]
+    pub fn tie_children() -> io::Result<()> {
         Ok(())
     }
 
@@ -39,10 +48,10 @@ pub mod process {
         true
     }
 
-    /// The system does not say.
+    /// Returns `false`: the system has no such list.
     pub(in super::super) fn ignores_hangup() -> bool {
         false
     }
 }
 
-pub use super::super::lacking::{bounds, reaper, resources};
+pub use super::super::lacking::{ALLOCATOR, Allocator, bounds, reaper, resources};

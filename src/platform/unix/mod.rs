@@ -13,13 +13,6 @@ pub mod signals;
 pub mod socket;
 
 #[cfg(target_os = "linux")]
-pub use linux::{LACKS, bounds, process, reaper, resources};
+pub use linux::{ALLOCATOR, Allocator, LACKS, bounds, process, reaper, resources};
 #[cfg(target_os = "macos")]
-pub use macos::{LACKS, bounds, process, reaper, resources};
-
-/// The allocator of the program. Jemalloc returns memory to the system after a burst; the C library's allocator would keep it in
-/// fragments.
-pub type Allocator = tikv_jemallocator::Jemalloc;
-
-/// The allocator of the program.
-pub const ALLOCATOR: Allocator = tikv_jemallocator::Jemalloc;
+pub use macos::{ALLOCATOR, Allocator, LACKS, bounds, process, reaper, resources};

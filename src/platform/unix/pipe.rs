@@ -1,7 +1,7 @@
 //! The state of a pipe, which its bytes alone do not show.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, stdout};
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Write as _, stdout};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -18,6 +18,11 @@ pub const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 /// The time between two looks whether a reader has emptied a pipe.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The threads that a runtime may have for work that blocks, where its other work needs so many: pipes of processes need none.
+pub const fn blocking_threads(others: usize) -> usize {
+    others
+}
+
 /// Resolves when all bytes in the pipe were read. This distinguishes a program that is slow to start from one that reads
 /// and sends nothing.
 pub async fn is_empty(pipe: &impl Pipe) {
@@ -27,7 +32,7 @@ pub async fn is_empty(pipe: &impl Pipe) {
     }
 }
 
-/// Returns how many bytes are left in a pipe that no process can read any more. `None`: one can, or the system does not say.
+/// Returns how many bytes are left in a pipe that no process can read any more. `None`: one can, or the system does not show it.
 pub fn left_unread(pipe: &impl Pipe) -> Option<u64> {
     let mut polled = [PollFd::new(pipe, PollFlags::empty())];
     poll(&mut polled, Some(&Timespec::default())).ok()?;
@@ -70,6 +75,16 @@ pub fn wait_for_room(pipe: &File) -> io::Result<()> {
         Err(Errno::AGAIN) => Err(ErrorKind::Other.into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Writes to standard error.
+pub fn write_error(mut to: &File, bytes: &[u8]) -> io::Result<usize> {
+    to.write(bytes)
+}
+
+/// Returns `true` if a write waits for no reader.
+pub fn never_waits(found: &Metadata) -> bool {
+    found.is_file()
 }
 
 /// Standard error as it is now, whatever later becomes of its number.

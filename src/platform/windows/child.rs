@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 pub use super::process::own_program;
-use super::process::prepare;
+use super::process::tie_children;
 
 /// Ctrl-C in a console does not reach the process.
 const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
@@ -22,7 +22,7 @@ pub fn separate(command: &mut tokio::process::Command) {
     command.creation_flags(CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW);
 }
 
-/// Runs the program until it ends, and returns its exit code. The processes that it leaves behind end then.
+/// Runs the program until it ends, and ends with its exit code. The processes that it leaves behind end then.
 ///
 /// Windows has no way to become another program. The job of this process is what ends the program with it.
 pub fn run(
@@ -31,20 +31,22 @@ pub fn run(
     program: &OsString,
     arguments: &[OsString],
 ) -> Result<ExitCode, StartError> {
-    prepare().map_err(StartError::Before)?;
+    tie_children().map_err(StartError::Before)?;
     let get = |name: &str| {
         let mut variables = std::env::vars_os();
         let found = variables.find(|(own, _)| own.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| value.into_string().ok())
     };
-    let found = find(Path::new(program), Path::new(""), get);
-    let ran = Command::new(found.as_deref().unwrap_or(Path::new(program)))
-        .args(arguments)
-        .status();
+    // Windows would look in more places, also in the directory of the moment.
+    let found = find(Path::new(program), Path::new(""), get)
+        .ok_or_else(|| StartError::Program(io::ErrorKind::NotFound.into()))?;
+    let ran = Command::new(found).args(arguments).status();
     let code = ran.map_err(StartError::Program)?.code();
-    Ok(code
-        .and_then(|code| u8::try_from(code).ok())
-        .map_or(ExitCode::FAILURE, ExitCode::from))
+    #[expect(
+        clippy::exit,
+        reason = "the code of a program that crashed is larger than `ExitCode` takes"
+    )]
+    std::process::exit(code.unwrap_or(1))
 }
 
 /// Looks for a program as the start does, in a directory and with the variables that it gets. `Err`: what is wrong.
@@ -75,7 +77,11 @@ fn find(program: &Path, directory: &Path, get: impl Fn(&str) -> Option<String>) 
     let endings = get("PATHEXT").unwrap_or_else(|| ENDINGS.to_owned());
     // A name that has an ending is taken as it is first.
     let as_it_is = program.extension().map(|_| "");
-    let endings = || as_it_is.into_iter().chain(endings.split(';'));
+    let endings = || {
+        as_it_is
+            .into_iter()
+            .chain(endings.split(';').filter(|ending| !ending.is_empty()))
+    };
     let files = directories.iter().flat_map(|directory| {
         endings().map(|ending| {
             let mut file = directory.join(program).into_os_string();
@@ -93,18 +99,18 @@ fn is_bare(program: &Path) -> bool {
 /// Why a program was not started.
 #[derive(Debug)]
 pub enum StartError {
-    /// What comes before it failed.
+    /// A step before it failed.
     Before(io::Error),
     /// The program cannot be run.
     Program(io::Error),
 }
 
-/// Windows has no limit of open files.
+/// Returns `None`: Windows has no limit of open files.
 pub fn file_limit() -> Option<u64> {
     None
 }
 
-/// There is no limit to raise.
+/// Does nothing: there is no limit to raise.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "other systems have a limit, and may refuse"
@@ -135,7 +141,7 @@ mod tests {
         let path = std::env::join_paths([&empty, &folder]).unwrap();
         let get = |name: &str| match name {
             "PATH" => path.clone().into_string().ok(),
-            _ => Some(".EXE;.CMD".to_owned()),
+            _ => Some(".EXE;.CMD;".to_owned()),
         };
         let found = |name: &str| find(Path::new(name), &folder, get);
         let is = |name: &str, file: &str| {

@@ -5,7 +5,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file is as private as its folder.
+/// Returns the options unchanged: a file is as private as its folder.
 pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
@@ -30,9 +30,10 @@ pub fn is_ours_alone(found: &Metadata) -> bool {
     found.is_file()
 }
 
-/// Gives a file the attributes of another one. Its access list is that of the folder.
-pub fn give_rights(file: &File, of: &Metadata) -> io::Result<()> {
-    file.set_permissions(of.permissions())
+/// Does nothing: a file has the access list of its folder.
+#[expect(clippy::unnecessary_wraps, reason = "other systems may refuse it")]
+pub fn give_rights(_file: &File, _of: &Metadata) -> io::Result<()> {
+    Ok(())
 }
 
 /// The path with links followed, in the form that people write (`C:\folder`).

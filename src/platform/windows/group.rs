@@ -4,12 +4,17 @@ use tokio::process::Child;
 
 /// The child and what it started.
 #[derive(Debug)]
-pub struct Group;
+pub struct Group(u32);
 
 impl Group {
     /// The processes of this child, which joined a job of its own before it started any.
-    pub fn of(_pid: u32) -> Self {
-        Self
+    pub fn of(pid: u32) -> Self {
+        Self(pid)
+    }
+
+    /// The id of the child, also after its end.
+    pub fn pid(&self) -> u32 {
+        self.0
     }
 
     /// Returns `false`: a program without a console cannot be asked.

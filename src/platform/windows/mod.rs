@@ -9,16 +9,10 @@ pub mod process;
 pub mod signals;
 pub mod socket;
 
-pub use super::lacking::{reaper, resources};
+pub use super::lacking::{ALLOCATOR, Allocator, reaper, resources};
 
-/// The functions that raincheck does not have on Windows, for its user. docs/servers.md has them all.
+/// The functions that raincheck does not have on Windows, for its user. docs/servers.md and docs/operations.md have them all.
 pub const LACKS: Option<&str> = Some(
     "Windows: a server that does not end with its input is killed after 2 s, files are as private as their folder, POST \
      /reload of the admin listener takes the place of SIGHUP, and there are no Unix sockets",
 );
-
-/// The allocator of the program: the system's.
-pub type Allocator = std::alloc::System;
-
-/// The allocator of the program.
-pub const ALLOCATOR: Allocator = std::alloc::System;

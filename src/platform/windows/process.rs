@@ -11,9 +11,18 @@ pub fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "raincheck.exe".into())
 }
 
+/// Does nothing: the system decides what other processes of the same user may read.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "Linux has such a system call, and it can fail"
+)]
+pub fn keep_private() -> io::Result<()> {
+    Ok(())
+}
+
 /// Makes all processes that this one starts end with it.
-pub fn prepare() -> io::Result<()> {
-    join_new_job().map_err(io::Error::other)
+pub fn tie_children() -> io::Result<()> {
+    join_new_job().map_err(io::Error::from)
 }
 
 /// Puts this process in a job of its own. What it starts from now on is in the job, too.

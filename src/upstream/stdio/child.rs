@@ -280,7 +280,7 @@ async fn end_process<R>(
 ) where
     R: Future<Output = LineEnd>,
 {
-    let pid = process.0.id().unwrap_or_default();
+    let pid = group.pid();
     if end != LineEnd::TooLarge {
         if leaves(&mut process, &mut reading).await {
             return;

@@ -7,3 +7,10 @@ pub mod bounds;
 pub mod process;
 pub mod reaper;
 pub mod resources;
+
+/// The allocator of the program. Jemalloc returns memory to the system after a burst; the C library's allocator would keep it in
+/// fragments.
+pub type Allocator = tikv_jemallocator::Jemalloc;
+
+/// The allocator of the program.
+pub const ALLOCATOR: Allocator = tikv_jemallocator::Jemalloc;

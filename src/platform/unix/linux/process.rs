@@ -28,7 +28,7 @@ pub(in super::super) fn tie_to(parent: u32) -> io::Result<()> {
 
 /// Keeps the memory and the environment of this process from other processes of the same user (the wrapped program is
 /// one), and from crash dumps. A program that this process executes starts without this protection.
-pub fn prepare() -> io::Result<()> {
+pub fn keep_private() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
@@ -39,6 +39,15 @@ pub(in super::super) fn ignores_hangup() -> bool {
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // SIGHUP is the first.
     ignored.is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Does nothing: each child ties itself to the life of this process.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "Windows has a job for it, which can fail"
+)]
+pub fn tie_children() -> io::Result<()> {
+    Ok(())
 }
 
 /// Returns `true`: terminals show colours.

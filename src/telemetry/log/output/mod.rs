@@ -19,7 +19,7 @@ use self::gathered::{ALL_GATHERED_MAX, Gathered, GatheredLines};
 use super::super::repeats::LINES_DROPPED;
 use crate::lock::Mutex;
 use crate::platform::files::is_pipe;
-use crate::platform::pipe::{AT_ONCE, has_room, wait_for_room};
+use crate::platform::pipe::{AT_ONCE, has_room, never_waits, wait_for_room, write_error};
 use crate::telemetry::metrics::METRICS;
 
 pub(super) mod gathered;
@@ -119,7 +119,7 @@ impl Output {
     pub(super) fn new(to: File) -> Self {
         Self {
             waits: match to.metadata() {
-                Ok(kind) if kind.is_file() => Waits::Never,
+                Ok(kind) if never_waits(&kind) => Waits::Never,
                 Ok(kind) if is_pipe(&kind) => Waits::IfFull,
                 _ => Waits::Perhaps,
             },
@@ -350,7 +350,7 @@ impl Output {
             if rest.is_empty() {
                 break Ok(());
             }
-            match (&self.to).write(rest) {
+            match write_error(&self.to, rest) {
                 Ok(0) => break Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     rest = rest.get(count..).unwrap_or_default();

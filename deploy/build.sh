@@ -26,7 +26,9 @@ profile=$shipped/raincheck.profdata
 records=$shipped/records
 order=$shipped/order
 # The form of an option of the linker: a compiler links for glibc, and lld itself for musl.
-linked=-Clink-arg=-Wl, linker= ending=
+linked=-Clink-arg=-Wl,
+linker=''
+ending=''
 case ${1:-} in
   '') pages "$host" ;;
   *-linux-musl)

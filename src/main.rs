@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use raincheck::platform::{ALLOCATOR as ALLOCATOR_OF_SYSTEM, Allocator};
+use raincheck::platform;
 
 #[global_allocator]
-static ALLOCATOR: Allocator = ALLOCATOR_OF_SYSTEM;
+static ALLOCATOR: platform::Allocator = platform::ALLOCATOR;
 
 fn main() -> ExitCode {
     raincheck::cli::main()

@@ -6,11 +6,11 @@ mod pieces;
 
 use std::process::ExitCode;
 
-use tikv_jemallocator::Jemalloc;
+use raincheck::platform;
 
 /// The allocator of raincheck itself.
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: platform::Allocator = platform::ALLOCATOR;
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
 fn main() -> ExitCode {

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::support::{Client, Config, Era, PATIENCE, Rig, eventually, within};
+use crate::support::{Client, Config, Era, PATIENCE, Rig, within};
 
 const HASTY: &str = "header_timeout = \"300ms\"";
 
@@ -100,6 +100,8 @@ async fn a_strange_page_without_an_origin_is_refused() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_client_that_vanished_is_noticed() {
+    use crate::support::eventually;
+
     let rig = Rig::start(Era::Legacy, Config::never()).await;
     let stream = TcpStream::connect(rig.proxy.address()).await.unwrap();
     let port = |address: std::net::SocketAddr| format!(":{:04X}", address.port());

@@ -17,6 +17,10 @@ pub fn reuse_address(socket: &TcpSocket) -> io::Result<()> {
 }
 
 /// Does nothing: sockets are closed to children from the start.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "Windows has such an option, and it can fail"
+)]
 pub fn keep_from_children(_socket: &SockRef<'_>) -> io::Result<()> {
     Ok(())
 }

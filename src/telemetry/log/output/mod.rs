@@ -7,7 +7,7 @@
 //! they are rare, and gather if they are not.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread;

@@ -19,7 +19,7 @@ lane() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(static windows macos)
+[ $# -gt 0 ] || LANES=(windows macos static)
 arm
 scratch
 # One after the other: each compiles.

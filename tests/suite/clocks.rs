@@ -151,7 +151,7 @@ async fn another_replica_knows_the_clock(era: Era) {
     assert_still_running(&before_the_clock(held(&at_b, "a")).await);
     let report = check(&pair, "clocks").await;
     assert!(
-        report.contains("held: a client gives up after 2."),
+        report.contains("held: a client gives up after "),
         "{report}"
     );
     // The first one collects it.

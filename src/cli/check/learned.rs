@@ -19,7 +19,13 @@ pub(super) fn learned(tools: &[LearnedTool]) -> Option<String> {
 /// `None`: no client is known to give up, or it cannot be read.
 pub(super) fn clocks(tools: &[(String, Duration)]) -> Option<String> {
     let sentence = |(name, time): &(String, Duration)| {
-        let time = seconds(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        // A clock begins a little before its call arrives.
+        let tenths = time.as_millis().saturating_add(50) / 100;
+        let time = seconds(
+            u64::try_from(tenths)
+                .unwrap_or(u64::MAX)
+                .saturating_mul(100),
+        );
         format!("{}: a client gives up after {time}", short(name))
     };
     listed(tools.iter().map(sentence).collect())
@@ -61,7 +67,7 @@ mod tests {
         assert!(said.ends_with(build) && !said.contains('\u{1b}'), "{said}");
         let clock = ("build".to_owned(), Duration::from_millis(59_980));
         let said = clocks(&[clock]).unwrap();
-        assert_eq!(said, "build: a client gives up after 59.9 s");
+        assert_eq!(said, "build: a client gives up after 60.0 s");
         assert_eq!(clocks(&[]), None);
         let many: Vec<_> = (0..20).map(|n| tool(&format!("t{n}"), n)).collect();
         let said = learned(&many).unwrap();

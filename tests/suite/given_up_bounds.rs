@@ -113,7 +113,7 @@ async fn calls_that_nobody_collects_are_gone_from_redis_and_from_memory(era: Era
     let connection = connecting.get_multiplexed_async_connection();
     let connection = connection.await.unwrap();
     // All of them are given up before the first is cancelled: with more calls each takes longer.
-    let window = Duration::from_secs(10 + u64::from(calls.saturating_sub(CALLS)) / 40);
+    let window = Duration::from_secs(20 + u64::from(calls.saturating_sub(CALLS)) / 40);
     let longest_call = window * 6 / 5;
     // The record of a call stays for its longest time and the retention.
     let terms = format!(

@@ -22,7 +22,7 @@ pub mod reaper {
 pub mod resources {
     use std::io;
 
-    use crate::platform::ResourceUse;
+    use crate::platform::resource_use::ResourceUse;
 
     /// `true` if [`read`] returns anything.
     pub const ARE_KNOWN: bool = false;

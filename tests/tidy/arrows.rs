@@ -23,7 +23,7 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("caught", &[]),
     ("clock", &["lock"]),
-    ("connection_threads", &["io_reason", "lock"]),
+    ("connection_threads", &["io_reason", "lock", "platform"]),
     ("tls", &["clock", "io_reason", "lock"]),
     ("drain", &[]),
     ("failpoint", &[]),

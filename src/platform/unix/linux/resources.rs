@@ -5,7 +5,7 @@ use std::io;
 use procfs::WithCurrentSystemInfo as _;
 use procfs::process::{LimitValue, Process};
 
-use crate::platform::ResourceUse;
+use crate::platform::resource_use::ResourceUse;
 
 /// `true` if [`read`] returns anything.
 pub const ARE_KNOWN: bool = true;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream};
 
-pub use super::super::lacking::bounds::{bound_unacknowledged, bound_unsent};
+pub use super::bounds::{bound_unacknowledged, bound_unsent};
 
 /// `true` if a server behind a socket of the file system can be wrapped.
 pub const ARE_FILES: bool = false;

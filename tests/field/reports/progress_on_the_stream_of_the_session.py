@@ -35,8 +35,9 @@ class Server(LegacyServer):
 
     def tool(self, message, connection, headers):
         token = (message["params"].get("_meta") or {}).get("progressToken")
-        stream = self.streams.get(headers["mcp-session-id"])
         time.sleep(0.4)
+        # The stream and the call come at the same time.
+        stream = self.streams.get(headers["mcp-session-id"])
         if stream and token is not None:
             for step in (1, 2, 3):
                 params = {"progressToken": token, "progress": step, "total": 3, "message": f"step {step} of 3"}

@@ -26,7 +26,7 @@ impl Unread {
         self.requests.push_back((self.written, request));
     }
 
-    /// Takes back the requests that nobody has read, given the number of bytes that nobody can read any more.
+    /// Takes back the requests that begin within the last `left` bytes, which no process can read any more.
     pub(super) fn take_back(&self, left: u64) {
         let read = self.written.saturating_sub(left);
         for (_, request) in self.requests.iter().filter(|(at, _)| *at >= read) {

@@ -178,9 +178,9 @@ rust_tests() {
   say
 }
 
-# The program that the tests run is what the short run built with them: alone it has fewer features of its libraries, and most of
-# them are built again.
-built() { [ -n "$SHORT" ] || cargo build --locked --bin raincheck; }
+# The program with the features of its libraries that the Rust tests have built: without a test they would be fewer, and most
+# libraries would be built again. This test is among the smallest.
+built() { cargo test --locked --no-run --quiet --test config; }
 
 conformance() { built && "$TESTS/conformance/all.sh" ${SHORT:+"${SHORT_CONFORMANCE[@]}"}; }
 

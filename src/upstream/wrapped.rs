@@ -25,7 +25,7 @@ pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::Undecided;
-use crate::upstream::exchange::{native_task, session as session_exchange};
+use crate::upstream::exchange::{remote_task, session as session_exchange};
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::forward::ClientHeaders;
 pub use crate::upstream::http::connect::UrlError;
@@ -301,7 +301,7 @@ impl Upstream {
                 let place = first.lock().take().unwrap_or(SeatPlace::Any);
                 server.begin_at(era, one, place)
             };
-            native_task::legacy::begin(Arc::new(begin), outgoing)
+            remote_task::legacy::begin(Arc::new(begin), outgoing)
         } else {
             self.server.begin_at(era, outgoing, seat.place)
         };
@@ -330,7 +330,7 @@ impl Upstream {
     pub fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {
         let server = self.server.clone();
         let begin = Arc::new(move |one| server.begin(Era::Modern, one));
-        native_task::modern::follow(begin, call, answer)
+        remote_task::modern::follow(begin, call, answer)
     }
 
     /// Carries on a call that another process sent to a server that still runs it. `None`: this program did not

@@ -18,7 +18,7 @@ use crate::upstream::unfold::Unfold;
 pub(super) mod borrowed_line;
 pub(super) mod line;
 pub(super) mod modern;
-pub(super) mod native_task;
+pub(super) mod remote_task;
 pub(super) mod session;
 
 /// How one request reaches the server, and what the server says about it there.

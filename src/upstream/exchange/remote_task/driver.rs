@@ -1,0 +1,377 @@
+//! Carries one call that is a task at the server: creates the task, polls it, puts its questions, and fetches its result.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+
+use crate::lock::Mutex;
+use crate::mcp::error::Failure;
+use crate::mcp::json::Object;
+use crate::upstream::exchange::remote_task::status_message::StatusMessage;
+use crate::upstream::exchange::remote_task::{
+    BeginRequest, CreatedTask, INTERVAL_MAX, LOST, RemoteEnd, TaskAnswer, TaskCodec,
+};
+use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
+use crate::upstream::pin::Pin;
+use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
+use crate::upstream::unfold::Unfold;
+
+/// The time between polls if the server does not say.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Requests in a row that may fail before the task is given up.
+const FAILURES_MAX: u32 = 5;
+
+/// How often raincheck tries to send a client's answer to the server.
+const UPDATES_MAX: usize = 2;
+
+/// How long a cancel waits for the task that the server may be making.
+const CREATE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The requests of one call.
+#[derive(Clone)]
+pub(super) struct TaskRequests<C> {
+    codec: C,
+    begin: BeginRequest,
+    call: UpstreamRequest,
+}
+
+impl<C: TaskCodec> TaskRequests<C> {
+    pub(super) fn new(codec: C, begin: BeginRequest, call: UpstreamRequest) -> Self {
+        Self { codec, begin, call }
+    }
+
+    fn about(&self, id: &str, method: &str) -> Exchange {
+        (self.begin)(self.codec.about(&self.call, id, method))
+    }
+
+    async fn cancel(&self, id: &str) {
+        let mut cancelling = self.about(id, "tasks/cancel");
+        let answered = async { while cancelling.events.next().await.is_some() {} };
+        // A server that does not answer is left alone: the client does not wait for it.
+        let _ = tokio::time::timeout(CANCEL_PATIENCE, answered).await;
+    }
+}
+
+/// A call as a task of the server's.
+pub(super) struct RemoteTask<C> {
+    requests: TaskRequests<C>,
+    control: Arc<TaskControl<C>>,
+    /// A task that is there already.
+    created: Option<CreatedTask>,
+    /// The session of the whole call, if the call has one to itself.
+    pin: Option<Pin>,
+}
+
+/// A task at the server under way.
+pub(super) enum TaskStage {
+    Creating(Exchange),
+    Following(Box<FollowedTask>),
+}
+
+pub(super) struct FollowedTask {
+    id: Arc<str>,
+    polls: BoxStream<'static, TaskAnswer>,
+    /// The request for the result; `None` until the next poll says whether to ask again.
+    fetching: Option<Exchange>,
+    /// A poll said that the task has ended. From here on an error is the task's own, and no refusal to let a
+    /// client wait.
+    has_ended: bool,
+    message: StatusMessage,
+    /// The questions that were put. Their ids are unique for the life of a task.
+    asked: HashSet<Arc<str>>,
+    /// Events of the last poll that were not taken yet.
+    ready: VecDeque<Event>,
+    failures: u32,
+}
+
+impl<C: TaskCodec> RemoteTask<C> {
+    /// The call creates the task, if the server makes one.
+    pub(super) fn to_be_created(requests: TaskRequests<C>) -> Self {
+        let control = Arc::new(TaskControl {
+            requests: requests.clone(),
+            at: Mutex::default(),
+            turned: Notify::new(),
+        });
+        Self {
+            pin: requests.call.pin.clone(),
+            requests,
+            control,
+            created: None,
+        }
+    }
+
+    /// The call was answered with this task.
+    pub(super) fn created(requests: TaskRequests<C>, created: CreatedTask) -> Self {
+        Self {
+            created: Some(created),
+            // The exchange that the call was sent on gives back what it has.
+            pin: None,
+            ..Self::to_be_created(requests)
+        }
+    }
+
+    /// Nothing is sent before the events are polled.
+    pub(super) fn begin(self) -> Exchange {
+        if let Some(created) = &self.created {
+            self.control.set(|at| at.id = Some(Arc::clone(&created.id)));
+        }
+        let control = Arc::clone(&self.control);
+        super::super::begin(self, control)
+    }
+
+    fn follow(&self, created: CreatedTask) -> TaskStage {
+        let polls = Polls {
+            requests: self.requests.clone(),
+            id: Arc::clone(&created.id),
+            interval: created.interval.unwrap_or(INTERVAL),
+        };
+        self.control.set(|at| at.id = Some(Arc::clone(&created.id)));
+        self.control.turned.notify_one();
+        TaskStage::Following(Box::new(FollowedTask {
+            fetching: self.fetch(&created.id),
+            id: created.id,
+            polls: polls.into_stream(),
+            has_ended: false,
+            message: StatusMessage::default(),
+            asked: HashSet::new(),
+            ready: VecDeque::new(),
+            failures: 0,
+        }))
+    }
+
+    /// Asks for the result. `None`: the state of an ended task has it.
+    fn fetch(&self, id: &str) -> Option<Exchange> {
+        let fetching = self.requests.about(id, C::FETCH?);
+        let control = Arc::clone(&fetching.control);
+        self.control.set(|at| at.control = Some(control));
+        Some(fetching)
+    }
+
+    fn created_by(&self, answer: &RawValue) -> Option<CreatedTask> {
+        let answer = Object::parse(answer.get()).ok()?;
+        self.requests.codec.created(&answer)
+    }
+
+    /// The next event: of the result's stream, or of a poll. Neither loses anything when the other one wins.
+    /// `None`: nothing that the client gets.
+    async fn turn(&self, task: &mut FollowedTask) -> Option<Event> {
+        if let Some(event) = task.ready.pop_front() {
+            return Some(event);
+        }
+        let polled = tokio::select! {
+            biased;
+            event = next_of(task.fetching.as_mut()) => return task.on_fetched(event),
+            Some(polled) = task.polls.next() => polled,
+        };
+        match polled {
+            TaskAnswer::Result(state) => self.on_state(task, &state),
+            // A poll that fails does not matter while the result is awaited.
+            TaskAnswer::Refused | TaskAnswer::None if task.fetching.is_some() => {}
+            TaskAnswer::Refused => return Some(Event::Failed(LOST)),
+            TaskAnswer::None => {
+                task.failures += 1;
+                if task.failures >= FAILURES_MAX {
+                    // Nothing fetches the result any more, so the server need not go on.
+                    self.requests.cancel(&task.id).await;
+                    return Some(Event::Failed(LOST));
+                }
+            }
+        }
+        None
+    }
+
+    fn on_state(&self, task: &mut FollowedTask, state: &RawValue) {
+        task.failures = 0;
+        let state = Object::parse(state.get()).unwrap_or_default();
+        task.ready
+            .extend(task.message.progress(&state).map(Event::Progress));
+        let state = self.requests.codec.state(&state);
+        for question in state.questions {
+            if task.asked.insert(Arc::clone(&question.id)) {
+                task.ready.push_back(Event::Question(question));
+            }
+        }
+        let had_ended = task.has_ended;
+        task.has_ended = state.end.is_some();
+        if let Some(RemoteEnd::Answer(answer)) = state.end {
+            task.ready.push_back(answer);
+        } else if task.fetching.is_none() || (had_ended && task.has_ended) {
+            // A result that did not come in a whole interval after the end was lost.
+            task.fetching = self.fetch(&task.id);
+        }
+    }
+}
+
+impl FollowedTask {
+    fn on_fetched(&mut self, event: Option<Event>) -> Option<Event> {
+        match event {
+            Some(Event::Resumable | Event::Sent) => None,
+            Some(Event::Error(_)) if self.has_ended => event,
+            // The task's own error, or a server that lets no client wait, or a stream that was cut: the
+            // result is asked for again after the next poll.
+            Some(Event::Error(_) | Event::Failed(_)) | None => {
+                self.fetching = None;
+                None
+            }
+            Some(event) => Some(event),
+        }
+    }
+}
+
+async fn next_of(exchange: Option<&mut Exchange>) -> Option<Event> {
+    match exchange {
+        Some(exchange) => exchange.events.next().await,
+        // Until the next poll asks for the result again, only the polls can end this turn.
+        None => std::future::pending().await,
+    }
+}
+
+impl<C: TaskCodec> RequestTransport for RemoteTask<C> {
+    type Open = TaskStage;
+
+    async fn send(&mut self) -> Result<TaskStage, Untaken> {
+        if let Some(created) = self.created.take() {
+            return Ok(self.follow(created));
+        }
+        let creating = (self.requests.begin)(self.requests.call.clone());
+        let control = Arc::clone(&creating.control);
+        // Before anything is sent, so that a cancel reaches the request that creates the task.
+        self.control.set(|at| at.control = Some(control));
+        Ok(TaskStage::Creating(creating))
+    }
+
+    async fn next(&mut self, stage: &mut TaskStage) -> Result<Event, Unsent> {
+        loop {
+            let event = match stage {
+                TaskStage::Creating(creating) => match creating.events.next().await {
+                    Some(Event::Result(result)) => match self.created_by(&result) {
+                        Some(created) => {
+                            *stage = self.follow(created);
+                            None
+                        }
+                        // The server ran the call at once, without a task.
+                        None => Some(Event::Result(result)),
+                    },
+                    // The request is answered already, so nothing is to be fetched.
+                    Some(Event::Resumable) => None,
+                    Some(event) => Some(event),
+                    None => Some(Event::Failed(LOST)),
+                },
+                TaskStage::Following(task) => self.turn(task).await,
+            };
+            if let Some(event) = event {
+                return Ok(event);
+            }
+        }
+    }
+
+    fn end(&mut self, stage: Option<TaskStage>, last: &Event) {
+        drop(stage);
+        self.control.set(|at| *at = At::default());
+        self.control.turned.notify_one();
+        // After any other end the task may still run, so a session that the call has to itself ends with the pin.
+        if let Some(pin) = self.pin.take().filter(|_| last.is_answer()) {
+            pin.give_back();
+        }
+    }
+}
+
+/// The way back to the server.
+struct TaskControl<C> {
+    requests: TaskRequests<C>,
+    at: Mutex<At>,
+    /// Notified when the server has answered the request that creates the task.
+    turned: Notify,
+}
+
+#[derive(Default)]
+struct At {
+    id: Option<Arc<str>>,
+    /// The control of the request on which the server may ask.
+    control: Option<Arc<dyn Control>>,
+}
+
+impl<C> TaskControl<C> {
+    fn set(&self, change: impl FnOnce(&mut At)) {
+        change(&mut self.at.lock());
+    }
+
+    fn get(&self) -> (Option<Arc<str>>, Option<Arc<dyn Control>>) {
+        let at = self.at.lock();
+        (at.id.clone(), at.control.clone())
+    }
+}
+
+#[async_trait]
+impl<C: TaskCodec> Control for TaskControl<C> {
+    async fn answer(&self, question: &str, answer: Answer) -> Result<(), Failure> {
+        let TaskRequests { codec, begin, call } = &self.requests;
+        let (id, control) = self.get();
+        let update = id.and_then(|id| codec.update(call, &id, question, &answer));
+        let Some(update) = update else {
+            return match control {
+                Some(control) => control.answer(question, answer).await,
+                None => Ok(()),
+            };
+        };
+        for _ in 0..UPDATES_MAX {
+            match TaskAnswer::to(begin(update.clone())).await {
+                TaskAnswer::Result(_) => return Ok(()),
+                TaskAnswer::Refused => break,
+                // A server that has the answer already refuses it a second time.
+                TaskAnswer::None => {}
+            }
+        }
+        Err(LOST)
+    }
+
+    async fn cancel(&self) {
+        let (id, control) = match self.get() {
+            // The server may be creating the task, and only the task's id can be cancelled: wait for it.
+            (None, Some(control)) => {
+                let _ = tokio::time::timeout(CREATE_PATIENCE, self.turned.notified()).await;
+                (self.get().0, Some(control))
+            }
+            known => known,
+        };
+        match (id, control) {
+            (Some(id), _) => self.requests.cancel(&id).await,
+            (None, Some(control)) => control.cancel().await,
+            (None, None) => {}
+        }
+    }
+}
+
+/// Polls the state of the task for as long as the stream is read.
+struct Polls<C> {
+    requests: TaskRequests<C>,
+    id: Arc<str>,
+    interval: Duration,
+}
+
+impl<C: TaskCodec> Unfold for Polls<C> {
+    type Item = TaskAnswer;
+
+    async fn next(&mut self) -> Option<TaskAnswer> {
+        // The answer that creates the task has its state already, so the first poll comes after a pause, too.
+        tokio::time::sleep(self.interval).await;
+        let polled = TaskAnswer::to(self.requests.about(&self.id, "tasks/get")).await;
+        match &polled {
+            TaskAnswer::Result(state) => {
+                let state = Object::parse(state.get()).unwrap_or_default();
+                let asked_for = self.requests.codec.interval(&state);
+                self.interval = asked_for.unwrap_or(self.interval);
+            }
+            TaskAnswer::Refused => {}
+            TaskAnswer::None => self.interval = (self.interval * 2).min(INTERVAL_MAX),
+        }
+        Some(polled)
+    }
+}

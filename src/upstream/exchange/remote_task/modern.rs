@@ -1,0 +1,127 @@
+//! A modern server's own task (the Tasks extension), which the server made for a call that is a task of
+//! raincheck's already. It is polled to its end, and its questions are put like those of a legacy server.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use crate::mcp::json::{Object, Writer, quote, raw, set, string};
+use crate::upstream::exchange::remote_task::driver::{RemoteTask, TaskRequests};
+use crate::upstream::exchange::remote_task::{
+    BeginRequest, CreatedTask, LOST, RemoteEnd, TaskCodec, TaskState, interval_of,
+};
+use crate::upstream::port::{Answer, Event, Exchange, Question, UpstreamError, UpstreamRequest};
+
+/// Follows the task that a `CreateTaskResult` names; `None` if it is none.
+pub(in crate::upstream) fn follow(
+    begin: BeginRequest,
+    call: &UpstreamRequest,
+    created: &RawValue,
+) -> Option<Exchange> {
+    let created = ModernTasks.created(&Object::parse(created.get()).ok()?)?;
+    let requests = TaskRequests::new(ModernTasks, begin, call.clone());
+    Some(RemoteTask::created(requests, created).begin())
+}
+
+#[derive(Clone, Copy)]
+struct ModernTasks;
+
+impl TaskCodec for ModernTasks {
+    const FETCH: Option<&'static str> = None;
+
+    fn created(&self, answer: &Object<'_>) -> Option<CreatedTask> {
+        if answer.get_str("resultType").as_deref() != Some("task") {
+            return None;
+        }
+        Some(CreatedTask {
+            id: answer.get_str("taskId")?.as_ref().into(),
+            interval: self.interval(answer),
+        })
+    }
+
+    /// A request about the task. It has the call's own `_meta`, so that the server sees a client that knows
+    /// tasks.
+    fn about(&self, call: &UpstreamRequest, id: &str, method: &str) -> UpstreamRequest {
+        let mut params = Writer::object();
+        params.str("taskId", id);
+        about(call, id, method, params.end())
+    }
+
+    fn interval(&self, state: &Object<'_>) -> Option<Duration> {
+        interval_of(state, "pollIntervalMs")
+    }
+
+    fn state(&self, state: &Object<'_>) -> TaskState {
+        let mut questions = Vec::new();
+        let end = match state.get_str("status").as_deref() {
+            Some("working") => None,
+            Some("input_required") => {
+                questions = open_questions(state);
+                None
+            }
+            Some("completed") => Some(state.get("result").map(|it| Event::Result(it.to_owned()))),
+            Some("failed") => Some(
+                state
+                    .get("error")
+                    .map(|error| Event::Error(UpstreamError::in_message(error.to_owned()))),
+            ),
+            // The task was cancelled at the server, and not by raincheck.
+            _ => Some(None),
+        };
+        let end = end.map(|answer| RemoteEnd::Answer(answer.unwrap_or(Event::Failed(LOST))));
+        TaskState { questions, end }
+    }
+
+    fn update(
+        &self,
+        call: &UpstreamRequest,
+        id: &str,
+        question: &str,
+        answer: &Answer,
+    ) -> Option<UpstreamRequest> {
+        // The protocol has no way to refuse a question but to decline.
+        let response = match answer {
+            Answer::Result(result) => result,
+            Answer::Refused(_) => r#"{"action":"decline"}"#,
+        };
+        let key = raw(question.to_owned()).ok();
+        let mut responses = Writer::object();
+        responses.raw(
+            &key.as_deref().and_then(string).unwrap_or_default(),
+            response,
+        );
+        let mut params = Writer::object();
+        params
+            .str("taskId", id)
+            .raw("inputResponses", &responses.end());
+        Some(about(call, id, "tasks/update", params.end()))
+    }
+}
+
+fn about(call: &UpstreamRequest, id: &str, method: &str, params: String) -> UpstreamRequest {
+    let of_call = Object::parse(&call.params).ok();
+    let meta = of_call.as_ref().and_then(|params| params.get("_meta"));
+    let params = match meta {
+        Some(meta) => set(&params, "_meta", meta.get()).unwrap_or(params),
+        None => params,
+    };
+    UpstreamRequest {
+        // `Mcp-Name` mirrors the id of the task in every request about one (tasks.md, Routing Headers).
+        name: Some(id.into()),
+        ..call.about_task(method, params)
+    }
+}
+
+/// Returns the questions that are open. Each state lists all of them.
+fn open_questions(state: &Object<'_>) -> Vec<Question> {
+    let requests = state.get_object("inputRequests").unwrap_or_default();
+    let questions = requests.iter().filter_map(|(key, request)| {
+        let request = Object::parse(request.get()).ok()?;
+        Some(Question {
+            id: quote(key).into(),
+            method: request.get_str("method")?.as_ref().into(),
+            params: request.get("params").map(ToOwned::to_owned),
+        })
+    });
+    questions.collect()
+}

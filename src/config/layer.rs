@@ -10,6 +10,7 @@ use super::problem::ConfigError;
 use crate::io_reason::io_reason;
 
 /// One source of settings under the name that errors give it.
+#[derive(Clone)]
 pub(super) struct Layer {
     pub(super) name: String,
     pub(super) settings: Dict,

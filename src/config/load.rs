@@ -47,12 +47,14 @@ pub fn environment() -> Vec<(String, String)> {
 
 /// Loads, merges and checks all layers. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    let figment = merged(all_layers(flags, environment)?);
+    // Each file is read once: it may change meanwhile, or be a pipe.
+    let layers = all_layers(flags, environment)?;
+    let figment = merged(layers.clone());
     let file = read(&figment)?;
     let format = file.telemetry.format;
     let checked = checked(file, &figment, flags, environment);
     let mut config = checked.map_err(|error| error.in_format(format))?;
-    let written = written(flags, environment)?;
+    let written = written(layers)?;
     config.shown = Arc::new(show::without_secrets(written.clone()));
     config.fingerprints = Arc::new(fingerprints(&written));
     config.source = Source::new(flags);
@@ -91,14 +93,12 @@ pub fn effective(
     flags: &Flags,
     environment: &[(String, String)],
 ) -> Result<serde_json::Value, ConfigError> {
-    Ok(show::without_secrets(written(flags, environment)?))
+    let layers = all_layers(flags, environment)?;
+    Ok(show::without_secrets(written(layers)?))
 }
 
 /// All settings as they were written, or else their defaults, with secrets.
-fn written(
-    flags: &Flags,
-    environment: &[(String, String)],
-) -> Result<serde_json::Value, ConfigError> {
+fn written(layers: Vec<Layer>) -> Result<serde_json::Value, ConfigError> {
     let mut defaults = Toml::from_str(EXAMPLE)
         .map_err(|_| ConfigError::new("the settings of the example cannot be read"))?;
     show::forget_example_server(&mut defaults);
@@ -106,7 +106,7 @@ fn written(
         name: "defaults".into(),
         settings: defaults,
     }];
-    all.extend(all_layers(flags, environment)?);
+    all.extend(layers);
     let settings = values(&merged(all))?;
     Ok(serde_json::to_value(settings).unwrap_or_default())
 }

@@ -1,5 +1,8 @@
 //! Which layer wins, and that each can say everything.
 
+use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+
 use super::*;
 
 #[test]
@@ -55,4 +58,20 @@ fn a_log_level_that_is_none_silences_nothing() {
         };
         assert_eq!(load(&flags, &pairs(&[])).unwrap().telemetry.log, log);
     }
+}
+
+/// A shell hands a file over as a pipe, which can be read once.
+#[test]
+fn settings_that_are_a_pipe_are_shown_as_they_run() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer
+        .write_all(b"[upstream]\nurl = 'http://127.0.0.1:9/mcp'\n[tasks]\nmode = 'always'\n")
+        .unwrap();
+    drop(writer);
+    let flags = Flags {
+        config: Some(format!("/dev/fd/{}", reader.as_raw_fd()).into()),
+        ..Flags::default()
+    };
+    let config = load(&flags, &pairs(&[])).unwrap();
+    assert_eq!(config.shown["tasks"]["mode"], "always");
 }

@@ -22,6 +22,9 @@ use crate::upstream::translate;
 /// The revisions that are offered to a server that refuses [`LEGACY_NEWEST`], the newest first.
 const OLDER: [&str; 3] = ["2025-06-18", LEGACY_UNSAID, "2024-11-05"];
 
+/// The most requests after the first: a connection that was used before may be closed, and then a revision refused.
+const AGAIN: usize = 2;
+
 /// Returns the revision to offer after a refusal: the newest that it names. A server should answer with a revision of
 /// its own (2025-11-25, Lifecycle, Version Negotiation), and some name those in an error instead.
 pub(super) fn older(refusal: &str) -> Option<&'static str> {
@@ -99,11 +102,15 @@ pub(super) async fn post(
     credentials: Option<&Credentials>,
     capabilities: &str,
 ) -> Result<Initialized, InitializeError> {
-    let said = post_once(origin, credentials, params(LEGACY_NEWEST, capabilities)).await;
-    match said.as_ref().err().and_then(InitializeError::next_version) {
-        Some(version) => post_once(origin, credentials, params(version, capabilities)).await,
-        None => said,
+    let mut answer = post_once(origin, credentials, params(LEGACY_NEWEST, capabilities)).await;
+    for _ in 0..AGAIN {
+        let refused = answer.as_ref().err();
+        let Some(version) = refused.and_then(InitializeError::next_version) else {
+            break;
+        };
+        answer = post_once(origin, credentials, params(version, capabilities)).await;
     }
+    answer
 }
 
 async fn post_once(

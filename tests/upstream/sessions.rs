@@ -1,6 +1,7 @@
 //! Sessions of a legacy server: opened, used again, lost, bounded.
 
 use super::*;
+use crate::server::INITIALIZED;
 
 #[tokio::test]
 async fn sessions_are_opened_used_again_and_given_back() {
@@ -29,6 +30,27 @@ async fn sessions_are_opened_used_again_and_given_back() {
     other.capabilities = "{}".into();
     outcome_of(upstream.begin(Era::Legacy, other)).await;
     assert_eq!(server.count("initialize"), 3);
+}
+
+/// A server that has ended the connection and takes an older revision only.
+#[tokio::test]
+async fn initialize_is_sent_again_after_a_reset_and_after_a_refused_revision() {
+    let server = Server::start(Reply::result(OK)).await;
+    let refused =
+        r#"{"code":-32602,"message":"Unsupported protocol version, supported: 2025-06-18"}"#;
+    let answers = vec![
+        Reply::raw(b""),
+        Reply::error(200, refused),
+        Reply::result(INITIALIZED).header("mcp-session-id", "s1"),
+    ];
+    server.on_method("initialize", answers);
+    assert!(
+        outcome(&upstream(&server), Era::Legacy)
+            .await
+            .starts_with("result")
+    );
+    assert_eq!(server.count("initialize"), 3);
+    assert!(server.last("initialize").body.contains("2025-06-18"));
 }
 
 #[tokio::test]
@@ -163,8 +185,8 @@ async fn a_shared_session_that_is_slow_to_begin_is_waited_for_by_its_own_caller_
     settings.session = SessionMode::Caller;
     let up = Upstream::new(&settings, TaskTracker::new()).unwrap();
     assert_eq!(up.era(None).await.unwrap(), Era::Legacy);
-    let slow = Reply::result(server::INITIALIZED).after(Duration::from_secs(20));
-    server.on_method("initialize", vec![slow, Reply::result(server::INITIALIZED)]);
+    let slow = Reply::result(INITIALIZED).after(Duration::from_secs(20));
+    server.on_method("initialize", vec![slow, Reply::result(INITIALIZED)]);
     let asked = server.count("initialize") + 1;
     let mut first = up.begin(Era::Legacy, call("t"));
     tokio::select! {

@@ -146,7 +146,7 @@ mod tests {
         drop(socket);
         assert_eq!(
             inspect(&config(url)).await.unwrap_err(),
-            "The server could not be reached: Connection refused"
+            "The server could not be reached: Connection refused; the server does not run there"
         );
     }
 }

@@ -195,20 +195,25 @@ fn arguments(request: Option<&str>) -> Value {
     let params = || {
         let stored: Value = serde_json::from_str(request?).ok()?;
         // The stored request holds its params as a text, so they are parsed on their own.
-        let mut params: Value = serde_json::from_str(stored.get("params")?.as_str()?).ok()?;
-        params.get_mut("arguments").map(Value::take)
+        let params = Object::parse(stored.get("params")?.as_str()?).ok()?;
+        params
+            .get("arguments")
+            .map(|arguments| shown_json(arguments.get()))
     };
     params().unwrap_or(Value::Null)
 }
 
 fn result(task: &Task, kept: Option<&str>) -> Value {
-    let text = match TaskEnd::of(task, kept.map(str::as_bytes)) {
-        Some(TaskEnd::Completed(result)) => Some(result.text()),
-        Some(TaskEnd::Failed(error)) => Some(error.get()),
-        Some(TaskEnd::Cancelled) | None => None,
-    };
-    text.and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or(Value::Null)
+    match TaskEnd::of(task, kept.map(str::as_bytes)) {
+        Some(TaskEnd::Completed(result)) => shown_json(result.text()),
+        Some(TaskEnd::Failed(error)) => shown_json(error.get()),
+        Some(TaskEnd::Cancelled) | None => Value::Null,
+    }
+}
+
+/// Returns a value as it is, or its JSON as a string where it is nested too deeply to be parsed.
+fn shown_json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
 #[cfg(test)]
@@ -239,6 +244,14 @@ mod tests {
             (&line["reason"], &line["effect"]),
             (&json!("owner_lost"), &json!("unknown"))
         );
+    }
+
+    #[test]
+    fn arguments_that_are_nested_too_deeply_are_shown_as_text() {
+        let nested = format!("{}1{}", "[".repeat(4_000), "]".repeat(4_000));
+        let params = format!(r#"{{"arguments":{nested}}}"#);
+        let request = json!({ "params": params }).to_string();
+        assert_eq!(arguments(Some(&request)), json!(nested));
     }
 
     #[test]

@@ -33,7 +33,13 @@ const BACKUPS_MAX: u32 = 999;
 impl SettingsFile {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let cannot = |e: io::Error| format!("cannot be read: {}", io_reason(&e));
-        let path = canonicalize(path).map_err(cannot)?;
+        let path = canonicalize(path).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                "there is no such file; name the settings of a client, such as .mcp.json".to_owned()
+            } else {
+                cannot(error)
+            }
+        })?;
         let metadata = fs::metadata(&path).map_err(cannot)?;
         if !metadata.is_file() {
             return Err("not a file".to_owned());

@@ -231,6 +231,10 @@ impl Connector {
             ServerAddress::Tcp { .. } if self.is_tls_failure(error) => {
                 Obstacle::NoConnection(format!("{} ({TLS_SETTINGS})", io_reason(error)))
             }
+            ServerAddress::Tcp { .. } if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let reason = io_reason(error);
+                Obstacle::NoConnection(format!("{reason}; the server does not run there"))
+            }
             ServerAddress::Tcp { .. } => Obstacle::NoConnection(io_reason(error)),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tracing::info;
 
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
@@ -91,8 +92,15 @@ async fn end_probe(
             // The program may have died of the question, so that this death does not count.
             pool.source.health().forgive();
             let said = takes_sessions(pool).await;
-            let is_legacy = said.is_some_and(legacy_sessions::SessionsAnswer::is_taken);
-            is_legacy.then_some(Era::Legacy).ok_or_else(|| died.into())
+            if said.is_some_and(legacy_sessions::SessionsAnswer::is_taken) {
+                // The log has a warning about that process.
+                info!(
+                    "the server ends at server/discover and answers initialize, so it is a legacy one"
+                );
+                Ok(Era::Legacy)
+            } else {
+                Err(died.into())
+            }
         }
         asked => Ok(asked?.era),
     }

@@ -80,7 +80,8 @@ fn mistakes_are_one_line() {
     let output = settings.run(&["time"]);
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert!(
-        complaint.ends_with("mcp.json: cannot be read: No such file or directory\n"),
+        complaint
+            .ends_with("there is no such file; name the settings of a client, such as .mcp.json\n"),
         "{complaint}"
     );
 }

@@ -252,9 +252,18 @@ impl<'a> LegacyMessage<'a> {
         }
     }
 
+    /// The message, if it is a request.
+    pub(in crate::downstream) fn request(&self) -> Option<&Request<'a>> {
+        match self {
+            Self::Request(request) => Some(request),
+            Self::Notification(..) | Self::Answer(..) | Self::Unclear(_) => None,
+        }
+    }
+
     /// Returns `true` if this is a request with that method.
     pub(in crate::downstream) fn asks_for(&self, method: &str) -> bool {
-        matches!(self, Self::Request(request) if request.method == method)
+        self.request()
+            .is_some_and(|request| request.method == method)
     }
 }
 

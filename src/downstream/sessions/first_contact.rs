@@ -11,17 +11,18 @@ use hyper::Response;
 use hyper::body::Body as _;
 use hyper::http::request::Parts;
 
-use super::servers_own::{held_call, pass_on};
+use super::servers_own::pass_on;
 use super::{hosted, over_line};
 use crate::downstream::body::Body;
+use crate::downstream::calls::resumable::{self, ResumableCall};
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::route::first_contact::{
     AnswerRoute, FirstReplyFacts, route_answer,
 };
+use crate::downstream::passthrough;
 use crate::downstream::proxy::Proxy;
-use crate::downstream::{calls::resumable, passthrough};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 
@@ -36,7 +37,8 @@ pub(super) async fn post(
 ) -> Response<Body> {
     // The first attempt consumes the edit, and the message may go out a second time, over a line.
     let again = edit.clone();
-    let mut response = match held_call(by, &parts.headers, message) {
+    let call = |asked| ResumableCall::of(by, &parts.headers, asked);
+    let mut response = match message.request().and_then(call) {
         // The session began at another replica, or before a restart.
         Some(call) => resumable::post(proxy, by, (*parts).clone(), body.clone(), call).await,
         None => pass_on(proxy, parts.clone(), body.clone(), edit).await,

@@ -299,8 +299,7 @@ fn waiting(
     request: &Request<'_>,
     session: Arc<LineSession>,
 ) -> resumable::Waiting {
-    let (method, params) = (&request.method, &request.params);
-    let waiting = resumable::Waiting::of(by, headers, request.id, method, params);
+    let waiting = resumable::Waiting::of(by, headers, request);
     let id = request.id.to_owned();
     let id: Arc<RawValue> = id.into();
     waiting.at(resumable::ServerOfCall::new(move |text: String| {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hyper::Response;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Response};
 
 use crate::downstream::body::Body;
 use crate::downstream::calls::resumable::{ConnectedCall, Waiting};
@@ -37,10 +37,10 @@ pub(super) async fn over_http(
     edit: Option<Box<AnswerEdit>>,
 ) -> Response<Body> {
     // Only requests have an answer that a cut connection could lose. Everything else passes.
-    let LegacyMessage::Request(asked) = message else {
+    let Some(asked) = message.request() else {
         return pass_on(proxy, parts, body.clone(), edit).await;
     };
-    match Waiting::of(by, &parts.headers, asked.id, &asked.method, &asked.params) {
+    match Waiting::of(by, &parts.headers, asked) {
         Waiting::Resumable(call) => resumable::post(proxy, by, *parts, body.clone(), *call).await,
         Waiting::Connected(Some(heartbeat)) => {
             let sent = (*parts, body.clone());
@@ -53,16 +53,4 @@ pub(super) async fn over_http(
         }
         Waiting::Connected(None) => pass_on(proxy, parts, body.clone(), edit).await,
     }
-}
-
-/// The message as a resumable call, if it can be one.
-pub(super) fn held_call(
-    by: &Requester,
-    headers: &HeaderMap,
-    message: &LegacyMessage<'_>,
-) -> Option<resumable::ResumableCall> {
-    if let LegacyMessage::Request(asked) = message {
-        return resumable::ResumableCall::of(by, headers, asked.id, &asked.method, &asked.params);
-    }
-    None
 }

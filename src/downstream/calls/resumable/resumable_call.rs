@@ -11,7 +11,7 @@ use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::downstream::inbound::idempotency::is_all_of_call;
+use crate::downstream::inbound::idempotency::{digest, is_all_of_call};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::keepalive::Keepalive;
@@ -21,6 +21,7 @@ use crate::mcp::envelope;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::request::Request;
 use crate::mcp::version::FIRST_WITH_PRIMING;
 use crate::runner::CallClient;
 use crate::runner::call_log::log::EventLog;
@@ -109,18 +110,16 @@ impl Waiting {
     pub(in crate::downstream) fn of(
         by: &Requester,
         headers: &HeaderMap,
-        id: &RawValue,
-        method: &str,
-        params: &Object<'_>,
+        request: &Request<'_>,
     ) -> Self {
-        if let Some(call) = ResumableCall::of(by, headers, id, method, params) {
+        if let Some(call) = ResumableCall::of(by, headers, request) {
             return Self::Resumable(Box::new(call));
         }
-        if method != "tools/call" || v2025::wishes(headers, params) || !by.reads_events {
+        if !is_awaited(by, headers, request) {
             return Self::Connected(None);
         }
-        let tool = params.get_str("name").unwrap_or_default();
-        let token = heartbeat(by, by.rules.for_tool(&tool).0, params);
+        let tool = request.params.get_str("name").unwrap_or_default();
+        let token = heartbeat(by, by.rules.for_tool(&tool).0, &request.params);
         let since = |token: &RawValue| Keepalive::since(Instant::now(), token.to_owned());
         Self::Connected(token.map(since))
     }
@@ -195,27 +194,22 @@ impl ResumableCall {
     pub(in crate::downstream) fn of(
         by: &Requester,
         headers: &HeaderMap,
-        id: &RawValue,
-        method: &str,
-        params: &Object<'_>,
+        request: &Request<'_>,
     ) -> Option<Self> {
-        let cannot_be = method != "tools/call"
-            || v2025::wishes(headers, params)
-            // A client on a pipe has no connection that could be cut without the client.
-            || by.is_piped
-            || !by.reads_events;
-        if cannot_be {
+        // A client on a pipe has no connection that could be cut without the client.
+        if by.is_piped || !is_awaited(by, headers, request) {
             return None;
         }
+        let params = &request.params;
         let tool = params.get_str("name").unwrap_or_default();
         let rule = by.rules.for_tool(&tool).0.clone();
         Some(Self {
             session: CallerSession::of(by, headers)?,
-            id: id.to_owned(),
+            id: request.id.to_owned(),
             began: Instant::now(),
             heartbeat: heartbeat(by, &rule, params).map(ToOwned::to_owned),
             server: ServerOfCall::silent(),
-            kept_as: kept_as(by, &rule, method, params),
+            kept_as: kept_as(by, &rule, request),
             rule,
             primes: primes(headers),
             tool: tool.as_ref().into(),
@@ -242,18 +236,22 @@ impl ResumableCall {
     }
 }
 
+/// Returns `true` if a client that reads event streams waits for this call. Otherwise the call becomes a task.
+fn is_awaited(by: &Requester, headers: &HeaderMap, request: &Request<'_>) -> bool {
+    request.method == "tools/call" && !v2025::wishes(headers, &request.params) && by.reads_events
+}
+
 /// `None`: the rule keeps no call that its client gave up.
-fn kept_as(by: &Requester, rule: &Rule, method: &str, params: &Object<'_>) -> Option<Box<KeptAs>> {
+fn kept_as(by: &Requester, rule: &Rule, request: &Request<'_>) -> Option<Box<KeptAs>> {
     let (whose, window_ms) = (by.gives_up_as()?, rule.give_up_window_ms?);
-    let (name, arguments) = (params.get_str("name"), params.get("arguments"));
-    let digest = Digest::of_call(method, name.as_deref(), arguments);
+    let digest = digest(request);
     Some(Box::new(KeptAs {
         client: by.client_of_call(by.session),
         digest,
         claim: CallClaim::of_given_up(&whose, digest, window_ms),
         began: Instant::now(),
-        is_all_of_call: is_all_of_call(params),
-        progress_token: progress_token(params).map(ToOwned::to_owned),
+        is_all_of_call: is_all_of_call(&request.params),
+        progress_token: progress_token(&request.params).map(ToOwned::to_owned),
     }))
 }
 

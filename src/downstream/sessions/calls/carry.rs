@@ -131,8 +131,7 @@ pub(in crate::downstream) async fn carry<S: CallSession>(
         }
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
-    let (method, params) = (&request.method, &request.params);
-    let waiting = resumable::Waiting::of(by, headers, request.id, method, params).carried();
+    let waiting = resumable::Waiting::of(by, headers, request).carried();
     resumable::respond(proxy, by, waiting, said, patience::LEGACY).await
 }
 

@@ -123,9 +123,8 @@ pub(super) async fn post(
     message: &LegacyMessage<'_>,
 ) -> Response<Body> {
     // Revision 2025-06-18 and later require 400 for a version that the server does not support.
-    let agrees = matches!(message, LegacyMessage::Request(asked) if asked.method == "initialize");
     if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
-        && !agrees
+        && !message.asks_for("initialize")
         && !version.to_str().is_ok_and(translate::is_known_version)
     {
         return response::refuse(

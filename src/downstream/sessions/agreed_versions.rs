@@ -6,17 +6,17 @@ use hyper::http::request::Parts;
 
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::sessions::newest::NewestSessions;
 use crate::lock::Mutex;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;
 use crate::task::id::Caller;
+use crate::upstream::client_session::newest::NewestSessions;
 
 /// The versions that sessions agreed on which were opened on this replica. Another replica reads their clients as
 /// clients of the oldest version, as the server does, unless a message has words of a newer one
 /// (`tasks::v2025::complete_version`).
 #[derive(Debug, Default)]
-pub struct AgreedVersions(Mutex<NewestSessions<HeaderValue>>);
+pub struct AgreedVersions(Mutex<NewestSessions<SessionKey, HeaderValue>>);
 
 impl AgreedVersions {
     /// Remembers the version in the server's answer to `initialize`. The head of the answer names the session.
@@ -39,7 +39,7 @@ impl AgreedVersions {
         if parts.headers.contains_key(PROTOCOL_VERSION) {
             return parts;
         }
-        if let Some(version) = by.session.and_then(|session| self.0.lock().find(session)) {
+        if let Some(version) = by.session.and_then(|session| self.0.lock().find(&session)) {
             parts.headers.insert(PROTOCOL_VERSION, version);
         }
         parts

@@ -34,7 +34,6 @@ mod get_stream;
 pub mod hosted;
 mod leaving;
 pub mod mailbox;
-mod newest;
 mod over_line;
 mod servers_own;
 pub mod session_clients;

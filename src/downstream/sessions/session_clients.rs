@@ -14,13 +14,13 @@ use uuid::Uuid;
 use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::sessions::newest::NewestSessions;
 use crate::lock::Mutex;
 use crate::mcp::json::{Object, Writer, raw};
 use crate::store::key_value::KeyValue;
 use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, Quotas};
 use crate::task::clients::{ClientTerms, KnownClient};
+use crate::upstream::client_session::newest::NewestSessions;
 
 /// The time that a request waits for the store. Without the value a call goes on as the call of an unknown
 /// client.
@@ -36,7 +36,7 @@ const ASKED_AGAIN: Duration = Duration::from_secs(10);
 /// The clients of the newest sessions.
 #[derive(Debug)]
 pub struct SessionClients {
-    newest: Mutex<NewestSessions<FoundClient>>,
+    newest: Mutex<NewestSessions<SessionKey, FoundClient>>,
     /// The values that this process wrote. Beyond them, the other replicas take a client for an unknown one.
     told: Quotas,
 }
@@ -86,7 +86,7 @@ impl SessionClients {
         let Some(session) = by.session.or_else(|| sole_session(by)) else {
             return ClientTerms::default();
         };
-        let known = self.newest.lock().find(session);
+        let known = self.newest.lock().find(&session);
         match known {
             Some(FoundClient::Here { client, .. }) => return client,
             Some(FoundClient::Not(then))
@@ -149,7 +149,7 @@ impl SessionClients {
         if let Some(FoundClient::Here {
             told_until_ms: Some(expires_ms),
             ..
-        }) = self.newest.lock().forget(session)
+        }) = self.newest.lock().forget(&session)
         {
             self.told.leave(&by.caller, 0, expires_ms, now_ms);
             let kv = kv.clone();

@@ -13,7 +13,6 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::newest::NewestSessions;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
 use crate::lock::Mutex;
@@ -23,6 +22,7 @@ use crate::store::key_value::KeyValue;
 use crate::store::kv::{Kind, Name};
 use crate::store::quota::{Allowance, Quotas};
 use crate::task::id::Caller;
+use crate::upstream::client_session::newest::NewestSessions;
 
 /// The time that a request waits for the store.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -36,7 +36,7 @@ const ASKED_AGAIN: Duration = Duration::from_secs(10);
 /// The owners of the newest sessions.
 #[derive(Debug)]
 pub struct SessionOwners {
-    newest: Mutex<NewestSessions<Owner>>,
+    newest: Mutex<NewestSessions<SessionKey, Owner>>,
     /// The values that this process wrote. Beyond them, the other replicas do not know the owner.
     told: Quotas,
 }
@@ -82,7 +82,7 @@ impl SessionOwners {
         let Some(session) = key(headers) else {
             return false;
         };
-        let known = self.newest.lock().find(session);
+        let known = self.newest.lock().find(&session);
         match known {
             Some(Owner::Several) => return false,
             Some(Owner::Known(owner)) if owner == by.caller => return false,
@@ -119,7 +119,7 @@ impl SessionOwners {
         let Some(session) = key(head) else { return };
         let owner = {
             let mut newest = self.newest.lock();
-            let owner = match newest.find(session) {
+            let owner = match newest.find(&session) {
                 Some(Owner::Known(before)) if before != by.caller => Owner::Several,
                 Some(Owner::Several) => Owner::Several,
                 Some(Owner::Known(_) | Owner::Unknown(_)) | None => Owner::Known(by.caller),
@@ -146,7 +146,7 @@ impl SessionOwners {
         let Some(session) = key(headers).filter(|_| by.identity.is_some()) else {
             return;
         };
-        if let Some(Owner::Known(_)) = self.newest.lock().forget(session) {
+        if let Some(Owner::Known(_)) = self.newest.lock().forget(&session) {
             let kv = kv.clone();
             passing.spawn(async move {
                 // Otherwise the value expires.

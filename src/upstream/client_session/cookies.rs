@@ -1,7 +1,6 @@
 //! The cookies that the server set on clients' own sessions. Many clients keep none, and a load balancer may send the
 //! next request of a session elsewhere without them.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,12 +8,10 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderValue, SET_COOKIE};
 use hyper::http::request;
 
+use super::newest::NewestSessions;
 use crate::lock::Mutex;
 use crate::mcp::headers::SESSION_ID;
 use crate::upstream::http::cookies::Cookies;
-
-/// Of how many sessions the cookies are kept: of the newest ones.
-const SESSIONS_MAX: usize = 10_000;
 
 /// In the extensions of a request on a client's session: its caller, whose cookies no other caller's request has.
 #[derive(Debug, Clone, Copy)]
@@ -23,15 +20,8 @@ pub struct OfCaller(pub [u8; 16]);
 type Key = ([u8; 16], HeaderValue);
 
 #[derive(Debug, Default)]
-struct NewestSessions {
-    cookies: HashMap<Key, Arc<Cookies>>,
-    /// In the order in which they came.
-    keys: VecDeque<Key>,
-}
-
-#[derive(Debug, Default)]
 pub(in crate::upstream) struct ClientCookies {
-    newest: Mutex<NewestSessions>,
+    newest: Mutex<NewestSessions<Key, Arc<Cookies>>>,
     /// Most servers set none, and then no request looks for any.
     are_any: AtomicBool,
 }
@@ -41,18 +31,14 @@ impl ClientCookies {
     pub(in crate::upstream) fn of(&self, caller: [u8; 16], session: &HeaderValue) -> Arc<Cookies> {
         let key = (caller, session.clone());
         let mut newest = self.newest.lock();
-        if let Some(known) = newest.cookies.get(&key) {
-            return Arc::clone(known);
+        if let Some(known) = newest.find(&key) {
+            return known;
         }
         self.are_any.store(true, Ordering::Relaxed);
-        newest.keys.push_back(key.clone());
+        let cookies: Arc<Cookies> = Arc::default();
         // Requests of a session that is forgotten here carry only the cookies that the client itself sends.
-        if newest.keys.len() > SESSIONS_MAX
-            && let Some(oldest) = newest.keys.pop_front()
-        {
-            newest.cookies.remove(&oldest);
-        }
-        Arc::clone(newest.cookies.entry(key).or_default())
+        newest.remember(key, Arc::clone(&cookies));
+        cookies
     }
 
     /// The cookies for a request that passes.
@@ -62,7 +48,7 @@ impl ClientCookies {
         }
         let OfCaller(caller) = *parts.extensions.get()?;
         let key = (caller, parts.headers.get(SESSION_ID)?.clone());
-        self.newest.lock().cookies.get(&key).cloned()
+        self.newest.lock().find(&key)
     }
 
     /// The cookies that the response to a passed request adds to: those of the session that it begins, or of the session
@@ -92,10 +78,9 @@ mod tests {
         let first = cookies.of([1; 16], &session(0));
         assert!(Arc::ptr_eq(&first, &cookies.of([1; 16], &session(0))));
         assert!(!Arc::ptr_eq(&first, &cookies.of([2; 16], &session(0))));
-        for number in 0..=SESSIONS_MAX {
+        for number in 0..=10_000 {
             cookies.of([1; 16], &session(number));
         }
         assert!(!Arc::ptr_eq(&first, &cookies.of([1; 16], &session(0))));
-        assert_eq!(cookies.newest.lock().cookies.len(), SESSIONS_MAX);
     }
 }

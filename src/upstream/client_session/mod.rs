@@ -27,6 +27,7 @@ use crate::upstream::wrapped::Upstream;
 mod buffer;
 pub(super) mod cookies;
 pub(super) mod needed;
+pub mod newest;
 pub(super) mod registry;
 mod shared;
 mod stream;

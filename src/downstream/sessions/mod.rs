@@ -37,6 +37,7 @@ pub mod mailbox;
 mod over_line;
 mod servers_own;
 pub mod session_clients;
+mod session_error;
 pub mod session_owners;
 
 use crate::mcp::version::Era;

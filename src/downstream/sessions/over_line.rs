@@ -16,6 +16,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::get_stream::{EventOrigin, OwnMessages, read};
 use super::hosted;
+use super::session_error::SessionError;
 use crate::downstream::body::Body;
 use crate::downstream::edited::AnswerEdit;
 use crate::downstream::inbound::request::{LegacyMessage, Unclear};
@@ -35,17 +36,13 @@ use crate::upstream::wrapped::DiscoverError;
 /// Upper bound of the time in which a server answers `initialize`: `npx -y` may have to fetch it first.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
 
-/// Answers GET and DELETE, and refuses every other method.
+/// Answers GET and DELETE.
 pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Response<Body> {
-    let is_get = parts.method == Method::GET;
-    if !is_get && parts.method != Method::DELETE {
-        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
-    }
     let session = match find(proxy, by, &parts.headers) {
         Ok(session) => session,
-        Err(unfound) => return unfound.into_response(),
+        Err(error) => return error.into_response(None),
     };
-    if !is_get {
+    if parts.method == Method::DELETE {
         session.close();
         return response::empty(StatusCode::OK);
     }
@@ -53,7 +50,7 @@ pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Respo
         return response::empty(StatusCode::NOT_ACCEPTABLE);
     }
     let Some(own_messages) = OwnMessages::of(proxy, by, &parts.headers) else {
-        return LineSessionError::Unnamed.into_response();
+        return SessionError::Unnamed.into_response(None);
     };
     // The newest stream replaces an older one: that the older one is dead is noticed late.
     let events = read(
@@ -90,7 +87,7 @@ pub(super) async fn post(
         LegacyMessage::Notification(..) | LegacyMessage::Answer(..) => {
             let session = match find(proxy, by, &parts.headers) {
                 Ok(session) => session,
-                Err(unfound) => return unfound.into_response(),
+                Err(error) => return error.into_response(None),
             };
             let text = text.to_owned();
             let told = match message.cancels() {
@@ -100,7 +97,7 @@ pub(super) async fn post(
             return if told {
                 response::empty(StatusCode::ACCEPTED)
             } else {
-                LineSessionError::Unknown.into_response()
+                SessionError::Unknown.into_response(None)
             };
         }
     };
@@ -128,7 +125,7 @@ pub(super) async fn post(
     }
     let session = match find(proxy, by, &parts.headers) {
         Ok(session) => session,
-        Err(unfound) => return unfound.into_response(),
+        Err(error) => return error.into_response(None),
     };
     let said = match session.ask(&asked).await {
         Ok(said) => said,
@@ -253,41 +250,19 @@ fn find(
     proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
-) -> Result<Arc<LineSession>, LineSessionError> {
-    let Some(id) = headers.get(SESSION_ID) else {
-        return Err(LineSessionError::Unnamed);
-    };
-    let caller = *by.caller.as_bytes();
+) -> Result<Arc<LineSession>, SessionError> {
+    let id = headers.get(SESSION_ID).ok_or(SessionError::Unnamed)?;
     let id = id.to_str().unwrap_or_default();
-    let session = proxy.upstream.session(id, caller);
-    let session = session.ok_or(LineSessionError::Unknown)?;
+    let session = proxy.upstream.session(id, *by.caller.as_bytes());
+    let session = session.ok_or(SessionError::Unknown)?;
     // All requests of the session share the line, which uses the newest token that its caller has shown.
     session.renew(by.credentials.as_ref());
     Ok(session)
 }
 
-/// Why there is no session.
-enum LineSessionError {
-    Unnamed,
-    Unknown,
-}
-
-impl LineSessionError {
-    fn into_response(self) -> Response<Body> {
-        match self {
-            Self::Unnamed => response::refuse(
-                StatusCode::BAD_REQUEST,
-                "Bad request: Mcp-Session-Id is missing",
-            ),
-            // A client that gets this answer begins a new session.
-            Self::Unknown => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
-        }
-    }
-}
-
 fn refused(asked: &ClientRequest<'_>, untaken: AcceptError) -> Response<Body> {
     match untaken {
-        AcceptError::Over => LineSessionError::Unknown.into_response(),
+        AcceptError::Over => SessionError::Unknown.into_response(None),
         AcceptError::Busy => Rpc::busy(asked.id.get()).into_response(),
     }
 }

@@ -24,9 +24,9 @@ use crate::downstream::large_results;
 use crate::downstream::outbound::response::{self, Rpc, undecided};
 use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions::calls::carry;
+use crate::downstream::sessions::session_error::SessionError;
 use crate::downstream::tasks::v2025;
 use crate::downstream::{companion, tools};
-use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::mcp::meta;
@@ -48,7 +48,7 @@ mod watch;
 pub use questions::quotas as answer_quotas;
 
 use hosted_session::HostedSession;
-use session::{HostedSessionError, PREFIX, Session};
+use session::{PREFIX, Session};
 
 /// The number of resources to which one session can subscribe.
 const URIS_MAX: usize = 256;
@@ -91,15 +91,11 @@ pub(super) async fn turns_out_to_serve(
 
 /// Answers GET and DELETE.
 pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Response<Body> {
-    let is_get = parts.method == Method::GET;
-    if !is_get && parts.method != Method::DELETE {
-        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
-    }
     let session = match Session::find(proxy, by, &parts.headers).await {
         Ok(session) => session,
-        Err(no_session) => return no_session.into_response(None),
+        Err(error) => return error.into_response(None),
     };
-    if is_get {
+    if parts.method == Method::GET {
         if !by.reads_events {
             return response::empty(StatusCode::NOT_ACCEPTABLE);
         }
@@ -107,7 +103,7 @@ pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> 
     }
     // In the store first: if that fails, the calls go on, and the client can send its DELETE again.
     if let Err(error) = session.end(proxy).await {
-        return HostedSessionError::from(error).into_response(None);
+        return SessionError::from(error).into_response(None);
     }
     // Ends the calls of this replica at once. Those of other replicas end with the change that was announced.
     proxy.calls.end(session.key);
@@ -132,7 +128,19 @@ pub(super) async fn post(
             "Bad request: MCP-Protocol-Version is none that is spoken here",
         );
     }
-    match message {
+    let answered = on_session(proxy, by, &parts.headers, body, message).await;
+    let id = message.request().map(|request| request.id);
+    answered.unwrap_or_else(|error| error.into_response(id))
+}
+
+async fn on_session(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
+) -> Result<Response<Body>, SessionError> {
+    Ok(match message {
         LegacyMessage::Request(request) if !request.has_id() => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or a number",
@@ -141,15 +149,12 @@ pub(super) async fn post(
         LegacyMessage::Request(request) if request.method == "initialize" => {
             Box::pin(handshake::answer(proxy, by, request)).await
         }
-        LegacyMessage::Request(request) => match Session::find(proxy, by, &parts.headers).await {
-            Ok(session) => Box::pin(answer(proxy, by, &parts.headers, session, request)).await,
-            Err(no_session) => no_session.into_response(Some(request.id)),
-        },
+        LegacyMessage::Request(request) => {
+            let session = Session::find(proxy, by, headers).await?;
+            Box::pin(answer(proxy, by, headers, session, request)).await?
+        }
         LegacyMessage::Notification(..) => {
-            let session = match Session::find(proxy, by, &parts.headers).await {
-                Ok(session) => session,
-                Err(no_session) => return no_session.into_response(None),
-            };
+            let session = Session::find(proxy, by, headers).await?;
             if let Some(message) = message.cancels() {
                 // Accepted even if no such call runs any more: a cancel may cross the answer of its call.
                 cancel(proxy, by.caller, session.key, &message);
@@ -157,24 +162,19 @@ pub(super) async fn post(
             response::empty(StatusCode::ACCEPTED)
         }
         LegacyMessage::Answer(id, message) => {
-            let session = match Session::find(proxy, by, &parts.headers).await {
-                Ok(session) => session,
-                Err(no_session) => return no_session.into_response(None),
-            };
+            let session = Session::find(proxy, by, headers).await?;
             if let Some(question) = TaskQuestion::of(id) {
-                return v2025::take_answer(proxy, by, &parts.headers, &question, message).await;
+                return Ok(v2025::take_answer(proxy, by, headers, &question, message).await);
             }
-            match questions::answer(proxy, &session, id, body.clone()).await {
-                Ok(()) => response::empty(StatusCode::ACCEPTED),
-                Err(error) => HostedSessionError::from(error).into_response(None),
-            }
+            questions::answer(proxy, &session, id, body.clone()).await?;
+            response::empty(StatusCode::ACCEPTED)
         }
         // Revision 2025-06-18 removed batches, and no known client sends any.
         LegacyMessage::Unclear(_) => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: not one JSON-RPC message",
         ),
-    }
+    })
 }
 
 /// Follows the route of a request.
@@ -184,7 +184,7 @@ async fn answer(
     headers: &HeaderMap,
     session: Session,
     request: &Request<'_>,
-) -> Response<Body> {
+) -> Result<Response<Body>, SessionError> {
     let id = request.id.get();
     let by = &by.known_as(session.client());
     let tool = request.name().filter(|_| request.method == "tools/call");
@@ -202,40 +202,41 @@ async fn answer(
                 let capabilities = session.entry.capabilities.get();
                 let asking = tools::ask(proxy, by, capabilities, fact, &mut facts.calls.server);
                 if let Err(error) = Box::pin(asking).await {
-                    return undecided(request.id, error);
+                    return Ok(undecided(request.id, error));
                 }
             }
             HostedRoute::Refuse(error) => {
-                return Rpc::error(id, &error).on_session().into_response();
+                return Ok(Rpc::error(id, &error).on_session().into_response());
             }
             HostedRoute::Companion(tool, names) => {
                 let companion_tools = CompanionTools::of(proxy, by, names);
                 let calling = companion::call(&companion_tools, tool, request, headers);
-                return Box::pin(calling).await;
+                return Ok(Box::pin(calling).await);
             }
             HostedRoute::Task(op) => {
                 let answered = v2025::answer(proxy, by, request, op).await;
                 if !proxy.settings.pass_native_tasks || answered.is_known() {
-                    return answered.into_response();
+                    return Ok(answered.into_response());
                 }
                 // Routed again with this fact: the server may have a task of its own under this id.
                 facts.is_no_task_here = true;
             }
             HostedRoute::Result => {
                 let read = Box::pin(large_results::read(proxy, by, request)).await;
-                return read.on_session().into_response();
+                return Ok(read.on_session().into_response());
             }
             HostedRoute::Session(op) => {
-                return changed(request, change(proxy, &session, op, &request.params).await);
+                change(proxy, &session, op, &request.params).await?;
+                return Ok(Rpc::result(id, "{}").into_response());
             }
             HostedRoute::Call(terms) => {
                 let calling = call(proxy, (by, headers), session, request, *terms);
-                return Box::pin(calling).await;
+                return Ok(Box::pin(calling).await);
             }
             HostedRoute::Translate => {
                 let terms = CallTerms::held(Some(Era::Modern), by.rules.for_tool("").0);
                 let calling = call(proxy, (by, headers), session, request, terms);
-                return Box::pin(calling).await;
+                return Ok(Box::pin(calling).await);
             }
         }
     }
@@ -283,26 +284,13 @@ fn edit_of_answer(
     AnswerEdit::of_tools(proxy, by, request, session.has_tasks(), ours)
 }
 
-/// Why a session was not changed.
-enum ChangeError {
-    /// The params are wrong; the text contains the reason.
-    Refused(&'static str),
-    HostedSessionError(HostedSessionError),
-}
-
-impl From<HostedSessionError> for ChangeError {
-    fn from(no_session: HostedSessionError) -> Self {
-        Self::HostedSessionError(no_session)
-    }
-}
-
 /// Does what a client asks of its session.
 async fn change(
     proxy: &Arc<Proxy>,
     session: &Session,
     op: SessionOp,
     params: &Object<'_>,
-) -> Result<(), ChangeError> {
+) -> Result<(), SessionError> {
     match op {
         SessionOp::Ping => Ok(()),
         SessionOp::SetLogLevel => set_level(proxy, session, params).await,
@@ -311,27 +299,14 @@ async fn change(
     }
 }
 
-fn changed(request: &Request<'_>, done: Result<(), ChangeError>) -> Response<Body> {
-    let id = request.id.get();
-    match done {
-        Ok(()) => Rpc::result(id, "{}").into_response(),
-        Err(ChangeError::Refused(message)) => Rpc::error(id, &RpcError::invalid_params(message))
-            .on_session()
-            .into_response(),
-        Err(ChangeError::HostedSessionError(no_session)) => {
-            no_session.into_response(Some(request.id))
-        }
-    }
-}
-
 async fn set_level(
     proxy: &Arc<Proxy>,
     session: &Session,
     params: &Object<'_>,
-) -> Result<(), ChangeError> {
+) -> Result<(), SessionError> {
     let level = params.get_str("level").unwrap_or_default();
     if !meta::is_log_level(&level) {
-        return Err(ChangeError::Refused(
+        return Err(SessionError::Params(
             "Invalid params: level is none that is known",
         ));
     }
@@ -340,7 +315,7 @@ async fn set_level(
         true
     });
     if !changed.await? {
-        return Err(ChangeError::Refused(
+        return Err(SessionError::Params(
             "Invalid params: too much is remembered of this client's sessions",
         ));
     }
@@ -353,12 +328,12 @@ async fn subscribe(
     session: &Session,
     params: &Object<'_>,
     wants: bool,
-) -> Result<(), ChangeError> {
+) -> Result<(), SessionError> {
     let Some(uri) = params.get_str("uri") else {
-        return Err(ChangeError::Refused("Invalid params: uri must be a string"));
+        return Err(SessionError::Params("Invalid params: uri must be a string"));
     };
     if uri.len() > URI_BYTES_MAX {
-        return Err(ChangeError::Refused("Invalid params: uri is too long"));
+        return Err(SessionError::Params("Invalid params: uri is too long"));
     }
     let changed = session.change(proxy, |entry| {
         if wants {
@@ -370,7 +345,7 @@ async fn subscribe(
         entry.uris.len() <= URIS_MAX
     });
     if !changed.await? {
-        return Err(ChangeError::Refused(
+        return Err(SessionError::Params(
             "Invalid params: too many resources are subscribed to",
         ));
     }

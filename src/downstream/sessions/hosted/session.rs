@@ -7,17 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::{HeaderMap, StatusCode};
+use hyper::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::lifetimes;
-use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::proxy::Proxy;
+use crate::downstream::sessions::session_error::SessionError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::store::StoreError;
@@ -25,7 +24,6 @@ use crate::store::kv::{Kind, Name};
 use crate::store::quota::OverQuota;
 use crate::task::clients::{ClientTerms, KnownClient};
 use crate::task::id::Caller;
-use crate::telemetry::repeats::OF_OUTAGE;
 
 /// Begins the id of every session of raincheck's own.
 pub(super) const PREFIX: &str = "raincheck-";
@@ -87,36 +85,6 @@ impl From<StoreError> for BeginError {
     }
 }
 
-/// Why there is no session.
-#[derive(Debug)]
-pub(super) enum HostedSessionError {
-    Unnamed,
-    Unknown,
-    Store,
-}
-
-impl From<StoreError> for HostedSessionError {
-    fn from(error: StoreError) -> Self {
-        tracing::warn!(name: OF_OUTAGE, %error, "cannot read a session: the store does not answer");
-        Self::Store
-    }
-}
-
-impl HostedSessionError {
-    pub(super) fn into_response(self, id: Option<&RawValue>) -> hyper::Response<Body> {
-        match (self, id) {
-            (Self::Unnamed, _) => response::refuse(
-                StatusCode::BAD_REQUEST,
-                "Bad request: Mcp-Session-Id is missing",
-            ),
-            // A client that gets this answer begins a new session.
-            (Self::Unknown, _) => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
-            (Self::Store, Some(id)) => Rpc::store_unavailable(id.get()).into_response(),
-            (Self::Store, None) => response::store_unavailable(),
-        }
-    }
-}
-
 impl Session {
     /// Begins a session. Every replica knows it once this is `Ok`.
     pub(super) async fn begin(
@@ -155,18 +123,18 @@ impl Session {
         proxy: &Arc<Proxy>,
         by: &Requester,
         headers: &HeaderMap,
-    ) -> Result<Self, HostedSessionError> {
-        let id = headers.get(SESSION_ID).ok_or(HostedSessionError::Unnamed)?;
+    ) -> Result<Self, SessionError> {
+        let id = headers.get(SESSION_ID).ok_or(SessionError::Unnamed)?;
         let id = id.to_str().unwrap_or_default();
-        let key = by.session.ok_or(HostedSessionError::Unknown)?;
+        let key = by.session.ok_or(SessionError::Unknown)?;
         // A server that turned out to have sessions has this client's, too.
         let has_sessions = proxy.upstream.known_era() == Some(Era::Legacy);
         if has_sessions || !id.starts_with(PREFIX) {
-            return Err(HostedSessionError::Unknown);
+            return Err(SessionError::Unknown);
         }
         let mut session = Self::load(proxy, id, by.caller, key)
             .await?
-            .ok_or(HostedSessionError::Unknown)?;
+            .ok_or(SessionError::Unknown)?;
         session.renew(proxy).await?;
         Ok(session)
     }
@@ -215,7 +183,7 @@ impl Session {
     }
 
     /// Moves the session's expiry on, unless that was done a short time ago. A change moves it on, too.
-    async fn renew(&mut self, proxy: &Arc<Proxy>) -> Result<(), HostedSessionError> {
+    async fn renew(&mut self, proxy: &Arc<Proxy>) -> Result<(), SessionError> {
         let now_ms = proxy.runner.ledger().now_ms();
         let is_fresh = self.entry.lasts_ms == lifetimes::FRESH_MS;
         if !is_fresh && now_ms < self.entry.renewed_ms.saturating_add(RENEWAL_MS) {
@@ -250,12 +218,9 @@ impl Session {
         &self,
         proxy: &Arc<Proxy>,
         change: impl Fn(&mut SessionEntry) -> bool,
-    ) -> Result<bool, HostedSessionError> {
+    ) -> Result<bool, SessionError> {
         for _ in 0..ATTEMPTS_MAX {
-            let mut now = self
-                .reload(proxy)
-                .await?
-                .ok_or(HostedSessionError::Unknown)?;
+            let mut now = self.reload(proxy).await?.ok_or(SessionError::Unknown)?;
             if !change(&mut now.entry) {
                 return Ok(false);
             }
@@ -271,7 +236,7 @@ impl Session {
             // This change was not written, so its size must not stay counted.
             now.resize(proxy, (after, before));
         }
-        Err(HostedSessionError::Store)
+        Err(SessionError::Store)
     }
 
     /// Counts the new size of the session among its caller's. False: with it, the sessions of the caller would be

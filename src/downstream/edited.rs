@@ -134,11 +134,8 @@ impl AnswerEdit {
         if self.is_initialize && self.result_in(message).is_some() {
             let (proxy, by) = (&self.proxy, &self.by);
             proxy.agreed.note(&by.caller, head, message);
-            let now_ms = proxy.runner.ledger().now_ms();
-            let clients = &proxy.session_clients;
-            clients.note(&proxy.kv, now_ms, by, head).await;
-            let owners = &proxy.session_owners;
-            owners.note(&proxy.kv, now_ms, by, head).await;
+            proxy.session_clients.note(by, head).await;
+            proxy.session_owners.note(by, head).await;
         }
     }
 

@@ -108,12 +108,16 @@ impl KeyValue {
         patiently(self.until(), || self.store.remove(name)).await
     }
 
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
     fn until(&self) -> Instant {
         Instant::now() + self.patience.read
     }
 
     fn expires_ms(&self, lifetime: Duration) -> u64 {
         let lifetime = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
-        self.clock.now_ms().saturating_add(lifetime)
+        self.now_ms().saturating_add(lifetime)
     }
 }

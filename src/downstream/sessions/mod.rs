@@ -38,11 +38,13 @@ mod over_line;
 mod servers_own;
 pub mod session_clients;
 mod session_error;
+pub mod session_facts;
 pub mod session_owners;
 
 use crate::mcp::version::Era;
 use crate::upstream::client_session::{ClientSession, OfCaller};
 use servers_own::over_http;
+use session_error::SessionError;
 
 /// Answers a message whose body was read.
 pub(super) async fn post(
@@ -89,11 +91,11 @@ async fn on_session(
     if hosted::serves(proxy, by, &parts.headers).await {
         return Box::pin(hosted::post(proxy, by, &parts, body, message)).await;
     }
-    let owners = &proxy.session_owners;
-    if owners.is_of_another(&proxy.kv, by, &parts.headers).await {
-        return not_found();
+    if proxy.session_owners.is_of_another(by, &parts.headers).await {
+        // As for one that never was.
+        return SessionError::Unknown.into_response(None);
     }
-    let client = proxy.session_clients.of(&proxy.kv, by, message).await;
+    let client = proxy.session_clients.of(by, message).await;
     // An unknown client changes nothing, and without this branch each message would clone the requester.
     if client.client().is_none() {
         return on_servers_session(proxy, by, parts, body, message, known).await;
@@ -183,11 +185,6 @@ fn spoken(proxy: &Arc<Proxy>) -> TransportState {
     }
 }
 
-/// The answer for a session of another caller, as for one that never was.
-fn not_found() -> Response<Body> {
-    response::refuse(StatusCode::NOT_FOUND, "Session not found")
-}
-
 /// Answers GET and DELETE.
 pub(super) async fn other(
     proxy: &Arc<Proxy>,
@@ -201,18 +198,16 @@ pub(super) async fn other(
     if let Some(last) = resumable::last_event(&parts) {
         return Box::pin(resumable::resume(proxy, by, &parts, last)).await;
     }
-    let owners = &proxy.session_owners;
-    if owners.is_of_another(&proxy.kv, by, &parts.headers).await {
-        return not_found();
-    }
-    if parts.method == Method::DELETE {
-        owners.end(&proxy.kv, &proxy.passing, by, &parts.headers);
+    if proxy.session_owners.is_of_another(by, &parts.headers).await {
+        // As for one that never was.
+        return SessionError::Unknown.into_response(None);
     }
     let is_get = parts.method == Method::GET;
     if parts.method == Method::DELETE {
-        let now_ms = proxy.runner.ledger().now_ms();
-        let clients = &proxy.session_clients;
-        clients.end(&proxy.kv, &proxy.passing, now_ms, by);
+        proxy
+            .session_owners
+            .end(by, session_owners::key(by, &parts.headers));
+        proxy.session_clients.end(by, by.session);
     }
     let response = other_answer(proxy, by, parts).await;
     // Behind the answer, which opens the mailbox of the stream: without a mailbox no job for notifications starts.

@@ -188,11 +188,7 @@ async fn initialize(
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
         proxy.agreed.note(&by.caller, response.headers(), &said);
-        let clients = &proxy.session_clients;
-        let now_ms = proxy.runner.ledger().now_ms();
-        clients
-            .note(&proxy.kv, now_ms, by, response.headers())
-            .await;
+        proxy.session_clients.note(by, response.headers()).await;
         // Last: a client that goes away during the await above gets no id, and its session must end.
         unknown.becomes_known();
     }

@@ -1,77 +1,54 @@
 //! The owners of the sessions at the server, where clients must show a credential. Only its owner may use a session, read its
 //! stream and end it, even if another caller has its id (2025-11-25, Security Best Practices, Session Hijacking).
 //!
-//! The replica that passed the `initialize` remembers the owner, and passes it to the others by a value in the store. A session
-//! without a known owner, such as one of before raincheck started, passes. So does an id that the server gave to several
-//! callers: it is no secret of one of them.
-
-use std::time::Duration;
+//! A session without a known owner, such as one of before raincheck started, passes. So does an id that the server gave to
+//! several callers: it is no secret of one of them.
 
 use bytes::Bytes;
 use hyper::HeaderMap;
-use tokio::time::{Instant, timeout};
-use tokio_util::task::TaskTracker;
-use uuid::Uuid;
 
+use super::session_facts::{SessionFact, SessionFacts};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::lock::Mutex;
 use crate::mcp::headers::SESSION_ID;
-use crate::store::StoreError;
-use crate::store::key_value::KeyValue;
-use crate::store::kv::{Kind, Name};
-use crate::store::quota::{Allowance, Quotas};
 use crate::task::id::Caller;
-use crate::upstream::client_session::newest::NewestSessions;
-
-/// The time that a request waits for the store.
-const PATIENCE: Duration = Duration::from_millis(250);
-
-/// The time that the other replicas can find the owner of a session, from its begin.
-const LIFETIME_MS: u64 = 7 * 24 * 60 * 60 * 1000;
-
-/// The time that a session counts as one without a known owner after the store had no value.
-const ASKED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The owners of the newest sessions.
-#[derive(Debug)]
-pub struct SessionOwners {
-    newest: Mutex<NewestSessions<SessionKey, Owner>>,
-    /// The values that this process wrote. Beyond them, the other replicas do not know the owner.
-    told: Quotas,
-}
+pub type SessionOwners = SessionFacts<SessionOwner>;
 
-#[derive(Debug, Clone, Copy)]
-enum Owner {
-    Known(Caller),
+/// The owner of a session id.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum SessionOwner {
+    One(Caller),
     /// The server gave the id to several callers.
     Several,
-    /// The store had no value then.
-    Unknown(Instant),
 }
 
-impl Default for SessionOwners {
-    fn default() -> Self {
-        let most = |entries| Allowance {
-            entries,
-            ..Allowance::ANY
-        };
-        Self {
-            newest: Mutex::default(),
-            told: Quotas::new(most(5_000), most(50_000)),
-        }
+impl SessionFact for SessionOwner {
+    const SEVERAL: Option<Self> = Some(Self::Several);
+    const NAMED: &'static [&'static str] = &["owner"];
+    const LIFETIME_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+    const VALUES_MAX: u64 = 50_000;
+
+    fn value(self) -> Option<Bytes> {
+        Some(match self {
+            Self::One(caller) => Bytes::copy_from_slice(caller.as_bytes()),
+            Self::Several => Bytes::new(),
+        })
+    }
+
+    fn read(value: &[u8]) -> Option<Self> {
+        let caller = <[u8; 16]>::try_from(value).ok();
+        Some(caller.map_or(Self::Several, |caller| {
+            Self::One(Caller::from_bytes(caller))
+        }))
     }
 }
 
 impl SessionOwners {
     /// Returns `true` if the session that the request names is another caller's. Where clients need not say who they are, this
     /// costs one comparison.
-    pub(super) async fn is_of_another(
-        &self,
-        kv: &KeyValue,
-        by: &Requester,
-        headers: &HeaderMap,
-    ) -> bool {
+    pub(super) async fn is_of_another(&self, by: &Requester, headers: &HeaderMap) -> bool {
         if by.identity.is_none() {
             return false;
         }
@@ -79,121 +56,113 @@ impl SessionOwners {
         if headers.get_all(SESSION_ID).iter().nth(1).is_some() {
             return true;
         }
-        let Some(session) = key(headers) else {
+        let Some(session) = key(by, headers) else {
             return false;
         };
-        let known = self.newest.lock().find(&session);
-        match known {
-            Some(Owner::Several) => return false,
-            Some(Owner::Known(owner)) if owner == by.caller => return false,
-            Some(Owner::Unknown(then))
-                if Instant::now().saturating_duration_since(then) < ASKED_AGAIN =>
-            {
-                return false;
-            }
-            // The server may have given the id of another to this caller meanwhile, through another replica.
-            Some(Owner::Known(_) | Owner::Unknown(_)) | None => {}
-        }
-        let stored = timeout(PATIENCE, kv.find(name(session))).await;
-        let stored = stored.ok().and_then(Result::ok).flatten();
-        let owner = match (stored, known) {
-            (Some(value), _) => read(&value),
-            (None, Some(known @ Owner::Known(_))) => known,
-            (None, _) => Owner::Unknown(Instant::now()),
-        };
-        self.newest.lock().remember(session, owner);
-        matches!(owner, Owner::Known(owner) if owner != by.caller)
+        let is_of_another =
+            |owner| matches!(owner, SessionOwner::One(caller) if caller != by.caller);
+        // The server may have given the id of another to this caller meanwhile, through another replica.
+        let owner = self.find(session, |owner| !is_of_another(owner)).await;
+        owner.is_some_and(is_of_another)
     }
 
     /// Remembers the owner of a session that the server has agreed to. The head of the answer names the session.
-    pub(in crate::downstream) async fn note(
-        &self,
-        kv: &KeyValue,
-        now_ms: u64,
-        by: &Requester,
-        head: &HeaderMap,
-    ) {
-        if by.identity.is_none() {
-            return;
+    pub(in crate::downstream) async fn note(&self, by: &Requester, head: &HeaderMap) {
+        if let Some(session) = key(by, head) {
+            self.begin(by, session, SessionOwner::One(by.caller)).await;
         }
-        let Some(session) = key(head) else { return };
-        let owner = {
-            let mut newest = self.newest.lock();
-            let owner = match newest.find(&session) {
-                Some(Owner::Known(before)) if before != by.caller => Owner::Several,
-                Some(Owner::Several) => Owner::Several,
-                Some(Owner::Known(_) | Owner::Unknown(_)) | None => Owner::Known(by.caller),
-            };
-            newest.remember(session, owner);
-            owner
-        };
-        let expires_ms = now_ms.saturating_add(LIFETIME_MS);
-        let may_write = self.told.enter(by.caller, 0, expires_ms, now_ms).is_ok();
-        let told = timeout(PATIENCE, self.tell(kv, session, owner, may_write)).await;
-        if !matches!(told, Ok(Ok(()))) {
-            tracing::debug!("replicas were not told whose a session is");
-        }
-    }
-
-    /// Forgets a session that its owner ends.
-    pub(super) fn end(
-        &self,
-        kv: &KeyValue,
-        passing: &TaskTracker,
-        by: &Requester,
-        headers: &HeaderMap,
-    ) {
-        let Some(session) = key(headers).filter(|_| by.identity.is_some()) else {
-            return;
-        };
-        if let Some(Owner::Known(_)) = self.newest.lock().forget(&session) {
-            let kv = kv.clone();
-            passing.spawn(async move {
-                // Otherwise the value expires.
-                let _ = timeout(PATIENCE, kv.remove(name(session))).await;
-            });
-        }
-    }
-
-    /// Writes the owner for the other replicas. `may_write`: this process may write one more value.
-    async fn tell(
-        &self,
-        kv: &KeyValue,
-        session: SessionKey,
-        owner: Owner,
-        may_write: bool,
-    ) -> Result<(), StoreError> {
-        let lifetime = Duration::from_millis(LIFETIME_MS);
-        let Owner::Known(caller) = owner else {
-            return kv.put(name(session), Bytes::new(), lifetime).await;
-        };
-        let value = Bytes::copy_from_slice(caller.as_bytes());
-        let before = if may_write {
-            kv.claim(name(session), value.clone(), lifetime).await?
-        } else {
-            kv.find(name(session)).await?
-        };
-        if before.is_some_and(|before| before != value) {
-            self.newest.lock().remember(session, Owner::Several);
-            return kv.put(name(session), Bytes::new(), lifetime).await;
-        }
-        Ok(())
     }
 }
 
-fn read(value: &[u8]) -> Owner {
-    let caller = <[u8; 16]>::try_from(value);
-    caller.map_or(Owner::Several, |caller| {
-        Owner::Known(Caller::from_bytes(caller))
-    })
-}
-
-/// The session of whichever caller.
-fn key(headers: &HeaderMap) -> Option<SessionKey> {
+/// The session of whichever caller. `None`: clients need not say who they are, or the head names no session.
+pub(super) fn key(by: &Requester, headers: &HeaderMap) -> Option<SessionKey> {
+    by.identity.as_ref()?;
     SessionKey::named(&Caller::from_bytes([0; 16]), headers)
 }
 
-fn name(session: SessionKey) -> Name {
-    let session = Uuid::from_bytes(*session.as_bytes()).to_string();
-    Name::of(Kind::Client, &["owner", &session])
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use hyper::header::HeaderValue;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::auth::callers::Callers;
+    use crate::auth::identity::Identity;
+    use crate::clock::{Clock, Manual};
+    use crate::mcp::version::Era;
+    use crate::store::key_value::KeyValue;
+    use crate::store::memory::Memory;
+    use crate::store::patience::StorePatience;
+
+    fn store() -> KeyValue {
+        let clock: Arc<dyn Clock> = Arc::new(Manual::at(0));
+        let patience = StorePatience {
+            read: Duration::ZERO,
+            create: Duration::ZERO,
+        };
+        KeyValue::new(Arc::new(Memory::new(Arc::clone(&clock))), clock, patience)
+    }
+
+    fn by(number: u8) -> Requester {
+        let (parts, ()) = hyper::Request::new(()).into_parts();
+        let identity = Identity {
+            caller: Caller::from_bytes([number; 16]),
+            name: HeaderValue::from_static("c"),
+            label: None,
+            scopes: [].into(),
+            ends_at_ms: None,
+        };
+        let (callers, identity) = (Callers::new(&[1; 32]), Some(Arc::new(identity)));
+        Requester::of(
+            &callers,
+            &parts,
+            Era::Legacy,
+            identity,
+            None,
+            Arc::default(),
+        )
+    }
+
+    fn session() -> HeaderMap {
+        HeaderMap::from_iter([(SESSION_ID, HeaderValue::from_static("s"))])
+    }
+
+    #[tokio::test]
+    async fn a_session_is_its_owners_on_every_replica_until_its_end() {
+        let (kv, jobs) = (store(), TaskTracker::new());
+        let replica = || SessionOwners::new(&kv, &jobs);
+        let (first, second, session) = (replica(), replica(), session());
+        first.note(&by(1), &session).await;
+        for owners in [&first, &second] {
+            assert!(owners.is_of_another(&by(2), &session).await);
+            assert!(!owners.is_of_another(&by(1), &session).await);
+        }
+        second.end(&by(1), key(&by(1), &session));
+        jobs.close();
+        jobs.wait().await;
+        assert!(!replica().is_of_another(&by(2), &session).await);
+    }
+
+    #[tokio::test]
+    async fn an_id_of_several_callers_is_nobodys() {
+        let (kv, jobs) = (store(), TaskTracker::new());
+        let replica = || SessionOwners::new(&kv, &jobs);
+        let (first, second, session) = (replica(), replica(), session());
+        first.note(&by(1), &session).await;
+        second.note(&by(2), &session).await;
+        // The caller that lost the id looks again, and one that ends its session leaves the id to the others.
+        assert!(!first.is_of_another(&by(2), &session).await);
+        first.end(&by(1), key(&by(1), &session));
+        first.note(&by(3), &session).await;
+        jobs.close();
+        jobs.wait().await;
+        for owners in [&first, &second, &replica()] {
+            for number in 1..=3 {
+                assert!(!owners.is_of_another(&by(number), &session).await);
+            }
+        }
+    }
 }

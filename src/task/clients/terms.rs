@@ -33,7 +33,7 @@ impl<T> Choice<T> {
 }
 
 /// The settings for one client.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ClientTerms {
     /// `None`: the client is not known.
     client: Option<&'static KnownClient>,

@@ -8,24 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hyper::Response;
 use serde_json::value::RawValue;
 
-use super::body::Body;
-use super::companion;
+use super::events::capability;
 use super::events::state::EventsFor;
-use super::events::{self, capability};
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
 use super::inbound::route::list_member;
-use super::inbound::route::modern::Listed;
-use super::modern_call::ModernCall;
 use super::outbound::response::Rpc;
 use super::proxy::Proxy;
-use crate::mcp::error::code;
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
-use crate::mcp::result;
 use crate::mcp::version::{ALL_AS_JSON, Era, MODERN};
 use crate::runner::responder::CallAnswer;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
@@ -100,51 +93,8 @@ pub(super) async fn learn(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Requeste
     }
 }
 
-/// Answers with a list that does not pass as the server gives it.
-pub(super) async fn list(
-    proxy: &Arc<Proxy>,
-    asked: &ModernCall<'_>,
-    how: Listed,
-) -> Response<Body> {
-    match how {
-        Listed::WithOurs => companion::list(proxy, asked).await,
-        Listed::MaybeEmpty => maybe_empty(proxy, asked).await,
-        Listed::WithSizes => with_sizes(proxy, asked).await,
-        Listed::WithEvents => events::list::answer(proxy, asked).await,
-    }
-}
-
-/// The list is edited where it is read.
-async fn with_sizes(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
-    let (answer, client) = match companion::listed(proxy, asked).await {
-        Ok(listed) => listed,
-        Err(refused) => return refused,
-    };
-    Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
-}
-
-async fn maybe_empty(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
-    let (answer, client) = match companion::listed(proxy, asked).await {
-        Ok(listed) => listed,
-        Err(refused) => return refused,
-    };
-    let method = &*asked.modern.request.method;
-    let answer = match answer {
-        CallAnswer::Error(error)
-            if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
-        {
-            // The stand-in promised this feature to the client, so its absence must not be an error.
-            empty(method).map_or(CallAnswer::Error(error), CallAnswer::Result)
-        }
-        CallAnswer::Result(_)
-        | CallAnswer::Error(_)
-        | CallAnswer::Failed(_)
-        | CallAnswer::StoreUnavailable(_) => answer,
-    };
-    Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
-}
-
-fn empty(method: &str) -> Option<Box<RawValue>> {
+/// The list of a feature that the server lacks.
+pub(super) fn empty(method: &str) -> Option<Box<RawValue>> {
     let mut out = Writer::object();
     out.str("resultType", "complete")
         .raw(list_member(method)?, "[]");

@@ -31,8 +31,8 @@ use super::subscriptions::listen;
 use super::tasks::v2026::TaskAnswer;
 use super::traced::{self, Traced};
 use super::{
-    companion, discover, endpoint, events, large_results, metadata, passthrough, response_body,
-    sessions, tools,
+    companion, discover, edited, endpoint, events, large_results, metadata, passthrough,
+    response_body, sessions, tools,
 };
 use crate::auth::challenge::Denied;
 use crate::auth::identity::Identity;
@@ -427,7 +427,7 @@ async fn answer<'k>(
             }
             Route::List(how, terms) => {
                 let asked = modern_call(proxy, by, modern, terms);
-                break Box::pin(discover::list(proxy, &asked, how)).await;
+                break Box::pin(edited::list(proxy, &asked, how)).await;
             }
             Route::Call(terms) => {
                 let asked = modern_call(proxy, by, modern, terms);

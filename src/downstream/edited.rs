@@ -1,5 +1,6 @@
 //! Passing a request on and editing its answer: `initialize` declares that there are tasks, and `tools/list` declares
-//! which tools run as tasks and how large their results may be, and has our tools in it.
+//! which tools run as tasks and how large their results may be, and has our tools in it. So are the lists of modern
+//! clients that do not pass as the server gives them.
 
 use std::sync::Arc;
 
@@ -13,54 +14,51 @@ use tokio::time::Interval;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::body::Body;
-use super::companion;
+use super::events::list::{delivery, ours_alone, with_ours};
 use super::inbound::requester::Requester;
+use super::inbound::route::modern::Listed;
+use super::modern_call::{self, ModernCall};
 use super::outbound::keepalive::comments;
 use super::outbound::response::Rpc;
 use super::passed_body::PassedBody;
-use super::passthrough;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
+use super::{companion, discover, passthrough};
 use crate::mcp::answer::{is_any_message, is_same_id};
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::json::{Object, raw, set};
 use crate::mcp::request::Request;
-use crate::mcp::sse;
+use crate::mcp::{result, sse};
+use crate::runner::responder::{CallAnswer, Reply};
 use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{Answering, RawMessage, Relayed};
 
-/// The edits to the answer to one request of a legacy client.
+/// The edits to the answer to one request.
 #[derive(Clone)]
 pub(super) struct AnswerEdit {
     proxy: Arc<Proxy>,
     by: Requester,
     /// The id of the request.
     id: Box<RawValue>,
-    is_initialize: bool,
     /// The tasks capability that the answer declares.
     tasks: Option<Advertised>,
-    /// The answer is a list of tools, which may declare how large their results may be.
-    is_list: bool,
-    /// Our tools are in the list.
-    companion: Option<ToolsPage>,
+    /// `None`: the answer is that to `initialize`.
+    tools: Option<ToolsPage>,
 }
 
-/// A page of the list of tools.
+/// A page of the list of tools, which declares how large their results may be.
 #[derive(Clone)]
 struct ToolsPage {
-    /// The kinds of requests that the client can be sent, as JSON.
-    capabilities: Arc<str>,
+    /// Our tools are in the list. The kinds of requests that the client can be sent, as JSON.
+    ours: Option<Arc<str>>,
     /// The page may be the only one.
     is_first: bool,
 }
 
 impl AnswerEdit {
     pub(super) fn of_initialize(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'_>) -> Self {
-        Self {
-            is_initialize: true,
-            tasks: Some(Advertised::in_capabilities(proxy, by)),
-            ..Self::none(proxy, by, request)
-        }
+        let tasks = Some(Advertised::in_capabilities(proxy, by));
+        Self::of(proxy, by, request, tasks, None)
     }
 
     /// The edit of a list of tools. `says_tasks`: the client speaks 2025-11-25. `ours`: what a client that gets our
@@ -75,26 +73,27 @@ impl AnswerEdit {
         if !says_tasks && ours.is_none() && !by.rules.sets_result_sizes() {
             return None;
         }
-        Some(Self {
-            is_list: true,
-            tasks: says_tasks.then(|| Advertised::in_tools(proxy, by)),
-            companion: ours.map(|capabilities| ToolsPage {
-                capabilities: capabilities.into(),
-                is_first: !request.params.contains("cursor"),
-            }),
-            ..Self::none(proxy, by, request)
-        })
+        let tasks = says_tasks.then(|| Advertised::in_tools(proxy, by));
+        let page = ToolsPage {
+            ours: ours.map(Arc::from),
+            is_first: !request.params.contains("cursor"),
+        };
+        Some(Self::of(proxy, by, request, tasks, Some(page)))
     }
 
-    fn none(proxy: &Arc<Proxy>, by: &Requester, request: &Request<'_>) -> Self {
+    fn of(
+        proxy: &Arc<Proxy>,
+        by: &Requester,
+        request: &Request<'_>,
+        tasks: Option<Advertised>,
+        tools: Option<ToolsPage>,
+    ) -> Self {
         Self {
             proxy: Arc::clone(proxy),
             by: by.clone(),
             id: request.id.to_owned(),
-            is_initialize: false,
-            tasks: None,
-            is_list: false,
-            companion: None,
+            tasks,
+            tools,
         }
     }
 
@@ -103,20 +102,22 @@ impl AnswerEdit {
         let Some(result) = self.result_in(&message) else {
             return message;
         };
-        let edited = self.tasks.as_ref().and_then(|tasks| tasks.edit(&result));
-        let mut result = edited.and_then(|text| raw(text).ok()).unwrap_or(result);
-        if self.is_list {
-            result = companion::with_sizes(&self.by.rules, result);
-        }
-        if let Some(page) = &self.companion {
-            let ToolsPage {
-                capabilities,
-                is_first,
-            } = page;
-            let (proxy, by) = (&self.proxy, &self.by);
-            result = companion::with_ours(proxy, by, capabilities, result, *is_first).await;
-        }
+        let result = self.edit(result).await;
         set(&message, "result", result.get()).unwrap_or(message)
+    }
+
+    async fn edit(&self, result: Box<RawValue>) -> Box<RawValue> {
+        let edited = self.tasks.as_ref().and_then(|tasks| tasks.edit(&result));
+        let result = edited.and_then(|text| raw(text).ok()).unwrap_or(result);
+        let Some(page) = &self.tools else {
+            return result;
+        };
+        let (proxy, by) = (&self.proxy, &self.by);
+        let result = companion::with_sizes(&by.rules, result);
+        match &page.ours {
+            Some(ours) => companion::with_ours(proxy, by, ours, result, page.is_first).await,
+            None => result,
+        }
     }
 
     /// `None`: the message is not the answer to the request, or is an error.
@@ -131,7 +132,7 @@ impl AnswerEdit {
     /// Remembers the version that a session agreed on, and its client.
     async fn note(&self, head: &HeaderMap, message: &str) {
         // An error rides on HTTP 200, too, and agrees on nothing.
-        if self.is_initialize && self.result_in(message).is_some() {
+        if self.tools.is_none() && self.result_in(message).is_some() {
             let (proxy, by) = (&self.proxy, &self.by);
             proxy.agreed.note(&by.caller, head, message);
             proxy.session_clients.note(by, head).await;
@@ -239,5 +240,67 @@ impl EditedStream {
             Some(id) => [format!("id: {id}\n").as_bytes(), &event].concat().into(),
             None => event,
         })
+    }
+}
+
+/// Answers a modern client with a list that does not pass as the server gives it. Messages before the answer are dropped.
+pub(super) async fn list(
+    proxy: &Arc<Proxy>,
+    asked: &ModernCall<'_>,
+    how: Listed,
+) -> Response<Body> {
+    let id = asked.modern.request.id.get();
+    let mut client = match modern_call::begin(proxy, asked) {
+        Ok(client) => client,
+        Err(refused) => return Rpc::not_begun(id, refused.reason()).into_response(),
+    };
+    let answer = loop {
+        match client.next().await {
+            Some(Reply::Relay(_)) => {}
+            Some(Reply::Answer(answer)) => break answer,
+            None => return Rpc::abandoned(id).into_response(),
+        }
+    };
+    let answer = match answer {
+        CallAnswer::Result(page) => CallAnswer::Result(edited_list(proxy, asked, how, page).await),
+        CallAnswer::Error(error)
+            if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
+        {
+            let list = list_in_place(proxy, asked, how);
+            list.map_or(CallAnswer::Error(error), CallAnswer::Result)
+        }
+        CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
+    };
+    Rpc::answer(id, answer).guarded(Some(client.into_guard()))
+}
+
+async fn edited_list(
+    proxy: &Arc<Proxy>,
+    asked: &ModernCall<'_>,
+    how: Listed,
+    page: Box<RawValue>,
+) -> Box<RawValue> {
+    let (request, by) = (&asked.modern.request, asked.by);
+    if how == Listed::WithEvents {
+        return with_ours(&page, delivery(proxy, by)).unwrap_or(page);
+    }
+    let capabilities = asked.modern.meta.capabilities.get();
+    let ours = (how == Listed::WithOurs).then_some(capabilities);
+    let is_tools = request.method == "tools/list";
+    let edit = is_tools.then(|| AnswerEdit::of_tools(proxy, by, request, false, ours));
+    match edit.flatten() {
+        Some(edit) => edit.edit(page).await,
+        None => page,
+    }
+}
+
+/// Returns the list in place of the error that the server lacks it. `None`: the error passes.
+fn list_in_place(proxy: &Proxy, asked: &ModernCall<'_>, how: Listed) -> Option<Box<RawValue>> {
+    match how {
+        // The stand-in promised this feature to the client, so its absence must not be an error.
+        Listed::MaybeEmpty => discover::empty(&asked.modern.request.method),
+        // The server has no events, which must not hide raincheck's own.
+        Listed::WithEvents => raw(ours_alone(delivery(proxy, asked.by))).ok(),
+        Listed::WithOurs | Listed::WithSizes => None,
     }
 }

@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::modern_call::{self, ModernCall};
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::json::raw;
@@ -18,7 +17,7 @@ use crate::mcp::request::Request;
 use crate::mcp::tool_list::{is_last, with_result_sizes};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
-use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
+use crate::runner::responder::CallAnswer;
 use crate::task::plan::{Plan, with_companion};
 use crate::task::policy::{InputWhen, Rules};
 use crate::task::ticket::CompanionTool;
@@ -61,48 +60,6 @@ pub(super) async fn call(
     companion_tools.respond(asked).await
 }
 
-/// Answers `tools/list` of a modern client: the companion tools follow the last of the server's tools.
-pub(super) async fn list(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
-    let id = asked.modern.request.id.get();
-    let (answer, client) = match listed(proxy, asked).await {
-        Ok(listed) => listed,
-        Err(refused) => return refused,
-    };
-    let answer = match answer {
-        CallAnswer::Result(result) => {
-            let is_whole = !asked.modern.request.params.contains("cursor");
-            let capabilities = asked.modern.meta.capabilities.get();
-            CallAnswer::Result(with_ours(proxy, asked.by, capabilities, result, is_whole).await)
-        }
-        CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
-    };
-    Rpc::answer(id, answer).guarded(Some(client.into_guard()))
-}
-
-/// Returns the list as the server gives it, with the sizes that the rules set. Messages before the answer are
-/// dropped.
-pub(super) async fn listed(
-    proxy: &Arc<Proxy>,
-    asked: &ModernCall<'_>,
-) -> Result<(CallAnswer, CallSubscriber), Response<Body>> {
-    let id = asked.modern.request.id.get();
-    let mut client = modern_call::begin(proxy, asked)
-        .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
-    let Some(answer) = answer_of(&mut client).await else {
-        return Err(Rpc::abandoned(id).into_response());
-    };
-    let answer = match answer {
-        CallAnswer::Result(list) if &*asked.modern.request.method == "tools/list" => {
-            CallAnswer::Result(with_sizes(&asked.by.rules, list))
-        }
-        CallAnswer::Result(_)
-        | CallAnswer::Error(_)
-        | CallAnswer::Failed(_)
-        | CallAnswer::StoreUnavailable(_) => answer,
-    };
-    Ok((answer, client))
-}
-
 /// Returns a page of the list with the sizes of results that the rules set.
 pub(super) fn with_sizes(rules: &Rules, page: Box<RawValue>) -> Box<RawValue> {
     if !rules.sets_result_sizes() {
@@ -111,16 +68,6 @@ pub(super) fn with_sizes(rules: &Rules, page: Box<RawValue>) -> Box<RawValue> {
     let size_of = |tool: &str| rules.for_tool(tool).0.max_result_size_chars;
     let edited = with_result_sizes(page.get(), size_of);
     edited.and_then(|text| raw(text).ok()).unwrap_or(page)
-}
-
-/// Waits for the answer, and drops the messages before it.
-async fn answer_of(client: &mut CallSubscriber) -> Option<CallAnswer> {
-    loop {
-        match client.next().await? {
-            Reply::Relay(_) => {}
-            Reply::Answer(answer) => return Some(answer),
-        }
-    }
 }
 
 /// A page of the list, with output schemas that admit tickets. The last page has the companion tools. `is_first`: the

@@ -29,7 +29,7 @@ pub(in crate::downstream) async fn answer(
     };
     let streams = match op {
         EventOp::List => {
-            let listed = list::ours_alone(list::delivery(events, by));
+            let listed = list::ours_alone(list::delivery(proxy, by));
             return Rpc::result(id, &listed).into_response();
         }
         EventOp::Subscribe => {

@@ -1,23 +1,12 @@
 //! `events/list`: the server's events as they are, and raincheck's behind the last of them.
 
-use std::sync::Arc;
-
-use hyper::Response;
 use serde_json::value::RawValue;
 
-use super::state::Events;
 use super::subscribe::webhooks_of;
-use crate::downstream::body::Body;
-use crate::downstream::companion;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::modern_call::ModernCall;
-use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Proxy;
-use crate::mcp::error::code;
 use crate::mcp::json::{Object, Writer, raw, set};
-use crate::mcp::result;
 use crate::mcp::tool_list::is_last;
-use crate::runner::responder::CallAnswer;
 use crate::task::events::definition;
 
 /// The ways of delivery of raincheck's event.
@@ -27,41 +16,16 @@ const DELIVERY: [&str; 3] = ["poll", "push", "webhook"];
 const WITHOUT_WEBHOOKS: [&str; 2] = ["poll", "push"];
 
 /// The ways in which raincheck's event is delivered to this client.
-pub(super) fn delivery(events: &Events, by: &Requester) -> &'static [&'static str] {
-    match webhooks_of(events, by) {
+pub(in crate::downstream) fn delivery(proxy: &Proxy, by: &Requester) -> &'static [&'static str] {
+    let events = proxy.events.as_ref();
+    match events.and_then(|events| webhooks_of(events, by)) {
         Some(_) => &DELIVERY,
         None => &WITHOUT_WEBHOOKS,
     }
 }
 
-/// Answers `events/list` of a client in front of a server that may have events.
-pub(in crate::downstream) async fn answer(
-    proxy: &Arc<Proxy>,
-    asked: &ModernCall<'_>,
-) -> Response<Body> {
-    let delivery = match &proxy.events {
-        Some(events) => delivery(events, asked.by),
-        None => &WITHOUT_WEBHOOKS,
-    };
-    let (answer, client) = match companion::listed(proxy, asked).await {
-        Ok(listed) => listed,
-        Err(refused) => return refused,
-    };
-    let answer = match answer {
-        CallAnswer::Result(page) => CallAnswer::Result(with_ours(&page, delivery).unwrap_or(page)),
-        // This error means that the server has no events, which must not hide raincheck's own.
-        CallAnswer::Error(error)
-            if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
-        {
-            raw(ours_alone(delivery)).map_or(CallAnswer::Error(error), CallAnswer::Result)
-        }
-        CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
-    };
-    Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
-}
-
 /// The list in front of a server without events.
-pub(super) fn ours_alone(delivery: &[&str]) -> String {
+pub(in crate::downstream) fn ours_alone(delivery: &[&str]) -> String {
     let mut out = Writer::with_capacity(1280);
     out.str("resultType", "complete")
         .raw("events", &format!("[{}]", definition(delivery)));
@@ -70,7 +34,10 @@ pub(super) fn ours_alone(delivery: &[&str]) -> String {
 }
 
 /// The last page with raincheck's event. `None`: the page stays as it is.
-fn with_ours(page: &RawValue, delivery: &[&str]) -> Option<Box<RawValue>> {
+pub(in crate::downstream) fn with_ours(
+    page: &RawValue,
+    delivery: &[&str],
+) -> Option<Box<RawValue>> {
     if !is_last(page) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! The GET stream of a legacy client: the server's events, unchanged and without those that are for raincheck, and
-//! raincheck's own messages.
+//! The GET stream of a legacy client: the server's events, without those that are for raincheck, and raincheck's own
+//! messages.
 
 use std::sync::Arc;
 
@@ -21,16 +21,7 @@ use crate::downstream::passthrough;
 use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::mcp::sse;
-use crate::upstream::client_session::{OUR_EVENT_IDS, ServerStreamReader, Unheard};
-use crate::upstream::line::session::MailboxReader;
-
-/// Where the server's events come from.
-pub(super) enum EventOrigin {
-    Web(ServerStreamReader),
-    Line(MailboxReader),
-    /// The server has no such stream.
-    Silent,
-}
+use crate::upstream::client_session::{OUR_EVENT_IDS, Unheard};
 
 /// Responds with the stream of a session at a server over HTTP.
 pub(super) async fn answer(
@@ -45,11 +36,18 @@ pub(super) async fn answer(
         return passthrough::bare(proxy, parts).await;
     };
     let headers = parts.headers.clone();
-    let (head, source) = match session.hear(*parts).await {
-        Ok(news) => (Some(news.head.clone()), EventOrigin::Web(news)),
+    let (head, events) = match session.hear(*parts).await {
+        Ok(news) => {
+            let head = news.head.clone();
+            let events = stream::unfold(news, |mut news| async {
+                let event = news.next().await?;
+                Some((sse::encode(&event), news))
+            });
+            (Some(head), events.boxed())
+        }
         // 405 means that the server has no such stream. The client still needs one, for raincheck's own messages.
         Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
-            (None, EventOrigin::Silent)
+            (None, stream::pending().boxed())
         }
         // An older stream of the session goes on.
         Err(Unheard::Refused(refusal)) => return passthrough::response(*refusal),
@@ -59,7 +57,7 @@ pub(super) async fn answer(
     let Some(own_messages) = OwnMessages::of(proxy, by, &headers) else {
         return response::empty(StatusCode::BAD_REQUEST);
     };
-    let events = Body::Events(read(source, own_messages, proxy.closing.clone()));
+    let events = Body::Events(read(events, own_messages, proxy.closing.clone()));
     match head {
         Some(head) => Response::from_parts(head, events),
         None => response::event_stream(events),
@@ -71,6 +69,8 @@ pub(super) struct OwnMessages {
     mailboxes: Arc<Mailboxes>,
     key: SessionKey,
     pushed: Option<MailReader>,
+    /// A newer stream of the session ends this one.
+    gives_way: bool,
 }
 
 impl OwnMessages {
@@ -82,11 +82,25 @@ impl OwnMessages {
         Some(Self::at(&proxy.mailboxes, key, resumes))
     }
 
+    /// The messages of a stream whose server's events go to a newer stream, too.
+    pub(super) fn giving_way(mailboxes: &Arc<Mailboxes>, key: SessionKey) -> Self {
+        Self {
+            gives_way: true,
+            ..Self::at(mailboxes, key, false)
+        }
+    }
+
+    /// Returns `true` if the stream replaced an older one, which may have been dead for a while.
+    pub(super) fn replaces(&self) -> bool {
+        self.pushed.as_ref().is_some_and(|pushed| pushed.replaces)
+    }
+
     fn at(mailboxes: &Arc<Mailboxes>, key: SessionKey, resumes: bool) -> Self {
         let mut own_messages = Self {
             mailboxes: Arc::clone(mailboxes),
             key,
             pushed: (!resumes).then(|| mailboxes.open(key)),
+            gives_way: false,
         };
         own_messages.take_over();
         own_messages
@@ -99,10 +113,11 @@ impl OwnMessages {
         }
     }
 
-    /// Cancel safe.
-    async fn next(&mut self) -> String {
+    /// `None`: the stream ends. Cancel safe.
+    async fn next(&mut self) -> Option<String> {
         if let Some(pushed) = &mut self.pushed {
-            if let Some(message) = pushed.next().await {
+            let message = pushed.next().await;
+            if message.is_some() || self.gives_way {
                 return message;
             }
             // A newer stream of the session gets the messages.
@@ -117,41 +132,30 @@ fn is_the_server_s(id: &HeaderValue) -> bool {
     !id.as_bytes().starts_with(OUR_EVENT_IDS.as_bytes())
 }
 
-/// All events of the stream, until the server's stream ends or raincheck ends.
+/// All events of the stream, until the server's events end or raincheck ends.
 pub(super) fn read(
-    source: EventOrigin,
+    events: BoxStream<'static, Bytes>,
     own_messages: OwnMessages,
     closing: CancellationToken,
 ) -> BoxStream<'static, Bytes> {
-    let reading = (source, own_messages, comments(), closing);
+    let reading = (events, own_messages, comments(), closing);
     let said = stream::unfold(reading, |reading| async {
-        let (mut source, mut own_messages, mut beat, closing) = reading;
+        let (mut events, mut own_messages, mut beat, closing) = reading;
         let event = tokio::select! {
             // Biased, so that a server that sends all the time delays neither a drain nor raincheck's own messages.
             biased;
             () = closing.cancelled() => return None,
-            message = own_messages.next() => sse::event(&message),
-            event = source.next() => event?,
+            message = own_messages.next() => sse::event(&message?),
+            event = events.next() => event?,
             _ = beat.tick() => {
                 // Nothing announces the end of another stream of the session, so each beat looks for it.
                 own_messages.take_over();
                 sse::COMMENT
             }
         };
-        Some((event, (source, own_messages, beat, closing)))
+        Some((event, (events, own_messages, beat, closing)))
     });
     said.boxed()
-}
-
-impl EventOrigin {
-    /// Cancel safe. `None` at the end.
-    async fn next(&mut self) -> Option<Bytes> {
-        match self {
-            Self::Web(news) => news.next().await.map(|event| sse::encode(&event)),
-            Self::Line(news) => news.next().await.map(|message| sse::event(&message)),
-            Self::Silent => std::future::pending().await,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -166,7 +170,7 @@ mod tests {
         let closing = CancellationToken::new();
         let open = |resumes| {
             let own_messages = OwnMessages::at(&mailboxes, key, resumes);
-            read(EventOrigin::Silent, own_messages, closing.clone())
+            read(stream::pending().boxed(), own_messages, closing.clone())
         };
         let mut first = open(false);
         // The rest of a POST takes nothing from it.

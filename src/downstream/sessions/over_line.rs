@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt as _};
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
@@ -14,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::get_stream::{EventOrigin, OwnMessages, read};
+use super::get_stream::{OwnMessages, read};
 use super::hosted;
 use super::session_error::SessionError;
 use crate::downstream::body::Body;
@@ -29,6 +30,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
+use crate::mcp::sse;
 use crate::upstream::line::session::{AcceptError, ClientRequest, LineSession, SessionEvent};
 use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::wrapped::DiscoverError;
@@ -53,11 +55,11 @@ pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Respo
         return SessionError::Unnamed.into_response(None);
     };
     // The newest stream replaces an older one: that the older one is dead is noticed late.
-    let events = read(
-        EventOrigin::Line(session.read_mailbox()),
-        own_messages,
-        proxy.closing.clone(),
-    );
+    let events = stream::unfold(session.read_mailbox(), |mut mailbox| async {
+        let message = mailbox.next().await?;
+        Some((sse::event(&message), mailbox))
+    });
+    let events = read(events.boxed(), own_messages, proxy.closing.clone());
     response::event_stream(Body::Events(events))
 }
 

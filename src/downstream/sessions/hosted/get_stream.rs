@@ -6,17 +6,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
-use tokio::time::Interval;
 
 use super::session::Session;
 use super::translate;
 use super::watch::SessionWatch;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response;
 use crate::downstream::proxy::Proxy;
-use crate::downstream::sessions::mailbox::MailReader;
+use crate::downstream::sessions::get_stream::{OwnMessages, read};
 use crate::downstream::subscriptions::at_server::{Change, ServerSubscription, Subscriber};
 use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS};
 use crate::mcp::json::{Object, Writer, quote};
@@ -26,7 +24,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session)
     // Begun first, so that no change of the session is missed.
     let watch = SessionWatch::of(proxy, &session);
     // The newest stream replaces an older one: that the older one is dead is noticed late.
-    let pushed = proxy.mailboxes.open(session.key);
+    let own_messages = OwnMessages::giving_way(&proxy.mailboxes, session.key);
     let credentials = by.credentials.clone();
     // A subscription needs the era of the server.
     let _ = proxy.upstream.era_soon(credentials.clone()).await;
@@ -36,55 +34,38 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, session: Session)
         credentials,
         capabilities: session.entry.capabilities.get().into(),
     };
-    let mut stream_of_session = SessionStream {
+    let mut changes = SessionChanges {
         proxy: Arc::clone(proxy),
         session,
         watch,
         // Events on the stream before this one may never have arrived.
-        at_server: ServerSubscription::new(subscriber, pushed.replaces),
-        pushed,
-        beat: comments(),
+        at_server: ServerSubscription::new(subscriber, own_messages.replaces()),
     };
-    stream_of_session.ask();
-    let events = stream::unfold(stream_of_session, |mut stream_of_session| async {
-        let bytes = stream_of_session.next().await?;
-        Some((bytes, stream_of_session))
+    changes.ask();
+    let events = stream::unfold(changes, |mut changes| async {
+        let event = changes.next().await?;
+        Some((event, changes))
     });
-    response::event_stream(Body::Events(events.boxed()))
+    let events = read(events.boxed(), own_messages, proxy.closing.clone());
+    response::event_stream(Body::Events(events))
 }
 
-struct SessionStream {
+/// The changes at the server that a session is notified of.
+struct SessionChanges {
     proxy: Arc<Proxy>,
     session: Session,
     watch: SessionWatch,
-    pushed: MailReader,
     at_server: ServerSubscription,
-    beat: Interval,
 }
 
-enum WakeReason {
-    Closing,
-    MailReader(Option<String>),
-    Server(Change),
-    Look,
-    Beat,
-}
-
-impl SessionStream {
-    /// The next bytes for the client's socket; `None` at the end.
+impl SessionChanges {
+    /// `None`: the session has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            match self.wake().await {
-                // A newer stream of the session has the messages and a subscription of its own, so this one ends.
-                WakeReason::Closing | WakeReason::MailReader(None) => return None,
-                WakeReason::MailReader(Some(message)) => return Some(sse::event(&message)),
-                WakeReason::Beat => return Some(sse::COMMENT),
-                WakeReason::Server(Change { method, params }) => {
-                    if let Ok(message) = translate::notification(&method, params.as_deref()) {
-                        return Some(sse::event(&message));
-                    }
-                }
-                WakeReason::Look => match self.watch.look(&self.proxy, &self.session).await {
+            tokio::select! {
+                // Biased, so that a server with many changes does not delay the end of the session.
+                biased;
+                () = self.watch.changed() => match self.watch.look(&self.proxy, &self.session).await {
                     Ok(Some(session)) => {
                         self.session = session;
                         self.ask();
@@ -93,20 +74,12 @@ impl SessionStream {
                     // The watch looks again after a pause. Until then the stream keeps what it asked for.
                     Err(_) => {}
                 },
+                Change { method, params } = self.at_server.next() => {
+                    if let Ok(message) = translate::notification(&method, params.as_deref()) {
+                        return Some(sse::event(&message));
+                    }
+                }
             }
-        }
-    }
-
-    async fn wake(&mut self) -> WakeReason {
-        let closing = &self.proxy.closing;
-        tokio::select! {
-            // Biased, so that a server with many changes delays neither a drain nor the end of the session.
-            biased;
-            () = closing.cancelled() => WakeReason::Closing,
-            message = self.pushed.next() => WakeReason::MailReader(message),
-            () = self.watch.changed() => WakeReason::Look,
-            change = self.at_server.next() => WakeReason::Server(change),
-            _ = self.beat.tick() => WakeReason::Beat,
         }
     }
 

@@ -47,6 +47,20 @@ impl Body {
         }
     }
 
+    /// The server's body behind the bytes that raincheck has read of it. `answer`: a drain waits for it.
+    pub(super) fn passed(
+        begun: Option<Bytes>,
+        body: PassedBody,
+        answer: Option<TaskTrackerToken>,
+    ) -> Self {
+        Self::Passed {
+            begun: begun.filter(|begun| !begun.is_empty()),
+            body,
+            heartbeat: None,
+            _answer: answer,
+        }
+    }
+
     /// Returns `true` if raincheck ended a stream of the server's with an answer of its own.
     pub(super) fn was_answered_here(&self) -> bool {
         let Self::Passed { heartbeat, .. } = self else {

@@ -20,7 +20,6 @@ use super::inbound::route::modern::Listed;
 use super::modern_call::{self, ModernCall};
 use super::outbound::keepalive::comments;
 use super::outbound::response::Rpc;
-use super::passed_body::PassedBody;
 use super::proxy::Proxy;
 use super::tasks::v2025::Advertised;
 use super::{companion, discover, passthrough};
@@ -154,14 +153,7 @@ impl AnswerEdit {
         let body = RequestBody::Ready(body);
         let mut answering = match self.proxy.upstream.relay(parts, body, bytes_max).await {
             Ok(Relayed::Answer(answering)) => answering,
-            Ok(Relayed::Passed(response)) => {
-                return response.map(|body| Body::Passed {
-                    begun: None,
-                    body: PassedBody::Plain(body),
-                    heartbeat: None,
-                    _answer: Some(token),
-                });
-            }
+            Ok(Relayed::Passed(response)) => return passthrough::response(response, Some(token)),
             Err(failure) => return passthrough::unreachable_upstream(&failure, Some(&self.id)),
         };
         let mut head = answering.head.clone();

@@ -7,6 +7,7 @@ use futures_util::FutureExt as _;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use serde_json::value::RawValue;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::body::Body;
 use super::inbound::request::Inbound;
@@ -44,13 +45,7 @@ async fn pass(
 ) -> Result<Response<Body>, Failure> {
     // Only a POST has an answer that comes to an end, so that a drain can wait for it.
     let answer = (parts.method == Method::POST).then(|| proxy.passing.token());
-    let passed = proxy.upstream.pass(parts, body).await?;
-    Ok(passed.map(|body| Body::Passed {
-        begun: None,
-        body: PassedBody::Plain(body),
-        heartbeat: None,
-        _answer: answer,
-    }))
+    Ok(response(proxy.upstream.pass(parts, body).await?, answer))
 }
 
 /// Passes a modern client's request. `is_call`: it is a `tools/call`.
@@ -82,26 +77,19 @@ async fn call(
     match (&mut passing).await {
         Ok(passed) => {
             let (head, body) = passed.into_parts();
-            let body = Body::Passed {
-                begun: None,
-                body: PassedBody::of_call(&head.headers, body, passing.passed()),
-                heartbeat: None,
-                _answer: Some(answer),
-            };
-            Response::from_parts(head, body)
+            let body = PassedBody::of_call(&head.headers, body, passing.passed());
+            Response::from_parts(head, Body::passed(None, body, Some(answer)))
         }
         Err(failure) => unreachable_upstream(&failure, Inbound::read(sent).request_id()),
     }
 }
 
-/// The server's answer to a request that is no POST.
-pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
-    response.map(|body| Body::Passed {
-        begun: None,
-        body: PassedBody::Plain(body),
-        heartbeat: None,
-        _answer: None,
-    })
+/// The server's answer as it is. `answer`: a drain waits for it.
+pub(super) fn response(
+    response: Response<ResponseBody>,
+    answer: Option<TaskTrackerToken>,
+) -> Response<Body> {
+    response.map(|body| Body::passed(None, PassedBody::Plain(body), answer))
 }
 
 /// Answers a request that did not reach the server. `id`: its JSON-RPC id, if it could be read.

@@ -50,7 +50,7 @@ pub(super) async fn answer(
             (None, stream::pending().boxed())
         }
         // An older stream of the session goes on.
-        Err(Unheard::Refused(refusal)) => return passthrough::response(*refusal),
+        Err(Unheard::Refused(refusal)) => return passthrough::response(*refusal, None),
         Err(Unheard::Failed(failure)) => return passthrough::unreachable_upstream(&failure, None),
     };
     // This route requires the header, so only an id that is not ASCII text ends here.

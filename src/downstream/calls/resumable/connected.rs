@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::over_http::{needs_log, passed, untouched};
+use super::over_http::{needs_log, untouched};
 use super::respond::without_ids;
 use super::resumable_call::{cancel_of, server_of};
 use crate::downstream::body::Body;
@@ -30,7 +30,7 @@ use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::stream_of;
 use crate::downstream::passed_body::PassedBody;
 use crate::downstream::passing::{PassingRequest, ResponseRest};
-use crate::downstream::passthrough::unreachable_upstream;
+use crate::downstream::passthrough::{self, unreachable_upstream};
 use crate::downstream::proxy::Proxy;
 use crate::runner::responder::CallAnswer;
 use crate::upstream::relay::{Answering, Relayed};
@@ -77,13 +77,13 @@ pub(in crate::downstream) async fn post_connected(
         Err(_elapsed) => ReadState::Waiting(relaying),
         Ok(Err(failure)) => return unreachable_upstream(&failure, Some(id)),
         Ok(Ok(Relayed::Passed(response))) => {
-            return response.map(|body| passed(None, body, passing));
+            return passthrough::response(response, Some(passing));
         }
         Ok(Ok(Relayed::Answer(mut answering))) => {
             proxy.upstream.answered_over_http();
             if !needs_log(&mut answering, id).await {
                 let (head, begun, body) = untouched(*answering);
-                return Response::from_parts(head, passed(Some(begun), body, passing));
+                return Response::from_parts(head, Body::passed(Some(begun), body, Some(passing)));
             }
             ReadState::Reading(answering)
         }
@@ -118,7 +118,7 @@ pub(in crate::downstream) async fn pass_connected(
             read(items.kept(), (call, heartbeat), passing)
         }
         Ok(Err(failure)) => Rpc::call_answer(id.get(), CallAnswer::Failed(failure)).into_response(),
-        Ok(Ok(Relayed::Passed(response))) => response.map(|body| passed(None, body, passing)),
+        Ok(Ok(Relayed::Passed(response))) => passthrough::response(response, Some(passing)),
         Ok(Ok(Relayed::Answer(answering))) => {
             beating(*answering, relaying.passed(), (call, heartbeat), passing)
         }
@@ -163,7 +163,8 @@ fn beating(
     let (mut head, begun, body) = answering.untouched();
     // A body with a length is no stream that goes on.
     if !is_stream || body.size_hint().exact().is_some() {
-        return Response::from_parts(head, passed(Some(begun), body, passing));
+        let body = PassedBody::Plain(body);
+        return Response::from_parts(head, Body::passed(Some(begun), body, Some(passing)));
     }
     // Progress goes between the events, so a length of the server would cut the answer off.
     head.headers.remove(CONTENT_LENGTH);

@@ -11,7 +11,6 @@ use hyper::http::request::Parts;
 use hyper::http::response::Parts as ResponseHead;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::reader::RETRY_MS;
 use super::respond::hold;
@@ -21,11 +20,10 @@ use crate::downstream::calls::server_answer::{CallAtServer, ReadState, ServerAns
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::outbound::patience;
 use crate::downstream::passed_body::PassedBody;
-use crate::downstream::passthrough::unreachable_upstream;
+use crate::downstream::passthrough::{self, unreachable_upstream};
 use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::sse;
-use crate::upstream::http::ResponseBody;
 use crate::upstream::relay::{Answering, Relayed};
 
 /// Upper bound of the time in which a stream that began shows that the server can resume it.
@@ -54,12 +52,12 @@ pub(in crate::downstream) async fn post(
     };
     match relayed {
         Err(failure) => unreachable_upstream(&failure, Some(&call.id)),
-        Ok(Relayed::Passed(response)) => response.map(|body| passed(None, body, passing)),
+        Ok(Relayed::Passed(response)) => passthrough::response(response, Some(passing)),
         Ok(Relayed::Answer(mut answering)) => {
             proxy.upstream.answered_over_http();
             if !needs_log(&mut answering, &call.id).await {
                 let (head, begun, body) = untouched(*answering);
-                return Response::from_parts(head, passed(Some(begun), body, passing));
+                return Response::from_parts(head, Body::passed(Some(begun), body, Some(passing)));
             }
             // `hold` makes a head of raincheck's own, and the client needs the server's session id.
             let session = answering.head.headers.get(SESSION_ID).cloned();
@@ -73,21 +71,12 @@ pub(in crate::downstream) async fn post(
     }
 }
 
-/// A body that passes as the server sends it. A drain waits for it.
-pub(super) fn passed(begun: Option<Bytes>, body: ResponseBody, passing: TaskTrackerToken) -> Body {
-    Body::Passed {
-        begun: begun.filter(|begun| !begun.is_empty()),
-        body: PassedBody::Plain(body),
-        heartbeat: None,
-        _answer: Some(passing),
-    }
-}
-
 /// The server's own stream, with a `retry` of at least a second: clients come back only a few times, and would
 /// give up before a restart of raincheck is over.
-pub(super) fn untouched(answering: Answering) -> (ResponseHead, Bytes, ResponseBody) {
+pub(super) fn untouched(answering: Answering) -> (ResponseHead, Bytes, PassedBody) {
     let pause = answering.retry();
     let (head, begun, body) = answering.untouched();
+    let body = PassedBody::Plain(body);
     let is_short = pause.is_some_and(|pause| pause < Duration::from_millis(RETRY_MS));
     // A body with a length is no stream that goes on.
     if is_short && !head.headers.contains_key(CONTENT_LENGTH) {
